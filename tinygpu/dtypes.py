@@ -1,0 +1,98 @@
+"""Element types: names, widths in bits, and the NumPy types that hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+Kind = Literal["float", "signed", "unsigned", "scale"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type.
+
+    name       as in PTX, without the dot: "f16", "bf16", "e4m3"
+    bits       width of one stored element; 4- and 6-bit types exist
+    kind       float, signed, unsigned, or scale (ue8m0: a power of two)
+    mantissa   explicit mantissa bits of a float (0 for the others)
+    exponent   exponent bits of a float
+    """
+
+    name: str
+    bits: int
+    kind: Kind
+    mantissa: int = 0
+    exponent: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"dtype({self.name!r})"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element; refuses types narrower than a byte."""
+        if self.bits % 8:
+            raise ValueError(f"{self.name} is {self.bits} bits wide: it has no whole number of bytes")
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+        """The NumPy type that stores one element (tf32 is stored as float32; 4- and 6-bit types one to a byte)."""
+        return np.dtype(_NUMPY[self.name])
+
+
+_NUMPY: dict[str, object] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "tf32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "e2m1": ml_dtypes.float4_e2m1fn,
+    "ue8m0": ml_dtypes.float8_e8m0fnu,
+    "s32": np.int32,
+    "u32": np.uint32,
+    "s8": np.int8,
+    "u8": np.uint8,
+}
+
+DTYPES: tuple[DType, ...] = (
+    DType("f64", 64, "float", 52, 11),
+    DType("f32", 32, "float", 23, 8),
+    DType("tf32", 32, "float", 10, 8),
+    DType("f16", 16, "float", 10, 5),
+    DType("bf16", 16, "float", 7, 8),
+    DType("e4m3", 8, "float", 3, 4),
+    DType("e5m2", 8, "float", 2, 5),
+    DType("e2m3", 6, "float", 3, 2),
+    DType("e3m2", 6, "float", 2, 3),
+    DType("e2m1", 4, "float", 1, 2),
+    DType("ue8m0", 8, "scale", 0, 8),
+    DType("s32", 32, "signed"),
+    DType("u32", 32, "unsigned"),
+    DType("s8", 8, "signed"),
+    DType("u8", 8, "unsigned"),
+)
+
+
+def dtype(name: str | DType) -> DType:
+    """The element type called `name`."""
+    if isinstance(name, DType):
+        return name
+    for candidate in DTYPES:
+        if candidate.name == name:
+            return candidate
+    raise ValueError(f"unknown dtype {name!r}; known: {', '.join(t.name for t in DTYPES)}")

@@ -1,0 +1,311 @@
+"""Integer expressions over parameters, dims and device figures, kept as sympy.
+
+An `Expr` wraps one sympy expression. Python operators build bigger ones, comparisons build conditions, and a
+condition refuses to be used as a Python truth value: a parameter has no value while a machine is declared.
+Expressions are over non-negative integers, where Python, NumPy, Z3 and PTX agree on `//` and `%`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import sympy
+
+Value: TypeAlias = Any  # an int, a bool, or a NumPy array of either
+
+
+class FloorDiv(sympy.Function):  # type: ignore[misc]
+    """floor(a / b) for non-negative integers a and positive b."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        if b == 1:
+            return a
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) // int(b))
+        if a == b:
+            return sympy.Integer(1)
+        if a.is_Mul and b in a.args:
+            return sympy.Mul(*_without(a.args, b))
+        return None
+
+
+class Remainder(sympy.Function):  # type: ignore[misc]
+    """a mod b for non-negative integers a and positive b."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        if b == 1 or a == b or (a.is_Mul and b in a.args):
+            return sympy.Integer(0)
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) % int(b))
+        return None
+
+
+def _without(args: tuple[Any, ...], one: Any) -> list[Any]:
+    rest = list(args)
+    rest.remove(one)
+    return rest
+
+
+class Expr:
+    """One expression (an integer or a condition); `.sympy` is the wrapped sympy object."""
+
+    __slots__ = ("sympy",)
+
+    def __init__(self, node: Any) -> None:
+        self.sympy = node
+
+    def __add__(self, other: Operand) -> Expr:
+        return Expr(self.sympy + _node(other))
+
+    def __sub__(self, other: Operand) -> Expr:
+        return Expr(self.sympy - _node(other))
+
+    def __mul__(self, other: Operand) -> Expr:
+        return Expr(self.sympy * _node(other))
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return Expr(FloorDiv(self.sympy, _node(other)))
+
+    def __mod__(self, other: Operand) -> Expr:
+        return Expr(Remainder(self.sympy, _node(other)))
+
+    def __radd__(self, other: Operand) -> Expr:
+        return Expr(_node(other) + self.sympy)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return Expr(_node(other) - self.sympy)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return Expr(_node(other) * self.sympy)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return Expr(FloorDiv(_node(other), self.sympy))
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return Expr(Remainder(_node(other), self.sympy))
+
+    def __lt__(self, other: Operand) -> Expr:
+        return Expr(sympy.Lt(self.sympy, _node(other)))
+
+    def __le__(self, other: Operand) -> Expr:
+        return Expr(sympy.Le(self.sympy, _node(other)))
+
+    def __gt__(self, other: Operand) -> Expr:
+        return Expr(sympy.Gt(self.sympy, _node(other)))
+
+    def __ge__(self, other: Operand) -> Expr:
+        return Expr(sympy.Ge(self.sympy, _node(other)))
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return Expr(sympy.Eq(self.sympy, _node(other)))
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return Expr(sympy.Ne(self.sympy, _node(other)))
+
+    def __and__(self, other: Operand) -> Expr:
+        return Expr(sympy.And(self.sympy, _node(other)))
+
+    def __or__(self, other: Operand) -> Expr:
+        return Expr(sympy.Or(self.sympy, _node(other)))
+
+    def __invert__(self) -> Expr:
+        return Expr(sympy.Not(self.sympy))
+
+    def __hash__(self) -> int:
+        return hash(self.sympy)
+
+    def __bool__(self) -> bool:
+        if self.sympy in (sympy.true, sympy.false):
+            return bool(self.sympy)
+        raise TypeError(
+            f"the condition {self} has no value while a machine is declared: branch on a structural parameter, "
+            "or write where(condition, a, b)"
+        )
+
+    def __index__(self) -> int:
+        if self.sympy.is_Integer:
+            return int(self.sympy)
+        raise TypeError(f"{self} has no value while a machine is declared; loops over it are written with loop(...)")
+
+    def __int__(self) -> int:
+        return self.__index__()
+
+    def __str__(self) -> str:
+        return str(self.sympy)
+
+    def __repr__(self) -> str:
+        return f"Expr({self.sympy})"
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols that occur."""
+        return frozenset(s.name for s in self.sympy.free_symbols)
+
+    @property
+    def is_number(self) -> bool:
+        return bool(self.sympy.is_Integer)
+
+    def same(self, other: Operand) -> bool:
+        """True when both are the same expression (structurally, after sympy's own simplification)."""
+        return bool(self.sympy == _node(other))
+
+    def substitute(self, values: Mapping[str, Operand]) -> Expr:
+        """The expression with some symbols replaced."""
+        return Expr(self.sympy.xreplace({symbol(name).sympy: _node(v) for name, v in values.items()}))
+
+
+Operand: TypeAlias = "Expr | int"
+
+
+def _node(value: object) -> Any:
+    if isinstance(value, Expr):
+        return value.sympy
+    if isinstance(value, bool):
+        return sympy.true if value else sympy.false
+    if isinstance(value, (int, np.integer)):
+        return sympy.Integer(int(value))
+    raise TypeError(f"{value!r} is not an integer or an expression")
+
+
+def expr(value: Operand) -> Expr:
+    """`value` as an `Expr`."""
+    return value if isinstance(value, Expr) else Expr(_node(value))
+
+
+def symbol(name: str) -> Expr:
+    """The non-negative integer called `name`; two symbols with the same name are the same."""
+    return Expr(sympy.Symbol(name, integer=True, nonnegative=True))
+
+
+def ceil_div(a: Operand, b: Operand) -> Expr:
+    """ceil(a / b)."""
+    return (expr(a) + expr(b) - 1) // expr(b)
+
+
+def maximum(*terms: Operand) -> Expr:
+    return Expr(sympy.Max(*[_node(t) for t in terms]))
+
+
+def minimum(*terms: Operand) -> Expr:
+    return Expr(sympy.Min(*[_node(t) for t in terms]))
+
+
+def where(condition: Expr, then: Operand, otherwise: Operand) -> Expr:
+    """`then` where the condition holds, else `otherwise`."""
+    return Expr(sympy.Piecewise((_node(then), condition.sympy), (_node(otherwise), True)))
+
+
+def all_of(conditions: Iterable[Expr | bool]) -> Expr:
+    return Expr(sympy.And(*[_node(c) for c in conditions]))
+
+
+def any_of(conditions: Iterable[Expr | bool]) -> Expr:
+    return Expr(sympy.Or(*[_node(c) for c in conditions]))
+
+
+def implies(premise: Expr, conclusion: Expr) -> Expr:
+    return Expr(sympy.Or(sympy.Not(premise.sympy), conclusion.sympy))
+
+
+def _source(node: Any) -> str:
+    """Python source that computes a sympy node; symbols are read from the mapping `e`."""
+    recurse = _source
+    if node is sympy.true or node is sympy.false:
+        return str(bool(node))
+    if node.is_Symbol:
+        return f"e[{node.name!r}]"
+    if node.is_Integer:
+        return str(int(node))
+    if node.is_Rational:
+        return f"({int(node.p)} / {int(node.q)})"
+    if node.is_Float:
+        return repr(float(node))
+    if node.is_Add:
+        return "(" + " + ".join(recurse(a) for a in node.args) + ")"
+    if node.is_Mul:
+        return "(" + " * ".join(recurse(a) for a in node.args) + ")"
+    if node.is_Pow:
+        base, power = node.args
+        return f"({recurse(base)} ** {recurse(power)})"
+    if isinstance(node, FloorDiv):
+        return f"({recurse(node.args[0])} // {recurse(node.args[1])})"
+    if isinstance(node, Remainder):
+        return f"({recurse(node.args[0])} % {recurse(node.args[1])})"
+    if isinstance(node, sympy.Max):
+        return _fold("_max", [recurse(a) for a in node.args])
+    if isinstance(node, sympy.Min):
+        return _fold("_min", [recurse(a) for a in node.args])
+    if isinstance(node, sympy.And):
+        return _fold("_and", [recurse(a) for a in node.args])
+    if isinstance(node, sympy.Or):
+        return _fold("_or", [recurse(a) for a in node.args])
+    if isinstance(node, sympy.Not):
+        return f"_not({recurse(node.args[0])})"
+    if isinstance(node, sympy.Piecewise):
+        (then, condition), (otherwise, last) = node.args
+        if last is not sympy.true:
+            raise TypeError(f"{node} has a case that is not covered")
+        return f"_where({recurse(condition)}, {recurse(then)}, {recurse(otherwise)})"
+    if node.is_Relational:
+        return f"({recurse(node.lhs)} {node.rel_op} {recurse(node.rhs)})"
+    raise TypeError(f"{node} cannot be evaluated: {type(node).__name__} is not part of the expression language")
+
+
+def _fold(function: str, parts: list[str]) -> str:
+    out = parts[0]
+    for part in parts[1:]:
+        out = f"{function}({out}, {part})"
+    return out
+
+
+_ARRAYS: Mapping[str, Any] = {
+    "_max": np.maximum,
+    "_min": np.minimum,
+    "_and": np.logical_and,
+    "_or": np.logical_or,
+    "_not": np.logical_not,
+    "_where": np.where,
+}
+_SCALARS: Mapping[str, Any] = {
+    "_max": lambda a, b: a if a > b else b,
+    "_min": lambda a, b: a if a < b else b,
+    "_and": lambda a, b: bool(a) and bool(b),
+    "_or": lambda a, b: bool(a) or bool(b),
+    "_not": lambda a: not a,
+    "_where": lambda c, a, b: a if c else b,
+}
+
+
+def compile_arrays(*expressions: Operand) -> Callable[[Mapping[str, Value]], tuple[Value, ...]]:
+    """A function from {symbol: int or int64 array} to the values of `expressions`, evaluated as NumPy arrays."""
+    return _compile(expressions, _ARRAYS)
+
+
+def compile_scalars(*expressions: Operand) -> Callable[[Mapping[str, Value]], tuple[Value, ...]]:
+    """A function from {symbol: int} to the values of `expressions`, in exact Python integers."""
+    return _compile(expressions, _SCALARS)
+
+
+def _compile(expressions: tuple[Operand, ...], names: Mapping[str, Any]) -> Callable[[Mapping[str, Value]], Any]:
+    body = "".join(_source(_node(e)) + ", " for e in expressions)
+    function: Callable[[Mapping[str, Value]], Any] = eval(f"lambda e: ({body})", dict(names))
+    return function
+
+
+def evaluate(expression: Operand, values: Mapping[str, int]) -> Value:
+    """The exact value of one expression; every symbol in it must have a value."""
+    node = _node(expression)
+    if node.is_Integer:
+        return int(node)
+    missing = sorted(s.name for s in node.free_symbols if s.name not in values)
+    if missing:
+        raise ValueError(f"{node} needs a value for {', '.join(missing)}")
+    return compile_scalars(expr(expression))(values)[0]
