@@ -1,0 +1,69 @@
+"""The library of devices that ships, and look-up by name, alias or file."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from tinygpu.devices.device import Device, device_from_json
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """Every device that ships, in the order of their compute capability, then name."""
+    found = []
+    for entry in files("tinygpu.devices").iterdir():
+        if entry.name.endswith(".json"):
+            found.append(device_from_json(json.loads(entry.read_text(encoding="utf-8")), entry.name))
+    return tuple(sorted(found, key=lambda d: (d.cc, d.name)))
+
+
+def device(name: str | Path | Device) -> Device:
+    """The device of that name or alias, in any case and with or without dashes; or of a device file.
+
+    name  "a100", "RTX 4090", "h100-pcie"; or a path that ends in .json
+
+    >>> device("RTX 4090").sm_count
+    128
+    """
+    if isinstance(name, Device):
+        return name
+    if isinstance(name, Path) or str(name).endswith(".json"):
+        return load_device(name)
+    key = _key(name)
+    for candidate in devices():
+        if key in (_key(candidate.name), *map(_key, candidate.aliases)):
+            return candidate
+    raise ValueError(_unknown(name))
+
+
+def load_device(path: str | Path) -> Device:
+    """The device of a user's own file (schema "tinygpu-device/1", docs/devices.md)."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"[{path}] cannot be read: {error.strerror}") from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"[{path}] is not JSON: {error.msg} at line {error.lineno}") from error
+    return device_from_json(data, str(path))
+
+
+def _key(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return re.sub(r"^(nvidia)?(geforce|tesla|quadro)?(rtx(?=\d)|gtx(?=\d))?", "", plain)
+
+
+def _unknown(name: str) -> str:
+    keys = {_key(alias): candidate.name for candidate in devices() for alias in (candidate.name, *candidate.aliases)}
+    near = list(dict.fromkeys(keys[k] for k in get_close_matches(_key(name), keys, 4, 0.5)))
+    hint = f"closest: {', '.join(near)}; " if near else ""
+    return (
+        f"unknown device {name!r}; {hint}known: {', '.join(d.name for d in devices())}; "
+        "or give the path of a device file that ends in .json"
+    )
