@@ -1,0 +1,189 @@
+"""Demand: what a kernel asks of a GPU, counted per CTA and phase, without a word about any GPU.
+
+Every count may be a number or an array over candidates; arrays broadcast against each other. Rates and latencies belong
+to the Device, so a Demand is the same on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cells: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
+TensorPath = Literal["mma.sync", "wgmma", "tcgen05"]
+
+SECTOR_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Amounts of work of one CTA in one phase, by the unit that does it. Work adds up, and scales by a count.
+
+    tensor_flops           dense tensor-core FLOP (2 per multiply-add; OP for integers)
+    fma_flops              f32 FLOP on the FMA lanes (2 per FMA, 1 lane slot per add or multiply counts as 2)
+    alu_ops                integer and logic operations, counted per lane
+    sfu_ops                ex2, rcp, rsqrt, tanh and the like, counted per lane
+    warp_instructions      instructions issued, counted per warp, of all kinds
+    smem_load_wavefronts   shared-memory wavefronts of loads (ld.shared, ldmatrix)
+    smem_store_wavefronts  shared-memory wavefronts of stores (st.shared, and the shared side of cp.async)
+    sectors_read           32-byte sectors that global loads ask of L2
+    sectors_written        32-byte sectors that global stores send to L2
+    """
+
+    tensor_flops: Cells = 0
+    fma_flops: Cells = 0
+    alu_ops: Cells = 0
+    sfu_ops: Cells = 0
+    warp_instructions: Cells = 0
+    smem_load_wavefronts: Cells = 0
+    smem_store_wavefronts: Cells = 0
+    sectors_read: Cells = 0
+    sectors_written: Cells = 0
+
+    def __post_init__(self) -> None:
+        _refuse_negative("work", self)
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(np.add(a, b) for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __mul__(self, count: Cells) -> Work:
+        return Work(*(np.multiply(a, count) for a in _values(self)))
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """Latencies that one CTA waits for in series, and cannot hide behind its own work; counts of each kind.
+
+    barriers      CTA barriers
+    smem_loads    shared-memory loads or ldmatrix
+    mmas          tensor-core instructions whose result is waited for
+    fmas          dependent f32 or integer operations
+    sfus          dependent special-function operations
+    global_loads  round trips to global memory
+    """
+
+    barriers: Cells = 0
+    smem_loads: Cells = 0
+    mmas: Cells = 0
+    fmas: Cells = 0
+    sfus: Cells = 0
+    global_loads: Cells = 0
+
+    def __post_init__(self) -> None:
+        _refuse_negative("chain", self)
+
+    def __add__(self, other: Chain) -> Chain:
+        return Chain(*(np.add(a, b) for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __mul__(self, count: Cells) -> Chain:
+        return Chain(*(np.multiply(a, count) for a in _values(self)))
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phase:
+    """A stretch of a CTA's life: the work that it does and the latencies that it waits for."""
+
+    work: Work = field(default_factory=Work)
+    chain: Chain = field(default_factory=Chain)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """What one kernel launch asks for; one candidate, or many at once.
+
+    ctas                     grid size
+    threads_per_cta
+    registers_per_thread     as the assembler reports them, or an estimate
+    smem_bytes_per_cta       static + dynamic
+    iterations               main-loop iterations of one CTA; 1 for a kernel without a loop
+    iteration                one iteration of the main loop
+    prologue, epilogue       before and after the loop
+    prefetch_iterations      how many iterations ahead of its use the loop's global data is asked for (stages - 1 of a
+                             pipeline); 0: an iteration waits for its own loads
+    bytes_in_flight_per_cta  global bytes of one CTA under way at a time in the loop (stages - 1 tiles of a pipeline)
+    dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
+    dram_bytes_written
+    compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
+    useful_tensor_flops      tensor work of the problem without padding, for the roofline; defaults to that of the CTAs
+    operand, accumulator     dtypes of the tensor work
+    tensor_path              the instruction that does it
+    """
+
+    ctas: Cells
+    threads_per_cta: Cells
+    registers_per_thread: Cells
+    smem_bytes_per_cta: Cells
+    iteration: Phase
+    iterations: Cells = 1
+    prologue: Phase = field(default_factory=Phase)
+    epilogue: Phase = field(default_factory=Phase)
+    prefetch_iterations: Cells = 0
+    bytes_in_flight_per_cta: Cells = 0
+    dram_bytes_read: Cells = 0
+    dram_bytes_written: Cells = 0
+    compulsory_dram_bytes: Cells | None = None
+    useful_tensor_flops: Cells | None = None
+    operand: str = "f16"
+    accumulator: str = "f32"
+    tensor_path: TensorPath = "mma.sync"
+
+    def __post_init__(self) -> None:
+        for name in ("ctas", "iterations", "threads_per_cta"):
+            value = np.asarray(getattr(self, name))
+            if value.size and value.min() < 1:
+                raise ValueError(f"a demand needs at least 1 for {name}, not {value.min()}")
+        _refuse_negative("demand", self)
+        reads = np.asarray(self.iteration.work.sectors_read)
+        in_flight = np.asarray(self.bytes_in_flight_per_cta)
+        if np.any((reads > 0) & (in_flight <= 0)):
+            raise ValueError(
+                "a demand whose iterations read global memory must say how many bytes of it are under way at a time: "
+                "bytes_in_flight_per_cta is 0"
+            )
+        if self.tensor_path not in ("mma.sync", "wgmma", "tcgen05"):
+            raise ValueError(f"unknown tensor path {self.tensor_path!r}; known: mma.sync, wgmma, tcgen05")
+
+    @property
+    def total(self) -> Work:
+        """Work of one CTA over all phases."""
+        return self.prologue.work + self.iterations * self.iteration.work + self.epilogue.work
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the candidates: () for a single one."""
+        shapes: list[tuple[int, ...]] = []
+        _visit(self, lambda name, value: shapes.append(np.shape(value)))
+        return np.broadcast_shapes(*shapes)
+
+
+def _values(cells: Work | Chain) -> list[Cells]:
+    return [getattr(cells, f.name) for f in fields(cells)]
+
+
+def _visit(value: object, see: Callable[[str, Cells], None]) -> None:
+    """Calls see(name, cells) for every count in a demand, in the order of the fields."""
+    for f in fields(value):  # type: ignore[arg-type]
+        inner = getattr(value, f.name)
+        if isinstance(inner, Work | Chain | Phase):
+            _visit(inner, see)
+        elif inner is not None and not isinstance(inner, str):
+            see(f.name, inner)
+
+
+def _refuse_negative(kind: str, value: object) -> None:
+    def check(name: str, cells: Cells) -> None:
+        array = np.asarray(cells)
+        if array.dtype.kind not in "iuf":
+            raise TypeError(f"{name} of a {kind} must be a number or an array of numbers, not {cells!r}")
+        if array.size and not array.min() >= 0:
+            raise ValueError(f"{name} of a {kind} must not be negative, not {array.min()}")
+
+    _visit(value, check)
