@@ -42,7 +42,8 @@ def test_a_driver_without_gpus_is_not_enough() -> None:
 
 
 def test_a_driver_that_prints_lines_of_its_own_is_understood() -> None:
-    assert answered("""print('hello'); print('{"version": 13000, "gpus": []}')""").reason == "CUDA driver 13.0 sees no GPU"
+    status = answered("""print('hello'); print('{"version": 13000, "gpus": []}')""")
+    assert status.reason == "CUDA driver 13.0 sees no GPU"
     assert answered("print('hello')") == DriverStatus(
         False, "asking the CUDA driver gave 'hello\\n' instead of an answer"
     )
