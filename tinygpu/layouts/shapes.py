@@ -1,0 +1,192 @@
+"""Nested tuples of integers: the shapes, strides and coordinates of layouts.
+
+A shape is a positive integer or a tuple of shapes. It names a finite index space: all coordinates, in
+colexicographic order (the first mode runs fastest), so that each coordinate also has a linear index in [0, size).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from tinygpu.layouts.errors import LayoutError
+
+IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
+
+
+def normalised(tree: object, what: str) -> IntTuple:
+    """`tree` as plain ints and tuples (lists and NumPy integers are converted); `what` names it in the error."""
+    if isinstance(tree, (tuple, list)):
+        return tuple(normalised(t, what) for t in tree)
+    if isinstance(tree, bool):
+        raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}")
+    try:
+        return operator.index(tree)  # type: ignore[arg-type]
+    except TypeError:
+        raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}") from None
+
+
+def checked_shape(shape: object) -> IntTuple:
+    """`shape` normalised; every leaf must be 1 or more."""
+    tree = normalised(shape, "a shape")
+    for leaf in flatten(tree):
+        if leaf < 1:
+            raise LayoutError(f"shape {text(tree)}: {leaf} is not a size; each mode needs a size of 1 or more")
+    return tree
+
+
+def flatten(tree: IntTuple) -> tuple[int, ...]:
+    """The leaves, from left to right.
+
+    >>> flatten((2, (3, 4)))
+    (2, 3, 4)
+    """
+    if isinstance(tree, int):
+        return (tree,)
+    return tuple(leaf for branch in tree for leaf in flatten(branch))
+
+
+def unflatten(leaves: tuple[IntTuple, ...], profile: IntTuple) -> IntTuple:
+    """`leaves` in the nesting of `profile`; a leaf may itself be a tuple.
+
+    >>> unflatten((5, 6, 7), (2, (3, 4)))
+    (5, (6, 7))
+    """
+    places = len(flatten(profile))
+    if len(leaves) != places:
+        raise LayoutError(f"{len(leaves)} leaves do not fit into {text(profile)}, which has {places}")
+    return _take(iter(leaves), profile)
+
+
+def _take(stream: Iterator[IntTuple], profile: IntTuple) -> IntTuple:
+    if isinstance(profile, tuple):
+        return tuple(_take(stream, branch) for branch in profile)
+    return next(stream)
+
+
+def size(shape: IntTuple) -> int:
+    """How many coordinates the index space has: the product of the leaves; () is one point."""
+    total = 1
+    for leaf in flatten(shape):
+        total *= leaf
+    return total
+
+
+def congruent(a: IntTuple, b: IntTuple) -> bool:
+    """True when both are nested in the same way, whatever the leaves."""
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int)
+    return len(a) == len(b) and all(congruent(x, y) for x, y in zip(a, b, strict=True))
+
+
+def refines(fine: IntTuple, coarse: IntTuple) -> bool:
+    """True when every mode of `coarse` is a mode, or a group of modes, of `fine` with the same size.
+
+    Then every coordinate of `coarse` is also one of `fine`, at the same linear index.
+
+    >>> refines(((2, 2), 8), (4, 8))
+    True
+    """
+    if isinstance(coarse, int):
+        return size(fine) == coarse
+    if isinstance(fine, int):
+        return False
+    return len(fine) == len(coarse) and all(refines(f, c) for f, c in zip(fine, coarse, strict=True))
+
+
+def prefix_products(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The linear index of one step along each mode: (1, s0, s0 s1, ...), as many as `sizes`."""
+    products, total = [], 1
+    for extent in sizes:
+        products.append(total)
+        total *= extent
+    return tuple(products)
+
+
+def index_of(coordinate: IntTuple, shape: IntTuple) -> int:
+    """The linear index of a coordinate. Where the shape is nested, an integer stands for a linear index in it.
+
+    >>> index_of((1, 2), (4, 8)), index_of((1, 2), (4, (2, 4)))
+    (9, 9)
+    """
+    if isinstance(coordinate, int):
+        extent = size(shape)
+        if not 0 <= coordinate < extent:
+            raise LayoutError(f"coordinate {coordinate} is outside [0, {extent}), the domain of {text(shape)}")
+        return coordinate
+    if isinstance(shape, int) or len(coordinate) != len(shape):
+        raise LayoutError(f"coordinate {text(coordinate)} does not fit the shape {text(shape)}")
+    index, step = 0, 1
+    for part, mode in zip(coordinate, shape, strict=True):
+        index += step * index_of(part, mode)
+        step *= size(mode)
+    return index
+
+
+def coordinate_of(index: int, shape: IntTuple) -> IntTuple:
+    """The nested coordinate at a linear index: the inverse of `index_of`.
+
+    >>> coordinate_of(9, (4, (2, 4)))
+    (1, (0, 1))
+    """
+    extent = size(shape)
+    if not 0 <= index < extent:
+        raise LayoutError(f"index {index} is outside [0, {extent}), the domain of {text(shape)}")
+    if isinstance(shape, int):
+        return index
+    parts = []
+    for mode in shape:
+        extent = size(mode)
+        parts.append(coordinate_of(index % extent, mode))
+        index //= extent
+    return tuple(parts)
+
+
+def text(tree: IntTuple) -> str:
+    """The notation of the papers, without spaces: "(4,(2,4))"."""
+    if isinstance(tree, int):
+        return str(tree)
+    return "(" + ",".join(text(branch) for branch in tree) + ")"
+
+
+def parse(source: str) -> IntTuple:
+    """The nested tuple that `text` wrote; spaces are allowed, "(4)" is a tuple of one.
+
+    >>> parse("(4,(2,4))")
+    (4, (2, 4))
+    """
+    tree, end = _parse_tree(source, 0)
+    if source[end:].strip():
+        raise LayoutError(f"{source!r}: unexpected {source[end:].strip()!r} after {text(tree)}")
+    return tree
+
+
+def _parse_tree(source: str, at: int) -> tuple[IntTuple, int]:
+    at = _skip(source, at)
+    if source[at : at + 1] != "(":
+        end = at
+        while source[end : end + 1].isdecimal():
+            end += 1
+        if end == at:
+            raise LayoutError(f"{source!r}: expected a number or '(' at position {at}, as in (4,(2,4))")
+        return int(source[at:end]), end
+    branches: list[IntTuple] = []
+    at = _skip(source, at + 1)
+    if source[at : at + 1] == ")":
+        return (), at + 1
+    while True:
+        branch, at = _parse_tree(source, at)
+        branches.append(branch)
+        at = _skip(source, at)
+        if source[at : at + 1] == ")":
+            return tuple(branches), at + 1
+        if source[at : at + 1] != ",":
+            raise LayoutError(f"{source!r}: expected ',' or ')' at position {at}, as in (4,(2,4))")
+        at += 1
+
+
+def _skip(source: str, at: int) -> int:
+    while source[at : at + 1].isspace():
+        at += 1
+    return at
