@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ class Work:
     sectors_read: Cells = 0
     sectors_written: Cells = 0
 
+    # An array times work is work, not an array of it.
+    __array_ufunc__: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         _refuse_negative("work", self)
 
@@ -74,6 +77,9 @@ class Chain:
     fmas: Cells = 0
     sfus: Cells = 0
     global_loads: Cells = 0
+
+    # An array times chain is chain, not an array of it.
+    __array_ufunc__: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         _refuse_negative("chain", self)
