@@ -1,0 +1,173 @@
+"""Pictures: every cell says what the layout says; the SVG is well-formed and self-contained; refusals."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layout_strategies import any_layouts
+
+from tinygpu.layouts import (
+    ComposedLayout,
+    CoordLayout,
+    Layout,
+    LayoutError,
+    Picture,
+    Swizzle,
+    bank_picture,
+    compose_coordinates,
+    holder_picture,
+    offset_picture,
+)
+
+P = Layout.parse
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def refuses(text, function, *args):
+    with pytest.raises(LayoutError) as error:
+        function(*args)
+    assert str(error.value) == text
+
+
+def test_text_of_the_three_pictures():
+    assert str(offset_picture(P("(2,3):(3,1)"))).splitlines() == [
+        "(2,3):(3,1)",
+        "  0 1 2",
+        "0 0 1 2",
+        "1 3 4 5",
+    ]
+    partition = CoordLayout.parse("((2,2),2):((2@column,1@row),1@column)", ("row", "column"))
+    assert str(holder_picture(partition, (2, 5))).splitlines() == [
+        "((2,2),2):((2@column,1@row),1@column) in 2 x 5",
+        "      0     1     2     3 4",
+        "0 T0:V0 T0:V1 T1:V0 T1:V1",
+        "1 T2:V0 T2:V1 T3:V0 T3:V1",
+    ]
+    lines = str(bank_picture(P("(2,64):(64,1)"), 16)).splitlines()
+    assert lines[0] == "(2,64):(64,1), elements of 16 bits, by bank"
+    assert lines[2].split()[:4] == ["0", "B", "0,0..0,1", "0,2..0,3"]
+    assert lines[3].split()[:4] == ["128", "B", "1,0..1,1", "1,2..1,3"]
+
+
+@given(any_layouts(most=12, modes=2), any_layouts(most=12, modes=2))
+def test_offsets_stand_at_their_coordinates(a, b):
+    layout = Layout((a.shape, b.shape), (a.stride, b.stride))
+    picture = offset_picture(layout)
+    for i in range(a.size):
+        for j in range(b.size):
+            assert picture.cells[i][j] == str(layout(i, j))
+
+
+@settings(max_examples=100)
+@given(any_layouts(most=16, modes=2), any_layouts(most=6, modes=2), st.integers(1, 9))
+def test_every_holder_is_named_or_counted(threads, values, rows):
+    flat = Layout((threads.shape, values.shape), (threads.stride, values.stride))
+    columns = -(-flat.cosize // rows)
+    try:
+        partition = compose_coordinates(CoordLayout.identity((rows, columns), ("row", "column")), flat)
+    except LayoutError:
+        return
+    picture = holder_picture(partition, (rows, columns))
+    holders = {}
+    for v in range(values.size):
+        for t in range(threads.size):
+            holders.setdefault(partition(t, v), []).append((t, v))
+    for row in range(rows):
+        for column in range(columns):
+            here = holders.get((row, column), [])
+            found = re.fullmatch(r"(?:T(\d+):V(\d+)(?:\+(\d+))?)?", picture.cells[row][column])
+            assert found is not None
+            if not here:
+                assert found[0] == ""
+            else:
+                assert (int(found[1]), int(found[2])) == here[0]
+                assert int(found[3] or 0) == len(here) - 1
+
+
+@settings(max_examples=60)
+@given(st.permutations(range(2)), st.sampled_from([4, 8, 16, 32, 64]), st.integers(0, 2))
+def test_elements_stand_in_their_banks(order, bits, swizzle_bits):
+    strides = (1, 8) if order[0] else (16, 1)
+    layout = ComposedLayout(Swizzle(swizzle_bits, 2, 3), Layout((8, 16), strides))
+    picture = bank_picture(layout, bits)
+    for i in range(8):
+        for j in range(16):
+            first, last = layout(i, j) * bits // 32, (layout(i, j) * bits + bits - 1) // 32
+            for word in range(first, last + 1):
+                cell = picture.cells[word // 32][word % 32]
+                ends = cell.split("..")
+                assert f"{i},{j}" in ends or (bits < 16 and len(ends) == 2)
+    shown = sum(cell != "" for line in picture.cells for cell in line)
+    assert shown == max(1, 8 * 16 * bits // 32)
+
+
+def test_svg_is_self_contained_and_shows_every_cell():
+    partition = CoordLayout.parse("((4,8),(2,2)):((2@column,1@row),(1@column,8@row))", ("row", "column"))
+    for picture in (
+        holder_picture(partition, (17, 8)),
+        offset_picture(ComposedLayout(Swizzle(2, 0, 3), P("(8,8):(8,1)"))),
+        bank_picture(P("(4,32):(33,1)"), 32),
+    ):
+        svg = picture.svg()
+        root = ET.fromstring(svg)
+        texts = [node.text for node in root.iter(f"{SVG}text")]
+        cells = [cell for line in picture.cells for cell in line if cell]
+        assert [t for t in texts if t in set(cells)].count(cells[0]) >= 1
+        assert texts[0] == picture.title
+        assert len(texts) == 1 + len(picture.columns) + len(picture.rows) + len(cells)
+        assert len(list(root.iter(f"{SVG}rect"))) == len(picture.rows) * len(picture.columns)
+        assert "prefers-color-scheme:dark" in svg
+        assert "href" not in svg
+        assert picture._repr_svg_() == svg
+        width, height = float(root.get("width")), float(root.get("height"))
+        for rect in root.iter(f"{SVG}rect"):
+            assert float(rect.get("x")) + float(rect.get("width")) <= width
+            assert float(rect.get("y")) + float(rect.get("height")) <= height
+
+
+def test_svg_escapes_its_texts():
+    picture = Picture('a < "b" & c', ("<",), (">",), (("&",),), ((0,),))
+    root = ET.fromstring(picture.svg())
+    assert [node.text for node in root.iter(f"{SVG}text")] == ['a < "b" & c', "<", ">", "&"]
+    assert root.get("aria-label") == 'a < "b" & c'
+
+
+def test_every_refusal():
+    refuses("4:1 has 1 mode; a picture needs two, for its rows and columns", offset_picture, P("4:1"))
+    refuses(
+        "(2,2,2):(1,2,4) has 3 modes; a picture needs two, for its rows and columns",
+        offset_picture,
+        P("(2,2,2):(1,2,4)"),
+    )
+    refuses(
+        "(1024,1024):(1,1024): 1024 x 1024 cells are more than the 16384 of a picture; take a tile of it",
+        offset_picture,
+        P("(1024,1024):(1,1024)"),
+    )
+    refuses(
+        "(4,2):(1@row,2@row) has 1 axes; a picture of holders needs a row and a column",
+        holder_picture,
+        CoordLayout.parse("(4,2):(1@row,2@row)", ("row",)),
+        (4, 4),
+    )
+    grid = CoordLayout.identity((4, 8), ("row", "column"))
+    refuses(
+        "(4,8):(1@row,1@column): axis row reaches 3, outside [0, 2) of the tensor (2,8)", holder_picture, grid, (2, 8)
+    )
+    refuses(
+        "elements of 6 bits do not fill banks of 32 bits; the width must divide 32 or be a multiple of it",
+        bank_picture,
+        P("(4,8):(8,1)"),
+        6,
+    )
+    refuses(
+        "picture 'x': every row needs 2 cells, and there must be 1 rows",
+        Picture,
+        "x",
+        ("a", "b"),
+        ("r",),
+        (("1",),),
+        ((0, 0),),
+    )
