@@ -27,11 +27,7 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
             return a
         if a.is_Integer and b.is_Integer:
             return sympy.Integer(int(a) // int(b))
-        if a == b:
-            return sympy.Integer(1)
-        if a.is_Mul and b in a.args:
-            return sympy.Mul(*_without(a.args, b))
-        return None
+        return _exact_quotient(a, b)
 
 
 class Remainder(sympy.Function):  # type: ignore[misc]
@@ -41,17 +37,17 @@ class Remainder(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, a: Any, b: Any) -> Any:
-        if b == 1 or a == b or (a.is_Mul and b in a.args):
-            return sympy.Integer(0)
         if a.is_Integer and b.is_Integer:
             return sympy.Integer(int(a) % int(b))
+        return sympy.Integer(0) if _exact_quotient(a, b) is not None else None
+
+
+def _exact_quotient(a: Any, b: Any) -> Any:
+    """a / b where every factor of b cancels whatever the values are (b is positive); else None."""
+    if not (a.is_Mul or a.is_Symbol or a.is_Integer) or not (b.is_Mul or b.is_Symbol or b.is_Integer):
         return None
-
-
-def _without(args: tuple[Any, ...], one: Any) -> list[Any]:
-    rest = list(args)
-    rest.remove(one)
-    return rest
+    quotient = a / b
+    return quotient if sympy.denom(quotient) == 1 else None
 
 
 class Expr:
@@ -187,6 +183,9 @@ def symbol(name: str) -> Expr:
 
 def ceil_div(a: Operand, b: Operand) -> Expr:
     """ceil(a / b)."""
+    exact = _exact_quotient(_node(a), _node(b))
+    if exact is not None:
+        return Expr(exact)
     return (expr(a) + expr(b) - 1) // expr(b)
 
 
@@ -215,9 +214,15 @@ def implies(premise: Expr, conclusion: Expr) -> Expr:
     return Expr(sympy.Or(sympy.Not(premise.sympy), conclusion.sympy))
 
 
-def _source(node: Any) -> str:
-    """Python source that computes a sympy node; symbols are read from the mapping `e`."""
-    recurse = _source
+def _source(node: Any, checked: bool = False) -> str:
+    """Python source that computes a sympy node; symbols are read from the mapping `e`.
+
+    checked  divisions are calls of `_div` and `_mod`, which may refuse their divisor, instead of operators
+    """
+
+    def recurse(child: Any) -> str:
+        return _source(child, checked)
+
     if node is sympy.true or node is sympy.false:
         return str(bool(node))
     if node.is_Symbol:
@@ -235,6 +240,9 @@ def _source(node: Any) -> str:
     if node.is_Pow:
         base, power = node.args
         return f"({recurse(base)} ** {recurse(power)})"
+    if isinstance(node, (FloorDiv, Remainder)) and checked:
+        function = "_div" if isinstance(node, FloorDiv) else "_mod"
+        return f"{function}({recurse(node.args[0])}, {recurse(node.args[1])})"
     if isinstance(node, FloorDiv):
         return f"({recurse(node.args[0])} // {recurse(node.args[1])})"
     if isinstance(node, Remainder):
@@ -250,10 +258,13 @@ def _source(node: Any) -> str:
     if isinstance(node, sympy.Not):
         return f"_not({recurse(node.args[0])})"
     if isinstance(node, sympy.Piecewise):
-        (then, condition), (otherwise, last) = node.args
+        *cases, (otherwise, last) = node.args  # sympy flattens nested cases into one list
         if last is not sympy.true:
             raise TypeError(f"{node} has a case that is not covered")
-        return f"_where({recurse(condition)}, {recurse(then)}, {recurse(otherwise)})"
+        text = recurse(otherwise)
+        for then, condition in reversed(cases):
+            text = f"_where({recurse(condition)}, {recurse(then)}, {text})"
+        return text
     if node.is_Relational:
         return f"({recurse(node.lhs)} {node.rel_op} {recurse(node.rhs)})"
     raise TypeError(f"{node} cannot be evaluated: {type(node).__name__} is not part of the expression language")
@@ -286,16 +297,23 @@ _SCALARS: Mapping[str, Any] = {
 
 def compile_arrays(*expressions: Operand) -> Callable[[Mapping[str, Value]], tuple[Value, ...]]:
     """A function from {symbol: int or int64 array} to the values of `expressions`, evaluated as NumPy arrays."""
-    return _compile(expressions, _ARRAYS)
+    return compile_with(_ARRAYS, *expressions)
 
 
 def compile_scalars(*expressions: Operand) -> Callable[[Mapping[str, Value]], tuple[Value, ...]]:
     """A function from {symbol: int} to the values of `expressions`, in exact Python integers."""
-    return _compile(expressions, _SCALARS)
+    return compile_with(_SCALARS, *expressions)
 
 
-def _compile(expressions: tuple[Operand, ...], names: Mapping[str, Any]) -> Callable[[Mapping[str, Value]], Any]:
-    body = "".join(_source(_node(e)) + ", " for e in expressions)
+def compile_with(
+    names: Mapping[str, Any], *expressions: Operand, checked: bool = False
+) -> Callable[[Mapping[str, Value]], Any]:
+    """A function from {symbol: value} to the values of `expressions` in any number domain.
+
+    names    what `_max`, `_min`, `_and`, `_or`, `_not` and `_where` mean there; with `checked` also `_div` and `_mod`.
+             All other operators are Python's own.
+    """
+    body = "".join(_source(_node(e), checked) + ", " for e in expressions)
     function: Callable[[Mapping[str, Value]], Any] = eval(f"lambda e: ({body})", dict(names))
     return function
 
