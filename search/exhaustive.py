@@ -1,0 +1,23 @@
+"""Exhaustive search: every point of the space, in its order."""
+
+from __future__ import annotations
+
+import numpy as np
+from tinygpu.search.seen import LISTABLE_POINTS, Seen
+from tinygpu.search.space import Space
+from tinygpu.search.strategy import Proposals
+
+# Rows that are evaluated at once: enough that NumPy's cost per call vanishes, few enough that progress is seen.
+_CHUNK_ROWS = 16_384
+
+
+def exhaustive(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
+    """All points, as columns of thousands of rows; what was seen is left out by `minimize`."""
+    if space.size > LISTABLE_POINTS:
+        raise ValueError(
+            f"the space has {space.size:,} points and exhaustive search lists {LISTABLE_POINTS:,} at most; "
+            "use strategy='annealing' or strategy='random' with a budget"
+        )
+    columns = space.columns()
+    for start in range(0, space.size, _CHUNK_ROWS):
+        yield {name: column[start : start + _CHUNK_ROWS] for name, column in columns.items()}

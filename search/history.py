@@ -1,0 +1,154 @@
+"""History: everything that a search tried, in order, kept as columns because it may be millions of points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from tinygpu.search.evaluation import Evaluation, Failure, Trial
+from tinygpu.search.space import Columns, Point, Value
+
+
+class History(Sequence[Trial]):
+    """Trials in the order in which they were evaluated; a trial is put together when it is looked at.
+
+    columns   per parameter an array with one value per trial
+    values    (trials,) float64; NaN where the candidate failed
+    failures  trial number -> its failure
+    """
+
+    __slots__ = ("columns", "failures", "values")
+
+    def __init__(self, columns: Columns, values: NDArray[np.float64], failures: Mapping[int, Failure]) -> None:
+        self.columns = columns
+        self.values = values
+        self.failures = failures
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> Trial: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Trial]: ...
+    def __getitem__(self, index: int | slice) -> Trial | list[Trial]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        point: dict[str, Value] = {name: _python(column[number]) for name, column in self.columns.items()}
+        failure = self.failures.get(number)
+        return Trial(point, Evaluation(failure=failure) if failure else Evaluation(float(self.values[number])))
+
+    def __iter__(self) -> Iterator[Trial]:
+        return (self[number] for number in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((len(self), tuple(self.columns)))
+
+    def __repr__(self) -> str:
+        return f"<History of {len(self):,} trials, {len(self.failures):,} of them failures>"
+
+    def top(self, count: int) -> list[Trial]:
+        """The `count` best trials, best first; of equal ones the earlier first; failures never."""
+        order = np.argsort(self.values, kind="stable")[:count]
+        return [self[int(number)] for number in order if int(number) not in self.failures]
+
+    def best_so_far(self) -> NDArray[np.float64]:
+        """(trials,) the least value up to and including each trial; infinity before the first success."""
+        least: NDArray[np.float64] = np.minimum.accumulate(np.where(np.isnan(self.values), np.inf, self.values))
+        return least
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json.dump: columns as lists, failed values as null."""
+        return {
+            "columns": {name: np.asarray(column).tolist() for name, column in self.columns.items()},
+            "values": [None if number in self.failures else value for number, value in enumerate(self.values.tolist())],
+            "failures": {
+                str(number): {"kind": failure.kind, "sentence": failure.sentence}
+                for number, failure in self.failures.items()
+            },
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> History:
+        return History(
+            {name: _column(values) for name, values in data["columns"].items()},
+            np.array([np.nan if value is None else value for value in data["values"]], dtype=np.float64),
+            {int(number): Failure(f["kind"], f["sentence"]) for number, f in data["failures"].items()},
+        )
+
+
+class HistoryBuilder:
+    """Gathers trials, point by point or as columns, into a `History`."""
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] | None = None
+        self._parts: list[tuple[dict[str, NDArray[Any]], NDArray[np.float64]]] = []
+        self._points: list[Point] = []
+        self._values: list[float] = []
+        self._failures: dict[int, Failure] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def failures(self) -> int:
+        return len(self._failures)
+
+    def add(self, point: Point, evaluation: Evaluation) -> None:
+        self._same_names(tuple(point))
+        self._points.append(point)
+        self._values.append(np.nan if evaluation.value is None else evaluation.value)
+        if evaluation.failure is not None:
+            self._failures[self._count] = evaluation.failure
+        self._count += 1
+
+    def add_columns(self, columns: Columns, values: NDArray[np.float64], failures: Mapping[int, Failure]) -> None:
+        """Many trials; `failures` is by row of `columns`."""
+        self._same_names(tuple(columns))
+        self._close_points()
+        self._parts.append(({name: np.asarray(column) for name, column in columns.items()}, values))
+        self._failures.update({self._count + row: failure for row, failure in failures.items()})
+        self._count += len(values)
+
+    def history(self) -> History:
+        self._close_points()
+        names = self._names or ()
+        columns = {name: np.concatenate([part[name] for part, _ in self._parts]) for name in names}
+        values = np.concatenate([values for _, values in self._parts]) if self._parts else np.zeros(0)
+        return History(columns, values, dict(self._failures))
+
+    def _same_names(self, names: tuple[str, ...]) -> None:
+        if self._names is None:
+            self._names = names
+        elif set(names) != set(self._names):
+            raise ValueError(
+                f"all points of a space have the same parameters; one has {', '.join(names)}, "
+                f"others have {', '.join(self._names)}"
+            )
+
+    def _close_points(self) -> None:
+        if self._points:
+            columns = {name: _column([point[name] for point in self._points]) for name in self._names or ()}
+            self._parts.append((columns, np.array(self._values, dtype=np.float64)))
+            self._points, self._values = [], []
+
+
+def _column(values: Sequence[Value]) -> NDArray[Any]:
+    """Integers as int64, anything else as Python objects."""
+    if all(isinstance(value, int) for value in values):
+        return np.array(values, dtype=np.int64)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def _python(value: Any) -> Value:
+    plain: Value = value.item() if isinstance(value, np.generic) else value
+    return plain

@@ -1,0 +1,265 @@
+"""Minimize: search a space for the point with the least value. The one door to every strategy."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+from tinygpu.search.annealing import annealing
+from tinygpu.search.evaluation import ColumnObjective, Evaluation, Failure, Objective, Trial
+from tinygpu.search.exhaustive import exhaustive
+from tinygpu.search.history import HistoryBuilder
+from tinygpu.search.journal import Journal
+from tinygpu.search.progress import Callback, Progress
+from tinygpu.search.random_search import random_search
+from tinygpu.search.result import Ended, Result
+from tinygpu.search.seen import LISTABLE_POINTS, Seen
+from tinygpu.search.space import Columns, Point, Space, rows
+from tinygpu.search.strategy import Strategy
+
+STRATEGIES: Mapping[str, Strategy] = {"exhaustive": exhaustive, "random": random_search, "annealing": annealing}
+
+
+def minimize(
+    space: Space,
+    objective: Objective,
+    *,
+    strategy: str | Strategy = "auto",
+    evaluations: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    journal: str | Path | None = None,
+    warm_start: Sequence[Point] = (),
+    callbacks: Sequence[Callback] = (),
+    batch: int = 1,
+    subject: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> Result:
+    """The least value of `objective` that the strategy finds over `space`, with all that it tried.
+
+    strategy     "exhaustive", "random", "annealing", a strategy of your own, or "auto": exhaustive where every point
+                 can be evaluated within the budget, else annealing
+    evaluations  how many points are tried at most; failures count
+    seconds      wall time after which no further evaluation is begun; earlier runs of the journal count
+    seed         of every random draw: the same seed tries the same points in the same order, and a run with a larger
+                 budget begins with the whole of a smaller one
+    journal      a file that keeps every evaluation; a search that was killed and is called again goes on from there
+    warm_start   points of the space that are tried first
+    callbacks    told after each batch of evaluations
+    batch        points that are handed to the objective at once, for one that works on several in parallel
+    subject      what is being searched, in words: kept in the result, and a journal of another subject is refused
+    clock        seconds that only grow
+
+    Raises ValueError for an empty space, a warm start outside the space, a journal of another search, and a budget
+    that the strategy needs and did not get. Whatever the objective raises passes through; the journal stays usable.
+    """
+    _check(space, evaluations, seconds, batch, warm_start)
+    name, strategy = _resolve(strategy, space, objective, evaluations, seconds)
+    header = {"subject": subject, "strategy": name, "seed": seed, "batch": batch, "space size": space.size}
+    with Journal(journal, header) if journal is not None else nullcontext() as opened:
+        search = _Search(space, objective, evaluations, seconds, opened, callbacks, batch, clock)
+        ended = search.run(strategy, np.random.default_rng(seed), warm_start)
+        return Result(subject, name, seed, space.size, search.builder.history(), search.elapsed(), ended)
+
+
+def _check(
+    space: Space, evaluations: int | None, seconds: float | None, batch: int, warm_start: Sequence[Point]
+) -> None:
+    if space.size == 0:
+        raise ValueError("the space is empty: there is nothing to search, and its explanation says why")
+    if evaluations is not None and evaluations < 1:
+        raise ValueError(f"a search needs at least 1 evaluation, not {evaluations}")
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"a search needs more than 0 seconds, not {seconds:g}")
+    if batch < 1:
+        raise ValueError(f"a batch has at least 1 point, not {batch}")
+    for point in warm_start:
+        if point not in space:
+            raise ValueError(f"the warm start {dict(point)} is not in the space; leave it out")
+
+
+def _resolve(
+    strategy: str | Strategy, space: Space, objective: Objective, evaluations: int | None, seconds: float | None
+) -> tuple[str, Strategy]:
+    if not isinstance(strategy, str):
+        return getattr(strategy, "__name__", type(strategy).__name__), strategy
+    if strategy == "auto":
+        listed = space.size <= LISTABLE_POINTS and (evaluations is None or space.size <= evaluations)
+        # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
+        quick = seconds is None or isinstance(objective, ColumnObjective)
+        strategy = "exhaustive" if listed and quick else "annealing"
+    if strategy not in STRATEGIES:
+        raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(STRATEGIES)} and auto")
+    if strategy != "exhaustive" and evaluations is None and seconds is None:
+        raise ValueError(
+            f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."
+        )
+    return strategy, STRATEGIES[strategy]
+
+
+class _Spent(Exception):
+    """A budget is spent."""
+
+    def __init__(self, budget: Ended) -> None:
+        super().__init__(budget)
+        self.budget = budget
+
+
+class _Search:
+    """One run: hands a strategy's proposals to the objective, within the budgets, and keeps what comes back."""
+
+    def __init__(
+        self,
+        space: Space,
+        objective: Objective,
+        evaluations: int | None,
+        seconds: float | None,
+        journal: Journal | None,
+        callbacks: Sequence[Callback],
+        batch: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.builder = HistoryBuilder()
+        self._space = space
+        self._objective = objective
+        self._columns = objective if isinstance(objective, ColumnObjective) else None
+        self._total = space.size if evaluations is None else min(evaluations, space.size)
+        self._ended_by_total: Ended = "every point" if self._total == space.size else "evaluations"
+        self._seconds = seconds
+        self._journal = journal
+        self._callbacks = callbacks
+        self._batch = batch
+        self._clock = clock
+        self._begun = clock()
+        self._seen = Seen()
+        self._recorded = Seen()
+        self._earlier_seconds = 0.0
+        self._replayed = 0
+        self._best: Trial | None = None
+        for entry in journal or ():
+            self._recorded.add(entry.point, entry.evaluation)
+            self._earlier_seconds = max(self._earlier_seconds, entry.seconds)
+
+    def elapsed(self) -> float:
+        return self._earlier_seconds + self._clock() - self._begun
+
+    def run(self, strategy: Strategy, rng: np.random.Generator, warm_start: Sequence[Point]) -> Ended:
+        try:
+            for start in range(0, len(warm_start), self._batch):
+                self._evaluate(warm_start[start : start + self._batch])
+            proposals = strategy(self._space, self._seen, rng, self._batch)
+            answers: Sequence[Evaluation] | None = None
+            while True:
+                try:
+                    proposed = next(proposals) if answers is None else proposals.send(answers)
+                except StopIteration:
+                    return "strategy"
+                if isinstance(proposed, Mapping):
+                    self._evaluate_columns(proposed)
+                    answers = []
+                else:
+                    answers = self._evaluate(proposed)
+        except _Spent as spent:
+            return spent.budget
+
+    def _evaluate_columns(self, columns: Columns) -> None:
+        # With a journal, or beside points that were tried before, rows are looked up one by one.
+        if self._columns is None or self._journal is not None or len(self._seen):
+            count = len(next(iter(columns.values())))
+            step = self._batch if self._columns is None else count
+            for start in range(0, count, step):
+                self._evaluate([p for p in rows(columns, start, start + step) if p not in self._seen])
+            return
+        if self._out_of_time():
+            raise _Spent("seconds")
+        columns = {name: column[: self._total - len(self.builder)] for name, column in columns.items()}
+        values = np.asarray(self._columns.score_columns(columns), dtype=np.float64)
+        count = len(next(iter(columns.values())))
+        if values.shape != (count,):
+            raise ValueError(f"the objective gave values of shape {values.shape} for {count} rows")
+        failures: dict[int, Failure] = {}
+        values = values.copy()
+        for row in np.flatnonzero(~np.isfinite(values)).tolist():
+            evaluation = self._ask(rows(columns, row, row + 1))[0]
+            values[row] = np.nan if evaluation.value is None else evaluation.value
+            if evaluation.failure is not None:
+                failures[row] = evaluation.failure
+        self.builder.add_columns(columns, values, failures)
+        if len(failures) < count:
+            row = int(np.nanargmin(values))
+            self._keep_best(Trial(rows(columns, row, row + 1)[0], Evaluation(float(values[row]))))
+        self._tell()
+
+    def _evaluate(self, points: Sequence[Point]) -> list[Evaluation]:
+        """Evaluations of `points`, from the journal where it has them; those seen before are not tried again."""
+        new = self._new(points)
+        unrecorded = [point for point in new if point not in self._recorded]
+        cut = bool(unrecorded) and self._out_of_time()
+        if cut:
+            new = list(itertools.takewhile(self._recorded.__contains__, new))
+        elif unrecorded:
+            for point, evaluation in zip(unrecorded, self._ask(unrecorded), strict=True):
+                self._recorded.add(point, evaluation)
+                if self._journal is not None:
+                    self._journal.record(point, evaluation, self.elapsed())
+        self._replayed += len(new) if cut else len(new) - len(unrecorded)
+        for point in new:
+            evaluation = self._recorded[point]
+            self._seen.add(point, evaluation)
+            self.builder.add(point, evaluation)
+            self._keep_best(Trial(point, evaluation))
+        if new:
+            self._tell()
+        if cut:
+            raise _Spent("seconds")
+        return [self._seen[point] for point in points]
+
+    def _new(self, points: Sequence[Point]) -> list[Point]:
+        """Those of `points` that were not tried, each once, as far as the budget of evaluations goes."""
+        new = Seen()
+        for point in points:
+            if point in self._seen or point in new:
+                continue
+            if point not in self._space:
+                raise ValueError(f"the strategy proposed {dict(point)}, which is not in the space")
+            if len(self.builder) + len(new) == self._total:
+                break
+            new.add(point, _ASKED)
+        return [trial.point for trial in new]
+
+    def _ask(self, points: Sequence[Point]) -> Sequence[Evaluation]:
+        evaluations = self._objective(points)
+        if len(evaluations) != len(points):
+            raise ValueError(f"the objective gave {len(evaluations)} evaluations for {len(points)} points")
+        return evaluations
+
+    def _out_of_time(self) -> bool:
+        return self._seconds is not None and self.elapsed() >= self._seconds
+
+    def _keep_best(self, trial: Trial) -> None:
+        if trial.value is not None and (self._best is None or trial.evaluation.cost < self._best.evaluation.cost):
+            self._best = trial
+
+    def _tell(self) -> None:
+        count = len(self.builder)
+        here = self._clock() - self._begun
+        progress = Progress(
+            evaluations=count,
+            replayed=self._replayed,
+            failures=self.builder.failures,
+            total=self._total,
+            seconds=self.elapsed(),
+            rate=(count - self._replayed) / here if here > 0 else 0.0,
+            best=self._best,
+        )
+        for callback in self._callbacks:
+            callback(progress)
+        if count == self._total:
+            raise _Spent(self._ended_by_total)
+
+
+_ASKED = Evaluation(0.0)

@@ -1,0 +1,15 @@
+"""Random search: points drawn uniformly, none twice. The yardstick for every other strategy."""
+
+from __future__ import annotations
+
+import numpy as np
+from tinygpu.search.seen import Seen, UnseenPoints
+from tinygpu.search.space import Space
+from tinygpu.search.strategy import Proposals
+
+
+def random_search(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
+    """Uniform draws without replacement, until every point was evaluated."""
+    unseen = UnseenPoints(space, seen, rng)
+    while points := unseen.draw(batch):
+        yield points

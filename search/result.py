@@ -1,0 +1,112 @@
+"""Result: what a search found, with everything that it tried on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tinygpu.search.evaluation import Trial
+from tinygpu.search.history import History
+from tinygpu.search.space import Point
+
+_VERSION = 1
+Ended = Literal["every point", "evaluations", "seconds", "strategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What `minimize` returns.
+
+    subject     what was searched, in the caller's words
+    strategy    which strategy ran (for "auto", the one that it chose)
+    seed        of every random draw
+    space_size  points in the space
+    history     every trial, in order; failures as failures
+    seconds     wall time, earlier runs of the same journal included
+    ended       what ended the search: "every point" was tried, a budget of "evaluations" or "seconds" was spent, or the
+                "strategy" had no more to propose
+    """
+
+    subject: str
+    strategy: str
+    seed: int
+    space_size: int
+    history: History
+    seconds: float
+    ended: Ended
+
+    @property
+    def best(self) -> Point | None:
+        """The point with the least value, the first of equal ones; None where every trial failed."""
+        top = self.top(1)
+        return top[0].point if top else None
+
+    @property
+    def value(self) -> float | None:
+        """The value of `best`."""
+        top = self.top(1)
+        return top[0].value if top else None
+
+    def top(self, count: int) -> list[Trial]:
+        """The `count` best trials, best first; of equal ones the earlier first; failures never."""
+        return self.history.top(count)
+
+    def failures(self) -> dict[str, int]:
+        """How many trials failed, by kind, the most frequent first."""
+        counts: dict[str, int] = {}
+        for failure in self.history.failures.values():
+            counts[failure.kind] = counts.get(failure.kind, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def __str__(self) -> str:
+        failed = len(self.history.failures)
+        tried = f"{len(self.history):,} of {self.space_size:,} points tried in {self.seconds:.1f} s"
+        return (
+            f"{self.subject + ': ' if self.subject else ''}{self.strategy}, seed {self.seed}: {tried}"
+            f"{f', {failed:,} failed' if failed else ''}; "
+            + (f"best {self.value:g} at {dict(self.best)}" if self.best is not None else "none has a value")
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tinygpu_search": _VERSION,
+            "subject": self.subject,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "space_size": self.space_size,
+            "seconds": self.seconds,
+            "ended": self.ended,
+            "history": self.history.to_json(),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Result:
+        """The result that `to_json` wrote. Raises ValueError for anything else."""
+        if data.get("tinygpu_search") != _VERSION:
+            raise ValueError(
+                f"this is not a search result of version {_VERSION}: its version is {data.get('tinygpu_search')!r}"
+            )
+        return Result(
+            subject=data["subject"],
+            strategy=data["strategy"],
+            seed=data["seed"],
+            space_size=data["space_size"],
+            history=History.from_json(data["history"]),
+            seconds=data["seconds"],
+            ended=data["ended"],
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the result as JSON; the file is there whole or not at all."""
+        target = Path(path)
+        draft = target.with_name(target.name + f".{os.getpid()}.draft")
+        draft.write_text(json.dumps(self.to_json()))
+        draft.replace(target)
+
+    @staticmethod
+    def load(path: str | Path) -> Result:
+        return Result.from_json(json.loads(Path(path).read_text()))

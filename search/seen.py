@@ -1,0 +1,86 @@
+"""What a search has already evaluated, and the points that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from tinygpu.search.evaluation import Evaluation, Trial
+from tinygpu.search.space import Point, Space, Value, rows
+
+# A space of up to this many points may be listed, to find the last unseen ones (about 1 GB at 12 parameters).
+LISTABLE_POINTS = 10_000_000
+
+
+class Seen:
+    """The evaluations of a search so far, by point."""
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] = ()
+        self._trials: dict[tuple[Value, ...], Trial] = {}
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials.values())
+
+    def __contains__(self, point: Point) -> bool:
+        return bool(self._trials) and self._key(point) in self._trials
+
+    def __getitem__(self, point: Point) -> Evaluation:
+        return self._trials[self._key(point)].evaluation
+
+    def add(self, point: Point, evaluation: Evaluation) -> None:
+        self._names = self._names or tuple(point)
+        self._trials[self._key(point)] = Trial(point, evaluation)
+
+    def _key(self, point: Point) -> tuple[Value, ...]:
+        try:
+            return tuple(point[name] for name in self._names)
+        except KeyError as missing:
+            raise ValueError(f"the point {dict(point)} has no value for {missing.args[0]!r}, others have one") from None
+
+
+class UnseenPoints:
+    """Uniform draws, without replacement, from the points of a space that were not evaluated."""
+
+    def __init__(self, space: Space, seen: Seen, rng: np.random.Generator) -> None:
+        self._space = space
+        self._seen = seen
+        self._rng = rng
+        self._rest: list[dict[str, Value]] | None = None
+
+    def draw(self, count: int) -> list[Point]:
+        """Up to `count` different unseen points; fewer only when no others are left."""
+        drawn = Seen()
+        found: list[Point] = []
+        while len(found) < count and self._rest is None:
+            offered = self._space.sample(max(count - len(found), 16), self._rng)
+            new = 0
+            for point in offered:
+                if len(found) < count and point not in self._seen and point not in drawn:
+                    drawn.add(point, _DRAWN)
+                    found.append(point)
+                    new += 1
+            # Rejection slows down as the unseen points become few; then the space is listed once.
+            if new * 4 < len(offered) and len(found) < count and self._space.size <= LISTABLE_POINTS:
+                self._list()
+        while len(found) < count and self._rest:
+            point = self._rest.pop()
+            if point not in self._seen and point not in drawn:
+                found.append(point)
+        return found
+
+    def _list(self) -> None:
+        unseen = [point for point in rows(self._space.columns()) if point not in self._seen]
+        self._rest = [unseen[i] for i in self._rng.permutation(len(unseen))]
+
+
+_DRAWN = Evaluation(0.0)
+
+
+def best_of(trials: Sequence[Trial]) -> Trial | None:
+    """The trial with the least value, the first of equal ones; None where every one failed."""
+    succeeded = [trial for trial in trials if trial.value is not None]
+    return min(succeeded, key=lambda trial: trial.evaluation.cost, default=None)

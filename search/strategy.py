@@ -1,0 +1,25 @@
+"""What a strategy is: a generator that proposes points and is told what they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from tinygpu.search.evaluation import Evaluation
+from tinygpu.search.seen import Seen
+from tinygpu.search.space import Columns, Point, Space
+
+# A strategy yields points, or the columns of many points. It is sent their evaluations, in order; for columns an empty
+# list. It knows neither the budget nor the clock: a longer run begins with the whole of a shorter one.
+Proposals: TypeAlias = Generator["Sequence[Point] | Columns", Sequence[Evaluation], None]
+
+
+class Strategy(Protocol):
+    """Proposes points of `space` until it has no more; every draw comes from `rng`.
+
+    seen   what was evaluated before the strategy began (the warm start) and since; a point in it is never proposed
+    batch  how many points to propose at once where the strategy need not wait for one to choose the next
+    """
+
+    def __call__(self, space: Space, seen: Seen, rng: np.random.Generator, batch: int, /) -> Proposals: ...
