@@ -75,13 +75,10 @@ AMPERE = (
 )
 # Warpgroup tiles of Hopper libraries; a consumer warpgroup takes 64 rows, one more warpgroup loads.
 HOPPER = (
-    Tile(128, 256, 64, 64, 256, 4),
-    Tile(256, 128, 64, 64, 128, 4),
-    Tile(128, 128, 64, 64, 128, 5),
-    Tile(128, 192, 64, 64, 192, 4),
+    *(Tile(128, n, 64, 64, n, 4) for n in (96, 128, 160, 192, 224, 256)),
+    *(Tile(256, n, 64, 64, n, 4) for n in (64, 96, 128)),
+    *(Tile(64, n, 64, 64, n, 5) for n in (128, 192, 256)),
     Tile(128, 64, 64, 64, 64, 6),
-    Tile(64, 256, 64, 64, 256, 4),
-    Tile(64, 128, 64, 64, 128, 6),
 )
 SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 GROUPS = (1, 4, 8, 16)
@@ -129,7 +126,8 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
             smem_load_wavefronts=(bm // 64) * (bk // 16) * (64 + bn) * 32 // 128,
             smem_store_wavefronts=loaded // 128,
             warp_instructions=math_warps * (bk // 16 + 12) + 8,
-            sectors_read=loaded // 32,
+            # Clusters of two share the larger operand tile: multicast reads it from L2 once for both.
+            sectors_read=(loaded - np.maximum(bm, bn) * bk) // 32,
         )
         chain = Chain()
     else:
@@ -144,7 +142,7 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
             + math_warps * 20,
             sectors_read=loaded // 32,
         )
-        chain = Chain(barriers=1)
+        chain = Chain(barriers=1, smem_loads=1)
     # A k-split writes f32 sums to the workspace, otherwise C in bf16 by way of shared memory.
     out_bytes = np.where(split > 1, 4, 2)
     epilogue = Work(

@@ -5,15 +5,16 @@ The model, in the order of the code (docs/predictor.md explains each step):
 1. occupancy gives the CTAs that share an SM; the grid runs in waves of that many on every SM, the last one partly full;
 2. a phase takes as long as its busiest unit for all resident CTAs, or as long as one CTA needs alone, latencies
    included: its own busiest unit, then what it waits for in series, and Little's law for the global bytes under way;
-3. resident CTAs drift apart, so that in all waves but the last their phases overlap; in the last one they do not;
-4. tensor work cannot average more than the part sustains (power), and no launch beats the time of its busiest unit;
+3. in all waves but the last the resident CTAs drift apart: one computes while another waits, as customers of a queue
+   with one server; in the last one they run in step;
+4. tensor work beyond what the part's power sustains lowers the clock;
 5. launching costs what the device's data says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -36,12 +37,12 @@ UNITS: Mapping[str, str] = {
     "smem": "shared memory",
     "l2": "L2",
     "dram": "DRAM",
-    "power": "sustained tensor clock",
 }
 CAUSES: Mapping[str, str] = {
     **UNITS,
     "latency": "latency",
     "tail": "partly filled last wave",
+    "power": "power limit of the clock",
     "launch": "launch overhead",
 }
 
@@ -50,11 +51,13 @@ CAUSES: Mapping[str, str] = {
 class Prediction:
     """Predicted times; every array has the shape of the candidates.
 
-    seconds      predicted time of the launch; infinite where the launch is refused
-    busy_s       unit -> seconds that it would need alone, its work spread evenly over the device
+    seconds      predicted time of the launch; infinite where the launch is refused. It is the sum of the busy time of
+                 the busiest unit and of the next four
     latency_s    time in which no unit is the limit: CTAs wait, and too few others fill in
     tail_s       time lost because the last wave does not fill the device
+    power_s      time lost because the clock falls below the datasheet's under sustained tensor work
     launch_s     launch overhead
+    busy_s       unit -> seconds that it would need alone, its work spread evenly over the device
     roofline_s   least time of the problem: useful tensor work at the datasheet's peak, or compulsory DRAM traffic
     waves        CTAs over the CTAs that run at a time
     occupancy    resident CTAs and what limits them
@@ -62,10 +65,11 @@ class Prediction:
     """
 
     seconds: Times
-    busy_s: Mapping[str, Times]
     latency_s: Times
     tail_s: Times
+    power_s: Times
     launch_s: Times
+    busy_s: Mapping[str, Times]
     roofline_s: Times
     waves: Times
     occupancy: Occupancy
@@ -81,30 +85,30 @@ class Prediction:
         """Index (into the flattened candidates) of the shortest time; the first of equals."""
         return int(np.argmin(self.seconds))
 
+    def breakdown(self, index: int = 0) -> dict[str, float]:
+        """Seconds of each of CAUSES for one candidate (flat index): busy times of the units, and what is lost."""
+        found = {key: float(self.busy_s[key].flat[index]) for key in UNITS}
+        lost = {"latency": self.latency_s, "tail": self.tail_s, "power": self.power_s, "launch": self.launch_s}
+        return found | {key: float(times.flat[index]) for key, times in lost.items()}
+
     def bottleneck(self, index: int = 0) -> str:
-        """The key in CAUSES of what takes most of the candidate's time (flat index)."""
-        causes = self._causes(index)
+        """The key in CAUSES of what takes most of one candidate's time (flat index); "refused" if it cannot launch."""
+        if not np.isfinite(self.seconds.flat[index]):
+            return "refused"
+        causes = self.breakdown(index)
         return max(causes, key=lambda key: causes[key])
 
     def sentence(self, index: int = 0) -> str:
-        """The bottleneck of one candidate (flat index) in words: "tensor cores, 83 % busy; DRAM 41 %"."""
-        if not np.isfinite(self.seconds.flat[index]):
+        """The bottleneck of one candidate (flat index) in words: "tensor cores, 83 % busy; DRAM 41 %, L2 38 %"."""
+        first = self.bottleneck(index)
+        if first == "refused":
             return f"the launch is refused: it exceeds the limits of a CTA on {self.device}"
         total = float(self.seconds.flat[index])
-        first = self.bottleneck(index)
-        units = {key: float(self.busy_s[key].flat[index]) / total for key in UNITS if key != "power"}
-        ranked = sorted(units, key=lambda key: -units[key])
-        others = [f"{CAUSES[key]} {units[key]:.0%}".replace("%", " %") for key in ranked if key != first][:2]
-        share = self._causes(index)[first] / total
-        word = "busy" if first in units else "of the time"
-        return f"{CAUSES[first]}, {share:.0%} {word}; ".replace("%", " %") + ", ".join(others)
-
-    def _causes(self, index: int) -> dict[str, float]:
-        found = {key: float(self.busy_s[key].flat[index]) for key in UNITS}
-        found["latency"] = float(self.latency_s.flat[index])
-        found["tail"] = float(self.tail_s.flat[index])
-        found["launch"] = float(self.launch_s.flat[index])
-        return found
+        causes = self.breakdown(index)
+        units = sorted((key for key in UNITS if key != first and causes[key] > 0), key=lambda key: -causes[key])
+        others = ", ".join(f"{CAUSES[key]} {100 * causes[key] / total:.0f} %" for key in units[:2])
+        head = f"{CAUSES[first]}, {100 * causes[first] / total:.0f} % {'busy' if first in UNITS else 'of the time'}"
+        return f"{head}; {others}" if others else head
 
 
 def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Prediction:
@@ -130,14 +134,9 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
 
     # 2. Work of each phase: seconds of one SM (of the whole device for DRAM) per CTA, by unit.
     count = np.asarray(demand.iterations, dtype=np.float64)
-    phases = (demand.prologue, demand.iteration, demand.epilogue)
-    once = np.ones(())
-    repeats = (once, count, once)
-    unit_s = [
-        {key: value * times for key, value in rates.unit_s(phase.work).items()}
-        for phase, times in zip(phases, repeats, strict=True)
-    ]
-    dram_s = _dram_by_phase(demand, repeats, ctas, device.dram_bytes_per_s)
+    works = _works(demand)
+    unit_s = [rates.unit_s(work) for work in works]
+    dram_s = _dram_by_phase(demand, works, ctas, device.dram_bytes_per_s)
     warps = np.maximum(resident.warps_per_cta, 1)
 
     def busiest(units: Mapping[str, Times], together: Times) -> Times:
@@ -148,8 +147,15 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         whole = [units[key] for key in ("smem", "l2")]
         return np.asarray(together * np.maximum(_highest(split) * idle, _highest(whole)), dtype=np.float64)
 
-    reads_s = count * rates.memory_s(demand)
-    alone = [busiest(u, once) + rates.chain_s(p.chain) * n for u, p, n in zip(unit_s, phases, repeats, strict=True)]
+    once = np.ones(())
+    memory = rates.memory_cycles(demand)
+    reads_s = count * rates.waiting_s(demand, memory)
+    chains_s = (
+        rates.chain_s(demand.prologue.chain, memory),
+        rates.chain_s(demand.iteration.chain, memory) * count,
+        rates.chain_s(demand.epilogue.chain, memory),
+    )
+    alone = [busiest(units, once) + chain for units, chain in zip(unit_s, chains_s, strict=True)]
     waits = np.asarray(demand.prefetch_iterations) == 0
     alone[1] = np.where(waits, alone[1] + reads_s, np.maximum(alone[1], reads_s))
 
@@ -163,33 +169,39 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         return total
 
     summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
+    lone = alone[0] + alone[1] + alone[2]
+    served = busiest(summed, per_sm.astype(np.float64)) / per_sm
     drifting = np.maximum(
-        np.maximum(busiest(summed, per_sm), (dram_s[0] + dram_s[1] + dram_s[2]) * slots), alone[0] + alone[1] + alone[2]
+        _shared(per_sm, served, np.maximum(lone - served, 0)), (dram_s[0] + dram_s[1] + dram_s[2]) * slots
     )
     wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64)))
     final = in_step(last, rest)
     waves_s = full * wave + final
 
-    # 4. Bounds of the whole launch.
+    # 4. Power. Spread evenly, the busiest unit bounds the launch from below.
     busy = {key: summed[key] * ctas / sms for key in summed}
     busy["dram"] = (dram_s[0] + dram_s[1] + dram_s[2]) * ctas
-    busy["power"] = np.asarray(rates.power_s(ctas * np.asarray(demand.total.tensor_flops)), dtype=np.float64)
     most = _highest([busy[key] for key in UNITS])
-    running = np.maximum(waves_s, most)
+    unthrottled = np.maximum(waves_s, most)
+    running = np.maximum(unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled))
 
-    # 5. Launch, and the share of each cause: running = most + tail + latency.
-    launch_s = device.number(f"launch_overhead_{launch}_us") * 1e-6
-    tail = np.clip(final - wave * rest / slots, 0, running - most)
-    seconds = np.where(resident.launchable & (resident.ctas_per_sm > 0), launch_s + running, np.inf)
-    spread = [np.broadcast_to(np.asarray(x, dtype=np.float64), shape) for x in (seconds, running - most - tail, tail)]
+    # 5. Launch, and the share of each cause: running = most + tail + latency + power.
+    launch_s = np.asarray(device.number(f"launch_overhead_{launch}_us") * 1e-6)
+    tail = np.clip(final - wave * rest / slots, 0, unthrottled - most)
+    fits = resident.launchable & (resident.ctas_per_sm > 0)
+
+    def spread(times: Times) -> Times:
+        return np.broadcast_to(np.asarray(times, dtype=np.float64), shape)
+
     return Prediction(
-        seconds=spread[0],
-        busy_s={key: np.broadcast_to(busy[key], shape) for key in UNITS},
-        latency_s=spread[1],
-        tail_s=spread[2],
-        launch_s=np.broadcast_to(np.float64(launch_s), shape),
-        roofline_s=np.broadcast_to(rates.roofline_s(demand, ctas), shape),
-        waves=np.broadcast_to(ctas / slots, shape),
+        seconds=spread(np.where(fits, launch_s + running, np.inf)),
+        latency_s=spread(unthrottled - most - tail),
+        tail_s=spread(tail),
+        power_s=spread(running - unthrottled),
+        launch_s=spread(launch_s),
+        busy_s={key: spread(busy[key]) for key in UNITS},
+        roofline_s=spread(rates.roofline_s(demand, ctas)),
+        waves=spread(ctas / slots),
         occupancy=resident,
         device=device.name,
     )
@@ -242,7 +254,13 @@ class _Rates:
         found["l2"] = sectors * (SECTOR_BYTES * d.sm_count / d.l2_bytes_per_s)
         return found
 
-    def chain_s(self, chain: Chain) -> Times:
+    def memory_cycles(self, demand: Demand) -> Times:
+        """Latency of global data: that of DRAM if any comes from there, since a tile waits for its slowest sector."""
+        d = self.device
+        l2_cycles = (d.number("lat_l2_hit_near") + d.number("lat_l2_hit_far")) / 2
+        return np.where(np.asarray(demand.dram_bytes_read) > 0, d.number("lat_dram"), l2_cycles)
+
+    def chain_s(self, chain: Chain, memory_cycles: Times) -> Times:
         """Seconds that a CTA waits in series."""
         d = self.device
         cycles = (
@@ -251,23 +269,26 @@ class _Rates:
             + np.multiply(chain.mmas, d.number("lat_mma_m16n8k16"))
             + np.multiply(chain.fmas, d.number("lat_fma_dependent"))
             + np.multiply(chain.sfus, d.number("lat_sfu"))
-            + np.multiply(chain.global_loads, d.number("lat_dram"))
+            + np.multiply(chain.global_loads, memory_cycles)
         )
         return np.asarray(cycles / self.clock_hz, dtype=np.float64)
 
-    def memory_s(self, demand: Demand) -> Times:
+    def waiting_s(self, demand: Demand, memory_cycles: Times) -> Times:
         """Little's law for one CTA and iteration: bytes asked for / bytes under way x latency."""
-        d = self.device
         asked = np.asarray(demand.iteration.work.sectors_read) * SECTOR_BYTES
-        l2_cycles = (d.number("lat_l2_hit_near") + d.number("lat_l2_hit_far")) / 2
-        cycles = np.where(np.asarray(demand.dram_bytes_read) > 0, d.number("lat_dram"), l2_cycles)
         rounds = asked / np.maximum(np.asarray(demand.bytes_in_flight_per_cta), 1)
-        return np.asarray(rounds * cycles / self.clock_hz, dtype=np.float64)
+        return np.asarray(rounds * memory_cycles / self.clock_hz, dtype=np.float64)
 
-    def power_s(self, tensor_flops: Times) -> Times:
-        """Seconds that the tensor work of a launch takes at the rate which the part sustains."""
-        peak = self.peak_flops_per_clk * self.device.sm_count * self.device.tensor_clock_hz
-        return tensor_flops / (peak * self.device.sustained_tensor_share)
+    def throttled_s(self, tensor_flops: Times, unthrottled_s: Times) -> Times:
+        """Seconds of a launch at the clock that its power allows, tensor cores being what draws it.
+
+        With the tensor cores always busy, the part sustains the share `sustained_tensor_share` of its datasheet clock.
+        With them busy for the part D of the time, the clock f may rise until D f^3 is the same again (dynamic power is
+        proportional to f V^2, and V to f): the mean rate D f then grows as D^(2/3).
+        """
+        peak_s = tensor_flops / (self.peak_flops_per_clk * self.device.sm_count * self.device.tensor_clock_hz)
+        busy = np.where(peak_s > 0, np.minimum(peak_s / unthrottled_s, 1), 1.0)
+        return np.asarray(peak_s / (self.device.sustained_tensor_share * busy ** (2 / 3)), dtype=np.float64)
 
     def roofline_s(self, demand: Demand, ctas: Times) -> Times:
         d = self.device
@@ -282,23 +303,48 @@ class _Rates:
         return np.asarray(_highest([tensor_s, fma_s, np.asarray(traffic) / d.dram_bytes_per_s]), dtype=np.float64)
 
 
+def _works(demand: Demand) -> tuple[Work, Work, Work]:
+    """Work of a CTA before, in and after its loop. A pipeline fetches its first tile before the loop can begin."""
+    iteration, fetched = demand.iteration.work, np.minimum(demand.prefetch_iterations, 1)
+    first = Work(sectors_read=np.multiply(iteration.sectors_read, fetched))
+    rest = np.multiply(iteration.sectors_read, np.subtract(demand.iterations, fetched))
+    loop = replace(demand.iterations * iteration, sectors_read=rest)
+    return demand.prologue.work + first, loop, demand.epilogue.work
+
+
 def _dram_by_phase(
-    demand: Demand, repeats: tuple[Times, Times, Times], ctas: Times, bytes_per_s: float
+    demand: Demand, works: tuple[Work, Work, Work], ctas: Times, bytes_per_s: float
 ) -> tuple[Times, Times, Times]:
     """Seconds of DRAM per CTA in each phase: reads and writes are shared out by the sectors of the phases."""
-    phases = (demand.prologue.work, demand.iteration.work, demand.epilogue.work)
 
     def share(sectors: list[Times], default: int) -> list[Times]:
         total = sectors[0] + sectors[1] + sectors[2]
         none = total == 0
         return [np.where(none, float(i == default), s / np.where(none, 1, total)) for i, s in enumerate(sectors)]
 
-    reads = share([np.multiply(w.sectors_read, n) for w, n in zip(phases, repeats, strict=True)], 1)
-    writes = share([np.multiply(w.sectors_written, n) for w, n in zip(phases, repeats, strict=True)], 2)
+    reads = share([np.asarray(work.sectors_read, dtype=np.float64) for work in works], 1)
+    writes = share([np.asarray(work.sectors_written, dtype=np.float64) for work in works], 2)
     read_s = np.asarray(demand.dram_bytes_read) / bytes_per_s / ctas
     write_s = np.asarray(demand.dram_bytes_written) / bytes_per_s / ctas
     a, b, c = (read_s * r + write_s * w for r, w in zip(reads, writes, strict=True))
     return a, b, c
+
+
+def _shared(customers: NDArray[np.int64], served: Times, away: Times) -> Times:
+    """Seconds in which each of the CTAs that share an SM gets done once.
+
+    Each CTA needs the SM's busiest unit for `served` seconds, and is away from it for `away` seconds, in no particular
+    order: a closed queue with one server. Source: mean value analysis, Reiser and Lavenberg, J. ACM 27 (1980).
+    """
+    queue: Times = np.zeros(np.broadcast_shapes(customers.shape, served.shape, away.shape))
+    cycle: Times = served + away
+    for number in range(1, int(customers.max(initial=1)) + 1):
+        here = number <= customers
+        response = served * (1 + queue)
+        total = np.where(here, response + away, 0)
+        cycle = np.where(here, total, cycle)
+        queue = np.where(here, number * response / np.where(total > 0, total, 1), queue)
+    return np.asarray(cycle, dtype=np.float64)
 
 
 def _highest(times: list[Times]) -> Times:
