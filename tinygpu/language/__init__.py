@@ -1,0 +1,60 @@
+"""The language in which machines are written: everything that a class body and a program need."""
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, maximum, minimum, symbol, where
+from tinygpu.language.instruction import Elementwise, Fragment, Instruction, MatrixLoad, MatrixMultiply, Shuffle, Transfer
+from tinygpu.language.machine import Machine
+from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM
+from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout
+from tinygpu.language.partition import Mode, Partition, blocked, register_blocked
+from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.language.require import Require
+from tinygpu.language.route import Route
+from tinygpu.language.tensors import InOut, Input, Output, Scalar
+
+__all__ = [
+    "GMEM",
+    "L1",
+    "L2",
+    "RMEM",
+    "SMEM",
+    "TMEM",
+    "AccessPattern",
+    "Choice",
+    "DType",
+    "DeclarationError",
+    "Dim",
+    "Elementwise",
+    "Expr",
+    "Fragment",
+    "InOut",
+    "Input",
+    "Instruction",
+    "Machine",
+    "MatrixLoad",
+    "MatrixMultiply",
+    "Mode",
+    "Option",
+    "Output",
+    "Param",
+    "Partition",
+    "Problem",
+    "ProblemError",
+    "Require",
+    "Route",
+    "Scalar",
+    "Shuffle",
+    "Transfer",
+    "UnknownLayout",
+    "all_of",
+    "any_of",
+    "blocked",
+    "ceil_div",
+    "dtype",
+    "implies",
+    "maximum",
+    "minimum",
+    "register_blocked",
+    "symbol",
+    "where",
+]

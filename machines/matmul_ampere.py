@@ -1,0 +1,104 @@
+"""Matmul on tensor cores as of Ampere: cp.async into a ring of stages, ldmatrix, mma.sync."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygpu.language import (
+    AccessPattern,
+    Choice,
+    Dim,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Param,
+    Require,
+    Route,
+    UnknownLayout,
+    blocked,
+)
+from tinygpu.machines import epilogue
+from tinygpu.ptx import isa
+
+
+class MatmulAmpere(Machine):
+    """c = activation(a @ b + bias): mma.sync fed by cp.async through a ring of shared-memory stages"""
+
+    m, n, k = Dim(), Dim(), Dim()
+    a = Input(("f16", "bf16", "tf32", "s8"), m, k, majors=("row", "col"))
+    b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "s8")}, k, n, majors=("row", "col"), follows=a)
+    bias = Input({"f16": ("f32",), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",)}, n, follows=a)
+    c = Output({"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "s8": ("s32",)}, m, n, follows=a)
+    with_bias = Option(False, True)
+    activation = Option(*epilogue.ACTIVATIONS)
+
+    bm, bn = Param(32, 64, 96, 128, 160, 192, 256), Param(32, 64, 96, 128, 160, 192, 256)
+    bk = Param(16, 32, 64, 128)
+    wm, wn = Param(1, 2, 4), Param(1, 2, 4)  # warps along m and n
+    stages = Param(1, 2, 3, 4, 5, 6)
+    group = Param(1, 4, 8, 16)  # tile rows visited together, for L2
+    va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8)
+    across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
+    pad = Param(0, 8)
+    layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
+
+    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)))
+    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)))
+    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1))
+    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1))
+    mma = isa.MmaSync()
+    put = Choice("direct", "staged")
+    st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
+    ld_bias = isa.LdGlobal(1)
+
+    big_enough = Require(
+        bm * bn >= 32 * wm * wn * 16,
+        "every thread accumulates at least 16 values",
+        kind="dominance",
+        why="fewer accumulators per thread read each operand more often from shared memory than a tile with fewer warps",
+    )
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        return name != "bias" or options["with_bias"]
+
+    def program(self, p: Any) -> None:
+        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn
+        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.wm, self.wn))
+        who_a = blocked((bm, bk), threads=32 * warps, vector=self.va, axis=self.a.contiguous, across=self.across_a, name="a")
+        who_b = blocked((bk, bn), threads=32 * warps, vector=self.vb, axis=self.b.contiguous, across=self.across_b, name="b")
+        a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, pad=self.pad, layout=self.layout_a)
+        b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=self.b.contiguous, pad=self.pad, layout=self.layout_b)
+
+        with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
+            with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
+                with p.role("all", warps=warps), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+                    p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
+                    p.copy(self.copy_b, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
+                with p.role("all", warps=warps):
+                    acc = p.full(t.c, self.mma.accumulator(self.a.dtype, self.b.dtype))
+                    with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+                        fa = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
+                        fb = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
+                        p.multiply(self.mma, acc, fa, fb)
+
+            with p.role("all", warps=warps):
+                if self.with_bias:
+                    add = p.load(self.ld_bias, self.bias.row(j, bn), t.c.along(1))
+                    acc = p.apply(isa.Add(acc.dtype.name), acc, add)
+                out = epilogue.convert(p, epilogue.activate(p, acc, self.activation), self.c.dtype)
+                if self.put == "direct":
+                    p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
+            if self.put == "staged":
+                stage = p.smem(self.c.dtype, (bm, bn), pad=self.pad, layout=self.layout_c)
+                who_c = blocked((bm, bn), threads=32 * warps, vector=self.vc, across=self.across_c, name="c")
+                with p.pipeline("out", 1, c=stage) as ring, p.role("all", warps=warps):
+                    with ring.fill() as s:
+                        p.store(self.st_fragment, s.c, out)
+                    with ring.drain() as s:
+                        p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), p.load(self.ld_row, s.c, who_c))
+
+    @staticmethod
+    def reference(a: Any, b: Any, with_bias: bool, activation: str, bias: Any = None) -> Any:
+        return epilogue.reference(a @ b, bias, activation)

@@ -1,0 +1,114 @@
+"""A kernel: PTX text and how to launch it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tinygpu.language.problem import Problem
+
+
+class LaunchError(ValueError):
+    """A problem that a kernel was not made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter, in order.
+
+    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32) or "scalar"
+    """
+
+    name: str
+    kind: Literal["pointer", "ld", "dim", "scalar"]
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A kernel was specialised for `name` (a dim, NAME.ld in elements, NAME.align in bytes) being a multiple."""
+
+    name: str
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{self.name} % {self.divisor} == 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """PTX with its launch description.
+
+    target         oldest sm_ number that runs it
+    threads        threads per CTA
+    smem_bytes     dynamic shared memory per CTA
+    tiles          (dim, extent of a tile) per grid axis: the grid is the product of ceil(dim / extent)
+    facts          what the launch must check
+    point          the candidate
+    """
+
+    name: str
+    machine: str
+    ptx: str
+    target: int
+    threads: int
+    smem_bytes: int
+    parameters: tuple[Parameter, ...]
+    tiles: tuple[tuple[str, int], ...]
+    facts: tuple[Fact, ...]
+    point: tuple[tuple[str, int | str], ...]
+
+    def grid(self, problem: Problem) -> tuple[int, int, int]:
+        """CTAs along x, y, z."""
+        return math.prod(-(-problem.dim[d] // e) for d, e in self.tiles), 1, 1
+
+    def check(self, problem: Problem) -> None:
+        """Refuses a problem that breaks a fact for which the kernel was specialised."""
+        environment = problem.environment()
+        for fact in self.facts:
+            if fact.name not in environment:
+                raise LaunchError(f"{self.name} needs {fact.name}, which the problem does not have")
+            if environment[fact.name] % fact.divisor:
+                raise LaunchError(
+                    f"{self.name} was made for {fact}, and here {fact.name} is {environment[fact.name]}; "
+                    "tune for this problem, or use a kernel without that fact"
+                )
+
+    def launch_json(self, problem: Problem) -> dict[str, Any]:
+        """Everything that a launcher needs, beside the PTX text."""
+        return {
+            "schema": 1,
+            "kernel": self.name,
+            "machine": self.machine,
+            "target": f"sm_{self.target}",
+            "grid": list(self.grid(problem)),
+            "block": [self.threads, 1, 1],
+            "dynamic_smem_bytes": self.smem_bytes,
+            "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
+            "parameters": [asdict(p) for p in self.parameters],
+            "facts": [str(f) for f in self.facts],
+            "point": dict(self.point),
+            "problem": problem.to_json(),
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Kernel:
+        data: Mapping[str, Any] = json.loads(text)
+        return Kernel(
+            data["name"],
+            data["machine"],
+            data["ptx"],
+            data["target"],
+            data["threads"],
+            data["smem_bytes"],
+            tuple(Parameter(**p) for p in data["parameters"]),
+            tuple((d, e) for d, e in data["tiles"]),
+            tuple(Fact(**f) for f in data["facts"]),
+            tuple((k, v) for k, v in data["point"]),
+        )

@@ -1,0 +1,172 @@
+"""Constants, element-wise instructions and reductions."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.language.instruction import Elementwise
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import Spread, spread
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Reg
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of
+
+
+def constant(context: Context, s: n.Constant) -> None:
+    """A tile that holds one number."""
+    tile = allocate(context.emit, s.result.dtype, spread_of(s.result).value_count)
+    bits = constant_bits(s.result.dtype, s.value, tile.packed)
+    width = {"r": 32, "d": 64, "h": 16}
+    for r in tile.registers:
+        context.emit.line(f"mov.b{width[r.kind]} {r}, {bits};")
+    context.tiles[s.result.name] = tile
+
+
+def spread_of(tile: Tile) -> Spread:
+    if tile.partition is None:
+        raise LoweringError(f"{tile.name} does not lie in registers")
+    return spread(tile.partition)
+
+
+def single(context: Context, tile: RegisterTile, value: int) -> str:
+    """A register that holds one element alone."""
+    emit = context.emit
+    whole = tile.register(value)
+    if tile.packed == 1:
+        return str(whole)
+    bits = tile.dtype.bits
+    if bits == 16:
+        half = emit.new("h")
+        other = emit.new("h")
+        pair = (half, other) if value % 2 == 0 else (other, half)
+        emit.line(f"mov.b32 {{{pair[0]}, {pair[1]}}}, {whole};")
+        return str(half)
+    out = emit.new("r")
+    kind = "s32" if tile.dtype.kind == "signed" else "u32"
+    emit.line(f"bfe.{kind} {out}, {whole}, {value % tile.packed * bits}, {bits};")
+    return str(out)
+
+
+def pack(context: Context, kind: DType, elements: list[str], into: Reg) -> None:
+    """Puts single elements, the low one first, into one register."""
+    emit = context.emit
+    if kind.bits == 16:
+        emit.line(f"mov.b32 {into}, {{{elements[0]}, {elements[1]}}};")
+        return
+    emit.line(f"and.b32 {into}, {elements[0]}, 255;")
+    for i, element in enumerate(elements[1:], 1):
+        emit.line(f"bfi.b32 {into}, {element}, {into}, {8 * i}, 8;")
+
+
+def apply(context: Context, s: n.Apply) -> None:
+    """One element-wise instruction, value by value."""
+    emit = context.emit
+    who = spread_of(s.result)
+    emit.comment(f"{s.name}: {s.result} = {s.instruction.label}")
+    takes, gives = s.instruction.types()
+    sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]
+    kind = dtype(gives)
+    result = context.tiles.get(s.result.name) or allocate(emit, kind, who.value_count)
+    if result.packed == 1:
+        for value in range(who.value_count):
+            _emit(context, s.instruction, str(result.registers[value]), [src[value] for src in sources])
+    elif gives in ("f16", "bf16") and takes == ("f32",) and s.instruction.label.startswith("cvt.rn."):
+        # cvt.rn.f16x2.f32 d, hi, lo: the first source becomes the upper half (PTX ISA, cvt).
+        for i, r in enumerate(result.registers):
+            emit.line(f"cvt.rn.{gives}x2.f32 {r}, {sources[0][2 * i + 1]}, {sources[0][2 * i]};")
+    else:
+        for i, r in enumerate(result.registers):
+            elements = []
+            for value in range(i * result.packed, (i + 1) * result.packed):
+                one = emit.new(kind_of(kind, 1))
+                _emit(context, s.instruction, str(one), [src[value] for src in sources])
+                elements.append(str(one))
+            pack(context, kind, elements, r)
+    context.tiles[s.result.name] = result
+
+
+def _emit(context: Context, instruction: Elementwise, result: str, operands: list[str]) -> None:
+    names = dict(zip("abcefghij", operands, strict=False))
+    for text in instruction.text().split("\n"):
+        context.emit.line(text.format(d=result, **names))
+
+
+def _source(context: Context, operand: Tile | n.ScalarArgument | float, want: str, like: Tile) -> list[str]:
+    """Per value of the result: the register or number that the operand gives."""
+    count = spread_of(like).value_count
+    if isinstance(operand, n.ScalarArgument):
+        return [str(context.arguments[operand.name])] * count
+    if not isinstance(operand, Tile):
+        return [_immediate(dtype(want), float(operand))] * count
+    tile = context.tiles[operand.name]
+    order = broadcast(spread_of(operand), spread_of(like), operand.name)
+    singles: dict[int, str] = {}
+    for value in order:
+        if int(value) not in singles:
+            singles[int(value)] = single(context, tile, int(value))
+    return [singles[int(v)] for v in order]
+
+
+def _immediate(kind: DType, value: float) -> str:
+    if kind.name == "f32":
+        return f"0f{bit_pattern(kind, value):08X}"
+    if kind.name == "f64":
+        return f"0d{bit_pattern(kind, value):016X}"
+    if kind.is_float:
+        return f"0x{bit_pattern(kind, value):04X}"
+    return str(int(value))
+
+
+def broadcast(source: Spread, result: Spread, name: str) -> NDArray[np.int64]:
+    """(values of the result,): which value of the source stands for each; the same thread must hold it."""
+    shrunk = [a for a, (s, r) in enumerate(zip(source.shape, result.shape, strict=True)) if s == 1 and r != 1]
+    threads_a, threads_b = source.thread_coordinates(), result.thread_coordinates().copy()
+    threads_b[:, shrunk] = 0
+    if len(threads_a) != len(threads_b) or not np.array_equal(threads_a, threads_b):
+        raise LoweringError(f"%{name} is held by other threads than the values that it is combined with")
+    wanted = result.value_coordinates().copy()
+    wanted[:, shrunk] = 0
+    index = {tuple(c): i for i, c in enumerate(source.value_coordinates().tolist())}
+    try:
+        return np.array([index[tuple(c)] for c in wanted.tolist()], dtype=np.int64)
+    except KeyError:
+        raise LoweringError(f"%{name} is held by other threads than the values that it is combined with") from None
+
+
+def reduce(context: Context, s: n.Reduce) -> None:
+    """Combines along an axis: the values of each thread first, then lanes by butterfly shuffles."""
+    emit = context.emit
+    before, after = spread_of(s.source), spread_of(s.result)
+    source = context.tiles[s.source.name]
+    emit.comment(f"{s.name}: {s.result} = {s.combine.label} over axis {s.axis} of {s.source}")
+    groups = broadcast(after, before, s.result.name)
+    result = allocate(emit, s.result.dtype, after.value_count)
+    if source.dtype.bits < 32:
+        raise LoweringError(f"{s.name} reduces {source.dtype}; convert to a 32-bit type first")
+    for target in range(after.value_count):
+        members = [str(source.register(int(v))) for v in np.flatnonzero(groups == target)]
+        out = str(result.register(target))
+        emit.line(f"mov.b32 {out}, {members[0]};")
+        for member in members[1:]:
+            _emit(context, s.combine, out, [out, member])
+    for mask in _lane_masks(before, s.axis):
+        for r in result.registers:
+            other = emit.new("r")
+            emit.line(f"shfl.sync.bfly.b32 {other}, {r}, {mask}, 31, -1;")
+            _emit(context, s.combine, str(r), [str(r), str(other)])
+    context.tiles[s.result.name] = result
+
+
+def _lane_masks(who: Spread, axis: int) -> list[int]:
+    masks = []
+    below = 1
+    for extent, a, _ in who.threads:
+        if a == axis:
+            masks += list(itertools.takewhile(lambda m, top=below * extent: m < top, (below << i for i in range(6))))  # type: ignore[misc]
+        below *= extent
+    return masks

@@ -1,0 +1,206 @@
+"""Loops, pipelines and barriers: where waiting is derived, so that machines never write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tinygpu.program import nodes as n
+from tinygpu.ptx.lowering import compute, matrix, moves
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+
+
+def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
+    for s in statements:
+        statement(context, s)
+
+
+def statement(context: Context, s: n.Statement) -> None:
+    """Writes one statement."""
+    match s:
+        case n.Constant():
+            compute.constant(context, s)
+        case n.Load() if s.instruction.scope == "warp":
+            matrix.load_matrix(context, s)
+        case n.Load():
+            moves.load(context, s)
+        case n.Store():
+            moves.store(context, s)
+        case n.Copy():
+            moves.copy(context, s)
+        case n.Apply():
+            compute.apply(context, s)
+        case n.Multiply():
+            matrix.multiply(context, s)
+        case n.Reduce():
+            compute.reduce(context, s)
+        case n.Loop() if s.unrolled:
+            unrolled(context, s)
+        case n.Loop():
+            loop(context, s)
+        case n.Pipelined():
+            pipelined(context, s)
+        case n.Fill():
+            fill(context, s)
+        case n.Drain():
+            drain(context, s)
+        case n.Scope():
+            body(context, s.body)
+            context.dirty = True
+        case n.InRole():
+            role(context, s)
+
+
+def role(context: Context, s: n.InRole) -> None:
+    """All warps do the same; roles side by side need barriers that this target's lowering does not write yet."""
+    if len(context.program.roles) > 1:
+        names = " and ".join(r.name for r in context.program.roles)
+        raise LoweringError(f"the roles {names} stand side by side; only machines with one role are lowered for sm_80")
+    body(context, s.body)
+
+
+def unrolled(context: Context, s: n.Loop) -> None:
+    for round_number in range(int(s.trips)):
+        context.indices[s.index] = round_number
+        body(context, s.body)
+    del context.indices[s.index]
+
+
+@contextmanager
+def counting(context: Context, index: str, trips: Number) -> Iterator[Reg]:
+    """A loop at run time: yields the register that counts the rounds."""
+    emit = context.emit
+    start = emit.label("loop")
+    emit.line(f"// for {index}")
+    counter = emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {counter}, 0;")
+    emit.place_label(start)
+    block = emit.open()
+    context.loops += 1
+    yield counter
+    again = emit.new("p")
+    emit.line(f"add.u32 {counter}, {counter}, 1;")
+    emit.line(f"setp.lt.u32 {again}, {counter}, {trips};")
+    emit.line(f"@{again} bra {start};")
+    context.loops -= 1
+    emit.close()
+    emit.block.body.extend(block.lines())
+
+
+def loop(context: Context, s: n.Loop) -> None:
+    trips = context.number(s.trips)
+    with counting(context, s.index, trips) as counter:
+        context.indices[s.index] = counter
+        body(context, s.body)
+    del context.indices[s.index]
+
+
+@contextmanager
+def only_if(context: Context, condition: Number) -> Iterator[None]:
+    """Statements that all threads of the CTA skip together where the condition does not hold."""
+    if isinstance(condition, int):
+        if not condition:
+            raise LoweringError("a branch that is never taken is not written")
+        yield
+        return
+    skip = context.emit.label("skip")
+    context.emit.line(f"@!{condition} bra {skip};")
+    yield
+    context.emit.place_label(skip)
+
+
+def barrier(context: Context) -> None:
+    context.emit.line("bar.sync 0;")
+    context.dirty = False
+
+
+def pipelined(context: Context, s: n.Pipelined) -> None:
+    """Fills `stages - 1` rounds ahead of draining.
+
+    One barrier per round: after it everybody sees the round's slot full, and everybody has drained the slot that is
+    filled next, because it was used one round before.
+    """
+    emit = context.emit
+    stages = int(context.program.pipeline(s.pipeline).stages)
+    grouped = context.program.pipeline(s.pipeline).completion == "commit group"
+    trips = context.number(s.trips)
+    if context.dirty:
+        barrier(context)
+    if stages == 1:
+        _one_stage(context, s, trips, grouped)
+        return
+    for ahead in range(stages - 1):
+        emit.comment(f"fill slot {ahead} of {s.pipeline}")
+        with only_if(context, 1 if ahead == 0 else emit.less(ahead, trips)):
+            context.indices[s.index] = ahead
+            context.slots[s.pipeline] = ahead
+            body(context, s.fill)
+        if grouped:
+            emit.line("cp.async.commit_group;")
+    reading, writing = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {reading}, 0;")
+    emit.line(f"mov.u32 {writing}, {stages - 1};")
+    with counting(context, s.index, trips) as counter:
+        if grouped:
+            emit.line(f"cp.async.wait_group {stages - 2};")
+        barrier(context)
+        ahead_index = emit.add(counter, stages - 1)
+        more = emit.less(ahead_index, trips)
+        context.indices[s.index] = ahead_index
+        context.slots[s.pipeline] = writing
+        finish: list[Callable[[], None]] = []
+        with only_if(context, more):
+            for inner in s.fill:
+                later = moves.start_copy(context, inner) if isinstance(inner, n.Copy) else statement(context, inner)
+                if later is not None:
+                    finish.append(later)
+        if grouped:
+            emit.line("cp.async.commit_group;")
+        context.indices[s.index] = counter
+        context.slots[s.pipeline] = reading
+        body(context, s.drain)
+        if finish:
+            context.indices[s.index] = ahead_index
+            context.slots[s.pipeline] = writing
+            with only_if(context, more):
+                for later in finish:
+                    later()
+        for slot in (reading, writing):
+            wrapped = emit.new("p")
+            emit.line(f"add.u32 {slot}, {slot}, 1;")
+            emit.line(f"setp.eq.u32 {wrapped}, {slot}, {stages};")
+            emit.line(f"selp.b32 {slot}, 0, {slot}, {wrapped};")
+    context.dirty = True
+    del context.indices[s.index], context.slots[s.pipeline]
+
+
+def _one_stage(context: Context, s: n.Pipelined, trips: Number, grouped: bool) -> None:
+    emit = context.emit
+    context.slots[s.pipeline] = 0
+    with counting(context, s.index, trips) as counter:
+        context.indices[s.index] = counter
+        body(context, s.fill)
+        if grouped:
+            emit.line("cp.async.wait_all;")
+        barrier(context)
+        body(context, s.drain)
+        barrier(context)
+    del context.indices[s.index], context.slots[s.pipeline]
+
+
+def fill(context: Context, s: n.Fill) -> None:
+    """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
+    if context.dirty or context.loops:
+        barrier(context)
+    context.slots[s.pipeline] = 0
+    body(context, s.body)
+    if context.program.pipeline(s.pipeline).completion == "commit group":
+        context.emit.line("cp.async.wait_all;")
+
+
+def drain(context: Context, s: n.Drain) -> None:
+    barrier(context)
+    context.slots[s.pipeline] = 0
+    body(context, s.body)
+    context.dirty = True

@@ -1,0 +1,237 @@
+"""Writes PTX: virtual registers, blocks, and address arithmetic that finds its own place.
+
+Arithmetic on values is folded where operands are numbers, shared where it was computed before, and placed in the
+outermost block in which its operands are known. So what does not depend on a loop is computed before it, without any
+pass that moves code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tinygpu.expressions import Operand as ExprOperand
+
+KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16", "f": "f32", "g": "f64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A virtual register and the depth of the block that defines it. kind: r, d (64 bits), p, h (16 bits), f, g."""
+
+    name: str
+    kind: str
+    depth: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Number = Reg | int
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Lines of one nesting level: `head` is computed on entry, `body` follows."""
+
+    depth: int
+    indent: str
+    head: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    known: dict[tuple[object, ...], Reg] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        return self.head + self.body
+
+
+class Emitter:
+    """The state of writing one kernel."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.labels = 0
+        self.blocks: list[Block] = [Block(0, "  ")]
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+    @property
+    def block(self) -> Block:
+        return self.blocks[-1]
+
+    def open(self) -> Block:
+        block = Block(len(self.blocks), self.block.indent + "  ")
+        self.blocks.append(block)
+        return block
+
+    def close(self) -> Block:
+        return self.blocks.pop()
+
+    def line(self, text: str) -> None:
+        """A statement at the current place."""
+        self.block.body.append(self.block.indent + text)
+
+    def comment(self, text: str) -> None:
+        self.line(f"// {text}")
+
+    def label(self, stem: str) -> str:
+        self.labels += 1
+        return f"${stem}{self.labels}"
+
+    def place_label(self, name: str) -> None:
+        self.block.body.append(f"{name}:")
+
+    def declarations(self) -> list[str]:
+        return [f"  .reg .{KINDS[k]} %{k}<{n}>;" for k, n in sorted(self.counts.items())]
+
+    # -- registers -------------------------------------------------------------------------------------------------
+    def new(self, kind: str, depth: int | None = None) -> Reg:
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return Reg(f"%{kind}{number}", kind, len(self.blocks) - 1 if depth is None else depth)
+
+    def computed(self, kind: str, text: str, *operands: Number, key: tuple[object, ...] | None = None) -> Reg:
+        """A pure value: `text` with {d} for the result. Shared, and placed where its operands are known."""
+        depth = max((o.depth for o in operands if isinstance(o, Reg)), default=0)
+        block = self.blocks[depth]
+        identity = key or (kind, text, *operands)
+        known = block.known.get(identity)
+        if known is None:
+            known = self.new(kind, depth)
+            values = [str(o) for o in operands]
+            block.head.append(block.indent + text.format(*values, d=known))
+            block.known[identity] = known
+        return known
+
+    # -- 32-bit arithmetic, unsigned -------------------------------------------------------------------------------
+    def add(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0:
+            return a
+        return self.computed("r", "add.u32 {d}, {0}, {1};", a, b)
+
+    def sub(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        if b == 0:
+            return a
+        return self.computed("r", "sub.u32 {d}, {0}, {1};", a, b)
+
+    def mul(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if b == 0:
+            return 0
+        if b == 1:
+            return a
+        if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
+            return self.computed("r", "shl.b32 {d}, {0}, {1};", a, b.bit_length() - 1)
+        return self.computed("r", "mul.lo.u32 {d}, {0}, {1};", a, b)
+
+    def div(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b
+        if b == 1:
+            return a
+        if isinstance(b, int) and b & (b - 1) == 0:
+            return self.computed("r", "shr.u32 {d}, {0}, {1};", a, b.bit_length() - 1)
+        return self.computed("r", "div.u32 {d}, {0}, {1};", a, b)
+
+    def rem(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return a % b
+        if b == 1:
+            return 0
+        if isinstance(b, int) and b & (b - 1) == 0:
+            return self.computed("r", "and.b32 {d}, {0}, {1};", a, b - 1)
+        return self.computed("r", "rem.u32 {d}, {0}, {1};", a, b)
+
+    def minimum(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.computed("r", "min.u32 {d}, {0}, {1};", a, b)
+
+    def xor(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
+        if b == 0:
+            return a
+        return self.computed("r", "xor.b32 {d}, {0}, {1};", a, b)
+
+    def bits(self, a: Number, low: int, count: int, to: int) -> Number:
+        """`count` bits of `a` from bit `low` on, moved to bit `to`."""
+        if isinstance(a, int):
+            return (a >> low & (1 << count) - 1) << to
+        if low >= to:
+            shifted = self.computed("r", "shr.u32 {d}, {0}, {1};", a, low - to) if low > to else a
+        else:
+            shifted = self.computed("r", "shl.b32 {d}, {0}, {1};", a, to - low)
+        return self.computed("r", "and.b32 {d}, {0}, {1};", shifted, ((1 << count) - 1) << to)
+
+    # -- 64-bit addresses ------------------------------------------------------------------------------------------
+    def wide(self, a: Number, b: Number) -> Number:
+        """a * b in 64 bits, from 32-bit factors."""
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if b == 0:
+            return 0
+        return self.computed("d", "mul.wide.u32 {d}, {0}, {1};", a, b)
+
+    def add64(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0:
+            return a
+        return self.computed("d", "add.s64 {d}, {0}, {1};", a, b)
+
+    def mul64(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if b == 0:
+            return 0
+        if b == 1:
+            return a
+        if isinstance(b, int) and b & (b - 1) == 0:
+            return self.computed("d", "shl.b64 {d}, {0}, {1};", a, b.bit_length() - 1)
+        return self.computed("d", "mul.lo.s64 {d}, {0}, {1};", a, b)
+
+    def widen(self, a: Number) -> Number:
+        return a if isinstance(a, int) else self.computed("d", "cvt.u64.u32 {d}, {0};", a)
+
+    # -- predicates ------------------------------------------------------------------------------------------------
+    def less(self, a: Number, b: Number) -> Number:
+        """a < b, unsigned, as a predicate; 1 or 0 where it is known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return int(a < b)
+        if isinstance(a, int):
+            return self.computed("p", "setp.gt.u32 {d}, {1}, {0};", a, b)
+        return self.computed("p", "setp.lt.u32 {d}, {0}, {1};", a, b)
+
+    def both(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            return b if a else 0
+        if isinstance(b, int):
+            return a if b else 0
+        if a == b:
+            return a
+        return self.computed("p", "and.pred {d}, {0}, {1};", a, b)
+
+    def select(self, yes: Number, no: Number, p: Number) -> Number:
+        if isinstance(p, int):
+            return yes if p else no
+        return self.computed("r", "selp.b32 {d}, {0}, {1}, {2};", yes, no, p)
+
+
+def integer(value: ExprOperand) -> int:
+    """A filled-in expression as a number."""
+    return int(value)

@@ -1,0 +1,177 @@
+"""Addresses and edge predicates of accesses to global memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Tile
+from tinygpu.program.spread import Spread
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+
+
+@dataclass(slots=True, eq=False)
+class GmemAccess:
+    """A window of a tensor under a spread: where each value of the current thread lies, and whether it exists."""
+
+    context: Context
+    tile: Tile
+    tensor: Tensor
+    values: NDArray[np.int64]  # (values, axes)
+    starts: list[Number]  # per tensor axis: the thread's first coordinate
+    checked: list[bool]  # per tensor axis: whether the window can reach beyond the tensor
+    base: Number
+    chain: dict[int, Number]
+
+    @property
+    def element_bytes(self) -> int:
+        return self.tensor.dtype.bytes
+
+    def tensor_offset(self, value: int, axis: int) -> int:
+        """The part of the coordinate along a tensor axis that the value index decides."""
+        if axis not in self.tile.axes:
+            return 0
+        return int(self.values[value][self.tile.axes.index(axis)])
+
+    def address(self, value: int) -> tuple[Number, int]:
+        """(register, byte offset) of one value."""
+        near = self.tensor_offset(value, self.tensor.contiguous_axis) * self.element_bytes
+        pointer = self.base
+        for axis in range(self.tensor.rank):
+            if axis != self.tensor.contiguous_axis:
+                pointer = self._step(pointer, axis, self.tensor_offset(value, axis))
+        return pointer, near
+
+    def _step(self, pointer: Number, axis: int, rows: int) -> Number:
+        """`pointer` moved by a number of rows; rows are reached one after the other, by one addition each."""
+        if rows == 0:
+            return pointer
+        emit = self.context.emit
+        if self.tensor.rank > 2:
+            return emit.add64(pointer, row_bytes(self.context, self.tensor, axis, rows))
+        below = max((r for r in self.chain if r < rows), default=0)
+        start = self.chain[below] if below else pointer
+        out = emit.add64(start, row_bytes(self.context, self.tensor, axis, rows - below))
+        self.chain[rows] = out
+        return out
+
+    def exists(self, value: int, count: int = 1) -> Number:
+        """Predicate: `count` neighbouring values from this one on lie inside the tensor (1: known to)."""
+        emit = self.context.emit
+        out: Number = 1
+        for axis in range(self.tensor.rank):
+            if not self.checked[axis]:
+                continue
+            last = self.tensor_offset(value, axis)
+            if axis == self.tensor.contiguous_axis:
+                last += count - 1
+            out = emit.both(out, emit.less(emit.add(self.starts[axis], last), self.dim(axis)))
+        return out
+
+    def straddles(self, count: int) -> bool:
+        """Whether `count` neighbouring values may lie on both sides of the tensor's edge."""
+        axis = self.tensor.contiguous_axis
+        return count > 1 and self.checked[axis] and not self.context.facts.divides(count, self.tensor.dims[axis])
+
+    def bytes_left(self, value: int, count: int) -> Number:
+        """Bytes of `count` neighbouring values that lie inside the tensor, 0 where their row does not exist."""
+        emit = self.context.emit
+        width = count * self.element_bytes
+        axis = self.tensor.contiguous_axis
+        rows: Number = 1
+        for other in range(self.tensor.rank):
+            if other != axis and self.checked[other]:
+                place = emit.add(self.starts[other], self.tensor_offset(value, other))
+                rows = emit.both(rows, emit.less(place, self.dim(other)))
+        if not self.checked[axis]:
+            return emit.select(width, 0, rows)
+        first = emit.add(self.starts[axis], self.tensor_offset(value, axis))
+        size = self.dim(axis)
+        if not self.straddles(count):
+            return emit.select(width, 0, emit.both(rows, emit.less(first, size)))
+        left = emit.sub(size, emit.minimum(first, size))
+        amount = emit.minimum(emit.mul(emit.minimum(left, count), self.element_bytes), width)
+        return emit.select(amount, 0, rows)
+
+    def dim(self, axis: int) -> Reg:
+        return self.context.arguments[self.tensor.dims[axis]]
+
+
+def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
+    """Bytes between rows that lie `rows` apart along an axis that is not contiguous."""
+    emit = context.emit
+    out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes)
+    order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
+    for between in order[: order.index(axis)]:
+        out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
+    return out
+
+
+def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
+    """Prepares the addresses of a window."""
+    tensor = tile.tensor
+    if tensor is None:
+        raise LoweringError(f"{tile.name} does not lie in GMEM")
+    emit = context.emit
+    base: Number = context.arguments[f"{tensor.name}.ptr"]
+    starts: list[Number] = []
+    checked: list[bool] = []
+    for axis in range(tensor.rank):
+        if axis not in tile.axes:
+            starts.append(0)
+            checked.append(False)
+            continue
+        tile_axis = tile.axes.index(axis)
+        constant, terms = context.affine(tile.offset[tile_axis])
+        mine = emit.add(context.thread_digit_sum(spread, tile_axis), constant)
+        checked.append(_reaches_beyond(context, tile, tile_axis, tensor.dims[axis], constant, terms))
+        # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
+        ordered = sorted(terms, key=lambda t: _depth(context.indices[t[0]]))
+        place = mine
+        base = emit.add64(base, _bytes(context, tensor, axis, mine))
+        for index, coefficient in ordered:
+            step = emit.mul(context.indices[index], coefficient)
+            base = emit.add64(base, _bytes(context, tensor, axis, step))
+            place = emit.add(step, place)
+        starts.append(place)
+    return GmemAccess(context, tile, tensor, spread.value_coordinates(), starts, checked, base, {})
+
+
+def _depth(value: Number) -> int:
+    return value.depth if isinstance(value, Reg) else 0
+
+
+def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number) -> Number:
+    """Byte distance of `elements` steps along an axis, in 64 bits."""
+    emit = context.emit
+    if axis == tensor.contiguous_axis:
+        return emit.wide(elements, tensor.dtype.bytes)
+    if isinstance(elements, int):
+        return row_bytes(context, tensor, axis, elements)
+    order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
+    out = emit.wide(elements, context.arguments[f"{tensor.name}.ld"])
+    for between in order[: order.index(axis)]:
+        out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
+    return emit.mul64(out, tensor.dtype.bytes)
+
+
+def _reaches_beyond(
+    context: Context, tile: Tile, axis: int, dim: str, constant: int, terms: tuple[tuple[str, int], ...]
+) -> bool:
+    """Whether the window may lie partly outside: not when it moves in steps of a divisor of the dim that contain it."""
+    extent = int(tile.shape[axis])
+    if not terms:
+        return True
+    step = max(c for _, c in terms)
+    reach = constant + extent + sum(c * _most(context, i) for i, c in terms if c != step)
+    inside = reach <= step and sum(c == step for _, c in terms) == 1
+    return not (inside and context.facts.divides(step, dim))
+
+
+def _most(context: Context, index: str) -> int:
+    """The largest value of an inner index, where it is known when lowering."""
+    return context.index_limits.get(index, 1 << 40)

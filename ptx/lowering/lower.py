@@ -1,0 +1,156 @@
+"""Lowering: the arrow from Program to Kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinygpu.language.problem import Problem
+from tinygpu.language.route import Route
+from tinygpu.program import nodes as n
+from tinygpu.program.placement import Swizzles, place
+from tinygpu.program.tree import walk
+from tinygpu.ptx.isa.mma import MmaSync
+from tinygpu.ptx.kernel import Fact, Kernel, Parameter
+from tinygpu.ptx.lowering import control
+from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
+from tinygpu.ptx.lowering.emitter import Reg
+from tinygpu.ptx.lowering.grid import tile_indices
+
+# Lowest .version per .target (each assembled).
+VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
+
+
+def lower(
+    program: n.Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
+) -> Kernel:
+    """PTX for a filled-in program.
+
+    Dims, leading dimensions and pointers are launch arguments. The problem decides only which facts the kernel may rely
+    on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
+    """
+    facts = Facts(problem.environment())
+    context = Context(program, facts, place(program, swizzles or {}))
+    parameters = _parameters(program)
+    prologue = _arguments(context, parameters)
+    context.threads = int(program.threads)
+    context.thread = context.emit.computed("r", "mov.u32 {d}, %tid.x;")
+    tile_indices(context)
+    _limits(context, program.body)
+    control.body(context, program.body)
+    context.emit.line("ret;")
+    target = max([80, *(_target(s) for s in walk(program.body))])
+    version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(_isa(s) for s in walk(program.body))])
+    name = f"{program.machine.lower()}"
+    used = tuple(Fact(k, d) for k, d in _strongest(facts.used))
+    ptx = "\n".join(
+        [
+            *_header(program, point, used),
+            f".version {version[0]}.{version[1]}",
+            f".target sm_{target}",
+            ".address_size 64",
+            "",
+            *([".extern .shared .align 128 .b8 smem[];", ""] if context.placement.total_bytes else []),
+            f".visible .entry {name}(",
+            ",\n".join(f"  .param .{p.type} {_symbol(p)}" for p in parameters),
+            ")",
+            f".maxntid {context.threads}, 1, 1",
+            "{",
+            *context.emit.declarations(),
+            *prologue,
+            *context.emit.block.lines(),
+            "}",
+            "",
+        ]
+    )
+    return Kernel(
+        name,
+        program.machine,
+        ptx,
+        target,
+        context.threads,
+        context.placement.total_bytes,
+        parameters,
+        tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
+        used,
+        tuple(sorted(point.items())),
+    )
+
+
+def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:
+    """Facts without those that follow from another one."""
+    pairs = sorted(used)
+    return [(k, d) for k, d in pairs if not any(k == k2 and d2 != d and d2 % d == 0 for k2, d2 in pairs)]
+
+
+def _header(program: n.Program, point: Mapping[str, int | str], facts: tuple[Fact, ...]) -> list[str]:
+    tensors = " ".join(f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else ':col'}" for t in program.tensors)
+    return [
+        f"// {program.machine}: {tensors}",
+        "// " + " ".join(f"{k}={v}" for k, v in sorted(point.items())),
+        "// for " + (", ".join(map(str, facts)) or "any size"),
+    ]
+
+
+def _parameters(program: n.Program) -> tuple[Parameter, ...]:
+    out = [Parameter(t.name, "pointer", "u64") for t in program.tensors]
+    out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
+    dims = list(dict.fromkeys(d for t in program.tensors for d in t.dims))
+    dims += [a.size.sympy.name for a in program.grid.axes if a.size.sympy.name not in dims]
+    out += [Parameter(d, "dim", "u32") for d in dims]
+    out += [Parameter(t.name, "ld", "u32") for t in program.tensors if t.rank > 1]
+    return tuple(out)
+
+
+def _symbol(p: Parameter) -> str:
+    return {"pointer": f"{p.name}_ptr", "ld": f"{p.name}_ld"}.get(p.kind, p.name)
+
+
+def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]:
+    emit = context.emit
+    lines = []
+    for p in parameters:
+        kind = "d" if p.kind == "pointer" else "r"
+        register = emit.new(kind, 0)
+        lines.append(f"  ld.param.{p.type} {register}, [{_symbol(p)}];")
+        if p.kind == "pointer":
+            lines.append(f"  cvta.to.global.u64 {register}, {register};")
+        name = {"pointer": f"{p.name}.ptr", "ld": f"{p.name}.ld"}.get(p.kind, p.name)
+        context.arguments[name] = register
+    if context.placement.total_bytes:
+        smem = Reg(emit.new("r", 0).name, "r", 0)
+        lines.append(f"  mov.u32 {smem}, smem;")
+        context.arguments["smem"] = smem
+    return lines
+
+
+def _limits(context: Context, body: tuple[n.Statement, ...]) -> None:
+    """Largest values of loop counters whose trip counts are numbers."""
+    for s in walk(body):
+        if isinstance(s, n.Loop) and s.trips.is_number:
+            context.index_limits[s.index] = int(s.trips) - 1
+
+
+def _target(s: n.Statement) -> int:
+    if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
+        return s.instruction.variant(s.a.dtype, s.b.dtype).target
+    instruction = getattr(s, "instruction", None)
+    if instruction is None:
+        return 80
+    hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
+    return max(h.target for h in hops)
+
+
+def _isa(s: n.Statement) -> tuple[int, int]:
+    if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
+        return s.instruction.variant(s.a.dtype, s.b.dtype).isa
+    instruction = getattr(s, "instruction", None)
+    label = getattr(instruction, "label", "")
+    if label == "cvt.f32.bf16":
+        return (7, 1)
+    if instruction is None or isinstance(instruction, Route):
+        return (7, 0)
+    version: tuple[int, int] = instruction.isa
+    return version
+
+
+__all__ = ["LoweringError", "lower"]

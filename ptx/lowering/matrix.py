@@ -1,0 +1,56 @@
+"""ldmatrix and mma.sync: fragments of a warp."""
+
+from __future__ import annotations
+
+from tinygpu.language.memories import RMEM
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import matrix_addresses, spread
+from tinygpu.ptx.isa.ldmatrix import LdMatrix
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.moves import at
+from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.smem import smem_access
+
+
+def load_matrix(context: Context, s: n.Load) -> None:
+    """ldmatrix of a whole fragment tile."""
+    if not isinstance(s.instruction, LdMatrix) or s.result.partition is None:
+        raise LoweringError(f"{s.name} is not ldmatrix")
+    emit = context.emit
+    transposed = s.instruction.transposes(s.source, s.result.partition)
+    per = 32 // s.source.dtype.bits
+    plan = matrix_addresses(s.result.partition, per, transposed)
+    place = smem_access(context, s.source, plan.addresses)
+    tile = allocate(emit, s.source.dtype, spread(s.result.partition).value_count)
+    emit.comment(f"{s.name}: {s.result} = ldmatrix {s.source.name}")
+    suffix = ".trans" if transposed else ""
+    for instruction, matrices in enumerate(plan.registers):
+        registers = ", ".join(str(tile.registers[int(m)]) for m in matrices)
+        address = at(place.address(instruction))
+        emit.line(f"{s.instruction.opcode}.x{plan.count}{suffix}.shared.b16 {{{registers}}}, {address};")
+    context.tiles[s.result.name] = tile
+
+
+def multiply(context: Context, s: n.Multiply) -> None:
+    """mma.sync over all fragments of the warp's tile."""
+    if s.a.memory is not RMEM or s.b.memory is not RMEM or s.accumulator.memory is not RMEM:
+        raise LoweringError(f"{s.name} ({s.instruction}) on operands outside registers is not written for this target yet")
+    emit = context.emit
+    a, b, c = (context.tiles[t.name] for t in (s.a, s.b, s.accumulator))
+    m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)
+    kinds = (s.a.dtype, s.b.dtype)
+    per_a, per_b, per_c = (m * k // 32 // a.packed, nn * k // 32 // b.packed, m * nn // 32 // c.packed)
+    rows, columns = len(a.registers) // per_a, len(b.registers) // per_b
+    emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}, {rows} x {columns} fragments")
+    text = s.instruction.text(*kinds)
+    for i in range(rows):
+        for j in range(columns):
+            fragment = i + rows * j
+            d = _registers(c.registers[fragment * per_c : (fragment + 1) * per_c])
+            x = _registers(a.registers[i * per_a : (i + 1) * per_a])
+            y = _registers(b.registers[j * per_b : (j + 1) * per_b])
+            emit.line(f"{text} {d}, {x}, {y}, {d};")
+
+
+def _registers(registers: object) -> str:
+    return "{" + ", ".join(map(str, registers)) + "}"  # type: ignore[call-overload]

@@ -1,0 +1,304 @@
+"""Loads, stores and copies, thread by thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import expr
+from tinygpu.language.instruction import Transfer
+from tinygpu.language.memories import GMEM, RMEM
+from tinygpu.language.partition import Partition
+from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import Spread, spread
+from tinygpu.ptx.isa.cp_async import CpAsync
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits
+from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
+
+Place = GmemAccess | SmemAccess
+
+
+def access(context: Context, tile: Tile, who: Spread, vector: int) -> Place:
+    if tile.memory is GMEM:
+        rely_on_alignment(context, tile, vector)
+        return gmem_access(context, tile, who)
+    return smem_access(context, tile, who)
+
+
+def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
+    """The kernel is specialised for vectors that are aligned in every row."""
+    if tile.tensor is None:
+        return
+    name = tile.tensor.name
+    aligned = context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
+    if tile.tensor.rank > 1:
+        aligned = aligned and context.facts.divides(vector, f"{name}.ld")
+    if not aligned:
+        raise LoweringError(f"{name} is not aligned to {vector} elements")
+
+
+def at(address: tuple[Number, int]) -> str:
+    """An address operand."""
+    register, offset = address
+    if isinstance(register, int):
+        return f"[{register + offset}]"
+    return f"[{register}+{offset}]" if offset else f"[{register}]"
+
+
+def vector_of(instruction: Transfer, who: Spread) -> int:
+    vector = int(expr(instruction.vector))
+    if who.value_count % vector:
+        raise LoweringError(f"{instruction.label} moves {vector} elements at once, and a thread holds {who.value_count}")
+    return vector
+
+
+def load(context: Context, s: n.Load) -> None:
+    """ld: memory to a new register tile."""
+    if not isinstance(s.instruction, Transfer) or s.result.partition is None:
+        raise LoweringError(f"{s.name} does not load thread by thread")
+    context.emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
+    context.tiles[s.result.name] = read(context, s.instruction, s.source, s.result.partition, s.fill)
+
+
+def read(
+    context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0
+) -> RegisterTile:
+    """Loads a window into fresh registers."""
+    who = spread(partition)
+    vector = vector_of(instruction, who)
+    place = access(context, source, who, vector)
+    tile = allocate(context.emit, source.dtype, who.value_count)
+    for first in range(0, who.value_count, vector):
+        _read_vector(context, instruction.opcode, place, tile, first, vector, fill)
+    return tile
+
+
+def _read_vector(
+    context: Context, opcode: str, place: Place, tile: RegisterTile, first: int, vector: int, fill: float
+) -> None:
+    emit = context.emit
+    exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else 1
+    if exists != 1:
+        _fill(context, tile, first, vector, fill)
+    straddles = isinstance(place, GmemAccess) and place.straddles(vector)
+    done = ""
+    if straddles:
+        done = emit.label("whole")
+    _load_piece(context, opcode, place.address(first), tile, first, vector, exists)
+    if straddles and isinstance(place, GmemAccess):
+        emit.line(f"@{exists} bra {done};")
+        for value in range(first, first + vector):
+            _load_piece(context, opcode, place.address(value), tile, value, 1, place.exists(value))
+        emit.place_label(done)
+
+
+def _guard(p: Number) -> str:
+    if isinstance(p, Reg):
+        return f"@{p} "
+    if p:
+        return ""
+    raise LoweringError("an access that never exists is not written")
+
+
+def _fill(context: Context, tile: RegisterTile, first: int, vector: int, fill: float) -> None:
+    emit = context.emit
+    if vector * tile.dtype.bits < 32 and tile.packed > 1 and first % tile.packed:
+        return  # the register was filled with its first element
+    seen = set()
+    for value in range(first, first + vector):
+        r = tile.register(value)
+        if r not in seen:
+            seen.add(r)
+            emit.line(f"mov.b{_bits(r)} {r}, {constant_bits(tile.dtype, fill, tile.packed)};")
+
+
+def _bits(r: Reg) -> int:
+    return {"r": 32, "d": 64, "h": 16}[r.kind]
+
+
+def _load_piece(
+    context: Context, opcode: str, address: tuple[Number, int], tile: RegisterTile, first: int, count: int, exists: Number
+) -> None:
+    """One ld of `count` elements into the registers that hold them."""
+    if isinstance(exists, int) and not exists:
+        return
+    emit = context.emit
+    bits = tile.dtype.bits
+    guard = _guard(exists)
+    if count * bits >= 32 or tile.packed == 1:
+        registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
+        if tile.packed == 1 and count > 1 and bits < 32:
+            raise LoweringError(f"{opcode}: {count} elements of {bits} bits do not fill whole registers")
+        width = bits if tile.packed == 1 else 32
+        if tile.packed == 1 and bits == 8:
+            emit.line(f"{guard}{opcode}.{_sign(tile.dtype)}8 {registers[0]}, {at(address)};")
+            return
+        emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {_braces(registers)}, {at(address)};")
+        return
+    whole = tile.register(first)
+    shift = first % tile.packed * bits
+    piece = emit.new("r")
+    if bits * count == 16:
+        half = emit.new("h")
+        emit.line(f"mov.b16 {half}, 0;") if guard else None
+        emit.line(f"{guard}{opcode}.b16 {half}, {at(address)};")
+        emit.line(f"cvt.u32.u16 {piece}, {half};")
+    else:
+        emit.line(f"mov.b32 {piece}, 0;") if guard else None
+        emit.line(f"{guard}{opcode}.u8 {piece}, {at(address)};")
+    if shift == 0 and not guard:
+        emit.line(f"mov.b32 {whole}, {piece};")
+    elif guard:
+        inserted = emit.new("r")
+        emit.line(f"bfi.b32 {inserted}, {piece}, {whole}, {shift}, {bits * count};")
+        emit.line(f"{guard}mov.b32 {whole}, {inserted};")
+    else:
+        emit.line(f"bfi.b32 {whole}, {piece}, {whole}, {shift}, {bits * count};")
+
+
+def _sign(dtype: DType) -> str:
+    return "s" if dtype.kind == "signed" else "u"
+
+
+def _vec(count: int) -> str:
+    return f".v{count}" if count > 1 else ""
+
+
+def _braces(registers: Sequence[Reg]) -> str:
+    return str(registers[0]) if len(registers) == 1 else "{" + ", ".join(map(str, registers)) + "}"
+
+
+def store(context: Context, s: n.Store) -> None:
+    """st: a register tile to memory."""
+    context.emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.value}")
+    if s.value.partition is None:
+        raise LoweringError(f"{s.name} stores registers")
+    write(context, s.instruction, context.tiles[s.value.name], s.target, s.value.partition)
+
+
+def write(
+    context: Context, instruction: Transfer, tile: RegisterTile, target: Tile, partition: Partition
+) -> None:
+    """Stores registers into a window; values that several threads hold are stored by one of them."""
+    who = spread(partition)
+    vector = vector_of(instruction, who)
+    place = access(context, target, who, vector)
+    mine = _one_holder(context, who)
+    for first in range(0, who.value_count, vector):
+        exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else 1
+        exists = context.emit.both(exists, mine)
+        straddles = isinstance(place, GmemAccess) and place.straddles(vector)
+        _store_piece(context, instruction.opcode, place.address(first), tile, first, vector, exists)
+        if straddles and isinstance(place, GmemAccess):
+            done = context.emit.label("whole")
+            context.emit.line(f"@{exists} bra {done};")
+            for value in range(first, first + vector):
+                one = context.emit.both(place.exists(value), mine)
+                _store_piece(context, instruction.opcode, place.address(value), tile, value, 1, one)
+            context.emit.place_label(done)
+
+
+def _one_holder(context: Context, who: Spread) -> Number:
+    """Predicate of the thread that stores, where several hold the same values."""
+    emit = context.emit
+    if context.thread is None:
+        raise LoweringError("no role is open")
+    out: Number = 1
+    below = 1
+    for extent, axis, _ in who.threads:
+        if axis is None:
+            digit = emit.rem(emit.div(context.thread, below), extent)
+            out = emit.both(out, emit.less(digit, 1))
+        below *= extent
+    if below < context.threads:
+        out = emit.both(out, emit.less(context.thread, below))
+    return out
+
+
+def _store_piece(
+    context: Context, opcode: str, address: tuple[Number, int], tile: RegisterTile, first: int, count: int, exists: Number
+) -> None:
+    if isinstance(exists, int) and not exists:
+        return
+    emit = context.emit
+    bits = tile.dtype.bits
+    guard = _guard(exists)
+    if count * bits >= 32 or tile.packed == 1:
+        registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
+        if tile.packed == 1 and bits == 8:
+            for i, r in enumerate(registers):
+                emit.line(f"{guard}{opcode}.u8 {at((address[0], address[1] + i))}, {r};")
+            return
+        width = bits if tile.packed == 1 else 32
+        emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {at(address)}, {_braces(registers)};")
+        return
+    whole = tile.register(first)
+    shift = first % tile.packed * bits
+    piece: Reg = whole
+    if shift:
+        piece = emit.new("r")
+        emit.line(f"shr.u32 {piece}, {whole}, {shift};")
+    if bits * count == 16:
+        half = emit.new("h")
+        emit.line(f"cvt.u16.u32 {half}, {piece};")
+        emit.line(f"{guard}{opcode}.b16 {at(address)}, {half};")
+    else:
+        emit.line(f"{guard}{opcode}.u8 {at(address)}, {piece};")
+
+
+def copy(context: Context, s: n.Copy) -> None:
+    """A whole copy at once."""
+    finish = start_copy(context, s)
+    if finish is not None:
+        finish()
+
+
+def start_copy(context: Context, s: n.Copy):  # type: ignore[no-untyped-def]
+    """Issues a copy. A copy through registers returns what stores them, so that other work can come between."""
+    emit = context.emit
+    if s.partition is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
+    if isinstance(s.instruction, Route):
+        route, partition = s.instruction, s.partition
+        emit.comment(f"{s.name}: {s.target.name} = {route.load.label} {s.source.name}, through registers")
+        tile = read(context, route.load, s.source, partition)
+
+        def finish() -> None:
+            emit.comment(f"{s.name}: {s.target.name} = {route.store.label}")
+            write(context, route.store, tile, s.target, partition)
+
+        return finish
+    if isinstance(s.instruction, CpAsync):
+        cp_async(context, s.instruction, s)
+        return None
+    raise LoweringError(f"{s.name}: {s.instruction} is not an instruction that lowering can write")
+
+
+def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
+    """cp.async of every vector of the thread; what lies outside the tensor is filled with zeros."""
+    emit = context.emit
+    if s.partition is None:
+        raise LoweringError(f"{s.name} needs a partition")
+    who = spread(s.partition)
+    vector = vector_of(instruction, who)
+    rely_on_alignment(context, s.source, vector)
+    source = gmem_access(context, s.source, who)
+    target = smem_access(context, s.target, who)
+    width = vector * s.source.dtype.bytes
+    emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
+    opcode = f"{instruction.opcode}.{instruction.cache(width)}.shared.global"
+    for first in range(0, who.value_count, vector):
+        size = source.bytes_left(first, vector)
+        register, near = source.address(first)
+        if size == width:
+            emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width};")
+        else:
+            emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width}, {size};")
+
+
+__all__ = ["RMEM", "bit_pattern", "copy", "cp_async", "load", "read", "start_copy", "store", "write"]

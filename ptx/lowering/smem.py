@@ -1,0 +1,187 @@
+"""Addresses of accesses to shared memory, in the layout that the solver chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.tile import Buffer, Tile
+from tinygpu.program.placement import BufferPlace
+from tinygpu.program.spread import Spread
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number
+
+
+@dataclass(slots=True, eq=False)
+class SmemAccess:
+    """A window of a buffer under a spread.
+
+    An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X the XOR of the masks of the bits of r.
+    The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout
+    is swizzled, one XOR per distinct pattern.
+    """
+
+    context: Context
+    place: BufferPlace
+    element_bytes: int
+    values: NDArray[np.int64]  # (values, 2): row, column in elements
+    row: Number  # the thread's part, offsets included
+    column: Number  # in bytes
+    base: Number  # buffer and slot
+    swizzled: Number  # column ^ X(row), of the thread's part
+    split: bool  # whether the parts of thread and value share no bits that the swizzle touches
+    possible: int  # bits that `swizzled` may have set
+
+    def address(self, value: int) -> tuple[Number, int]:
+        """(register, byte offset) of one value."""
+        emit = self.context.emit
+        row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
+        pitch = self.place.pitch_bytes
+        if not self.place.xor:
+            start = emit.add(emit.add(emit.mul(self.row, pitch), self.column), self.base)
+            return start, row * pitch + column
+        if not self.split:
+            whole = emit.add(self.row, row)
+            across = emit.xor(emit.add(self.column, column), pattern(self.context, self.place, whole))
+            return emit.add(emit.add(emit.mul(whole, pitch), across), self.base), 0
+        reach = mask_reach(self.place)
+        constant = (column & reach) ^ known_pattern(self.place, row)
+        immediate = row * pitch + (column & ~reach)
+        if constant & self.possible == 0:
+            across, immediate = self.swizzled, immediate + constant
+        else:
+            across = emit.xor(self.swizzled, constant)
+        return emit.add(emit.add(emit.mul(self.row, pitch), across), self.base), immediate
+
+
+def pattern(context: Context, place: BufferPlace, row: Number) -> Number:
+    """X(row): the XOR of the masks of the row's bits; runs of bits that move by the same distance move together."""
+    if isinstance(row, int):
+        return known_pattern(place, row)
+    emit = context.emit
+    out: Number = 0
+    entries = list(place.xor)
+    while entries:
+        bit, mask = entries.pop(0)
+        count = 1
+        if mask & (mask - 1) == 0:
+            to = mask.bit_length() - 1
+            while entries and entries[0] == (bit + count, 1 << (to + count)):
+                entries.pop(0)
+                count += 1
+            out = emit.xor(out, emit.bits(row, bit, count, to))
+        else:
+            out = emit.xor(out, emit.mul(emit.bits(row, bit, 1, 0), mask))
+    return out
+
+
+def known_pattern(place: BufferPlace, row: int) -> int:
+    """X(row) for a row that is a number."""
+    out = 0
+    for bit, mask in place.xor:
+        if row >> bit & 1:
+            out ^= mask
+    return out
+
+
+def mask_reach(place: BufferPlace) -> int:
+    """All bits of a byte column up to the highest that the swizzle touches."""
+    highest = 0
+    for _, mask in place.xor:
+        highest = max(highest, mask.bit_length())
+    return (1 << highest) - 1
+
+
+def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
+    """Prepares the addresses of a window of a buffer; `spread` says which coordinates each thread touches."""
+    buffer = tile.buffer
+    if buffer is None:
+        raise LoweringError(f"{tile.name} does not lie in SMEM")
+    emit = context.emit
+    place = context.placement.places[buffer.name]
+    element = buffer.dtype.bytes
+    row_axis, column_axis = axes(buffer)
+    row, row_constant, row_step = _start(context, tile, spread, row_axis)
+    column, column_constant, column_step = _start(context, tile, spread, column_axis)
+    values = spread.value_coordinates()
+    pairs = np.stack(
+        [
+            (values[:, row_axis] if row_axis is not None else np.zeros(len(values), np.int64)) + row_constant,
+            (values[:, column_axis] if column_axis is not None else np.zeros(len(values), np.int64)) + column_constant,
+        ],
+        axis=1,
+    )
+    column = emit.mul(column, element)
+    base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    threads = spread.thread_coordinates()
+    thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
+    thread_bytes = (threads[:, column_axis] if column_axis is not None else np.zeros(len(threads), np.int64)) * element
+    split = splits(place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element)
+    swizzled: Number = 0
+    possible = 0
+    if place.xor and split:
+        swizzled = emit.xor(column, pattern(context, place, row))
+        seen = thread_bytes.copy()
+        for bit, mask in place.xor:
+            seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
+        possible = int(np.bitwise_or.reduce(seen)) if row_step == 0 and column_step == 0 else mask_reach(place)
+    return SmemAccess(context, place, element, pairs, row, column, base, swizzled, split, possible)
+
+
+def axes(buffer: Buffer) -> tuple[int | None, int]:
+    """(row axis, column axis) of a buffer: columns are contiguous."""
+    if len(buffer.shape) > 2:
+        raise LoweringError(f"{buffer.name} has {len(buffer.shape)} axes; shared-memory buffers have one or two")
+    if len(buffer.shape) == 1:
+        return None, 0
+    return 1 - buffer.contiguous, buffer.contiguous
+
+
+def slot_offset(context: Context, buffer: Buffer) -> Number:
+    """Bytes from the start of shared memory to the slot of the buffer that is in use."""
+    place = context.placement.places[buffer.name]
+    slot = context.slots.get(buffer.name.split(".")[0], 0)
+    return context.emit.add(context.emit.mul(slot, place.stage_bytes), place.offset_bytes)
+
+
+def splits(
+    place: BufferPlace,
+    thread_rows: NDArray[np.int64],
+    thread_bytes: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    column_bytes: NDArray[np.int64],
+    row_step: int,
+    byte_step: int,
+) -> bool:
+    """Whether swizzling the sum of a thread's and a value's coordinate is the XOR of swizzling each.
+
+    It is when they share no bits among those that the swizzle reads (of the row) or touches (of the column), also after
+    any run-time step is added.
+    """
+    if not place.xor:
+        return True
+    read = (1 << max(bit for bit, _ in place.xor) + 1) - 1
+    touched = mask_reach(place)
+    if row_step & read or byte_step & touched:
+        return False
+    all_rows = int(np.bitwise_or.reduce(thread_rows)) & read
+    all_bytes = int(np.bitwise_or.reduce(thread_bytes)) & touched
+    value_rows = int(np.bitwise_or.reduce(rows)) & read
+    value_bytes = int(np.bitwise_or.reduce(column_bytes)) & touched
+    return all_rows & value_rows == 0 and all_bytes & value_bytes == 0
+
+
+def _start(context: Context, tile: Tile, spread: Spread, axis: int | None) -> tuple[Number, int, int]:
+    """(the thread's coordinate, constant part, OR of run-time steps) along one axis."""
+    if axis is None:
+        return 0, 0, 0
+    emit = context.emit
+    constant, terms = context.affine(tile.offset[axis])
+    place = context.thread_digit_sum(spread, axis)
+    steps = 0
+    for index, coefficient in terms:
+        place = emit.add(place, emit.mul(context.indices[index], coefficient))
+        steps |= coefficient
+    return place, constant, steps

@@ -1,0 +1,328 @@
+"""Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
+
+An instruction belongs to one of five families, which say how its operands are partitioned:
+
+    Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
+    MatrixLoad       moves 8x8 matrices from SMEM to the fragments of a warp (ldmatrix)
+    MatrixMultiply   multiplies fragments (mma.sync)
+    Elementwise      computes value by value (fma, add, ex2, cvt)
+    Shuffle          exchanges values between lanes (shfl.sync)
+
+A user's own instruction subclasses one of them, in the user's own file; it is then bound, searched, costed and lowered
+like a shipped one. Rates and latencies belong to the Device, so that calibration never edits an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
+from tinygpu.language.memories import RMEM, SMEM, Memory
+from tinygpu.language.partition import Condition, Mode, Partition
+from tinygpu.language.tile import Tile
+
+Unit = Literal["lsu", "alu", "fma", "sfu", "tensor", "copy", "fp64"]
+Scope = Literal["thread", "warp", "warpgroup", "cta", "cluster"]
+Completion = Literal["", "commit group", "mbarrier", "tcgen05 commit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One PTX-backed operation.
+
+    target      oldest `.target` that has it, as a number: 80, 90, 100
+    isa         lowest PTX `.version` that has it, as (major, minor)
+    scope       how many threads act as one
+    unit        what it occupies
+    completion  for an asynchronous instruction: what completes it
+    proxy       through which proxy it touches shared memory
+    source      where its facts come from
+    """
+
+    target: ClassVar[int] = 80
+    isa: ClassVar[tuple[int, int]] = (7, 0)
+    scope: ClassVar[Scope] = "thread"
+    unit: ClassVar[Unit] = "alu"
+    completion: ClassVar[Completion] = ""
+    proxy: ClassVar[Literal["generic", "async"]] = "generic"
+    source: ClassVar[str] = ""
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.completion != ""
+
+    @property
+    def label(self) -> str:
+        """The instruction's name in listings: its PTX spelling without operands."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return self.label
+
+    def target_rule(self) -> Constraint:
+        return Constraint(
+            f"{self.label} target",
+            Expr((self._cc() >= self.target).sympy),
+            f"{self.label} exists from sm_{self.target} on",
+            source=self.label,
+            judge="assembler",
+            why=self.source,
+        )
+
+    @staticmethod
+    def _cc() -> Expr:
+        from tinygpu.expressions import symbol
+
+        return symbol("device.cc")
+
+    def rule(self, name: str, condition: Expr | bool, sentence: str, judge: Any = "emulator") -> Constraint:
+        """A legality constraint that this instruction brings."""
+        return Constraint(f"{self.label} {name}", _condition(condition), sentence, "legality", self.label, judge, self.source)
+
+
+def _run(partition: Partition, contiguous: int | None) -> Expr:
+    """Neighbouring elements, in memory, that open the list of one thread's values."""
+    if contiguous is None or not partition.values:
+        return expr(1)
+    first = partition.values[0]
+    return first.extent if first.axis == contiguous and first.stride.same(1) else expr(1)
+
+
+def _condition(value: Expr | bool) -> Expr:
+    return value if isinstance(value, Expr) else all_of([value])
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer(Instruction):
+    """Moves `vector` neighbouring elements per thread between two memories.
+
+    vector  elements per thread and instruction: a number or a parameter
+    """
+
+    vector: Operand = 1
+
+    reads: ClassVar[Memory]
+    writes: ClassVar[Memory]
+    opcode: ClassVar[str] = ""
+    # Legal widths of one thread's access, in bytes (PTX ISA: ld, st, cp.async).
+    widths_bytes: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16)
+    unit: ClassVar[Unit] = "lsu"
+
+    @property
+    def label(self) -> str:
+        return self.opcode
+
+    def width_bytes(self, dtype: DType) -> Expr:
+        return expr(self.vector) * dtype.bits // 8
+
+    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+        """Constraints from moving `memory_side` (a GMEM or SMEM tile) under `partition`."""
+        width = self.width_bytes(memory_side.dtype)
+        rules = [
+            self.rule(
+                f"width of {memory_side.name}",
+                any_of([width == w for w in self.widths_bytes]),
+                f"{self.label} moves {_or(self.widths_bytes)} bytes per thread",
+                "assembler",
+            )
+        ]
+        if memory_side.tensor is not None:
+            rules += self._gmem_rules(memory_side, width)
+        if memory_side.buffer is not None:
+            rules.append(
+                self.rule(
+                    f"alignment of {memory_side.name}",
+                    memory_side.buffer.pitch_bytes % width == 0,
+                    f"the rows of {memory_side.name} are aligned to the vectors that {self.label} moves",
+                )
+            )
+        run = _run(partition, memory_side.contiguous)
+        rules.append(
+            self.rule(
+                f"vector along {memory_side.name}",
+                run % expr(self.vector) == 0,
+                f"the elements that a thread moves at once are neighbours in {memory_side.name}",
+            )
+        )
+        return tuple(rules)
+
+    def _gmem_rules(self, tile: Tile, width: Expr) -> list[Constraint]:
+        tensor = tile.tensor
+        if tensor is None:
+            return []
+        aligned = [tensor.align % width == 0]
+        if tensor.rank > 1:
+            aligned.append((tensor.ld * tensor.dtype.bits // 8) % width == 0)
+        rules = [
+            self.rule(
+                f"alignment of {tensor.name}",
+                all_of(aligned),
+                f"the pointer and the rows of {tensor.name} are aligned to the vectors that {self.label} moves",
+            )
+        ]
+        return rules
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixLoad(Instruction):
+    """Moves 8x8 matrices of 16-bit elements (eight rows of 16 bytes) from SMEM into the fragments of a warp."""
+
+    reads: ClassVar[Memory] = SMEM
+    writes: ClassVar[Memory] = RMEM
+    scope: ClassVar[Scope] = "warp"
+    unit: ClassVar[Unit] = "lsu"
+
+    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Fragment:
+    """Who holds what of one operand of a matrix instruction, for one warp.
+
+    lanes   modes of the lane id over the operand's two axes
+    values  modes of the value index, low element of the first register first
+    """
+
+    lanes: tuple[Mode, ...]
+    values: tuple[Mode, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixMultiply(Instruction):
+    """c += a @ b on fragments: a is (m, k), b is (k, n), c is (m, n)."""
+
+    scope: ClassVar[Scope] = "warp"
+    unit: ClassVar[Unit] = "tensor"
+
+    def shape(self, a: DType, b: DType) -> tuple[int, int, int]:
+        """(m, n, k) of one instruction for these operand types."""
+        raise NotImplementedError
+
+    def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
+        """Fragments of a, b and c."""
+        raise NotImplementedError
+
+    def accumulator(self, a: DType, b: DType) -> DType:
+        raise NotImplementedError
+
+    def text(self, a: DType, b: DType) -> str:
+        """The opcode with its types."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiled:
+    """A matrix instruction repeated over a tile by the warps of a role: the partitions of a, b and c.
+
+    m, n, k  extents of one instruction
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Partition
+    b: Partition
+    c: Partition
+
+
+def tiled(
+    instruction: MatrixMultiply, a: DType, b: DType, shape: tuple[Operand, Operand], warps: tuple[Operand, Operand]
+) -> Tiled:
+    """Partitions of one step of `instruction` over an m x n tile, the warps in a grid of `warps` = (along m, along n)."""
+    m, n, k = instruction.shape(a, b)
+    bm, bn = expr(shape[0]), expr(shape[1])
+    wm, wn = expr(warps[0]), expr(warps[1])
+    fa, fb, fc = instruction.fragments(a, b)
+    conditions = (
+        Condition(
+            f"{instruction.label} rows", bm % (wm * m) == 0, f"each warp's rows are a whole number of {m}-row fragments"
+        ),
+        Condition(
+            f"{instruction.label} columns",
+            bn % (wn * n) == 0,
+            f"each warp's columns are a whole number of {n}-column fragments",
+        ),
+    )
+    along_m, along_n = Mode(wm, 0, bm // wm), Mode(wn, 1, bn // wn)
+    repeat_m, repeat_n = Mode.of(bm // (wm * m), 0, m), Mode.of(bn // (wn * n), 1, n)
+    idle_m, idle_n = Mode.of(wm, None, 0), Mode.of(wn, None, 0)
+    return Tiled(
+        m,
+        n,
+        k,
+        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions),
+        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions),
+        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Instruction):
+    """Computes one value from one value of each operand.
+
+    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `semantics` (NumPy).
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ()
+    result: ClassVar[str] = ""
+    template: ClassVar[str] = ""
+
+    def types(self) -> tuple[tuple[str, ...], str]:
+        """(operand dtypes, result dtype) of this instance."""
+        return self.operands, self.result
+
+    def text(self) -> str:
+        """PTX with the operands as {d}, {a}, {b}, {c}; several statements may be separated by newlines."""
+        return self.template
+
+    def semantics(self, *values: Any) -> Any:
+        """The same in NumPy."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        return self.text().split()[0] if self.text() else type(self).__name__
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations per value (0 for conversions and moves)."""
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(Instruction):
+    """Exchanges 32-bit values between the lanes of a warp (butterfly)."""
+
+    scope: ClassVar[Scope] = "warp"
+    unit: ClassVar[Unit] = "lsu"
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(Elementwise):
+    """An element-wise instruction given by its parts, for chains built at run time."""
+
+    spelled: str = ""
+    takes: tuple[str, ...] = ()
+    gives: str = ""
+    meaning: Callable[..., Any] | None = field(default=None, compare=False)
+
+    def types(self) -> tuple[tuple[str, ...], str]:
+        return self.takes, self.gives
+
+    def text(self) -> str:
+        return self.spelled
+
+    def semantics(self, *values: Any) -> Any:
+        if self.meaning is None:
+            raise NotImplementedError(self.spelled)
+        return self.meaning(*values)
+
+
+def _or(values: tuple[int, ...]) -> str:
+    words = [str(v) for v in values]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]

@@ -1,0 +1,232 @@
+"""The user's class: a small machine for one operation.
+
+A machine declares tensors, instructions, parameters, constraints, a `program` and a `reference`. When the class is made,
+its program is traced once for every structure (every combination of its Choices) with parameters as symbols, so that a
+machine that cannot work fails here, with a sentence that names the class and the attribute.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, Operand
+from tinygpu.language.instruction import Instruction
+from tinygpu.language.parameters import (
+    AccessPattern,
+    Choice,
+    DeclarationError,
+    Dim,
+    Named,
+    Option,
+    Param,
+    UnknownLayout,
+)
+from tinygpu.language.problem import Problem, problem
+from tinygpu.language.require import Require
+from tinygpu.language.route import Route
+from tinygpu.language.tensors import Scalar, Tensor, TensorDeclaration
+from tinygpu.language.tile import Tile, gmem_tile
+
+Structure = tuple[tuple[str, str | int], ...]
+
+HEURISTICS = ("coalescing", "bank conflicts", "divergence", "occupancy", "locality")
+
+
+class _Namespace(dict[str, Any]):
+    """A class body in which a declaration learns its name as soon as it is assigned."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(value, Named):
+            if key in RESERVED:
+                raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
+            if key in self and self[key] is not value:
+                raise DeclarationError(f"{self.title}.{key}: declared twice; every declaration has a name of its own")
+            try:
+                value.bind_name(key)
+            except DeclarationError as error:
+                raise DeclarationError(f"{self.title}.{error}") from None
+        super().__setitem__(key, value)
+
+
+class _MachineType(type):
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> _Namespace:
+        return _Namespace(name)
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
+        return super().__new__(cls, name, bases, dict(namespace), **kwargs)
+
+
+class BoundTensor:
+    """A tensor as `program` sees it: windows of it are the operands of loads, copies and stores."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.name = tensor.name
+        self.dtype: DType = tensor.dtype
+        self.contiguous = tensor.contiguous_axis
+
+    def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
+        """The window of `shape` that begins at `offset`."""
+        if len(offset) != self.tensor.rank or len(shape) != self.tensor.rank:
+            raise DeclarationError(
+                f"{self.name} has {self.tensor.rank} dims; the window gives {len(offset)} offsets and {len(shape)} extents"
+            )
+        return gmem_tile(self.tensor, offset, shape)
+
+    def row(self, offset: Operand, extent: Operand) -> Tile:
+        """A window of a tensor with one dim, as a 1 x extent tile that stands for every row."""
+        return self._line(offset, extent, 1)
+
+    def column(self, offset: Operand, extent: Operand) -> Tile:
+        """A window of a tensor with one dim, as an extent x 1 tile that stands for every column."""
+        return self._line(offset, extent, 0)
+
+    def _line(self, offset: Operand, extent: Operand, axis: int) -> Tile:
+        if self.tensor.rank != 1:
+            raise DeclarationError(f"{self.name} has {self.tensor.rank} dims; row and column take a tensor with one")
+        shape: list[Operand] = [1, 1]
+        start: list[Operand] = [0, 0]
+        axes: list[int | None] = [None, None]
+        shape[axis], start[axis], axes[axis] = extent, offset, 0
+        return gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes))
+
+
+class Machine(metaclass=_MachineType):
+    """Base class of machines; see the guide for a first one."""
+
+    heuristics: ClassVar[tuple[str, ...]] = HEURISTICS
+
+    def program(self, p: Any) -> None:
+        """What the machine does, written with the verbs of `Tracer`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def reference(**arrays: Any) -> Any:
+        """The operation in NumPy: takes the inputs (and scalars, and options) by name, gives the output or a dict of them."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "program" not in vars(cls) and not any("program" in vars(b) for b in cls.__mro__[1:-2]):
+            return  # a base class for other machines
+        _check(cls)
+        from tinygpu.language.trace import trace_default
+
+        trace_default(cls)
+
+    # -- what is declared ------------------------------------------------------------------------------------------
+    @classmethod
+    def declarations(cls, kind: type) -> tuple[Any, ...]:
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                found.pop(name, None)
+                if isinstance(value, kind):
+                    found[name] = value
+        return tuple(found.values())
+
+    @classmethod
+    def dim_names(cls) -> tuple[str, ...]:
+        return tuple(d.name for d in cls.declarations(Dim))
+
+    @classmethod
+    def params(cls) -> tuple[Param, ...]:
+        return cls.declarations(Param)
+
+    @classmethod
+    def choices(cls) -> tuple[Choice, ...]:
+        return cls.declarations(Choice)
+
+    @classmethod
+    def option_declarations(cls) -> tuple[Option, ...]:
+        return cls.declarations(Option)
+
+    @classmethod
+    def tensor_declarations(cls) -> tuple[TensorDeclaration, ...]:
+        return cls.declarations(TensorDeclaration)
+
+    @classmethod
+    def scalar_declarations(cls) -> tuple[Scalar, ...]:
+        return cls.declarations(Scalar)
+
+    @classmethod
+    def requirements(cls) -> tuple[Require, ...]:
+        return cls.declarations(Require)
+
+    @classmethod
+    def layouts(cls) -> tuple[UnknownLayout, ...]:
+        return cls.declarations(UnknownLayout)
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        """Whether the tensor exists under these options; a machine with optional operands overrides it."""
+        return True
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the machine's docstring."""
+        return (cls.__doc__ or "").strip().split("\n")[0]
+
+    @classmethod
+    def structures(cls) -> Iterator[Structure]:
+        """Every combination of the structural choices, as (attribute, label) pairs."""
+        declared = cls.choices()
+        for labels in itertools.product(*[c.labels for c in declared]):
+            yield tuple((c.name, label) for c, label in zip(declared, labels, strict=True))
+
+    @classmethod
+    def problem(cls, **dims: Any) -> Problem:
+        """A problem of this machine: dims by name; `dtypes=`, `majors=`, `lds=`, `aligns=`, `options=` as in `problem`."""
+        extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "aligns", "options") if k in dims}
+        return problem(cls, dims, **extra)
+
+    # -- inside a trace --------------------------------------------------------------------------------------------
+    def attribute_of(self, instruction: Any) -> str:
+        """The name under which the class declares an instruction or route."""
+        for base in type(self).__mro__:
+            for name, value in vars(base).items():
+                if value is instruction or (isinstance(value, Choice) and any(o is instruction for o in value.options)):
+                    return name
+        for name, value in vars(self).items():
+            if value is instruction:
+                return name
+        return str(instruction)
+
+
+RESERVED = frozenset(name for name in dir(Machine) if not name.startswith("__"))
+
+
+def _check(cls: type[Machine]) -> None:
+    title = cls.__name__
+    if not cls.dim_names():
+        raise DeclarationError(f"{title}: a machine declares at least one Dim")
+    if not any(t.access != "in" for t in cls.tensor_declarations()):
+        raise DeclarationError(f"{title}: a machine declares at least one Output or InOut")
+    if "reference" not in {name for base in cls.__mro__[:-2] for name in vars(base)}:
+        raise DeclarationError(f"{title}.reference: a machine says what it computes, as a static method in NumPy")
+    instructions = cls.declarations(Instruction) + cls.declarations(Route)
+    listed = [*instructions, *(o for c in cls.choices() for o in c.options)]
+    count = len({type(h).__name__ for i in listed for h in (i.hops if isinstance(i, Route) else (i,))
+                 if isinstance(h, Instruction)})
+    if count > 12:
+        raise DeclarationError(f"{title}: a small machine has about ten instructions at most, not {count}")
+    for name in cls.heuristics:
+        if name not in HEURISTICS:
+            raise DeclarationError(f"{title}.heuristics: unknown heuristic {name!r}; known: {', '.join(HEURISTICS)}")
+    known = {p.name for p in cls.params()} | set(cls.dim_names())
+    for r in cls.requirements():
+        for symbol_name in sorted(r.condition.symbols):
+            head = symbol_name.split(".")[0]
+            if symbol_name not in known and head not in {"device", *(t.name for t in cls.tensor_declarations())}:
+                raise DeclarationError(f"{title}.{r.name}: the constraint names {symbol_name!r}, which is not declared")
+
+
+__all__ = ["AccessPattern", "BoundTensor", "Expr", "Machine", "Structure"]

@@ -1,0 +1,138 @@
+"""What a machine leaves open: finite choices, structural choices, options, unknown layouts and access patterns.
+
+A declaration gets its name from the attribute it is assigned to, at once, so that later lines of the same class
+body can build expressions from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tinygpu.expressions import Expr, symbol
+
+
+class DeclarationError(Exception):
+    """A machine that cannot work, refused when it is declared; the message names the class and the attribute."""
+
+
+class Named:
+    """A declaration that learns its attribute's name (see `Machine`)."""
+
+    name: str = ""
+
+    def bind_name(self, name: str) -> None:
+        if self.name and self.name != name:
+            raise DeclarationError(f"{name}: this declaration already belongs to {self.name!r}; declare another one")
+        self.name = name
+
+
+class Param(Expr, Named):
+    """A finite choice between non-negative integers: a tile size, a number of stages, a vector width.
+
+    >>> stages = Param(2, 3, 4)
+    """
+
+    __slots__ = ("name", "values")
+
+    def __init__(self, *values: int) -> None:
+        self.name = ""
+        if not values:
+            raise DeclarationError("a Param needs at least one value")
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise DeclarationError(f"a Param takes non-negative integers, not {value!r}; other choices are a Choice")
+        if len(set(values)) != len(values):
+            raise DeclarationError(f"a Param lists each value once, not {values}")
+        self.values: tuple[int, ...] = values
+
+    def bind_name(self, name: str) -> None:
+        Named.bind_name(self, name)
+        self.sympy = symbol(name).sympy
+
+
+class AccessPattern(Param):
+    """An unknown partition: how many threads stand side by side along the contiguous axis of a tile.
+
+    The space keeps the patterns under which the threads cover the tile exactly once; among those a pattern with more
+    threads along the contiguous axis never touches more sectors, so the narrower ones are dominated.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *values: int) -> None:
+        super().__init__(*(values or (1, 2, 4, 8, 16, 32, 64, 128, 256)))
+
+
+class Dim(Expr, Named):
+    """A size of the problem, known at launch: at least 1."""
+
+    __slots__ = ("name",)
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def bind_name(self, name: str) -> None:
+        Named.bind_name(self, name)
+        self.sympy = symbol(name).sympy
+
+
+class Choice(Named):
+    """A structural choice: between instructions, schedules or any other values; the program is traced for each.
+
+    >>> load = Choice("direct", "staged")
+    """
+
+    def __init__(self, *options: Any) -> None:
+        if len(options) < 2:
+            raise DeclarationError(f"a Choice needs at least two options, not {len(options)}")
+        self.options = options
+
+    def label(self, option: Any) -> str | int:
+        """The name that a point shows for one option."""
+        return option if isinstance(option, (str, int)) else str(option)
+
+    @property
+    def labels(self) -> tuple[str | int, ...]:
+        return tuple(self.label(o) for o in self.options)
+
+    def option(self, label: str | int) -> Any:
+        for option in self.options:
+            if self.label(option) == label:
+                return option
+        raise ValueError(f"{self.name} has no option {label!r}; it has {', '.join(map(str, self.labels))}")
+
+
+class Option(Named):
+    """A structural switch that the problem sets and the search does not touch; the first value is the default.
+
+    >>> activation = Option("none", "relu", "gelu")
+    """
+
+    def __init__(self, *values: str | int | bool) -> None:
+        if not values:
+            raise DeclarationError("an Option needs at least one value")
+        self.values = values
+
+    @property
+    def default(self) -> str | int | bool:
+        return self.values[0]
+
+
+class UnknownLayout(Named):
+    """A shared-memory layout that the solver finds: the one under which every access to the buffer conflicts least.
+
+    padding   rows may be lengthened
+    swizzle   chunks of a row may be exchanged by an XOR with row bits
+    """
+
+    def __init__(self, *, padding: bool = True, swizzle: bool = True) -> None:
+        self.padding = padding
+        self.swizzle = swizzle
+
+    def __repr__(self) -> str:
+        return f"UnknownLayout(padding={self.padding}, swizzle={self.swizzle})"
+
+
+def names(items: Iterable[Named]) -> str:
+    return ", ".join(i.name for i in items)

@@ -1,0 +1,169 @@
+"""Partitions: maps from Work (threads of a role, values of a thread) to the coordinates of a tile.
+
+A partition is a list of *modes*, digits of a mixed-radix number: the thread id is spelled in the thread modes and the
+value index in the value modes, fastest digit first, and each digit moves `stride` steps along one axis of the tile.
+Extents and strides are expressions over parameters, so one partition describes all candidates of a structure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, Operand, all_of, expr, minimum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mode:
+    """One digit: `extent` values, each `stride` steps along `axis` (None: all of them hold the same)."""
+
+    extent: Expr
+    axis: int | None
+    stride: Expr
+
+    @staticmethod
+    def of(extent: Operand, axis: int | None, stride: Operand = 1) -> Mode:
+        return Mode(expr(extent), axis, expr(stride))
+
+    def __str__(self) -> str:
+        return f"{self.extent}@{'-' if self.axis is None else self.axis}*{self.stride}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """Something that must hold for a partition to cover its tile: a condition and the sentence for it."""
+
+    name: str
+    condition: Expr
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Who holds what of a tile.
+
+    shape       extent of the tile along each axis, in elements
+    threads     modes of the thread id (lane fastest), whose extents multiply to the threads of the role
+    values      modes of the value index of one thread, the vector that one instruction moves first
+    conditions  what must hold for the modes to cover the tile exactly once
+    """
+
+    shape: tuple[Expr, ...]
+    threads: tuple[Mode, ...]
+    values: tuple[Mode, ...]
+    conditions: tuple[Condition, ...] = ()
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"[{shape}] threads({' '.join(map(str, self.threads))}) values({' '.join(map(str, self.values))})"
+
+    @property
+    def value_count(self) -> Expr:
+        """Values that one thread holds."""
+        out = expr(1)
+        for mode in self.values:
+            out = out * mode.extent
+        return out
+
+    @property
+    def thread_count(self) -> Expr:
+        out = expr(1)
+        for mode in self.threads:
+            out = out * mode.extent
+        return out
+
+    def reduced(self, axis: int) -> Partition:
+        """The partition of a tile whose extent along `axis` is 1: threads that differed there hold the same."""
+        shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
+        threads = tuple(Mode(m.extent, None, expr(0)) if m.axis == axis else m for m in self.threads)
+        values = tuple(m for m in self.values if m.axis != axis)
+        return Partition(shape, threads, values, self.conditions)
+
+    def along(self, *axes: int) -> Partition:
+        """The part of the partition along some axes: all others shrink to extent 1."""
+        out = self
+        for axis in range(len(self.shape)):
+            if axis not in axes:
+                out = out.reduced(axis)
+        return out
+
+
+def blocked(
+    shape: tuple[Operand, ...],
+    *,
+    threads: Operand,
+    vector: Operand = 1,
+    axis: int = -1,
+    across: Operand | None = None,
+    name: str = "tile",
+) -> Partition:
+    """Threads side by side along `axis`, `vector` neighbouring elements each, then along the other axis, repeated.
+
+    shape    extents of a tile with one or two axes
+    threads  number of threads of the role
+    vector   neighbouring elements along `axis` that one thread moves at once
+    axis     the axis that is contiguous in memory
+    across   threads side by side along `axis` (an AccessPattern); by default as many as the row has vectors
+    """
+    extents = tuple(expr(s) for s in shape)
+    rank = len(extents)
+    axis = axis % rank
+    threads, vector = expr(threads), expr(vector)
+    chunks = extents[axis] // vector
+    wide = expr(across) if across is not None else minimum(chunks, threads)
+    conditions = [
+        Condition(f"{name} vectors", (extents[axis] % vector).__eq__(0), "a row of the tile is a whole number of vectors"),
+        Condition(
+            f"{name} columns",
+            all_of([chunks % wide == 0, threads % wide == 0]),
+            "the threads side by side divide both the vectors of a row and the threads of the role",
+        ),
+    ]
+    if rank == 1:
+        conditions.append(Condition(f"{name} threads", wide == threads, "all threads stand along the only axis"))
+        modes = (Mode(wide, axis, vector),)
+        values = (Mode(vector, axis, expr(1)), Mode(chunks // wide, axis, vector * wide))
+        return Partition(extents, modes, values, tuple(conditions))
+    other = 1 - axis
+    tall = threads // wide
+    conditions.append(
+        Condition(f"{name} rows", extents[other] % tall == 0, "the rows of one pass divide the rows of the tile")
+    )
+    modes = (Mode(wide, axis, vector), Mode(tall, other, expr(1)))
+    values = (
+        Mode(vector, axis, expr(1)),
+        Mode(chunks // wide, axis, vector * wide),
+        Mode(extents[other] // tall, other, tall),
+    )
+    return Partition(extents, modes, values, tuple(conditions))
+
+
+def register_blocked(
+    shape: tuple[Operand, Operand],
+    *,
+    threads: tuple[Operand, Operand],
+    block: tuple[Operand, Operand],
+    name: str = "tile",
+) -> Partition:
+    """A grid of threads over a tile with two axes, each holding blocks of `block` neighbours, repeated to fill it.
+
+    threads  threads along axis 0 and axis 1; the lane runs along axis 1 first
+    block    neighbouring elements per thread along axis 0 and axis 1
+    """
+    rows, columns = expr(shape[0]), expr(shape[1])
+    tall, wide = expr(threads[0]), expr(threads[1])
+    down, across = expr(block[0]), expr(block[1])
+    conditions = (
+        Condition(f"{name} rows", rows % (tall * down) == 0, "the threads' blocks divide the rows of the tile"),
+        Condition(f"{name} columns", columns % (wide * across) == 0, "the threads' blocks divide the columns of the tile"),
+    )
+    return Partition(
+        (rows, columns),
+        (Mode(wide, 1, across), Mode(tall, 0, down)),
+        (
+            Mode(across, 1, expr(1)),
+            Mode(columns // (wide * across), 1, wide * across),
+            Mode(down, 0, expr(1)),
+            Mode(rows // (tall * down), 0, tall * down),
+        ),
+        conditions,
+    )

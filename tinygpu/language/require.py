@@ -1,0 +1,29 @@
+"""A constraint that a machine's author writes."""
+
+from __future__ import annotations
+
+from tinygpu.constraints.constraint import Constraint, Kind
+from tinygpu.expressions import Expr
+from tinygpu.language.parameters import DeclarationError, Named
+
+
+class Require(Named):
+    """A condition that every candidate satisfies, with the sentence for it.
+
+    kind  "legality" (a point that breaks it cannot work) or "dominance" (it works, but another is never worse: say why)
+    """
+
+    def __init__(self, condition: Expr, sentence: str, *, kind: Kind = "legality", why: str = "") -> None:
+        if not isinstance(condition, Expr):
+            raise DeclarationError(f"a Require takes a condition on parameters, not {condition!r}")
+        if kind == "dominance" and not why:
+            raise DeclarationError("a dominance constraint says why what it removes is never the best")
+        self.condition = condition
+        self.sentence = sentence
+        self.kind = kind
+        self.why = why
+
+    def constraint(self, machine: str) -> Constraint:
+        judge = "model" if self.kind == "dominance" else "emulator"
+        name = self.name.replace("_", " ")
+        return Constraint(name, self.condition, self.sentence, self.kind, machine, judge, self.why)  # type: ignore[arg-type]

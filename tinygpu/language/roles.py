@@ -1,0 +1,61 @@
+"""Asynchrony: Role (which warps do what), Pipeline (how a buffer is handed over), Token (what is still under way).
+
+A user names who fills and who drains a pipeline; phases, parities, arrival counts, transaction bytes and fences follow
+from the instructions inside, and are derived when a program is lowered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.tile import Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Role:
+    """A set of warps with a register budget.
+
+    warps      how many
+    first      the first of them, counted in warps from the start of the CTA
+    registers  registers per thread (0: whatever the assembler gives)
+    """
+
+    name: str
+    warps: Expr
+    first: Expr
+    registers: int = 0
+
+    @property
+    def threads(self) -> Expr:
+        return self.warps * 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """The only way to hand buffers over: `stages` slots that one role fills and another drains.
+
+    completion  what tells that a slot is full: "barrier" (plain stores), "commit group" (cp.async), "mbarrier" (TMA),
+                "tcgen05 commit", or "turn" (no buffers: roles taking turns); found from the instructions inside
+    """
+
+    name: str
+    stages: Expr
+    buffers: tuple[Buffer, ...]
+    completion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What an asynchronous instruction yields: something is under way into `buffer`, completed by `completion`."""
+
+    number: int
+    buffer: str
+    completion: str
+
+    def __str__(self) -> str:
+        return f"token{self.number}({self.buffer}: {self.completion})"
+
+
+def role(name: str, warps: Operand, first: Operand = 0, registers: int = 0) -> Role:
+    return Role(name, expr(warps), expr(first), registers)

@@ -1,0 +1,134 @@
+"""The operands that a machine declares: tensors in GMEM with symbolic dims, and scalars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr, expr, symbol
+from tinygpu.language.parameters import DeclarationError, Dim, Named
+
+Access = Literal["in", "out", "inout"]
+Major = Literal["row", "col"]
+
+
+class TensorDeclaration(Named):
+    """A tensor operand: dtypes that it may have (the first is the default), dims, and what the kernel does with it.
+
+    Leading dimension and pointer alignment are facts of a problem, apart from dims: in constraints they are
+    `NAME.ld` (elements) and `NAME.align` (bytes).
+    """
+
+    access: Access = "in"
+
+    def __init__(
+        self,
+        dtypes: str | tuple[str, ...] | dict[str, tuple[str, ...]],
+        *dims: Dim,
+        majors: tuple[Major, ...] = ("row",),
+        follows: TensorDeclaration | None = None,
+    ) -> None:
+        """
+        dtypes   one, several (the first is the default), or, with `follows`, those that go with each dtype of that
+                 tensor: {"f16": ("f16", "f32"), "s8": ("s32",)}
+        dims     the slowest axis first
+        majors   which orders the tensor may have in memory; the first is the default
+        follows  the tensor, declared before, whose dtype decides
+        """
+        if isinstance(dtypes, dict) != (follows is not None):
+            raise DeclarationError("a tensor that follows another gives its dtypes per dtype of that one, as a dict")
+        self.follows = follows
+        self.table = dtypes if isinstance(dtypes, dict) else {}
+        listed = (dtypes,) if isinstance(dtypes, str) else tuple(n for ns in self.table.values() for n in ns) or dtypes
+        try:
+            self.dtypes = tuple(dict.fromkeys(dtype(n) for n in listed))
+        except ValueError as error:
+            raise DeclarationError(str(error)) from None
+        if not dims:
+            raise DeclarationError("a tensor needs at least one dim")
+        for d in dims:
+            if not isinstance(d, Dim):
+                raise DeclarationError(f"a tensor's dims are Dims of the machine, not {d!r}")
+        if len(dims) != 2 and "col" in majors:
+            raise DeclarationError(f"only a tensor with two dims can be column-major, not one with {len(dims)}")
+        self.dims = dims
+        self.majors = majors
+
+    def dtypes_for(self, other: DType) -> tuple[DType, ...]:
+        """The dtypes that go with the dtype of the tensor that this one follows."""
+        return tuple(dtype(n) for n in self.table[other.name])
+
+
+class Input(TensorDeclaration):
+    """A tensor that the kernel reads."""
+
+    access = "in"
+
+
+class Output(TensorDeclaration):
+    """A tensor that the kernel writes, every element exactly once."""
+
+    access = "out"
+
+
+class InOut(TensorDeclaration):
+    """A tensor that the kernel reads and writes."""
+
+    access = "inout"
+
+
+class Scalar(Named):
+    """A number given at launch."""
+
+    def __init__(self, dtype_name: str) -> None:
+        try:
+            self.dtype = dtype(dtype_name)
+        except ValueError as error:
+            raise DeclarationError(str(error)) from None
+        if self.dtype.name not in ("f32", "s32", "u32"):
+            raise DeclarationError(f"a Scalar is f32, s32 or u32, not {dtype_name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A declared tensor with its dtype and major-ness decided.
+
+    dims     names of its dims, slowest first
+    major    "row": the last dim is contiguous; "col" (two dims): the first is
+    """
+
+    name: str
+    dtype: DType
+    dims: tuple[str, ...]
+    access: Access
+    major: Major = "row"
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def contiguous_axis(self) -> int:
+        """The axis whose neighbours are neighbours in memory."""
+        return 0 if self.major == "col" else self.rank - 1
+
+    @property
+    def ld(self) -> Expr:
+        """Elements between neighbours along the next-contiguous axis; a fact of the problem."""
+        return symbol(f"{self.name}.ld")
+
+    def stride(self, axis: int) -> Expr:
+        """Elements between neighbours along `axis`, as an expression over `NAME.ld` and dims."""
+        order = [self.contiguous_axis] + [a for a in reversed(range(self.rank)) if a != self.contiguous_axis]
+        if axis == order[0]:
+            return expr(1)
+        out = self.ld
+        for a in order[1 : order.index(axis)]:
+            out = out * symbol(self.dims[a])
+        return out
+
+    @property
+    def align(self) -> Expr:
+        """Alignment of the pointer, in bytes; a fact of the problem."""
+        return symbol(f"{self.name}.align")

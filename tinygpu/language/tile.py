@@ -1,0 +1,114 @@
+"""Tiles: the traced values of a program. A window of a tensor in GMEM, a buffer in SMEM or TMEM, or registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.memories import GMEM, RMEM, Memory
+from tinygpu.language.partition import Partition
+from tinygpu.language.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A piece of SMEM or TMEM, `stages` times.
+
+    shape       extents in elements
+    contiguous  the axis whose neighbours are neighbours in memory
+    pad         elements added to every row (SMEM)
+    layout      name of the machine's UnknownLayout, or "" for plain rows
+    stages      how many of it there are (the depth of the pipeline that hands it over)
+    """
+
+    name: str
+    memory: Memory
+    dtype: DType
+    shape: tuple[Expr, ...]
+    contiguous: int
+    pad: Expr
+    layout: str
+    stages: Expr
+
+    @property
+    def rows(self) -> Expr:
+        """Rows of one stage: lines along the contiguous axis."""
+        out = expr(1)
+        for axis, extent in enumerate(self.shape):
+            if axis != self.contiguous:
+                out = out * extent
+        return out
+
+    @property
+    def pitch_bytes(self) -> Expr:
+        return (self.shape[self.contiguous] + self.pad) * self.dtype.bits // 8
+
+    @property
+    def stage_bytes(self) -> Expr:
+        return self.rows * self.pitch_bytes
+
+    @property
+    def bytes(self) -> Expr:
+        return self.stages * self.stage_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """A window of something.
+
+    name       of the tensor, buffer or register value
+    memory     where it lies
+    shape      extents, in elements
+    offset     where the window begins in the tensor or buffer, per axis
+    axes       for GMEM: which axis of the tensor each axis of the tile runs along (None: the same element all along)
+    partition  for registers: who holds what
+    """
+
+    name: str
+    memory: Memory
+    dtype: DType
+    shape: tuple[Expr, ...]
+    offset: tuple[Expr, ...]
+    axes: tuple[int | None, ...] = ()
+    tensor: Tensor | None = None
+    buffer: Buffer | None = None
+    partition: Partition | None = None
+
+    def __str__(self) -> str:
+        window = ", ".join(f"{o}:+{s}" for o, s in zip(self.offset, self.shape, strict=True))
+        return f"{self.name}[{window}]" if self.memory is not RMEM else f"%{self.name}"
+
+    @property
+    def contiguous(self) -> int | None:
+        """The axis of the tile along which neighbours are neighbours in memory."""
+        if self.tensor is not None:
+            home = self.tensor.contiguous_axis
+            return self.axes.index(home) if home in self.axes else None
+        return self.buffer.contiguous if self.buffer is not None else None
+
+    def window(self, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
+        """A smaller window of the same thing, `offset` elements into this one."""
+        if len(offset) != len(self.shape) or len(shape) != len(self.shape):
+            raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
+        return replace(
+            self,
+            offset=tuple(a + expr(b) for a, b in zip(self.offset, offset, strict=True)),
+            shape=tuple(expr(s) for s in shape),
+        )
+
+
+def gmem_tile(
+    tensor: Tensor, offset: tuple[Operand, ...], shape: tuple[Operand, ...], axes: tuple[int | None, ...] | None = None
+) -> Tile:
+    """A window of a tensor; `axes` says which tensor axis each tile axis runs along (default: one to one)."""
+    running = tuple(range(tensor.rank)) if axes is None else axes
+    return Tile(
+        name=tensor.name,
+        memory=GMEM,
+        dtype=tensor.dtype,
+        shape=tuple(expr(s) for s in shape),
+        offset=tuple(expr(o) for o in offset),
+        axes=running,
+        tensor=tensor,
+    )

@@ -1,0 +1,139 @@
+"""Traces a machine: (machine, signature, structure) to a Program and the constraints that it brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.expressions import Expr, symbol
+from tinygpu.language.derive import derived_constraints
+from tinygpu.language.machine import BoundTensor, Machine, Structure
+from tinygpu.language.parameters import Choice, DeclarationError, Option
+from tinygpu.language.problem import Problem, Signature, problem, tensors
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tracer import Tracer
+from tinygpu.program import nodes as n
+from tinygpu.program.schedule import schedule
+from tinygpu.program.tree import expressions, walk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One structure of a machine.
+
+    constraints  what instructions, memories, the device and the author demand of its parameters
+    axes         names of the parameters that occur in it
+    """
+
+    program: n.Program
+    constraints: tuple[Constraint, ...]
+    axes: tuple[str, ...]
+
+
+def trace(machine: type[Machine], given: Problem, structure: Structure) -> Trace:
+    """The program of one structure for problems of this signature."""
+    return _trace(machine, given.signature, structure)
+
+
+def trace_default(machine: type[Machine]) -> None:
+    """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
+    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    for structure in machine.structures():
+        trace(machine, default, structure)
+
+
+@lru_cache(maxsize=512)
+def _trace(machine: type[Machine], signature: Signature, structure: Structure) -> Trace:
+    made = tensors_of(machine, signature)
+    instance = _instance(machine, made, dict(signature[1]), structure)
+    tracer = Tracer(instance)
+    try:
+        instance.program(tracer)
+    except DeclarationError:
+        raise
+    except TypeError as error:
+        raise DeclarationError(f"{machine.__name__}.program: {error}") from error
+    body = tracer.finish()
+    if tracer.grid_node is None:
+        raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
+    scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalar_declarations())
+    program = schedule(
+        n.Program(
+            machine.__name__,
+            structure,
+            made,
+            scalars,
+            tracer.grid_node,
+            tuple(tracer.roles),
+            tuple(tracer.pipelines),
+            body,
+        )
+    )
+    _check_outputs(machine, program)
+    own = [r.constraint(machine.__name__) for r in machine.requirements()]
+    constraints = _distinct([*tracer.constraints, *derived_constraints(program), *own])
+    used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
+    axes = tuple(p.name for p in machine.params() if p.name in used)
+    return Trace(program, constraints, axes)
+
+
+def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ...]:
+    """The tensors of a signature, without numbers."""
+    dims = {d: 1 for d in machine.dim_names()}
+    named = {name: (kind, major) for name, kind, major in signature[0]}
+    full = problem(
+        machine,
+        dims,
+        dtypes={k: v[0] for k, v in named.items()},
+        majors={k: v[1] for k, v in named.items()},
+        options=dict(signature[1]),
+    )
+    return tensors(full, machine.tensor_declarations())
+
+
+def _instance(machine: type[Machine], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure) -> Machine:
+    instance = machine.__new__(machine)
+    present = {t.name for t in made}
+    for t in made:
+        setattr(instance, t.name, BoundTensor(t))
+    for declared in machine.tensor_declarations():
+        if declared.name not in present:
+            setattr(instance, declared.name, None)
+    for s in machine.scalar_declarations():
+        setattr(instance, s.name, n.ScalarArgument(s.name, s.dtype))
+    for o in machine.declarations(Option):
+        setattr(instance, o.name, options[o.name])
+    chosen = dict(structure)
+    for c in machine.declarations(Choice):
+        setattr(instance, c.name, c.option(chosen[c.name]))
+    return instance
+
+
+def _check_outputs(machine: type[Machine], program: n.Program) -> None:
+    written = {s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Store) and s.target.tensor} | {
+        s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Copy) and s.target.tensor
+    }
+    for t in program.tensors:
+        if t.access != "in" and t.name not in written:
+            raise DeclarationError(f"{machine.__name__}.program: nothing is stored into {t.name}, which is declared {t.access}")
+
+
+def _distinct(constraints: list[Constraint]) -> tuple[Constraint, ...]:
+    """Each condition once; a second condition under a name already taken gets a number."""
+    seen: dict[str, list[Constraint]] = {}
+    out = []
+    for c in constraints:
+        same_name = seen.setdefault(c.name, [])
+        if any(c.condition.same(o.condition) for o in same_name):
+            continue
+        if c.condition.same(Expr(symbol("x").sympy >= 0)):
+            continue  # always true
+        same_name.append(c)
+        if len(same_name) > 1:
+            c = Constraint(
+                f"{c.name} ({len(same_name)})", c.condition, c.sentence, c.kind, c.source, c.judge, c.why
+            )
+        out.append(c)
+    return tuple(out)

@@ -1,0 +1,81 @@
+"""A program as text, one line per statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.program import nodes as n
+
+
+def listing(program: n.Program) -> str:
+    return "\n".join(_program(program))
+
+
+def _program(p: n.Program) -> Iterator[str]:
+    structure = ", ".join(f"{k}={v}" for k, v in p.structure)
+    yield f"program {p.machine}({structure})"
+    for t in p.tensors:
+        yield f"  {t.access:5} {t.name}: {t.dtype}[{', '.join(t.dims)}] {t.major}-major"
+    for s in p.scalars:
+        yield f"  scalar {s.name}: {s.dtype}"
+    for r in p.roles:
+        budget = f", {r.registers} registers" if r.registers else ""
+        yield f"  role {r.name}: {r.warps} warps from {r.first}{budget}"
+    for pipe in p.pipelines:
+        yield f"  pipeline {pipe.name}: {pipe.stages} stages, {pipe.completion}"
+        for b in pipe.buffers:
+            layout = f" as {b.layout}" if b.layout else ""
+            shape = ", ".join(map(str, b.shape))
+            yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
+    axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
+    how = " persistent" if p.grid.persistent else ""
+    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {p.grid.cluster}{how}"
+    yield from _body(p.body, "    ")
+
+
+def _body(body: tuple[n.Statement, ...], indent: str) -> Iterator[str]:
+    for s in body:
+        match s:
+            case n.Constant():
+                yield f"{indent}{s.result} = {s.value:g}"
+            case n.Load():
+                yield f"{indent}{s.result} = {s.name} {s.source}"
+            case n.Store():
+                yield f"{indent}{s.target} = {s.name} {s.value}"
+            case n.Copy():
+                token = f"{s.token}: " if s.token else ""
+                yield f"{indent}{token}{s.target} = {s.name} {s.source}"
+            case n.Apply():
+                operands = ", ".join(_operand(o) for o in s.operands)
+                yield f"{indent}{s.result} = {s.name} {operands}"
+            case n.Multiply():
+                yield f"{indent}{s.accumulator} += {s.name} {s.a}, {s.b}"
+            case n.Reduce():
+                yield f"{indent}{s.result} = {s.name} {s.source} along {s.axis}"
+            case n.Loop():
+                yield f"{indent}{'unrolled' if s.unrolled else 'for'} {s.index} < {s.trips}:"
+                yield from _body(s.body, indent + "  ")
+            case n.Fill():
+                yield f"{indent}fill {s.pipeline}:"
+                yield from _body(s.body, indent + "  ")
+            case n.Drain():
+                yield f"{indent}drain {s.pipeline}:"
+                yield from _body(s.body, indent + "  ")
+            case n.Pipelined():
+                yield f"{indent}for {s.index} < {s.trips}, {s.pipeline} filled ahead:"
+                yield f"{indent}  fill {s.pipeline}:"
+                yield from _body(s.fill, indent + "    ")
+                yield f"{indent}  drain {s.pipeline}:"
+                yield from _body(s.drain, indent + "    ")
+            case n.Scope():
+                yield f"{indent}with {', '.join(s.pipelines)}:"
+                yield from _body(s.body, indent + "  ")
+            case n.InRole():
+                yield f"{indent}role {s.role}:"
+                yield from _body(s.body, indent + "  ")
+
+
+def _operand(o: n.Tile | n.ScalarArgument | float) -> str:
+    if isinstance(o, n.ScalarArgument):
+        return o.name
+    return f"{o:g}" if isinstance(o, (int, float)) else str(o)

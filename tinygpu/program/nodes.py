@@ -1,0 +1,217 @@
+"""The traced form of a machine: the whole language of programs, as immutable values.
+
+A Program is traced once per structure, with parameters, dims and tensor facts as symbols. Lowering fills in a
+candidate's numbers, so every extent and offset below is an expression until then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr
+from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle, Transfer
+from tinygpu.language.partition import Partition
+from tinygpu.language.roles import Pipeline, Role, Token
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Tile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarArgument:
+    """A number given at launch."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A register tile that starts as one number everywhere."""
+
+    result: Tile
+    value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Memory to registers. Elements outside the tensor become `fill`."""
+
+    name: str
+    instruction: Instruction
+    source: Tile
+    result: Tile
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """Registers to memory. Elements outside the tensor are left out."""
+
+    name: str
+    instruction: Transfer
+    value: Tile
+    target: Tile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero."""
+
+    name: str
+    instruction: Instruction
+    source: Tile
+    target: Tile
+    partition: Partition | None
+    token: Token | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply:
+    """One element-wise instruction over tiles; an operand of extent 1 along an axis is the same all along it."""
+
+    name: str
+    instruction: Elementwise
+    operands: tuple[Tile | ScalarArgument | float, ...]
+    result: Tile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multiply:
+    """accumulator += a @ b by a matrix instruction."""
+
+    name: str
+    instruction: MatrixMultiply
+    a: Tile
+    b: Tile
+    accumulator: Tile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """Combines the values of a tile along one axis: in each thread, then between lanes."""
+
+    name: str
+    combine: Elementwise
+    shuffle: Shuffle
+    source: Tile
+    result: Tile
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """`trips` rounds; in the body, `index` counts them. Unrolled: lowering writes the rounds out."""
+
+    index: str
+    trips: Expr
+    unrolled: bool
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fill:
+    """The role fills the next slot of a pipeline, then hands it over."""
+
+    pipeline: str
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drain:
+    """The role waits for the next slot of a pipeline, uses it, then gives it back."""
+
+    pipeline: str
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipelined:
+    """A loop in which the same warps fill and drain a pipeline: filling runs `stages - 1` rounds ahead.
+
+    Made by scheduling from a fill loop and a drain loop of one role.
+    """
+
+    pipeline: str
+    index: str
+    trips: Expr
+    fill: tuple[Statement, ...]
+    drain: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """Buffers live in here; afterwards their memory is free for others."""
+
+    pipelines: tuple[str, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InRole:
+    """What the warps of one role do."""
+
+    role: str
+    body: tuple[Statement, ...]
+
+
+Statement: TypeAlias = (
+    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | Scope | InRole"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One axis of the grid: tiles of `extent` elements over `size`; `index` is the tile's number in expressions."""
+
+    index: str
+    size: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """How tiles are dealt to CTAs.
+
+    group       tile rows that are visited together (L2 locality); 1 = row by row
+    cluster     CTAs per cluster
+    persistent  each CTA takes tile after tile (grid = what is resident) instead of one
+    """
+
+    axes: tuple[Axis, ...]
+    group: Expr
+    cluster: Expr
+    persistent: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A machine's program for one structure."""
+
+    machine: str
+    structure: tuple[tuple[str, str | int], ...]
+    tensors: tuple[Tensor, ...]
+    scalars: tuple[ScalarArgument, ...]
+    grid: Grid
+    roles: tuple[Role, ...]
+    pipelines: tuple[Pipeline, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        from tinygpu.program.listing import listing
+
+        return listing(self)
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def pipeline(self, name: str) -> Pipeline:
+        return next(p for p in self.pipelines if p.name == name)
+
+    @property
+    def threads(self) -> Expr:
+        """Threads per CTA: the end of the last role."""
+        from tinygpu.expressions import maximum
+
+        return maximum(*[(r.first + r.warps) * 32 for r in self.roles])

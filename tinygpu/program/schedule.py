@@ -1,0 +1,90 @@
+"""Schedules a traced program: brings together what the same warps do, so that filling runs ahead of draining.
+
+A machine says who fills a pipeline and who drains it. Where these are different roles, each keeps its own loop. Where
+they are the same warps, the fill loop and the drain loop become one `Pipelined` loop, in which the next slots are filled
+while the current one is drained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from tinygpu.expressions import Expr, symbol
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import replace_expressions
+
+
+def schedule(program: n.Program) -> n.Program:
+    """The program with the blocks of each role merged and same-role pipelines interleaved."""
+    return replace(program, body=_merge_roles(program, program.body))
+
+
+def _merge_roles(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
+    out: list[n.Statement] = []
+    for s in body:
+        last = out[-1] if out else None
+        if isinstance(s, n.InRole) and isinstance(last, n.InRole) and last.role == s.role:
+            out[-1] = n.InRole(s.role, last.body + s.body)
+        elif isinstance(s, n.Scope):
+            out.append(replace(s, body=_merge_roles(program, s.body)))
+        else:
+            out.append(s)
+    return tuple(replace(s, body=_interleave(program, s.body)) if isinstance(s, n.InRole) else s for s in out)
+
+
+def _interleave(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
+    """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both."""
+    out: list[n.Statement] = []
+    waiting: dict[str, n.Loop] = {}
+    for s in body:
+        if isinstance(s, n.Scope):
+            s = replace(s, body=_interleave(program, s.body))
+        if not isinstance(s, n.Loop) or s.unrolled:
+            out.append(s)
+            continue
+        fills = [f for f in s.body if isinstance(f, n.Fill)]
+        drains = [d for d in s.body if isinstance(d, n.Drain)]
+        if len(fills) == 1 and not drains and len(s.body) == 1:
+            waiting[fills[0].pipeline] = s
+        elif len(drains) == 1 and drains[0].pipeline in waiting:
+            out.append(_fuse(program, waiting.pop(drains[0].pipeline), s))
+        elif len(fills) == 1 and len(drains) == 1 and fills[0].pipeline == drains[0].pipeline:
+            if len(s.body) != 2:
+                raise DeclarationError(
+                    f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing beside; "
+                    "move the other statements into one of the two"
+                )
+            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body))
+        else:
+            out.append(replace(s, body=_interleave(program, s.body)))
+    for pipeline in waiting:
+        raise DeclarationError(
+            f"{program.machine}.program: the warps that fill {pipeline!r} also drain it, so the drain loop follows the "
+            "fill loop with nothing but the drain in it"
+        )
+    return tuple(out)
+
+
+def _fuse(program: n.Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
+    name = next(s.pipeline for s in fill.body if isinstance(s, n.Fill))
+    if not fill.trips.same(drain.trips):
+        raise DeclarationError(
+            f"{program.machine}.program: {name!r} is filled {fill.trips} times and drained {drain.trips} times"
+        )
+    if len(drain.body) != 1 or not isinstance(drain.body[0], n.Drain) or not isinstance(fill.body[0], n.Fill):
+        raise DeclarationError(
+            f"{program.machine}.program: the loop that drains {name!r} does nothing beside; "
+            "move the other statements into the drain"
+        )
+    renamed = tuple(rename(s, fill.index, drain.index) for s in fill.body[0].body)
+    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body)
+
+
+def rename(value: n.Statement, old: str, new: str) -> n.Statement:
+    """A statement with one loop index called by another name."""
+
+    def called(e: Expr) -> Expr:
+        return e.substitute({old: symbol(new)}) if old in e.symbols else e
+
+    renamed: n.Statement = replace_expressions(value, called)
+    return renamed
