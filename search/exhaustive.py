@@ -18,6 +18,7 @@ def exhaustive(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -
             f"the space has {space.size:,} points and exhaustive search lists {LISTABLE_POINTS:,} at most; "
             "use strategy='annealing' or strategy='random' with a budget"
         )
-    columns = space.columns()
-    for start in range(0, space.size, _CHUNK_ROWS):
-        yield {name: column[start : start + _CHUNK_ROWS] for name, column in columns.items()}
+    for _, columns in space.columns_by_part():
+        count = len(next(iter(columns.values())))
+        for start in range(0, count, _CHUNK_ROWS):
+            yield {name: column[start : start + _CHUNK_ROWS] for name, column in columns.items()}

@@ -14,7 +14,7 @@ from tinygpu.search.space import Columns, Point, Value
 class History(Sequence[Trial]):
     """Trials in the order in which they were evaluated; a trial is put together when it is looked at.
 
-    columns   per parameter an array with one value per trial
+    columns   per parameter an array with one value per trial; None where the point has no such parameter
     values    (trials,) float64; NaN where the candidate failed
     failures  trial number -> its failure
     """
@@ -37,7 +37,8 @@ class History(Sequence[Trial]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        point: dict[str, Value] = {name: _python(column[number]) for name, column in self.columns.items()}
+        row = ((name, column[number]) for name, column in self.columns.items())
+        point: dict[str, Value] = {name: _python(value) for name, value in row if value is not None}
         failure = self.failures.get(number)
         return Trial(point, Evaluation(failure=failure) if failure else Evaluation(float(self.values[number])))
 
@@ -87,7 +88,7 @@ class HistoryBuilder:
     """Gathers trials, point by point or as columns, into a `History`."""
 
     def __init__(self) -> None:
-        self._names: tuple[str, ...] | None = None
+        self._names: dict[str, None] = {}  # in the order of first sight
         self._parts: list[tuple[dict[str, NDArray[Any]], NDArray[np.float64]]] = []
         self._points: list[Point] = []
         self._values: list[float] = []
@@ -102,7 +103,7 @@ class HistoryBuilder:
         return len(self._failures)
 
     def add(self, point: Point, evaluation: Evaluation) -> None:
-        self._same_names(tuple(point))
+        self._names.update(dict.fromkeys(point))
         self._points.append(point)
         self._values.append(np.nan if evaluation.value is None else evaluation.value)
         if evaluation.failure is not None:
@@ -111,7 +112,7 @@ class HistoryBuilder:
 
     def add_columns(self, columns: Columns, values: NDArray[np.float64], failures: Mapping[int, Failure]) -> None:
         """Many trials; `failures` is by row of `columns`."""
-        self._same_names(tuple(columns))
+        self._names.update(dict.fromkeys(columns))
         self._close_points()
         self._parts.append(({name: np.asarray(column) for name, column in columns.items()}, values))
         self._failures.update({self._count + row: failure for row, failure in failures.items()})
@@ -119,28 +120,25 @@ class HistoryBuilder:
 
     def history(self) -> History:
         self._close_points()
-        names = self._names or ()
-        columns = {name: np.concatenate([part[name] for part, _ in self._parts]) for name in names}
+        columns = {name: self._joined(name) for name in self._names}
         values = np.concatenate([values for _, values in self._parts]) if self._parts else np.zeros(0)
         return History(columns, values, dict(self._failures))
 
-    def _same_names(self, names: tuple[str, ...]) -> None:
-        if self._names is None:
-            self._names = names
-        elif set(names) != set(self._names):
-            raise ValueError(
-                f"all points of a space have the same parameters; one has {', '.join(names)}, "
-                f"others have {', '.join(self._names)}"
-            )
+    def _joined(self, name: str) -> NDArray[Any]:
+        absent = np.full(1, None, dtype=object)
+        return np.concatenate(
+            [part[name] if name in part else np.repeat(absent, len(values)) for part, values in self._parts]
+        )
 
     def _close_points(self) -> None:
         if self._points:
-            columns = {name: _column([point[name] for point in self._points]) for name in self._names or ()}
+            names = dict.fromkeys(name for point in self._points for name in point)
+            columns = {name: _column([point.get(name) for point in self._points]) for name in names}
             self._parts.append((columns, np.array(self._values, dtype=np.float64)))
             self._points, self._values = [], []
 
 
-def _column(values: Sequence[Value]) -> NDArray[Any]:
+def _column(values: Sequence[Value | None]) -> NDArray[Any]:
     """Integers as int64, anything else as Python objects."""
     if all(isinstance(value, int) for value in values):
         return np.array(values, dtype=np.int64)

@@ -16,8 +16,7 @@ class Seen:
     """The evaluations of a search so far, by point."""
 
     def __init__(self) -> None:
-        self._names: tuple[str, ...] = ()
-        self._trials: dict[tuple[Value, ...], Trial] = {}
+        self._trials: dict[frozenset[tuple[str, Value]], Trial] = {}
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -26,20 +25,13 @@ class Seen:
         return iter(self._trials.values())
 
     def __contains__(self, point: Point) -> bool:
-        return bool(self._trials) and self._key(point) in self._trials
+        return bool(self._trials) and frozenset(point.items()) in self._trials
 
     def __getitem__(self, point: Point) -> Evaluation:
-        return self._trials[self._key(point)].evaluation
+        return self._trials[frozenset(point.items())].evaluation
 
     def add(self, point: Point, evaluation: Evaluation) -> None:
-        self._names = self._names or tuple(point)
-        self._trials[self._key(point)] = Trial(point, evaluation)
-
-    def _key(self, point: Point) -> tuple[Value, ...]:
-        try:
-            return tuple(point[name] for name in self._names)
-        except KeyError as missing:
-            raise ValueError(f"the point {dict(point)} has no value for {missing.args[0]!r}, others have one") from None
+        self._trials[frozenset(point.items())] = Trial(point, evaluation)
 
 
 class UnseenPoints:
@@ -73,7 +65,8 @@ class UnseenPoints:
         return found
 
     def _list(self) -> None:
-        unseen = [point for point in rows(self._space.columns()) if point not in self._seen]
+        parts = self._space.columns_by_part()
+        unseen = [point for _, columns in parts for point in rows(columns) if point not in self._seen]
         self._rest = [unseen[i] for i in self._rng.permutation(len(unseen))]
 
 

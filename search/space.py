@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Value: TypeAlias = int | str
-# A point gives every parameter, by name, one of its values.
+# A point gives every parameter of its part, by name, one of its values.
 Point: TypeAlias = Mapping[str, Value]
 # Many points at once: per parameter one array, all of the same length.
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 class Space(Protocol):
-    """The admitted points, all with the same parameters."""
+    """The admitted points, in parts; the points of one part have the same parameters."""
 
     @property
     def size(self) -> int:
@@ -28,8 +28,8 @@ class Space(Protocol):
 
     def __contains__(self, point: object) -> bool: ...
 
-    def columns(self) -> Columns:
-        """All points, as one array of `size` values per parameter, in the space's order."""
+    def columns_by_part(self) -> Iterable[tuple[object, Columns]]:
+        """All points: for each part the part itself, and one array per parameter, in the space's order."""
 
     def sample(self, count: int, rng: np.random.Generator) -> Sequence[Point]:
         """`count` points drawn uniformly; a point may come twice."""

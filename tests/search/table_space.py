@@ -7,34 +7,41 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 from tinygpu.search import Columns, Evaluation, Failure, Point
+from tinygpu.search.space import rows
 
 
 class TableSpace:
-    """Listed points; neighbours differ in one parameter."""
+    """Listed points, one part per set of parameters; neighbours differ in one parameter."""
 
     def __init__(self, points: Iterable[Point]) -> None:
-        self.listed = [dict(point) for point in points]
-        self.names = tuple(self.listed[0]) if self.listed else ()
+        groups: dict[tuple[str, ...], list[dict[str, int | str]]] = {}
+        for point in points:
+            groups.setdefault(tuple(point), []).append(dict(point))
+        self.groups = groups
+        self.listed = [point for group in groups.values() for point in group]
         self.keys = {self.key(point) for point in self.listed}
 
-    def key(self, point: Point) -> tuple[object, ...]:
-        return tuple(point[name] for name in self.names)
+    @staticmethod
+    def key(point: Point) -> tuple[object, ...]:
+        return tuple(sorted(point.items()))
 
     @property
     def size(self) -> int:
         return len(self.listed)
 
     def __contains__(self, point: object) -> bool:
-        return isinstance(point, dict) and set(point) == set(self.names) and self.key(point) in self.keys
+        return isinstance(point, dict) and self.key(point) in self.keys
 
-    def columns(self) -> Columns:
-        return {name: np.array([point[name] for point in self.listed]) for name in self.names}
+    def columns_by_part(self) -> Iterable[tuple[object, Columns]]:
+        for names, group in self.groups.items():
+            yield names, {name: np.array([point[name] for point in group]) for name in names}
 
     def sample(self, count: int, rng: np.random.Generator) -> Sequence[Point]:
         return [self.listed[i] for i in rng.integers(len(self.listed), size=count)]
 
     def neighbours(self, point: Point) -> Iterable[Point]:
-        return [other for other in self.listed if sum(other[name] != point[name] for name in self.names) == 1]
+        others = self.groups[tuple(point)]
+        return [other for other in others if sum(other[name] != value for name, value in point.items()) == 1]
 
 
 class Recording:
@@ -54,7 +61,7 @@ class RecordingColumns(Recording):
     """The same, as arrays."""
 
     def score_columns(self, columns: Columns, /) -> np.ndarray:
-        keys = list(zip(*(columns[name].tolist() for name in self.space.names), strict=True))
+        keys = [self.space.key(point) for point in rows(columns)]
         values = [self.table[key].value for key in keys]
         self.asked += [key for key, value in zip(keys, values, strict=True) if value is not None]
         return np.array([math.nan if value is None else value for value in values])
@@ -68,12 +75,14 @@ def evaluations() -> st.SearchStrategy[Evaluation]:
 
 @st.composite
 def problems(draw: st.DrawFn, failing: bool = True) -> tuple[TableSpace, dict[tuple[object, ...], Evaluation]]:
-    """A random subset of a small product, with a random evaluation for each point."""
-    domains: dict[str, list[int | str]] = {}
-    for name in draw(st.lists(st.sampled_from(["bm", "bn", "load"]), min_size=1, max_size=3, unique=True)):
-        values = st.sampled_from(["direct", "staged", "bulk"]) if name == "load" else st.integers(0, 9)
-        domains[name] = draw(st.lists(values, min_size=1, max_size=4, unique=True))
-    product = [dict(zip(domains, row, strict=True)) for row in itertools.product(*domains.values())]
+    """Random subsets of one or two small products, with a random evaluation for each point."""
+    product = []
+    for part in draw(st.sampled_from([["bm"], ["bm load"], ["load bn bm"], ["bm load", "bm bn"], ["bm", "bm bn"]])):
+        domains: dict[str, list[int | str]] = {}
+        for name in part.split():
+            values = st.sampled_from(["direct", "staged", "bulk"]) if name == "load" else st.integers(0, 9)
+            domains[name] = draw(st.lists(values, min_size=1, max_size=4, unique=True))
+        product += [dict(zip(domains, row, strict=True)) for row in itertools.product(*domains.values())]
     kept = draw(st.lists(st.booleans(), min_size=len(product), max_size=len(product)).filter(any))
     space = TableSpace(point for point, keep in zip(product, kept, strict=True) if keep)
     table = {space.key(point): draw(evaluations()) for point in space.listed}
