@@ -287,9 +287,9 @@ class Device:
     @property
     def sustained_tensor_share(self) -> float:
         """Library matrix products over the tensor peak: what power and clocks let through for long (0 to 1]."""
-        rate = self.number("tensor_f16_fp32acc_flop_per_clk_sm")
-        if not rate:
+        if not self.figure("tensor_f16_fp32acc_flop_per_clk_sm").value:
             return 1.0
+        rate = self.number("tensor_f16_fp32acc_flop_per_clk_sm")
         peak = rate * self.sm_count * self.tensor_clock_hz
         return min(1.0, self.number("tflops_f16_sustained") * 1e12 / peak)
 

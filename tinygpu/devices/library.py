@@ -54,14 +54,17 @@ def load_device(path: str | Path) -> Device:
     return device_from_json(data, str(path))
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
 def _key(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    return re.sub(r"^(nvidia)?(geforce|tesla|quadro)?(rtx(?=\d)|gtx(?=\d))?", "", plain)
+    return re.sub(r"^(nvidia)?(geforce|tesla|quadro)?(rtx(?=\d)|gtx(?=\d))?", "", _plain(name))
 
 
 def _unknown(name: str) -> str:
-    keys = {_key(alias): candidate.name for candidate in devices() for alias in (candidate.name, *candidate.aliases)}
-    near = list(dict.fromkeys(keys[k] for k in get_close_matches(_key(name), keys, 4, 0.5)))
+    keys = {_plain(alias): candidate.name for candidate in devices() for alias in (candidate.name, *candidate.aliases)}
+    near = list(dict.fromkeys(keys[k] for k in get_close_matches(_plain(name), keys, 4)))
     hint = f"closest: {', '.join(near)}; " if near else ""
     return (
         f"unknown device {name!r}; {hint}known: {', '.join(d.name for d in devices())}; "
