@@ -66,9 +66,17 @@ def describe(condition: Expr, values: Mapping[str, int] | None = None, order: Se
 
 
 def state(constraint: Constraint, values: Mapping[str, int] | None = None, order: Sequence[str] = ()) -> str:
-    """The constraint as a sentence, with what it says of the symbols that `values` leaves open."""
-    rendering = _Rendering(values or {}, order, name_numbers=True)
-    return f"{_heading(constraint)}; {rendering.text(constraint.condition.sympy)[0]}"
+    """The constraint as a sentence, with what it says of the symbols that `values` leaves open.
+
+    A known number that stands alone on one side of a relation replaces its symbol: "... <= 101,376 (device.smem)".
+    Known numbers elsewhere follow the condition: "k mod bk = 0 with k = 4,096".
+    """
+    condition, known = constraint.condition.sympy, values or {}
+    rendering = _Rendering({}, order, alone=known)
+    text = rendering.text(condition)[0]
+    if rendering.inside:
+        text += " with " + ", ".join(f"{name} = {known[name]:,}" for name in rendering.inside)
+    return f"{_heading(constraint)}; {text}"
 
 
 def _heading(constraint: Constraint) -> str:
@@ -79,13 +87,17 @@ def _heading(constraint: Constraint) -> str:
 class _Rendering:
     """Renders sympy nodes with some symbols as numbers.
 
-    name_numbers  a number that stands alone on one side of a relation is followed by its name
+    alone   symbols that become a number followed by their name where they stand alone on one side of a relation
+    inside  symbols of `alone` that were met elsewhere, each once, in order
     """
 
-    def __init__(self, values: Mapping[str, int], order: Sequence[str], name_numbers: bool = False) -> None:
+    def __init__(
+        self, values: Mapping[str, int], order: Sequence[str], alone: Mapping[str, int] | None = None
+    ) -> None:
         self.values = values
         self.places = {name: i for i, name in enumerate(order)}
-        self.name_numbers = name_numbers
+        self.alone = alone or {}
+        self.inside: dict[str, None] = {}
 
     # -- what holds ---------------------------------------------------------------------------------------------
 
@@ -95,6 +107,8 @@ class _Rendering:
             return ("always" if node is sympy.true else "never"), _ATOM
         if node.is_Symbol:
             known = self.values.get(node.name)
+            if node.name in self.alone:
+                self.inside[node.name] = None
             return (node.name if known is None else f"{known:,}"), _ATOM
         if node.is_Integer:
             return f"{int(node):,}", _ATOM
@@ -160,10 +174,9 @@ class _Rendering:
         return text if level >= needed else f"({text})"
 
     def _side(self, node: Any) -> str:
-        text = self._tight(node, _SUM)
-        if self.name_numbers and node.is_Symbol and node.name in self.values:
-            return f"{text} ({node.name})"
-        return text
+        if node.is_Symbol and node.name in self.alone:
+            return f"{self.alone[node.name]:,} ({node.name})"
+        return self._tight(node, _SUM)
 
     def _sorted(self, nodes: Any) -> list[Any]:
         return sorted(nodes, key=self._place)

@@ -1,0 +1,126 @@
+"""Why a space is empty: constraints that cannot hold together, none of which can be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinygpu.constraints.condition import conjuncts
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.constraints.explanation import state
+from tinygpu.constraints.query import DEFAULT_RLIMIT, ContradictoryAnswer, Notebook, Query, ask
+from tinygpu.constraints.z3_terms import Z3Terms
+from tinygpu.spaces.elimination import TooLarge
+from tinygpu.spaces.part import Axis, Choice, Part, SpaceError
+from tinygpu.spaces.space import Space
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conflict:
+    """Constraints of one or more parts that no point satisfies together.
+
+    parts        the parts that it empties
+    constraints  the conflicting set: without any one of them, the others admit a point
+    witnesses    per constraint, in the same order: a point that breaks it and satisfies all others of the set
+    axes         the parameters that the set reads, with the values on offer
+    sentences    per constraint: what it demands, with the numbers of the problem and the device put in
+    """
+
+    parts: tuple[Part, ...]
+    constraints: tuple[Constraint, ...]
+    witnesses: tuple[Mapping[str, Choice], ...]
+    axes: tuple[Axis, ...]
+    sentences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        domain = f" for {' and '.join(str(a) for a in self.axes)}" if self.axes else ""
+        if len(self.sentences) == 1:
+            return f"this cannot hold{domain}: {self.sentences[0]}"
+        members = "; ".join(f"({i}) {s}" for i, s in enumerate(self.sentences, start=1))
+        return f"these cannot hold together{domain}: {members}"
+
+
+def find_conflicts(space: Space, notebook: Notebook | None = None) -> tuple[Conflict, ...]:
+    """The conflicts of an empty space, one per distinct set of constraints. Raises `SpaceError` if it is not empty."""
+    if space.size:
+        raise SpaceError(f"[{space.name}] the space is not empty: {space.size:,} points satisfy every constraint")
+    found: dict[tuple[str, ...], Conflict] = {}
+    for solution in space.solutions:
+        # What never was the first to reject is not needed: the others, in the same order, reject everything.
+        rejecting = {id(c) for _, c, _, removed in solution.rows if removed}
+        core = [c for c in solution.part.constraints if id(c) in rejecting]
+        conflict = _minimise(solution.part, core, space.row_budget, notebook)
+        same = found.get(conflict.sentences)
+        if same is not None:
+            conflict = Conflict((*same.parts, solution.part), *_fields(same))
+        found[conflict.sentences] = conflict
+    return tuple(found.values())
+
+
+def _fields(
+    c: Conflict,
+) -> tuple[tuple[Constraint, ...], tuple[Mapping[str, Choice], ...], tuple[Axis, ...], tuple[str, ...]]:
+    return c.constraints, c.witnesses, c.axes, c.sentences
+
+
+def _minimise(part: Part, core: list[Constraint], row_budget: int, notebook: Notebook | None) -> Conflict:
+    """Drops one constraint after the other; dominance first, so that what is left is about what cannot work."""
+    witnesses: dict[int, Mapping[str, Choice]] = {}
+    for candidate in sorted(core, key=lambda c: c.kind != "dominance"):
+        others = [c for c in core if c is not candidate]
+        witness = find_point(part, others, row_budget, notebook)
+        if witness is None:
+            core = others
+        else:
+            witnesses[id(candidate)] = witness
+    for member in core:
+        broken = part.violations(witnesses[id(member)], core)
+        if [v.constraint for v in broken] != [member]:
+            raise ContradictoryAnswer(
+                f"[{part.label}] dropping {member.name!r} was found to admit {dict(witnesses[id(member)])}, "
+                "which breaks another constraint; please report this"
+            )
+    read = {s for c in core for condition in conjuncts(c.condition) for s in condition.symbols}
+    constants, order = part.constants(), part.reading_order()
+    return Conflict(
+        (part,),
+        tuple(core),
+        tuple(witnesses[id(c)] for c in core),
+        tuple(a for a in part.axes if a.name in read),
+        tuple(state(c, constants, order) for c in core),
+    )
+
+
+def find_point(
+    part: Part, constraints: Sequence[Constraint], row_budget: int, notebook: Notebook | None = None
+) -> Mapping[str, Choice] | None:
+    """A point of the part that satisfies these constraints, or None when there is none.
+
+    By elimination; where that needs more rows than the budget, by Z3. Raises `TooLarge` when Z3 does not know either.
+    """
+    relaxed = Part(part.fixed, part.axes, tuple(constraints), part.environment)
+    try:
+        space = Space(part.label, (relaxed,), row_budget=row_budget)
+        return space.at(0) if space.size else None
+    except TooLarge:
+        return _ask_for_point(relaxed, notebook)
+
+
+def _ask_for_point(part: Part, notebook: Notebook | None) -> Mapping[str, Choice] | None:
+    def build(context: object) -> list[object]:
+        terms = Z3Terms(context, part.constants())
+        wanted = [terms.term(c.condition) for c in part.constraints]
+        domains = [terms.one_of(a.name, [int(v) for v in a.values]) for a in part.axes if a.name in terms.symbols]
+        return [*domains, *terms.assumptions(), *wanted]
+
+    def complete(model: Mapping[str, int]) -> dict[str, Choice]:
+        return {**part.fixed, **{a.name: model.get(a.name, a.values[0]) for a in part.axes}}
+
+    name = f"a point of {part.label} under {len(part.constraints)} constraints"
+    answer = ask(Query(name, build, check=lambda model: part.admits(complete(model))), notebook)
+    if answer.verdict == "unknown":
+        raise TooLarge(
+            f"[{part.label}] whether {len(part.constraints)} constraints leave a point is unknown: elimination needs "
+            f"more rows than the budget allows, and Z3 gave up after {DEFAULT_RLIMIT:,} units ({answer.reason})"
+        )
+    return complete(answer.model) if answer.verdict == "sat" else None

@@ -1,0 +1,257 @@
+"""The smallest change that would let a point into an empty space.
+
+*Nearest* is the point that breaks the fewest conditions, and among those the one with the least relative excess: for
+a broken relation a <= b (or any other) the excess is |a - b| / max(1, |b|). It is found exactly, by elimination with
+costs instead of rejections. Then changes are sought that admit a point: another number for one dim or one limit of
+the device, with the nearest point as it is; or one more value for one parameter, with all others free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.constraints.condition import Condition, DivisorNotPositive, conjuncts
+from tinygpu.constraints.explanation import Violation
+from tinygpu.constraints.intervals import Interval
+from tinygpu.expressions import Expr, compile_arrays
+from tinygpu.spaces.elimination import TooLarge, number_rows
+from tinygpu.spaces.order import Estimate, plan_order
+from tinygpu.spaces.part import Axis, Choice, Part, SpaceError
+from tinygpu.spaces.solution import Rule, judge, read_rules
+from tinygpu.spaces.space import Space
+
+# Excesses break ties only: together they never weigh as much as one broken condition.
+_TIE = 1.0 / 1024
+# Numbers on either side of the present one that are tried for a dim or a limit.
+_WINDOW = 4096
+# Changes that are shown.
+_MOST_CHANGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that admits a point.
+
+    name    a dim, a tensor fact or a device figure; or a parameter
+    now     its number; the nearest value on offer for a parameter
+    needed  the number or the additional value that would admit a point
+    point   a point that is then admitted
+    adds    True when `needed` is one more value of a parameter
+    """
+
+    name: str
+    now: int
+    needed: int
+    point: Mapping[str, Choice]
+    adds: bool
+
+    @property
+    def distance(self) -> float:
+        return abs(self.needed - self.now) / max(1, self.now)
+
+    def __str__(self) -> str:
+        if self.adds:
+            return f"offer {self.name}={self.needed:,}"
+        return f"{self.name} = {self.needed:,} instead of {self.now:,}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """The point of an empty space that is closest to being in.
+
+    point       the point
+    violations  what it breaks, with the numbers
+    changes     changes that would each, alone, admit a point; the smallest first; empty when none was found
+    """
+
+    point: Mapping[str, Choice]
+    violations: tuple[Violation, ...]
+    changes: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{n}={v}" for n, v in self.point.items())
+        text = f"the nearest point is {at}: {'; '.join(v.sentence for v in self.violations)}"
+        if self.changes:
+            text += f". It would take {', or '.join(str(c) for c in self.changes)}"
+        return text
+
+
+def find_nearest(space: Space) -> Nearest:
+    """The nearest point and the changes, over all parts. Raises `SpaceError` when the space is not empty."""
+    if space.size:
+        raise SpaceError(f"[{space.name}] the space is not empty: {space.size:,} points satisfy every constraint")
+    if not space.parts:
+        raise SpaceError(f"[{space.name}] the space has no part, so that no point is near")
+    for allowed in range(1, 1 + max(len(read_rules(p)) for p in space.parts)):
+        found = [(cost, i, point) for i, p in enumerate(space.parts) for cost, point in _cheapest(p, allowed, space)]
+        if found:
+            _, home, point = min(found, key=lambda f: f[:2])
+            part = space.parts[home]
+            return Nearest(point, part.violations(point), _find_changes(part, point, space))
+    raise SpaceError(f"[{space.name}] no point can be judged by every constraint")
+
+
+def _cheapest(part: Part, allowed: int, space: Space) -> list[tuple[float, Mapping[str, Choice]]]:
+    """The point of least cost among those that break at most `allowed` conditions: none or one, with its cost."""
+    rules = [r for r in read_rules(part) if not r.settled]
+    widths = {a.name: len(a.values) for a in part.axes}
+    # With rejections rare, every condition is estimated to admit everything but the few that decide.
+    order = plan_order(widths, [Estimate(r.axes, 0.5) for r in rules if r.axes])
+    axes = {a.name: a for a in part.axes}
+    constants = part.constants()
+    cost = float(sum(float(_cost(r, constants)) for r in rules if not r.axes))
+    costs = np.array([cost])
+    columns: dict[str, NDArray[Any]] = {}
+    trail: list[tuple[str, NDArray[Any], NDArray[Any]]] = []
+    pending, rows = [r for r in rules if r.axes], 0
+    for depth, name in enumerate(order):
+        axis, known = axes[name], set(order[: depth + 1])
+        due = [r for r in pending if r.axes <= known]
+        pending = [r for r in pending if not r.axes <= known]
+        source, choice, costs = _extend(columns, axis, axes, due, constants, costs, allowed)
+        rows += len(source)
+        if rows > space.row_budget:
+            raise TooLarge(
+                f"[{space.name}] finding the nearest point needs more than the budget of {space.row_budget:,} rows"
+            )
+        kept = [n for n in order[: depth + 1] if any(n in r.axes for r in pending)]
+        columns = {n: choice if n == name else columns[n][source] for n in kept}
+        best = _best_of_each(columns, widths, costs)
+        trail.append((name, source[best], choice[best]))
+        columns, costs = {n: c[best] for n, c in columns.items()}, costs[best]
+    if not len(costs) or costs[0] >= allowed + 1:
+        return []
+    state, picked = 0, {}
+    for name, source, choice in reversed(trail):
+        picked[name] = axes[name].values[int(choice[state])]
+        state = int(source[state])
+    return [(float(costs[0]), {n: part.fixed.get(n, picked.get(n, "")) for n in part.names})]
+
+
+def _extend(
+    columns: Mapping[str, NDArray[Any]],
+    axis: Axis,
+    axes: Mapping[str, Axis],
+    due: Sequence[Rule],
+    constants: Mapping[str, int],
+    costs: NDArray[Any],
+    allowed: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The (state, value index) pairs that break at most `allowed` conditions, and their costs."""
+    width = len(axis.values)
+    source = np.repeat(np.arange(len(costs)), width)
+    choice = np.tile(np.arange(width), len(costs))
+    costs = costs[source]
+    for rule in due:
+        values: dict[str, Any] = {}
+        for name in rule.condition.symbols:
+            if name == axis.name:
+                values[name] = axis.array()[choice]
+            else:
+                values[name] = axes[name].array()[columns[name][source]] if name in axes else constants[name]
+        costs = costs + _cost(rule, values)
+        alive = costs < allowed + 1
+        source, choice, costs = source[alive], choice[alive], costs[alive]
+    return source, choice, costs
+
+
+def _best_of_each(columns: Mapping[str, NDArray[Any]], widths: Mapping[str, int], costs: NDArray[Any]) -> NDArray[Any]:
+    """The row of least cost for every distinct combination of the columns; the first of equals."""
+    number, states = number_rows([(c, widths[n]) for n, c in columns.items()], len(costs))
+    order = np.lexsort((costs, number))
+    first = np.searchsorted(number[order], np.arange(states))
+    return order[first]
+
+
+def _cost(rule: Rule, values: Mapping[str, Any]) -> Any:
+    """0 where the rule holds, else 1 and a little more for the excess."""
+    if rule.exact:
+        mask: Any = rule.condition.exact_mask(values)
+    else:
+        mask = np.asarray(rule.condition.mask(values), dtype=np.bool_)
+    sides = _sides(rule.condition.node)
+    excess: Any = 1.0
+    if sides is not None:
+        left, right = (np.asarray(side, dtype=np.float64) for side in sides(values))
+        gap = np.abs(left - right) / np.maximum(1.0, np.abs(right))
+        excess = gap / (1.0 + gap)
+    return np.where(mask, 0.0, 1.0 + _TIE * excess)
+
+
+@cache
+def _sides(node: Any) -> Callable[[Mapping[str, Any]], tuple[Any, Any]] | None:
+    if not node.is_Relational:
+        return None
+    return compile_arrays(Expr(node.lhs), Expr(node.rhs))
+
+
+def _find_changes(part: Part, point: Mapping[str, Choice], space: Space) -> tuple[Change, ...]:
+    found = [c for name in part.environment if (c := _change_number(part, point, name)) is not None]
+    found += [c for axis in part.axes if axis.numeric and (c := _offer_value(part, axis, space)) is not None]
+    return tuple(sorted(found, key=lambda c: (c.distance, c.name))[:_MOST_CHANGES])
+
+
+def _change_number(part: Part, point: Mapping[str, Choice], name: str) -> Change | None:
+    """The nearest other number for a dim or a figure under which the point is in."""
+    values = part.constants() | {n: v for n, v in point.items() if isinstance(v, int)}
+    rules = [r for r in read_rules(part) if name in r.condition.symbols]
+    conditions = [condition for c in part.constraints for condition in conjuncts(c.condition)]
+    if not rules or not all(_holds(c, values) for c in conditions if name not in c.symbols):
+        return None
+    now = part.environment[name]
+    numbers = set(range(max(0, now - _WINDOW), now + _WINDOW + 1))
+    for rule in rules:
+        sides = _sides(rule.condition.node)
+        if sides is not None:
+            numbers |= {int(side) + d for side in sides(values) for d in (-1, 0, 1) if int(side) + d >= 0}
+    candidates = np.array(sorted(numbers, key=lambda n: (abs(n - now), n)), dtype=object)
+    ranges = {n: Interval(v, v) for n, v in values.items()} | {name: Interval(min(numbers), max(numbers))}
+    inside = np.ones(len(candidates), dtype=np.bool_)
+    for rule in rules:
+        bounds = rule.condition.bounds(ranges)
+        trial = Rule(rule.constraint, rule.condition, bounds, rule.axes)
+        if not bounds.safe:  # a divisor could be zero: leave such numbers out, one by one
+            inside &= np.array([_holds(trial.condition, {**values, name: int(c)}) for c in candidates])
+            continue
+        column = candidates if trial.exact else candidates.astype(np.int64)
+        inside &= np.broadcast_to(np.asarray(judge(trial, {**values, name: column}), dtype=np.bool_), inside.shape)
+    if not inside.any():
+        return None
+    return Change(name, now, int(candidates[int(np.argmax(inside))]), point, adds=False)
+
+
+def _holds(condition: Condition, values: Mapping[str, int]) -> bool:
+    """Whether a condition holds; a divisor that is not positive counts as a failure."""
+    try:
+        return condition.holds(values)
+    except DivisorNotPositive:
+        return False
+
+
+def _offer_value(part: Part, axis: Axis, space: Space) -> Change | None:
+    """The value for one axis, beside those on offer and closest to one of them, that admits a point."""
+    offered = [int(v) for v in axis.values]
+    more = set(range(1, 17))
+    for value in offered:
+        more |= {value + d for d in range(-8, 9)}
+        more |= {value << i for i in range(1, 5)} | {value >> i for i in range(1, 5)}
+    fresh = tuple(sorted(v for v in more - set(offered) if v > 0))
+    trial = tuple(Axis(a.name, fresh) if a is axis else a for a in part.axes)
+    widened = Part(part.fixed, trial, part.constraints, part.environment)
+    opened = Space(space.name, (widened,), row_budget=space.row_budget)
+    try:
+        admitted = [int(v) for v in opened.legal_values({}, axis.name)]
+    except SpaceError:  # too large, or a divisor is zero for a value that nobody offers: no suggestion
+        return None
+    if not admitted:
+        return None
+    closest = {v: min(offered, key=lambda o: (abs(o - v), o)) for v in admitted}
+    needed = min(admitted, key=lambda v: (abs(v - closest[v]) / max(1, closest[v]), v))
+    point = opened.restrict({axis.name: needed}).at(0)
+    return Change(axis.name, closest[needed], needed, point, adds=True)
