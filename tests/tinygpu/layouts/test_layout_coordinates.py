@@ -131,5 +131,5 @@ def test_every_refusal():
     )
     refuses("(4,8):(1@row,1@column) has 2 axes, not the 1 of (4)", layout.linearised, (4,))
     refuses(
-        "(4,8):(1@row,1@column): axis column reaches 7, outside [0, 6) of the tensor (4,6)", layout.linearised, (4, 6)
+        "(4,8):(1@row,1@column): axis column reaches 7, outside [0, 7) of the tensor (4,7)", layout.linearised, (4, 7)
     )

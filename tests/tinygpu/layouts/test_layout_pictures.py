@@ -154,7 +154,7 @@ def test_every_refusal():
     )
     grid = CoordLayout.identity((4, 8), ("row", "column"))
     refuses(
-        "(4,8):(1@row,1@column): axis row reaches 3, outside [0, 2) of the tensor (2,8)", holder_picture, grid, (2, 8)
+        "(4,8):(1@row,1@column): axis row reaches 3, outside [0, 3) of the tensor (3,8)", holder_picture, grid, (3, 8)
     )
     refuses(
         "elements of 6 bits do not fill banks of 32 bits; the width must divide 32 or be a multiple of it",
