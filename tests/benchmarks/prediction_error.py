@@ -173,7 +173,7 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
         prologue=Phase(Work(warp_instructions=60 * warps), Chain(fmas=30, global_loads=1)),
         epilogue=Phase(epilogue, Chain(mmas=1, barriers=2, smem_loads=1)),
         prefetch_iterations=stages - 1,
-        bytes_in_flight_per_cta=loaded * (stages - 1),
+        bytes_in_flight_per_cta=loaded * np.maximum(stages - 1, 1),
         dram_bytes_read=read,
         dram_bytes_written=problem.m * problem.n * 2,
         compulsory_dram_bytes=2 * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n),

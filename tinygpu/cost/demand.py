@@ -170,6 +170,9 @@ class Demand:
         return np.broadcast_shapes(*shapes)
 
 
+_WORDS = ("operand", "accumulator", "tensor_path")
+
+
 def _values(cells: Work | Chain) -> list[Cells]:
     return [getattr(cells, f.name) for f in fields(cells)]
 
@@ -180,7 +183,7 @@ def _visit(value: object, see: Callable[[str, Cells], None]) -> None:
         inner = getattr(value, f.name)
         if isinstance(inner, Work | Chain | Phase):
             _visit(inner, see)
-        elif inner is not None and not isinstance(inner, str):
+        elif inner is not None and f.name not in _WORDS:
             see(f.name, inner)
 
 

@@ -287,7 +287,7 @@ class _Rates:
         proportional to f V^2, and V to f): the mean rate D f then grows as D^(2/3).
         """
         peak_s = tensor_flops / (self.peak_flops_per_clk * self.device.sm_count * self.device.tensor_clock_hz)
-        busy = np.where(peak_s > 0, np.minimum(peak_s / unthrottled_s, 1), 1.0)
+        busy = np.where(peak_s > 0, np.minimum(peak_s / np.where(peak_s > 0, unthrottled_s, 1), 1), 1.0)
         return np.asarray(peak_s / (self.device.sustained_tensor_share * busy ** (2 / 3)), dtype=np.float64)
 
     def roofline_s(self, demand: Demand, ctas: Times) -> Times:

@@ -1,0 +1,354 @@
+"""Laws of the predictor: bounds that no kernel beats, what must never help, and what each device figure must do."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.cost.demand import Chain, Demand, Phase, Work
+from tinygpu.cost.predictor import CAUSES, UNITS, predict
+from tinygpu.devices import Device, Figure, device, devices
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "prediction_error.py"
+
+
+def benchmark() -> ModuleType:
+    name = "prediction_error"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARK)
+        if spec is None or spec.loader is None:
+            raise FileNotFoundError(BENCHMARK)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+amounts = st.integers(0, 1 << 16)
+works = st.builds(Work, **{f.name: amounts for f in fields(Work)})
+chains = st.builds(Chain, **{f.name: st.integers(0, 8) for f in fields(Chain)})
+phases = st.builds(Phase, works, chains)
+demands = st.builds(
+    Demand,
+    ctas=st.integers(1, 5000),
+    threads_per_cta=st.sampled_from((32, 64, 128, 256, 512, 1024)),
+    registers_per_thread=st.integers(16, 64),
+    smem_bytes_per_cta=st.integers(0, 99 * 1024),
+    iteration=phases,
+    iterations=st.integers(1, 64),
+    prologue=phases,
+    epilogue=phases,
+    prefetch_iterations=st.integers(0, 4),
+    bytes_in_flight_per_cta=st.integers(1, 1 << 17),
+    dram_bytes_read=st.integers(0, 1 << 30),
+    dram_bytes_written=st.integers(0, 1 << 30),
+)
+ampere_or_later = st.sampled_from([gpu.name for gpu in devices() if gpu.cc >= 80])
+
+
+@settings(max_examples=150)
+@given(ampere_or_later, demands)
+def test_time_is_the_busiest_unit_and_what_is_lost(name: str, demand: Demand) -> None:
+    gpu = device(name)
+    found = predict(gpu, demand)
+    parts = found.breakdown()
+    assert set(parts) == set(CAUSES)
+    assert all(seconds >= 0 for seconds in parts.values())
+    whole = max(parts[key] for key in UNITS) + sum(parts[key] for key in set(CAUSES) - set(UNITS))
+    assert float(found.seconds) == pytest.approx(whole, rel=1e-9)
+    assert parts[found.bottleneck()] == max(parts.values())
+
+
+@settings(max_examples=150)
+@given(ampere_or_later, demands)
+def test_nothing_beats_the_roofline(name: str, demand: Demand) -> None:
+    gpu = device(name)
+    found = predict(gpu, demand)
+    assert float(found.seconds) >= float(found.roofline_s)
+    assert 0 <= float(found.share_of_roofline) <= 1
+
+
+@settings(max_examples=150)
+@given(ampere_or_later, demands, st.sampled_from([f.name for f in fields(Work)]), st.integers(1, 1 << 16))
+def test_more_work_is_never_faster(name: str, demand: Demand, unit: str, more: int) -> None:
+    gpu = device(name)
+    if unit.startswith("sectors"):  # which also say in which phase the DRAM traffic falls
+        demand = replace(demand, dram_bytes_read=0, dram_bytes_written=0)
+    work = demand.iteration.work
+    heavier = replace(work, **{unit: np.add(getattr(work, unit), more)})
+    slower = replace(demand, iteration=replace(demand.iteration, work=heavier))
+    assert float(predict(gpu, slower).seconds) >= float(predict(gpu, demand).seconds) * (1 - 1e-9)
+
+
+@settings(max_examples=100)
+@given(ampere_or_later, demands, st.sampled_from([f.name for f in fields(Chain)]), st.integers(1, 50))
+def test_longer_chains_are_never_faster(name: str, demand: Demand, link: str, more: int) -> None:
+    gpu = device(name)
+    chain = demand.iteration.chain
+    longer = replace(demand.iteration, chain=replace(chain, **{link: np.add(getattr(chain, link), more)}))
+    slower = replace(demand, iteration=longer)
+    assert float(predict(gpu, slower).seconds) >= float(predict(gpu, demand).seconds) * (1 - 1e-9)
+
+
+def faster(gpu: Device, field: str, factor: float) -> Device:
+    figure = gpu.figure(field)
+    return gpu.with_figures({field: Figure(gpu.number(field) * factor, figure.unit, "a better part", "measured")})
+
+
+@settings(max_examples=100)
+@given(
+    ampere_or_later,
+    demands,
+    st.sampled_from(
+        [
+            ("dram_bw_gbs_measured", 2.0),
+            ("l2_bw_gbs_measured", 2.0),
+            ("smem_bytes_per_clk_sm", 2.0),
+            ("fp32_fma_per_clk_sm", 2.0),
+            ("lat_dram", 0.5),
+            ("lat_barrier_cta", 0.5),
+            ("launch_overhead_graph_us", 0.5),
+        ]
+    ),
+)
+def test_a_better_figure_is_never_slower(name: str, demand: Demand, change: tuple[str, float]) -> None:
+    gpu = device(name)
+    field, factor = change
+    if gpu.given(field).value is None and field.endswith("_measured"):
+        return
+    assert float(predict(faster(gpu, field, factor), demand).seconds) <= float(predict(gpu, demand).seconds) * (
+        1 + 1e-9
+    )
+
+
+@settings(max_examples=40)
+@given(ampere_or_later, st.lists(demands, min_size=1, max_size=6))
+def test_arrays_agree_with_scalars(name: str, points: list[Demand]) -> None:
+    gpu = device(name)
+
+    def stacked(values: list[Any]) -> Any:
+        first = values[0]
+        if isinstance(first, Work | Chain | Phase):
+            return type(first)(*(stacked([getattr(v, f.name) for v in values]) for f in fields(first)))
+        return first if first is None or isinstance(first, str) else np.array(values)
+
+    many = Demand(*(stacked([getattr(p, f.name) for p in points]) for f in fields(Demand)))
+    found = predict(gpu, many)
+    for index, point in enumerate(points):
+        one = predict(gpu, point)
+        assert found.seconds[index] == pytest.approx(float(one.seconds), rel=1e-12)
+        assert found.bottleneck(index) == one.bottleneck()
+    assert found.best == min(range(len(points)), key=lambda i: float(found.seconds[i]))
+
+
+def stream(elements: int, **changes: object) -> Demand:
+    """y[i] = a x[i] + y[i] in f32, 4 elements a thread."""
+    per_cta = 1024
+    work = Work(
+        fma_flops=2 * per_cta,
+        warp_instructions=8 * 15,
+        sectors_read=per_cta * 8 // 32,
+        sectors_written=per_cta * 4 // 32,
+    )
+    whole = Demand(
+        ctas=-(-elements // per_cta),
+        threads_per_cta=256,
+        registers_per_thread=24,
+        smem_bytes_per_cta=0,
+        iteration=Phase(work),
+        bytes_in_flight_per_cta=per_cta * 8,
+        dram_bytes_read=8 * elements,
+        dram_bytes_written=4 * elements,
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gpu", devices(), ids=lambda gpu: gpu.name)
+def test_a_long_stream_runs_at_dram_bandwidth(gpu: Device) -> None:
+    elements = 1 << 27
+    found = predict(gpu, stream(elements))
+    ideal_s = 12 * elements / gpu.dram_bytes_per_s
+    assert ideal_s <= float(found.seconds) <= 1.05 * ideal_s
+    assert found.bottleneck() == "dram"
+
+
+def test_a_tiny_stream_is_launch_overhead() -> None:
+    found = predict(device("a100"), stream(1024))
+    assert found.bottleneck() == "launch"
+    assert found.sentence() == "launch overhead, 68 % of the time; DRAM 0 %, L2 0 %"
+    assert float(predict(device("a100"), stream(1024), launch="stream").seconds) > float(found.seconds)
+
+
+def test_too_few_bytes_in_flight_leave_dram_idle() -> None:
+    """Little's law: bandwidth is at most bytes under way / latency."""
+    gpu = device("a100")
+    lonely = stream(1 << 27, smem_bytes_per_cta=160 * 1024, bytes_in_flight_per_cta=1024)
+    found = predict(gpu, lonely)
+    latency_s = gpu.number("lat_dram") / gpu.boost_clock_hz
+    bandwidth = 8 * (1 << 27) / float(found.seconds)
+    assert int(found.occupancy.ctas_per_sm) == 1
+    assert bandwidth <= gpu.sm_count * 1024 / latency_s
+    assert found.bottleneck() == "latency"
+    twice = float(predict(gpu, replace(lonely, bytes_in_flight_per_cta=2048)).seconds)
+    assert twice < 0.6 * float(found.seconds)
+
+
+def tensor_only(flops: int = 1 << 26, **changes: object) -> Demand:
+    whole = Demand(
+        ctas=64 * 132,
+        threads_per_cta=256,
+        registers_per_thread=64,
+        smem_bytes_per_cta=0,
+        iteration=Phase(Work(tensor_flops=flops)),
+        operand="f16",
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("3090", 2), ("4090", 2), ("5090", 2), ("a6000", 1), ("l40s", 1)])
+def test_consumer_parts_take_twice_as_long_with_f32_sums(name: str, ratio: int) -> None:
+    f32 = float(predict(device(name), tensor_only()).busy_s["tensor"])
+    f16 = float(predict(device(name), tensor_only(accumulator="f16")).busy_s["tensor"])
+    assert f32 == pytest.approx(ratio * f16)
+
+
+def test_mma_sync_is_slower_than_wgmma_on_hopper_and_than_tcgen05_on_blackwell() -> None:
+    for name, path, least, most in (("h100", "wgmma", 1.5, 1.8), ("b300", "tcgen05", 3.9, 4.3)):
+        fast = predict(device(name), tensor_only(tensor_path=path)).busy_s["tensor"]
+        slow = predict(device(name), tensor_only()).busy_s["tensor"]
+        assert least <= float(slow / fast) <= most
+
+
+def test_sustained_tensor_work_runs_at_the_sustained_rate() -> None:
+    for name in ("a100", "h200", "4090"):
+        gpu = device(name)
+        path = "wgmma" if gpu.cc == 90 else "mma.sync"
+        demand = tensor_only(ctas=64 * gpu.sm_count, tensor_path=path)
+        found = predict(gpu, demand)
+        rate = 64 * gpu.sm_count * (1 << 26) / (float(found.seconds) - float(found.launch_s))
+        assert rate == pytest.approx(gpu.number("tflops_f16_sustained") * 1e12, rel=0.01)
+        assert float(found.power_s) > 0
+
+
+def test_a_short_burst_of_tensor_work_is_not_limited_by_power() -> None:
+    waiting = Phase(Work(tensor_flops=1 << 22), Chain(barriers=2000))
+    assert float(predict(device("a100"), tensor_only(ctas=108, iteration=waiting)).power_s) == 0
+
+
+def test_one_cta_more_than_a_wave_costs_a_tail() -> None:
+    gpu = device("a100")
+    full, more = (predict(gpu, tensor_only(ctas=ctas, smem_bytes_per_cta=160 * 1024)) for ctas in (108, 109))
+    assert float(full.tail_s) < 1e-12
+    assert float(full.waves) == 1
+    assert float(more.tail_s) > 0.9 * float(full.busy_s["tensor"])
+
+
+def test_two_warps_use_half_of_the_tensor_cores() -> None:
+    small = tensor_only(ctas=108, threads_per_cta=64)
+    large = tensor_only(ctas=108, threads_per_cta=128)
+    gpu = device("a100")
+    waiting = [float(p.seconds - p.launch_s) for p in (predict(gpu, small), predict(gpu, large))]
+    assert waiting[0] >= 1.6 * waiting[1]
+
+
+def test_a_deeper_pipeline_hides_latency() -> None:
+    module = benchmark()
+    gpu = device("a100")
+    problem = module.Problem(640, 640, 4096)
+    rows = np.array([[64, 64, 64, 32, 32, stages, 1, 8] for stages in (1, 2, 3, 4)])
+    found = predict(gpu, module.product(problem, gpu, rows))
+    assert found.seconds[0] > 1.5 * found.seconds[1]
+    assert found.seconds[1] > found.seconds[2]
+    assert found.seconds[2] >= found.seconds[3]
+    assert found.bottleneck(0) == "latency"
+
+
+def test_a_refused_launch_is_infinite_and_says_so() -> None:
+    found = predict(device("3090"), tensor_only(smem_bytes_per_cta=np.array([0, 160 * 1024])))
+    assert np.isfinite(found.seconds[0])
+    assert found.seconds[1] == np.inf
+    assert found.bottleneck(1) == "refused"
+    assert found.sentence(1) == "the launch is refused: it exceeds the limits of a CTA on RTX-3090"
+    assert found.best == 0
+    assert found.share_of_roofline[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: predict(device("a100"), tensor_only(tensor_path="wgmma")),
+            "A100-SXM4-80GB (sm_80) has no wgmma for f16 with f32 sums",
+        ),
+        (
+            lambda: predict(device("a100"), tensor_only(operand="e4m3")),
+            "A100-SXM4-80GB (sm_80) has no mma.sync for e4m3 with f32 sums",
+        ),
+        (
+            lambda: predict(device("v100"), tensor_only(operand="bf16")),
+            "V100-SXM2-32GB (sm_70) has no mma.sync for bf16 with f32 sums",
+        ),
+        (lambda: tensor_only(ctas=0), "a demand needs at least 1 for ctas, not 0"),
+        (lambda: Work(fma_flops=-1), "fma_flops of a work must not be negative, not -1"),
+        (lambda: Chain(barriers=-2), "barriers of a chain must not be negative, not -2"),
+        (lambda: tensor_only(dram_bytes_read=-1), "dram_bytes_read of a demand must not be negative, not -1"),
+        (
+            lambda: stream(1024, bytes_in_flight_per_cta=0),
+            "a demand whose iterations read global memory must say how many bytes of it are under way at a time: "
+            "bytes_in_flight_per_cta is 0",
+        ),
+        (
+            lambda: tensor_only(tensor_path="mma"),
+            "unknown tensor path 'mma'; known: mma.sync, wgmma, tcgen05",
+        ),
+    ],
+)
+def test_impossible_demands_are_refused(call: object, sentence: str) -> None:
+    assert callable(call)
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert str(caught.value) == sentence
+
+
+def test_a_count_that_is_no_number_is_refused() -> None:
+    with pytest.raises(TypeError) as caught:
+        Work(alu_ops="many")  # type: ignore[arg-type]
+    assert str(caught.value) == "alu_ops of a work must be a number or an array of numbers, not 'many'"
+
+
+def test_work_adds_and_scales() -> None:
+    twice = np.array([1, 2]) * (Work(fma_flops=3) + Work(fma_flops=4, alu_ops=1))
+    assert np.array_equal(np.asarray(twice.fma_flops), [7, 14])
+    assert np.array_equal(np.asarray(twice.alu_ops), [1, 2])
+
+
+def test_large_matrix_products_come_near_what_libraries_reach() -> None:
+    """4096 cubed in bf16: 250 TFLOP/s were measured on an A100, 700 to 800 on an H100."""
+    module = benchmark()
+    problem = module.Problem(4096, 4096, 4096)
+    for name, least, most in (("a100", 235, 265), ("h100", 650, 800)):
+        rate = 2 * 4096**3 / module.seconds(problem, device(name)).min() / 1e12
+        assert least <= rate <= most
+
+
+def test_the_benchmark_reads_a_table_and_says_when_there_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = benchmark()
+    assert module.main([str(tmp_path / "none.csv")]) == 0
+    assert capsys.readouterr().out == f"skipped: no table of measured times at {tmp_path / 'none.csv'}\n"
+    table = tmp_path / "times.csv"
+    head = "dtype,m,n,k,a100_sxm.trt,h100_sxm.trt,a100_sxm.alt,h100_sxm.alt\n"
+    table.write_text(head + "bfloat16,4096,4096,4096,550,190,550,190\nbfloat16,1,32,32,2,2,2,2\n")
+    assert module.main([str(table)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert all(" 1 problems; model: mean absolute error " in line for line in lines)
