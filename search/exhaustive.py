@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from tinygpu.search.seen import LISTABLE_POINTS, Seen
-from tinygpu.search.space import Space
+from tinygpu.search.space import Point, Space
 from tinygpu.search.strategy import Proposals
 
 # Rows that are evaluated at once: enough that NumPy's cost per call vanishes, few enough that progress is seen.
@@ -19,6 +19,10 @@ def exhaustive(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -
             "use strategy='annealing' or strategy='random' with a budget"
         )
     for _, columns in space.columns_by_part():
+        if not columns:  # a part without parameters is one point, if any
+            alone: Point = {}
+            yield [alone] if alone in space else []
+            continue
         count = len(next(iter(columns.values())))
         for start in range(0, count, _CHUNK_ROWS):
             yield {name: column[start : start + _CHUNK_ROWS] for name, column in columns.items()}

@@ -10,6 +10,7 @@ from tinygpu.search.space import Point, Space, Value, rows
 
 # A space of up to this many points may be listed, to find the last unseen ones (about 1 GB at 12 parameters).
 LISTABLE_POINTS = 10_000_000
+_LISTED_AT_ONCE = 256
 
 
 class Seen:
@@ -42,6 +43,8 @@ class UnseenPoints:
         self._seen = seen
         self._rng = rng
         self._rest: list[dict[str, Value]] | None = None
+        if space.size <= _LISTED_AT_ONCE:
+            self._list()
 
     def draw(self, count: int) -> list[Point]:
         """Up to `count` different unseen points; fewer only when no others are left."""
@@ -65,8 +68,8 @@ class UnseenPoints:
         return found
 
     def _list(self) -> None:
-        parts = self._space.columns_by_part()
-        unseen = [point for _, columns in parts for point in rows(columns) if point not in self._seen]
+        listed = [point for _, columns in self._space.columns_by_part() for point in rows(columns) or [{}]]
+        unseen = [point for point in listed if point not in self._seen and (point or point in self._space)]
         self._rest = [unseen[i] for i in self._rng.permutation(len(unseen))]
 
 

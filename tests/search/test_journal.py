@@ -107,7 +107,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_it_never_was(name: s
     assert start(tmp_path / "calm", tmp_path / "calm_asked").wait() == 0
     journal, asked = tmp_path / "killed", tmp_path / "killed_asked"
     kills = 0
-    while kills < 8:
+    while kills < 5:
         on_disk = recorded(journal)
         before = asked.read_text().splitlines() if asked.exists() else []
         process = start(journal, asked)

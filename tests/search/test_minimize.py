@@ -115,15 +115,29 @@ def test_seeds_differ() -> None:
     assert len(histories) == 5
 
 
-def test_random_points_are_uniform() -> None:
-    # 20 points, 4 drawn without replacement, 2,000 seeds: each point is expected 400 times. The variance of a count
-    # is 2,000 * 0.2 * 0.8 = 320, so a deviation of 90 is five standard deviations.
-    space = grid(20)
-    counts = np.zeros(20)
-    for seed in range(2000):
-        for point in UnseenPoints(space, Seen(), np.random.default_rng(seed)).draw(4):
+@pytest.mark.parametrize("size", [20, 400])
+def test_random_points_are_uniform(size: int) -> None:
+    # A fifth of the points is drawn without replacement, by listing or by rejection, for 500 seeds: each point is
+    # expected 100 times. The variance of a count is 500 * 0.2 * 0.8 = 80, so a deviation of 54 is six standard
+    # deviations.
+    space = grid(size)
+    counts = np.zeros(size)
+    for seed in range(500):
+        for point in UnseenPoints(space, Seen(), np.random.default_rng(seed)).draw(size // 5):
             counts[int(point["p0"])] += 1
-    assert np.all(np.abs(counts - 400) < 90)
+    assert np.all(np.abs(counts - 100) < 54)
+
+
+def test_the_last_points_of_a_space_are_found() -> None:
+    space, seen = grid(20, 20), Seen()
+    unseen = UnseenPoints(space, seen, np.random.default_rng(0))
+    drawn = []
+    while points := unseen.draw(7):
+        for point in points:
+            seen.add(point, Evaluation(0.0))
+        drawn += [space.key(point) for point in points]
+    assert drawn != sorted(drawn)
+    assert sorted(drawn) == sorted(space.keys)
 
 
 def test_annealing_beats_random_search_where_neighbours_are_alike() -> None:

@@ -1,0 +1,25 @@
+"""What every test shares: which tests run when, and how long hypothesis may take."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines differ by a factor of ten; a slow example is not a wrong one.
+settings.register_profile("everywhere", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("everywhere")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests out unless -m or a test's own name asks for them; skip GPU tests where there is no GPU."""
+    if any(item.get_closest_marker("gpu") for item in items):
+        from tinygpu.ptx.driver import available
+
+        status = available()
+        for item in items:
+            if item.get_closest_marker("gpu") and not status.present:
+                item.add_marker(pytest.mark.skip(reason=status.reason))
+    named = any("::" in argument for argument in config.args)
+    if config.option.markexpr or named:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in set(slow)]
