@@ -43,10 +43,10 @@ class MatmulAmpere(Machine):
     pad = Param(0, 8)
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
 
-    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)))
-    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)))
-    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1))
-    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1))
+    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)), ordered=epilogue.NO_REGISTERS)
+    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)), ordered=epilogue.NO_REGISTERS)
+    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
     mma = isa.MmaSync()
     put = Choice("direct", "staged")
     st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
@@ -62,6 +62,10 @@ class MatmulAmpere(Machine):
     @classmethod
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
         return name != "bias" or options["with_bias"]
+
+    @classmethod
+    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
+        return epilogue.precision(options["activation"])
 
     def program(self, p: Any) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn

@@ -46,6 +46,9 @@ class Kernel:
     threads        threads per CTA
     smem_bytes     dynamic shared memory per CTA
     tiles          (dim, extent of a tile) per grid axis: the grid is the product of ceil(dim / extent)
+    group          tile rows that are visited together (see `tinygpu.cost.locality.raster`)
+    shapes         per tensor the names of its dims, slowest axis first
+    steps          (dim, elements per round, pipeline stages) of loops over a dim
     facts          what the launch must check
     point          the candidate
     """
@@ -58,6 +61,9 @@ class Kernel:
     smem_bytes: int
     parameters: tuple[Parameter, ...]
     tiles: tuple[tuple[str, int], ...]
+    group: int
+    shapes: tuple[tuple[str, tuple[str, ...]], ...]
+    steps: tuple[tuple[str, int, int], ...]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
 
@@ -109,6 +115,9 @@ class Kernel:
             data["smem_bytes"],
             tuple(Parameter(**p) for p in data["parameters"]),
             tuple((d, e) for d, e in data["tiles"]),
+            data["group"],
+            tuple((name, tuple(dims)) for name, dims in data["shapes"]),
+            tuple((d, e, s) for d, e, s in data["steps"]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinygpu.expressions import FloorDiv
 from tinygpu.language.problem import Problem
 from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
@@ -71,9 +72,26 @@ def lower(
         context.placement.total_bytes,
         parameters,
         tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
+        int(program.grid.group),
+        tuple((t.name, t.dims) for t in program.tensors),
+        _steps(program),
         used,
         tuple(sorted(point.items())),
     )
+
+
+def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
+    """Loops over a dim: (dim, elements per round, stages of the pipeline that it feeds)."""
+    out = []
+    for s in walk(program.body):
+        if not isinstance(s, (n.Loop, n.Pipelined)) or s.trips.is_number:
+            continue
+        node = s.trips.sympy
+        names = sorted(s.trips.symbols)
+        step = int(node.args[1]) if isinstance(node, FloorDiv) and node.args[1].is_Integer else 1
+        stages = int(program.pipeline(s.pipeline).stages) if isinstance(s, n.Pipelined) else 1
+        out += [(name, step, stages) for name in names]
+    return tuple(dict.fromkeys(out))
 
 
 def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:

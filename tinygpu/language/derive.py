@@ -63,7 +63,7 @@ def _smem(program: n.Program) -> Constraint:
 def _tmem(program: n.Program) -> Constraint:
     return Constraint(
         "tmem capacity",
-        buffer_bytes(program, program.body, TMEM) <= symbol("device.tmem_bytes"),
+        buffer_bytes(program, program.body, TMEM) <= symbol("device.tmem_bytes_per_sm"),
         "the accumulators fit into the tensor memory of one SM",
         source="TMEM",
         judge="emulator",

@@ -103,6 +103,10 @@ class Machine(metaclass=_MachineType):
     """Base class of machines; see the guide for a first one."""
 
     heuristics: ClassVar[tuple[str, ...]] = HEURISTICS
+    # Whether small integers give the reference's result bit for bit; False for machines that divide or approximate.
+    exact: ClassVar[bool] = True
+    # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.
+    approximation: ClassVar[float] = 0.0
 
     def program(self, p: Any) -> None:
         """What the machine does, written with the verbs of `Tracer`."""
@@ -169,6 +173,11 @@ class Machine(metaclass=_MachineType):
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
         """Whether the tensor exists under these options; a machine with optional operands overrides it."""
         return True
+
+    @classmethod
+    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
+        """(exact, approximation) under these options."""
+        return cls.exact, cls.approximation
 
     @classmethod
     def summary(cls) -> str:

@@ -81,9 +81,12 @@ class Choice(Named):
     """A structural choice: between instructions, schedules or any other values; the program is traced for each.
 
     >>> load = Choice("direct", "staged")
+
+    ordered  why an option is never slower than those after it, where it is legal; "" if that is not so
     """
 
-    def __init__(self, *options: Any) -> None:
+    def __init__(self, *options: Any, ordered: str = "") -> None:
+        self.ordered = ordered
         if len(options) < 2:
             raise DeclarationError(f"a Choice needs at least two options, not {len(options)}")
         self.options = options

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, Operand, all_of, expr, minimum
+from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, minimum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ def blocked(
         values = (Mode(vector, axis, expr(1)), Mode(chunks // wide, axis, vector * wide))
         return Partition(extents, modes, values, tuple(conditions))
     other = 1 - axis
-    tall = threads // wide
+    tall = maximum(threads // wide, 1)  # where more stand side by side than there are, the columns condition refuses
     conditions.append(
         Condition(f"{name} rows", extents[other] % tall == 0, "the rows of one pass divide the rows of the tile")
     )

@@ -9,6 +9,7 @@ from typing import Any
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language.derive import derived_constraints
+from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.machine import BoundTensor, Machine, Structure
 from tinygpu.language.parameters import Choice, DeclarationError, Option
 from tinygpu.language.problem import Problem, Signature, problem, tensors
@@ -35,6 +36,21 @@ class Trace:
 def trace(machine: type[Machine], given: Problem, structure: Structure) -> Trace:
     """The program of one structure for problems of this signature."""
     return _trace(machine, given.signature, structure)
+
+
+def preferences(machine: type[Machine], given: Problem, structure: Structure) -> tuple[Constraint, ...]:
+    """Dominance by ordered choices: what an earlier option can do, a later one need not be searched for."""
+    mine = trace(machine, given, structure)
+    out = []
+    for choice in machine.choices():
+        chosen = dict(structure)[choice.name]
+        place = choice.labels.index(chosen)
+        if not choice.ordered or place == 0:
+            continue
+        label = choice.labels[place - 1]
+        other = trace(machine, given, tuple((k, label if k == choice.name else v) for k, v in structure))
+        out.append(preferred(choice, mine.constraints, other.constraints, str(label)))
+    return tuple(out)
 
 
 def trace_default(machine: type[Machine]) -> None:
@@ -73,7 +89,8 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     )
     _check_outputs(machine, program)
     own = [r.constraint(machine.__name__) for r in machine.requirements()]
-    constraints = _distinct([*tracer.constraints, *derived_constraints(program), *own])
+    legal = _distinct([*tracer.constraints, *derived_constraints(program), *own])
+    constraints = (*legal, *dominance(program, legal, machine.params()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)
     return Trace(program, constraints, axes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine, Structure
 from tinygpu.language.problem import Problem
-from tinygpu.language.trace import Trace, trace
+from tinygpu.language.trace import Trace, preferences, trace
 from tinygpu.spaces import Axis, Part, Space
 
 
@@ -39,6 +39,7 @@ def build_space(machine: type[Machine], problem: Problem, device: Device) -> Mac
     for structure, traced in zip(structures, traces, strict=True):
         axes = tuple(Axis(p.name, p.values) for p in machine.params() if p.name in traced.axes)
         idle = {p.name: p.values[0] for p in machine.params() if p.name not in traced.axes}
-        parts.append(Part(dict(structure) | idle, axes, traced.constraints, environment))
+        constraints = (*preferences(machine, problem, structure), *traced.constraints)
+        parts.append(Part(dict(structure) | idle, axes, constraints, environment))
     space = Space(f"{machine.__name__} {problem} on {device.name}", tuple(parts))
     return MachineSpace(machine, problem, device, space, structures, traces)

@@ -1,0 +1,95 @@
+"""Matmul without tensor cores: shared-memory tiles and an outer product in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygpu.language import (
+    AccessPattern,
+    Choice,
+    Dim,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Param,
+    Require,
+    Route,
+    UnknownLayout,
+    blocked,
+    register_blocked,
+)
+from tinygpu.machines import epilogue
+from tinygpu.ptx import isa
+
+
+class MatmulSimt(Machine):
+    """c = activation(a @ b + bias) in f32: shared-memory tiles, each thread an outer product of registers"""
+
+    m, n, k = Dim(), Dim(), Dim()
+    a = Input("f32", m, k, majors=("row", "col"))
+    b = Input("f32", k, n, majors=("row", "col"))
+    bias = Input("f32", n)
+    c = Output("f32", m, n)
+    with_bias = Option(False, True)
+    activation = Option(*epilogue.ACTIVATIONS)
+
+    bm, bn, bk = Param(32, 64, 96, 128), Param(32, 64, 96, 128), Param(8, 16, 32)
+    tall, wide = Param(4, 8, 16), Param(8, 16, 32)  # threads along m and n
+    vm, vn = Param(1, 2, 4), Param(1, 2, 4)  # neighbouring rows and columns of one thread
+    stages = Param(1, 2, 3, 4)
+    group = Param(1, 4, 8)
+    va, vb, vc = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4)
+    across_a, across_b = AccessPattern(1, 2, 4, 8, 16, 32), AccessPattern(1, 2, 4, 8, 16, 32)
+    pad = Param(0, 4)
+    layout_a, layout_b = UnknownLayout(), UnknownLayout()
+
+    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(1)))
+    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(1)))
+    ld_a, ld_b, fma = isa.LdShared(vm), isa.LdShared(vn), isa.Fma("f32")
+    ld_bias, st_row = isa.LdGlobal(1), isa.StGlobal(vc)
+
+    whole_warps = Require((tall * wide) % 32 == 0, "the threads form whole warps")
+    big_enough = Require(
+        bm * bn >= tall * wide * 16,
+        "every thread accumulates at least 16 values",
+        kind="dominance",
+        why="below 4 x 4 accumulators the loads from shared memory outnumber half of the FMAs",
+    )
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        return name != "bias" or options["with_bias"]
+
+    @classmethod
+    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
+        return epilogue.precision(options["activation"])
+
+    def program(self, p: Any) -> None:
+        bm, bn, bk, threads = self.bm, self.bn, self.bk, self.tall * self.wide
+        who_c = register_blocked((bm, bn), threads=(self.tall, self.wide), block=(self.vm, self.vn), name="c")
+        who_a = blocked((bm, bk), threads=threads, vector=self.va, axis=self.a.contiguous, across=self.across_a, name="a")
+        who_b = blocked((bk, bn), threads=threads, vector=self.vb, axis=self.b.contiguous, across=self.across_b, name="b")
+        a_stage = p.smem("f32", (bm, bk), contiguous=0, pad=self.pad, layout=self.layout_a)
+        b_stage = p.smem("f32", (bk, bn), contiguous=1, pad=self.pad, layout=self.layout_b)
+
+        with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
+            with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
+                with p.role("all", warps=threads // 32), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+                    p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
+                    p.copy(self.copy_b, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
+                with p.role("all", warps=threads // 32):
+                    acc = p.full(who_c, "f32")
+                    with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk) as kt:
+                        column = p.load(self.ld_a, s.a.window((0, kt), (bm, 1)), who_c.along(0))
+                        row = p.load(self.ld_b, s.b.window((kt, 0), (1, bn)), who_c.along(1))
+                        p.apply(self.fma, column, row, acc, into=acc)
+            with p.role("all", warps=threads // 32):
+                if self.with_bias:
+                    acc = p.apply(isa.Add("f32"), acc, p.load(self.ld_bias, self.bias.row(j, bn), who_c.along(1)))
+                out = epilogue.activate(p, acc, self.activation)
+                p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
+
+    @staticmethod
+    def reference(a: Any, b: Any, with_bias: bool, activation: str, bias: Any = None) -> Any:
+        return epilogue.reference(a @ b, bias, activation)

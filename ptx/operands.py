@@ -1,0 +1,53 @@
+"""Host arrays for the operands of a problem: with gaps between rows, poisoned outputs, and the alignment it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.problem import Operand
+
+# Byte pattern of everything that a kernel is not given: NaN in every float type, conspicuous in integers.
+POISON = 0xFF
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostTensor:
+    """One operand in host memory.
+
+    storage       all its bytes, gaps between rows included
+    offset_bytes  from the start of the storage to the first element: as badly aligned as the problem says
+    """
+
+    operand: Operand
+    storage: NDArray[np.uint8]
+    offset_bytes: int
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """(shape) the elements, as a view of the storage."""
+        kind = self.operand.dtype.numpy
+        flat = self.storage[self.offset_bytes :].view(kind)
+        strides = tuple(s * kind.itemsize for s in self.operand.strides())
+        return np.lib.stride_tricks.as_strided(flat, self.operand.shape, strides)
+
+    def gaps_intact(self) -> bool:
+        """Whether every byte that belongs to no element still holds the poison."""
+        mask = np.ones(len(self.storage), dtype=np.bool_)
+        kind = self.operand.dtype.numpy
+        flags = mask[self.offset_bytes :]
+        strides = tuple(s * kind.itemsize for s in self.operand.strides())
+        view = np.lib.stride_tricks.as_strided(flags, (*self.operand.shape, kind.itemsize), (*strides, 1))
+        view[...] = False
+        return bool(np.all(self.storage[mask] == POISON))
+
+
+def host_tensor(operand: Operand) -> HostTensor:
+    """Fresh memory for an operand, poisoned throughout."""
+    # An address that is a multiple of the promised alignment and of nothing larger.
+    offset = operand.align_bytes if operand.align_bytes < 256 else 0
+    size = offset + operand.extent_elems * operand.dtype.bytes
+    return HostTensor(operand, np.full(size, POISON, dtype=np.uint8), offset)

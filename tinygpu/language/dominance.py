@@ -1,0 +1,118 @@
+"""Derived dominance: candidates that work, but beside which the space holds another one that is never slower.
+
+Each rule names the other candidate by a substitution (twice the vector, twice the threads side by side, the earlier option
+of an ordered choice) and removes a point where that one satisfies every legality constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.expressions import Expr, all_of, any_of, expr, maximum, symbol
+from tinygpu.language.instruction import Transfer
+from tinygpu.language.parameters import AccessPattern, Choice, Param
+from tinygpu.language.route import Route
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import expressions, walk
+
+WIDER = (
+    "a wider access moves the same bytes with fewer instructions and touches the same sectors "
+    "(CUDA C++ Best Practices Guide, coalesced access)"
+)
+SIDE_BY_SIDE = (
+    "threads side by side along the contiguous axis share sectors; fewer of them never touch fewer sectors "
+    "(CUDA C++ Best Practices Guide, coalesced access)"
+)
+
+
+def dominance(program: n.Program, constraints: Iterable[Constraint], params: Iterable[Param]) -> list[Constraint]:
+    """Dominance constraints for vector widths and access patterns of one structure."""
+    legality = [c for c in constraints if c.kind == "legality"]
+    listed = tuple(params)
+    patterns = [p for p in listed if isinstance(p, AccessPattern)]
+    vectors = _vector_params(program, listed)
+    out = []
+    for p in patterns:
+        if p.name not in _shapes(program):
+            wider = _holds(legality, {p.name: p * 2}, p)
+            out.append(
+                Constraint(
+                    f"{p.name} widest",
+                    ~wider,
+                    f"no wider pattern than {p.name} is legal",
+                    "dominance",
+                    "coalescing",
+                    "model",
+                    SIDE_BY_SIDE,
+                )
+            )
+    for v in vectors:
+        if v.name in _shapes(program):
+            continue  # the tile grows with the vector: another trade
+        around = [p for p in patterns if any(v.name in c.condition.symbols and p.name in c.condition.symbols for c in legality)]
+        ways: list[dict[str, Expr]] = [{v.name: v * 2}]
+        ways += [{v.name: v * 2, p.name: maximum(p // 2, 1)} for p in around]
+        wider = any_of([_holds(legality, w, v) & all_of([p >= 2 for p in around if p.name in w]) for w in ways])
+        out.append(
+            Constraint(
+                f"{v.name} widest",
+                ~wider,
+                f"no wider vector than {v.name} is legal",
+                "dominance",
+                "coalescing",
+                "model",
+                WIDER,
+            )
+        )
+    return out
+
+
+def preferred(choice: Choice, mine: Iterable[Constraint], earlier: Iterable[Constraint], label: str) -> Constraint:
+    """Removes points of an option of an ordered choice where the option before it is legal."""
+    known = [c.condition for c in mine if c.kind == "legality"]
+    extra = [c.condition for c in earlier if c.kind == "legality" and not any(c.condition.same(k) for k in known)]
+    condition = ~all_of(extra) if extra else expr(0) > 0
+    return Constraint(
+        f"{choice.name} prefers {label}",
+        condition,
+        f"{label} is not legal here",
+        "dominance",
+        choice.name,
+        "model",
+        choice.ordered,
+    )
+
+
+def _holds(legality: list[Constraint], change: dict[str, Expr], of: Param) -> Expr:
+    """Whether every legality constraint that mentions the changed parameters holds after the change."""
+    names = set(change)
+    conditions = [c.condition.substitute(dict(change)) for c in legality if c.condition.symbols & names]
+    return all_of([any_of([change[of.name] == value for value in of.values]), *conditions])
+
+
+def _vector_params(program: n.Program, params: tuple[Param, ...]) -> list[Param]:
+    """Parameters that are exactly the vector width of some transfer to or from GMEM, and of nothing else's count."""
+    names = set()
+    for s in walk(program.body):
+        instruction = getattr(s, "instruction", None)
+        hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
+        for hop in hops:
+            if isinstance(hop, Transfer):
+                width = expr(hop.vector)
+                names |= {p.name for p in params if width.same(symbol(p.name))}
+    return [p for p in params if p.name in names]
+
+
+def _shapes(program: n.Program) -> set[str]:
+    """Names that decide extents of tiles, of the grid, or numbers of warps."""
+    found: set[str] = set()
+    for e in expressions(program.grid):
+        found |= e.symbols
+    for r in program.roles:
+        found |= r.warps.symbols
+    for p in program.pipelines:
+        for b in p.buffers:
+            for e in b.shape:
+                found |= e.symbols
+    return found

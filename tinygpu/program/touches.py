@@ -1,0 +1,143 @@
+"""Touches: which coordinates each lane of each warp instruction touches, for every memory access of a filled-in program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import expr
+from tinygpu.language.instruction import Instruction, MatrixLoad, Transfer
+from tinygpu.language.memories import GMEM, RMEM, SMEM
+from tinygpu.language.partition import Partition
+from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import Spread, matrix_addresses, spread
+
+MATRIX_ROW_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touch:
+    """One operation's accesses to one tensor or buffer.
+
+    name         attribute of the machine's instruction
+    instruction  what moves
+    tile         the window that is touched
+    kind         "ldst", "cp.async" or "ldmatrix"
+    writes       whether the window is written
+    width_bytes  bytes per lane
+    lanes        (instances, 32, axes) coordinates in the window of each lane's first element, one entry per warp
+                 instruction; for ldmatrix (instances, 8, axes), one entry per 8x8 matrix; -1 marks a lane that stays out
+    """
+
+    name: str
+    instruction: Instruction
+    tile: Tile
+    kind: str
+    writes: bool
+    width_bytes: int
+    lanes: NDArray[np.int64]
+
+
+def touches(statement: n.Statement) -> Iterator[Touch]:
+    """The accesses of one statement, without the offsets of its windows."""
+    match statement:
+        case n.Load() if isinstance(statement.instruction, MatrixLoad):
+            yield _matrix(statement)
+        case n.Load() if isinstance(statement.instruction, Transfer) and statement.result.partition is not None:
+            yield _vectors(statement.name, statement.instruction, statement.source, statement.result.partition, False)
+        case n.Store() if statement.value.partition is not None:
+            yield _vectors(statement.name, statement.instruction, statement.target, statement.value.partition, True)
+        case n.Copy() if statement.partition is not None:
+            hops = statement.instruction.hops if isinstance(statement.instruction, Route) else (statement.instruction,)
+            for hop in hops:
+                if isinstance(hop, Transfer):
+                    if hop.reads is not RMEM:
+                        yield _vectors(statement.name, hop, statement.source, statement.partition, False)
+                    if hop.writes is not RMEM:
+                        yield _vectors(statement.name, hop, statement.target, statement.partition, True)
+
+
+def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes: bool) -> Touch:
+    who = spread(partition)
+    vector = int(expr(hop.vector))
+    coordinates = who.coordinates()[:, ::vector, :].copy()
+    if writes and tile.memory in (GMEM, SMEM) and hop.reads is RMEM:
+        coordinates[~_holders(who)] = -1
+    threads, values, axes = coordinates.shape
+    warps = coordinates.reshape(threads // 32, 32, values, axes).transpose(0, 2, 1, 3).reshape(-1, 32, axes)
+    kind = "cp.async" if hop.completion == "commit group" else "ldst"
+    return Touch(name, hop, tile, kind, writes, vector * tile.dtype.bytes, warps)
+
+
+def _holders(who: Spread) -> NDArray[np.bool_]:
+    """(threads,) the thread that stores, where several hold the same values."""
+    index = np.arange(who.thread_count)
+    keep = np.ones(who.thread_count, dtype=np.bool_)
+    below = 1
+    for extent, axis, _ in who.threads:
+        if axis is None:
+            keep &= index // below % extent == 0
+        below *= extent
+    return keep
+
+
+def _matrix(s: n.Load) -> Touch:
+    if s.result.partition is None or not hasattr(s.instruction, "transposes"):
+        raise ValueError(f"{s.name} has no matrix addresses")
+    plan = matrix_addresses(
+        s.result.partition, per_register(s.source.dtype), s.instruction.transposes(s.source, s.result.partition)
+    )
+    coordinates = plan.addresses.coordinates()  # (threads, instructions, axes)
+    threads, count, axes = coordinates.shape
+    by_warp = coordinates.reshape(threads // 32, 4, 8, count, axes)[:, : plan.count]
+    rows = by_warp.transpose(0, 3, 1, 2, 4).reshape(-1, 8, axes)
+    return Touch(s.name, s.instruction, s.source, "ldmatrix", False, MATRIX_ROW_BYTES, rows)
+
+
+def per_register(dtype: DType) -> int:
+    return 32 // dtype.bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A statement and one combination of the unrolled indices around it."""
+
+    statement: n.Statement
+    indices: tuple[tuple[str, int], ...]
+
+
+def unrolled_statements(body: tuple[n.Statement, ...], around: tuple[n.Loop, ...] = ()) -> Iterator[Placed]:
+    """Every statement, once for each round of the unrolled loops around it."""
+    for s in body:
+        if isinstance(s, n.Loop):
+            yield from unrolled_statements(s.body, (*around, s) if s.unrolled else around)
+        elif isinstance(s, (n.Fill, n.Drain, n.Scope, n.InRole)):
+            yield from unrolled_statements(s.body, around)
+        elif isinstance(s, n.Pipelined):
+            yield from unrolled_statements(s.fill, around)
+            yield from unrolled_statements(s.drain, around)
+        else:
+            for rounds in itertools.product(*[range(int(loop.trips)) for loop in around]):
+                yield Placed(s, tuple((loop.index, r) for loop, r in zip(around, rounds, strict=True)))
+
+
+def offsets(tile: Tile, indices: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    """Where a window of a buffer begins, for these rounds of the unrolled loops; run-time indices count as 0."""
+    known = dict(indices)
+    out = []
+    for offset in tile.offset:
+        total = 0
+        for node, coefficient in offset.sympy.as_coefficients_dict().items():
+            if node.is_Symbol:
+                total += int(coefficient) * known.get(node.name, 0)
+            else:
+                total += int(coefficient) * int(node)
+        out.append(total)
+    return tuple(out)

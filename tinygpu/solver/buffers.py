@@ -1,0 +1,88 @@
+"""Solves the unknown layouts of a filled-in program: one question per buffer, asked with all its accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.memories import SMEM
+from tinygpu.language.tile import Buffer
+from tinygpu.program import nodes as n
+from tinygpu.program.touches import Touch, offsets, touches, unrolled_statements
+from tinygpu.solver.smem import SolverCache, solve_smem
+from tinygpu.solver.solution import Solution
+from tinygpu.solver.tile_access import TileAccess
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolvedLayouts:
+    """The layouts of a program's buffers.
+
+    solutions  per buffer with an unknown layout
+    """
+
+    solutions: Mapping[str, Solution]
+
+    @property
+    def swizzles(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Per buffer: (row bit, mask over the byte within the row)."""
+        return {name: s.layout.xor for name, s in self.solutions.items()}
+
+    @property
+    def conflicts(self) -> dict[str, int]:
+        """Per buffer: wavefronts beyond those that no bank conflict would leave, over all its accesses once."""
+        return {name: s.wavefronts - s.ideal for name, s in self.solutions.items()}
+
+
+def solve_buffers(program: n.Program, cache: SolverCache) -> SolvedLayouts:
+    """The best layout of every buffer that the machine left open; padding is a parameter, so the pitch is given."""
+    accesses = buffer_accesses(program)
+    solutions = {}
+    for pipeline in program.pipelines:
+        for buffer in pipeline.buffers:
+            if buffer.layout and buffer.memory is SMEM and buffer.name in accesses:
+                solutions[buffer.name] = solve_smem(
+                    int(buffer.rows),
+                    int(buffer.pitch_bytes),
+                    accesses[buffer.name],
+                    allow_padding=False,
+                    cache=cache,
+                )
+    return SolvedLayouts(solutions)
+
+
+def buffer_accesses(program: n.Program) -> dict[str, list[TileAccess]]:
+    """Per buffer: who touches which row and byte column."""
+    gathered: dict[str, dict[tuple[str, int, str, bool], list[NDArray[np.int64]]]] = {}
+    known: dict[int, list[Touch]] = {}
+    for placed in unrolled_statements(program.body):
+        if id(placed.statement) not in known:
+            known[id(placed.statement)] = list(touches(placed.statement))
+        for touch in known[id(placed.statement)]:
+            buffer = touch.tile.buffer
+            if buffer is None or buffer.memory is not SMEM:
+                continue
+            lanes = rows_and_bytes(touch, buffer, offsets(touch.tile, placed.indices))
+            key = (touch.name, touch.width_bytes, touch.kind, touch.writes)
+            gathered.setdefault(buffer.name, {}).setdefault(key, []).append(lanes)
+    return {
+        name: [
+            TileAccess(f"{'write' if writes else 'read'} by {who}", np.concatenate(lanes), width, kind)  # type: ignore[arg-type]
+            for (who, width, kind, writes), lanes in found.items()
+        ]
+        for name, found in gathered.items()
+    }
+
+
+def rows_and_bytes(touch: Touch, buffer: Buffer, offset: tuple[int, ...]) -> NDArray[np.int64]:
+    """(instances, lanes, 2): row and byte column of every lane; -1 where a lane stays out."""
+    moved = touch.lanes + np.array(offset, dtype=np.int64)
+    out_of_play = touch.lanes[..., 0] < 0
+    column = moved[..., buffer.contiguous] * buffer.dtype.bytes
+    row = moved[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(column)
+    pair = np.stack([row, column], axis=-1)
+    pair[out_of_play] = -1
+    return pair
