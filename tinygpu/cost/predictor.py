@@ -7,7 +7,7 @@ The model, in the order of the code (docs/predictor.md explains each step):
    included: its own busiest unit, then what it waits for in series, and Little's law for the global bytes under way;
 3. in all waves but the last the resident CTAs drift apart: one computes while another waits, as customers of a queue
    with one server; in the last one they run in step;
-4. tensor work beyond what the part's power sustains lowers the clock;
+4. tensor work gets no more than what the part sustains: its power lowers the clock, or holds the tensor cores back;
 5. launching costs what the device's data says.
 """
 
@@ -42,7 +42,7 @@ CAUSES: Mapping[str, str] = {
     **UNITS,
     "latency": "latency",
     "tail": "partly filled last wave",
-    "power": "power limit of the clock",
+    "power": "power limit",
     "launch": "launch overhead",
 }
 
@@ -55,7 +55,7 @@ class Prediction:
                  the busiest unit and of the next four
     latency_s    time in which no unit is the limit: CTAs wait, and too few others fill in
     tail_s       time lost because the last wave does not fill the device
-    power_s      time lost because the clock falls below the datasheet's under sustained tensor work
+    power_s      time lost because the part does not sustain its full tensor rate
     launch_s     launch overhead
     busy_s       unit -> seconds that it would need alone, its work spread evenly over the device
     roofline_s   least time of the problem: useful tensor work at the datasheet's peak, or compulsory DRAM traffic
@@ -216,7 +216,6 @@ class _Rates:
     """Rates and latencies of one device for one demand, in seconds."""
 
     device: Device
-    clock_hz: Times
     tensor_flops_per_clk: float
     peak_flops_per_clk: float
 
@@ -224,7 +223,7 @@ class _Rates:
     def of(device: Device, demand: Demand) -> _Rates:
         tensor = np.asarray(demand.total.tensor_flops)
         if not tensor.any():
-            return _Rates(device, np.asarray(device.boost_clock_hz), 1.0, 1.0)
+            return _Rates(device, 1.0, 1.0)
         path, peak = demand.tensor_path, device.tensor_flops_per_clk_sm(demand.operand, demand.accumulator)
         there = {"mma.sync": device.cc >= 75, "wgmma": device.cc == 90, "tcgen05": device.cc in (100, 103, 110)}
         if not peak or not there[path]:
@@ -232,8 +231,12 @@ class _Rates:
                 f"{device.name} ({device.target}) has no {path} for {demand.operand} with {demand.accumulator} sums"
             )
         rate = peak * device.mma_sync_share() if path == "mma.sync" else peak
-        clock_hz = np.where(tensor > 0, device.tensor_clock_hz, device.boost_clock_hz)
-        return _Rates(device, clock_hz, rate, peak)
+        return _Rates(device, rate, peak)
+
+    @property
+    def clock_hz(self) -> float:
+        """The clock until power limits it; the datasheet's tensor clock only rates the peak."""
+        return self.device.boost_clock_hz
 
     def unit_s(self, work: Work) -> dict[str, Times]:
         """Seconds of one SM for the work of one CTA, by unit (without DRAM, which is shared by all)."""
@@ -280,15 +283,20 @@ class _Rates:
         return np.asarray(rounds * memory_cycles / self.clock_hz, dtype=np.float64)
 
     def throttled_s(self, tensor_flops: Times, unthrottled_s: Times) -> Times:
-        """Seconds of a launch at the clock that its power allows, tensor cores being what draws it.
+        """Seconds of a launch whose tensor work gets no more than what the part sustains.
 
-        With the tensor cores always busy, the part sustains the share `sustained_tensor_share` of its datasheet clock.
-        With them busy for the part D of the time, the clock f may rise until D f^3 is the same again (dynamic power is
-        proportional to f V^2, and V to f): the mean rate D f then grows as D^(2/3).
+        With the tensor cores always busy, that is the share `sustained_tensor_share` of the datasheet's peak. Where the
+        clock holds, the share bounds the mean rate. Elsewhere the clock f falls: with the tensor cores busy for the
+        part D of the time it may rise until D f^3 is the same again (dynamic power is proportional to f V^2, and V to
+        f), so that the mean rate D f grows as D^(2/3).
         """
-        peak_s = tensor_flops / (self.peak_flops_per_clk * self.device.sm_count * self.device.tensor_clock_hz)
+        d = self.device
+        peak_s = tensor_flops / (self.peak_flops_per_clk * d.sm_count * d.tensor_clock_hz)
+        sustained_s = np.asarray(peak_s / d.sustained_tensor_share, dtype=np.float64)
+        if d.clock_holds:
+            return sustained_s
         busy = np.where(peak_s > 0, np.minimum(peak_s / np.where(peak_s > 0, unthrottled_s, 1), 1), 1.0)
-        return np.asarray(peak_s / (self.device.sustained_tensor_share * busy ** (2 / 3)), dtype=np.float64)
+        return np.asarray(sustained_s / busy ** (2 / 3), dtype=np.float64)
 
     def roofline_s(self, demand: Demand, ctas: Times) -> Times:
         d = self.device

@@ -293,6 +293,16 @@ class Device:
         peak = rate * self.sm_count * self.tensor_clock_hz
         return min(1.0, self.number("tflops_f16_sustained") * 1e12 / peak)
 
+    @property
+    def clock_holds(self) -> bool:
+        """True where the clock stays at boost under sustained tensor work, and the tensor cores are held back instead.
+
+        Those are the parts whose datasheet rates tensor work clearly below boost (H100 and B200 class). Evidence: an
+        H200 ran a bf16 product of 8192 cubed at 783 TFLOP/s while its SM clock read 1980 MHz, its boost. On other parts
+        a sustained rate below the datasheet's is read as a lower clock.
+        """
+        return self.tensor_clock_hz < 0.96 * self.boost_clock_hz
+
     # Files
 
     def with_figures(self, figures: Mapping[str, Figure], name: str | None = None) -> Device:

@@ -268,7 +268,7 @@ def test_a_deeper_pipeline_hides_latency() -> None:
     assert found.seconds[0] > 1.5 * found.seconds[1]
     assert found.seconds[1] > found.seconds[2]
     assert found.seconds[2] >= found.seconds[3]
-    assert found.bottleneck(0) == "latency"
+    assert float(found.latency_s[0]) > 0
 
 
 def test_a_refused_launch_is_infinite_and_says_so() -> None:
