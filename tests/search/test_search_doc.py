@@ -1,0 +1,14 @@
+"""What docs/search.md shows is what happens."""
+
+import doctest
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "search.md"
+
+
+def test_the_blocks_of_the_page_print_what_it_says() -> None:
+    report: list[str] = []
+    test = doctest.DocTestParser().get_doctest(PAGE.read_text(), {}, PAGE.name, str(PAGE), 0)
+    doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    assert report == []
+    assert len(test.examples) > 25
