@@ -128,7 +128,7 @@ class _Rendering:
             return f"{name}({', '.join(self.text(a)[0] for a in self._sorted(node.args))})", _ATOM
         if isinstance(node, (sympy.And, sympy.Or)):
             level, word = (_AND, " and ") if isinstance(node, sympy.And) else (_OR, " or ")
-            return word.join(self._tight(a, level + 1) for a in self._sorted(node.args)), level
+            return word.join(self._tight(a, _RELATION) for a in self._sorted(node.args)), level
         if isinstance(node, sympy.Not):
             return f"not ({self.text(node.args[0])[0]})", _ATOM
         if isinstance(node, sympy.Piecewise):

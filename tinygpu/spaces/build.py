@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+from tinygpu.cost.counting import Counts, count
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine, Structure
 from tinygpu.language.problem import Problem
 from tinygpu.language.trace import Trace, preferences, trace
+from tinygpu.program.fill import Filler, filler
+from tinygpu.program.nodes import Program
 from tinygpu.spaces import Axis, Part, Space
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MachineSpace:
     """A space, and what each of its parts was made from.
 
-    structures  per part of the space: the structural choices
-    traces      per part: the program and its constraints
+    structures   per part of the space: the structural choices
+    traces       per part: the program and its constraints
+    environment  dims, tensor facts and device figures, by the names that expressions use
     """
 
     machine: type[Machine]
@@ -25,6 +31,31 @@ class MachineSpace:
     space: Space
     structures: tuple[Structure, ...]
     traces: tuple[Trace, ...]
+    environment: Mapping[str, int]
+
+    def structure_index(self, point: Mapping[str, object]) -> int:
+        """Which part a point belongs to."""
+        names = tuple(c.name for c in self.machine.choices())
+        return self.structures.index(tuple((k, point[k]) for k in names))  # type: ignore[arg-type]
+
+    def fill(self, point: Mapping[str, int | str]) -> Program:
+        """The program of one candidate."""
+        index = self.structure_index(point)
+        return self.fillers[index].fill({a: int(point[a]) for a in self.traces[index].axes})
+
+    @cached_property
+    def fillers(self) -> tuple[Filler, ...]:
+        return tuple(filler(t.program, frozenset(t.axes)) for t in self.traces)
+
+    def counts(self, index: int) -> Counts:
+        """The compiled counts of one part."""
+        if index not in self._counts:
+            self._counts[index] = count(self.traces[index].program)
+        return self._counts[index]
+
+    @cached_property
+    def _counts(self) -> dict[int, Counts]:
+        return {}
 
 
 def build_space(machine: type[Machine], problem: Problem, device: Device) -> MachineSpace:
@@ -42,4 +73,4 @@ def build_space(machine: type[Machine], problem: Problem, device: Device) -> Mac
         constraints = (*preferences(machine, problem, structure), *traced.constraints)
         parts.append(Part(dict(structure) | idle, axes, constraints, environment))
     space = Space(f"{machine.__name__} {problem} on {device.name}", tuple(parts))
-    return MachineSpace(machine, problem, device, space, structures, traces)
+    return MachineSpace(machine, problem, device, space, structures, traces, environment)

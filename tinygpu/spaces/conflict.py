@@ -92,7 +92,11 @@ def _minimise(part: Part, core: list[Constraint], row_budget: int, notebook: Not
 
 
 def find_point(
-    part: Part, constraints: Sequence[Constraint], row_budget: int, notebook: Notebook | None = None
+    part: Part,
+    constraints: Sequence[Constraint],
+    row_budget: int,
+    notebook: Notebook | None = None,
+    rlimit: int = DEFAULT_RLIMIT,
 ) -> Mapping[str, Choice] | None:
     """A point of the part that satisfies these constraints, or None when there is none.
 
@@ -103,10 +107,10 @@ def find_point(
         space = Space(part.label, (relaxed,), row_budget=row_budget)
         return space.at(0) if space.size else None
     except TooLarge:
-        return _ask_for_point(relaxed, notebook)
+        return _ask_for_point(relaxed, notebook, rlimit)
 
 
-def _ask_for_point(part: Part, notebook: Notebook | None) -> Mapping[str, Choice] | None:
+def _ask_for_point(part: Part, notebook: Notebook | None, rlimit: int) -> Mapping[str, Choice] | None:
     def build(context: object) -> list[object]:
         terms = Z3Terms(context, part.constants())
         wanted = [terms.term(c.condition) for c in part.constraints]
@@ -117,10 +121,12 @@ def _ask_for_point(part: Part, notebook: Notebook | None) -> Mapping[str, Choice
         return {**part.fixed, **{a.name: model.get(a.name, a.values[0]) for a in part.axes}}
 
     name = f"a point of {part.label} under {len(part.constraints)} constraints"
-    answer = ask(Query(name, build, check=lambda model: part.admits(complete(model))), notebook)
+    query = Query(name, build, check=lambda model: part.admits(complete(model)), rlimit=rlimit)
+    answer = ask(query, notebook)
     if answer.verdict == "unknown":
         raise TooLarge(
-            f"[{part.label}] whether {len(part.constraints)} constraints leave a point is unknown: elimination needs "
-            f"more rows than the budget allows, and Z3 gave up after {DEFAULT_RLIMIT:,} units ({answer.reason})"
+            f"[{part.label}] whether a point satisfies all {len(part.constraints)} constraints at once is unknown: "
+            f"elimination needs more rows than the budget allows, and Z3 gave up after {rlimit:,} units "
+            f"({answer.reason})"
         )
     return complete(answer.model) if answer.verdict == "sat" else None

@@ -8,6 +8,7 @@ the device, with the nearest point as it is; or one more value for one parameter
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,8 @@ from tinygpu.spaces.space import Space
 _TIE = 1.0 / 1024
 # Numbers on either side of the present one that are tried for a dim or a limit.
 _WINDOW = 4096
+# Multiples of the common divisor that are tried as one more value of a parameter.
+_MOST_VALUES = 256
 # Changes that are shown.
 _MOST_CHANGES = 6
 
@@ -57,7 +60,7 @@ class Change:
 
     def __str__(self) -> str:
         if self.adds:
-            return f"offer {self.name}={self.needed:,}"
+            return f"{self.name}={self.needed:,} on offer"
         return f"{self.name} = {self.needed:,} instead of {self.now:,}"
 
 
@@ -235,13 +238,17 @@ def _holds(condition: Condition, values: Mapping[str, int]) -> bool:
 
 
 def _offer_value(part: Part, axis: Axis, space: Space) -> Change | None:
-    """The value for one axis, beside those on offer and closest to one of them, that admits a point."""
+    """One more value for an axis that admits a point: of those like the values on offer, the closest to one of them.
+
+    Like them are the multiples of their greatest common divisor, and their halves and doubles.
+    """
     offered = [int(v) for v in axis.values]
-    more = set(range(1, 17))
-    for value in offered:
-        more |= {value + d for d in range(-8, 9)}
-        more |= {value << i for i in range(1, 5)} | {value >> i for i in range(1, 5)}
+    step = max(1, math.gcd(*offered))
+    more = {step * i for i in range(1, min(2 * max(offered) // step, _MOST_VALUES) + 1)}
+    more |= {v << i for v in offered for i in range(1, 5)} | {v >> i for v in offered for i in range(1, 5)}
     fresh = tuple(sorted(v for v in more - set(offered) if v > 0))
+    if not fresh:
+        return None
     trial = tuple(Axis(a.name, fresh) if a is axis else a for a in part.axes)
     widened = Part(part.fixed, trial, part.constraints, part.environment)
     opened = Space(space.name, (widened,), row_budget=space.row_budget)

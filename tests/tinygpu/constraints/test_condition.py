@@ -1,0 +1,137 @@
+"""One condition, four evaluations: exact, NumPy, intervals and Z3 agree on every point."""
+
+import itertools
+
+import numpy as np
+import pytest
+import z3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_expressions import build, conditions, meaning
+
+from tinygpu.constraints.condition import Condition, DivisorNotPositive, conjuncts
+from tinygpu.constraints.intervals import Interval
+from tinygpu.constraints.z3_terms import Z3Terms
+from tinygpu.expressions import Expr, expr, maximum, symbol, where
+
+NAMES = ("a", "b", "c")
+POINTS = [dict(zip(NAMES, v, strict=True)) for v in itertools.product((0, 1, 2, 5, 9), repeat=3)]
+COLUMNS = {n: np.array([p[n] for p in POINTS]) for n in NAMES}
+
+
+def as_array(mask):
+    return np.broadcast_to(np.asarray(mask, dtype=bool), (len(POINTS),))
+
+
+@settings(max_examples=150)
+@given(tree=conditions(NAMES))
+def test_exact_numpy_and_plain_python_agree_on_every_point(tree):
+    condition = Condition(build(tree).sympy)
+    expected = [bool(meaning(tree, p)) for p in POINTS]
+    assert [condition.holds(p) for p in POINTS] == expected
+    assert as_array(condition.mask(COLUMNS)).tolist() == expected
+    assert as_array(condition.exact_mask(COLUMNS)).tolist() == expected
+
+
+@settings(max_examples=100)
+@given(tree=conditions(NAMES))
+def test_conjuncts_hold_together_exactly_where_the_condition_holds(tree):
+    parts = conjuncts(build(tree))
+    for point in POINTS[::3]:
+        assert all(c.holds(point) for c in parts) == bool(meaning(tree, point))
+
+
+@settings(max_examples=100)
+@given(tree=conditions(NAMES), points=st.lists(st.sampled_from(POINTS), min_size=3, max_size=3))
+def test_the_z3_term_agrees_on_points(tree, points):
+    terms = Z3Terms(z3.Context())
+    term = terms.term(build(tree))
+    for point in points:
+        numbers = [(s, z3.IntVal(point[n], ctx=terms.context)) for n, s in terms.symbols.items()]
+        value = z3.simplify(z3.substitute(term, *numbers)) if numbers else z3.simplify(term)
+        assert z3.is_true(value) == bool(meaning(tree, point))
+        for assumption in terms.assumptions():
+            assert z3.is_true(z3.simplify(z3.substitute(assumption, *numbers)))
+
+
+@settings(max_examples=40)
+@given(tree=conditions(NAMES), point=st.sampled_from(POINTS))
+def test_numbers_put_in_before_translation_give_the_same_z3_value(tree, point):
+    terms = Z3Terms(z3.Context(), point)
+    assert z3.is_true(z3.simplify(terms.term(build(tree)))) == bool(meaning(tree, point))
+    assert terms.symbols == {}
+
+
+@settings(max_examples=150)
+@given(
+    tree=conditions(NAMES),
+    ends=st.tuples(*[st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted) for _ in NAMES]),
+)
+def test_intervals_contain_every_value(tree, ends):
+    ranges = {n: Interval(lo, hi) for n, (lo, hi) in zip(NAMES, ends, strict=True)}
+    bounds = Condition(build(tree).sympy).bounds(ranges)
+    corners = [sorted({lo, (lo + hi) // 2, hi}) for lo, hi in ends]
+    for values in itertools.product(*corners):
+        value = bool(meaning(tree, dict(zip(NAMES, values, strict=True))))
+        assert bounds.lo <= value <= bounds.hi
+    if bounds.always:
+        assert bounds.lo == 1
+
+
+def test_large_numbers_are_exact_where_64_bits_are_not():
+    a, b = symbol("a"), symbol("b")
+    condition = Condition((a * b == 2**66 + 2**33).sympy)
+    values = {"a": np.array([2**33, 2**33]), "b": np.array([2**33 + 1, 2**33])}
+    bounds = condition.bounds({"a": Interval(2**33, 2**33), "b": Interval(2**33, 2**33 + 1)})
+    assert not condition.fits_64_bits(bounds)
+    assert condition.exact_mask(values).tolist() == [True, False]
+    assert condition.holds({"a": 2**33, "b": 2**33 + 1})
+
+
+def test_a_divisor_that_can_be_zero_is_seen_before_any_point():
+    condition = Condition((symbol("a") % symbol("b") == 0).sympy)
+    assert not condition.bounds({"a": Interval(0, 9), "b": Interval(0, 3)}).safe
+    assert condition.bounds({"a": Interval(0, 9), "b": Interval(1, 3)}).safe
+
+
+@pytest.mark.parametrize("divisor", [0, -3])
+def test_a_divisor_that_is_not_positive_is_refused(divisor):
+    a, b, c = symbol("a"), symbol("b"), symbol("c")
+    condition = Condition((a // (b - c) >= 1).sympy)
+    with pytest.raises(DivisorNotPositive) as caught:
+        condition.holds({"a": 4, "b": 3 + divisor, "c": 3})
+    assert str(caught.value) == f"a divisor is {divisor}; divisors are positive integers"
+    with pytest.raises(DivisorNotPositive) as caught:
+        condition.exact_mask({"a": np.array([4, 4]), "b": np.array([4, 3 + divisor]), "c": 3})
+    assert str(caught.value) == f"a divisor is {divisor}; divisors are positive integers"
+
+
+def test_z3_never_divides_by_what_is_not_positive():
+    terms = Z3Terms(z3.Context())
+    term = terms.term(symbol("a") // (symbol("b") - symbol("c")) >= 1)
+    solver = z3.Solver(ctx=terms.context)
+    solver.add(term, *terms.assumptions(), terms.symbol("b") <= terms.symbol("c"))
+    assert solver.check() == z3.unsat
+
+
+def test_what_is_not_in_the_language_has_no_term():
+    import sympy
+
+    with pytest.raises(TypeError) as caught:
+        Z3Terms(z3.Context()).term(Expr(sympy.sin(sympy.Symbol("x"))))
+    assert str(caught.value) == "sin(x) has no Z3 term: sin is not part of the expression language"
+
+
+def test_nested_cases_of_any_depth_evaluate():
+    a = symbol("a")
+    steps = where(a < 2, 10, where(a < 4, 20, where(a < 6, 30, 40)))
+    condition = Condition((steps >= maximum(20, a)).sympy)
+    assert [condition.holds({"a": v}) for v in range(8)] == [False, False] + [True] * 6
+    assert condition.mask({"a": np.arange(8)}).tolist() == [False, False] + [True] * 6
+
+
+def test_a_condition_is_compiled_once_for_equal_expressions():
+    first = conjuncts((symbol("a") + symbol("b") <= 3) & (symbol("c") > expr(1)))
+    again = conjuncts((symbol("b") + symbol("a") <= 3) & (symbol("c") > expr(1)))
+    assert len(first) == 2
+    assert all(x is y for x, y in zip(first, again, strict=True))

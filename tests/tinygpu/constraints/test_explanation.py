@@ -1,0 +1,114 @@
+"""Constraints in words and numbers: the full sentences."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_expressions import build, conditions, meaning
+
+from tinygpu.constraints import Constraint, constraint_table, describe, find_violation, state
+from tinygpu.expressions import ceil_div, expr, implies, maximum, minimum, symbol, where
+
+STAGES, BM, BN, BK, M, CAP = (symbol(n) for n in ("stages", "bm", "bn", "bk", "m", "device.max_smem_per_block_optin"))
+ORDER = ("stages", "bm", "bn", "bk")
+VALUES = {"stages": 3, "bm": 128, "bn": 256, "bk": 64, "m": 4096, "device.max_smem_per_block_optin": 101376}
+SMEM = Constraint(
+    "smem capacity",
+    STAGES * (BM * BK + BK * BN) * 2 <= CAP,
+    "the stages must fit into shared memory",
+    source="SMEM",
+    judge="launch",
+    why="CUDA C++ Programming Guide | compute capabilities",
+)
+
+
+def test_a_violation_reads_as_a_sentence_with_its_numbers():
+    assert str(find_violation(SMEM, VALUES, ORDER)) == (
+        "smem capacity (SMEM): the stages must fit into shared memory; 3 x (128 x 64 + 256 x 64) x 2 = 147,456 > "
+        "101,376 (device.max_smem_per_block_optin)"
+    )
+    assert find_violation(SMEM, {**VALUES, "stages": 2}, ORDER) is None
+
+
+def test_a_constraint_is_stated_with_the_numbers_that_are_known():
+    assert state(SMEM, {"device.max_smem_per_block_optin": 101376}, ORDER) == (
+        "smem capacity (SMEM): the stages must fit into shared memory; stages x (bm x bk + bn x bk) x 2 <= "
+        "101,376 (device.max_smem_per_block_optin)"
+    )
+    whole = Constraint("whole tiles", M % BM == 0, "tiles divide m")
+    assert state(whole, {"m": 1000}) == "whole tiles: tiles divide m; m mod bm = 0 with m = 1,000"
+
+
+@pytest.mark.parametrize(
+    ("condition", "formula", "numbers"),
+    [
+        (M % 96 == 0, "m mod 96 = 0", "4,096 mod 96 = 64 != 0"),
+        (M % BM == 1, "m mod bm = 1", "4,096 mod 128 = 0 != 1"),
+        (M % BM != 0, "m mod bm != 0", "4,096 mod 128 = 0"),
+        (BM != 128, "bm != 128", "bm = 128"),
+        (BM < STAGES, "bm < stages", "bm = 128 >= 3 (stages)"),
+        (expr(5) >= BM, "5 >= bm", "5 < 128 (bm)"),
+        (ceil_div(M, BM) < 3, "(m + bm - 1) // bm < 3", "(4,096 + 128 - 1) // 128 = 32 >= 3"),
+        (maximum(BM, BN) * 2 <= BK, "max(bm, bn) x 2 <= bk", "max(128, 256) x 2 = 512 > 64 (bk)"),
+        (minimum(BM, BN) > M, "min(bm, bn) > m", "min(128, 256) = 128 <= 4,096 (m)"),
+        (BM - BN >= 0, "bm - bn >= 0", "128 - 256 = -128 < 0"),
+        (BM * BM <= M, "bm^2 <= m", "128^2 = 16,384 > 4,096 (m)"),
+        (BM * 2 <= BK * 3, "bm x 2 <= bk x 3", "128 x 2 = 256 > 192 = 64 x 3"),
+        (where(BM > 3, BN, BK) < 7, "(bn if bm > 3, else bk) < 7", "256 >= 7"),
+        (M // (BM % 96) == 2, "m // (bm mod 96) = 2", "4,096 // (128 mod 96) = 128 != 2"),
+        (
+            (M % 96 == 0) & (BM <= STAGES) & (BM > 3),
+            "bm <= stages and bm > 3 and m mod 96 = 0",
+            "bm = 128 > 3 (stages); 4,096 mod 96 = 64 != 0",
+        ),
+        (
+            (BM < STAGES) | (BN < STAGES),
+            "bm < stages or bn < stages",
+            "none of these holds: bm = 128 >= 3 (stages), bn = 256 >= 3 (stages)",
+        ),
+        (implies(BM > 3, BN < 4), "bm <= 3 or bn < 4", "none of these holds: bm = 128 > 3, bn = 256 >= 4"),
+        (
+            (BM < 4) | ((BN < 4) & (BK > 1)),
+            "bm < 4 or (bn < 4 and bk > 1)",
+            "none of these holds: bm = 128 >= 4, (bn = 256 >= 4)",
+        ),
+        (~((BM > 3) & (BN > 4)), "not (bm > 3 and bn > 4)", "this holds: 128 > 3 and 256 > 4"),
+        (expr(1) == 2, "never", "it never holds"),
+    ],
+)
+def test_every_operator_is_rendered_as_a_formula_and_with_numbers(condition, formula, numbers):
+    order = (*ORDER, "m")
+    if "(m + bm" in formula:
+        order = ("m", *ORDER)
+    assert describe(condition, order=order) == formula
+    assert str(find_violation(Constraint("rule", condition, "it must hold"), VALUES, order)) == (
+        f"rule: it must hold; {numbers}"
+    )
+
+
+def test_a_divisor_of_zero_is_a_violation_that_says_so():
+    rule = Constraint("rule", M % (BM - 128) == 0, "it must hold")
+    assert str(find_violation(rule, VALUES)) == (
+        "rule: it must hold; m mod (bm - 128) = 0 cannot be judged here: a divisor is 0; divisors are positive integers"
+    )
+
+
+@settings(max_examples=150)
+@given(tree=conditions(("a", "b", "c")), values=st.tuples(*[st.integers(0, 9)] * 3))
+def test_exactly_the_false_conditions_have_a_violation_and_all_can_be_described(tree, values):
+    point = dict(zip("abc", values, strict=True))
+    condition = build(tree)
+    violation = find_violation(Constraint("rule", condition, "it must hold"), point)
+    assert (violation is None) == bool(meaning(tree, point))
+    assert describe(condition)
+    if violation is not None:
+        assert str(violation).startswith("rule: it must hold; ")
+
+
+def test_the_table_has_one_row_per_constraint():
+    assert constraint_table([SMEM], ORDER) == (
+        "| constraint | what must hold | condition | kind | brought by | judge | why |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| smem capacity | the stages must fit into shared memory | "
+        "`stages x (bm x bk + bn x bk) x 2 <= device.max_smem_per_block_optin` | legality | SMEM | launch | "
+        "CUDA C++ Programming Guide \\| compute capabilities |"
+    )

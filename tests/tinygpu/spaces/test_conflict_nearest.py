@@ -1,0 +1,189 @@
+"""Empty spaces: the conflicting set is minimal, the nearest point is nearest, and each change lets a point in."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from random_spaces import Rule, admitted, combinations, number_of, parts
+
+from tinygpu.constraints import Constraint
+from tinygpu.constraints.condition import conjuncts
+from tinygpu.constraints.query import Notebook
+from tinygpu.expressions import all_of, any_of, symbol
+from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge
+from tinygpu.spaces.analysis import is_implied
+from tinygpu.spaces.conflict import find_point
+
+STAGES, BM, BN, BK, M, CAP = (symbol(n) for n in ("stages", "bm", "bn", "bk", "m", "device.smem"))
+SMEM = Constraint("smem capacity", STAGES * (BM * BK + BK * BN) * 2 <= CAP, "the stages must fit", source="SMEM")
+WHOLE = Constraint("whole tiles", M % BM == 0, "tiles divide m")
+LARGE = Constraint("large tiles", BM * BN >= 128 * 64, "small tiles never win", kind="dominance", source="Matmul")
+AXES = (Axis("bm", (64, 128)), Axis("bn", (64, 128)), Axis("bk", (32, 64)), Axis("stages", (2, 3, 4)))
+
+
+def matmul(smem, m=4096, schedule="direct"):
+    return Part({"schedule": schedule}, AXES, (SMEM, WHOLE, LARGE), {"m": m, "device.smem": smem})
+
+
+@st.composite
+def empty_parts(draw):
+    """A part whose points all break a rule: a random one, and the rule that its survivors do not exist."""
+    part = draw(parts({"way": "w"}, 4))
+    left = [p for p in combinations(part) if admitted(part, p)]
+    assume(len(left) <= 12)
+    first = part.axes[0]
+    if left and isinstance(first.values[0], int):
+        gone = sorted({p[first.name] for p in left})
+        shut = Rule(
+            "shut",
+            all_of([symbol(first.name) != v for v in gone]),
+            "what is left is shut",
+            meaning=lambda values: values[first.name] not in gone,
+        )
+        part = replace(part, constraints=(*part.constraints, shut))
+    assume(not any(admitted(part, p) for p in combinations(part)))
+    return part
+
+
+@settings(max_examples=40)
+@given(part=empty_parts())
+def test_a_conflict_cannot_hold_and_nothing_can_be_dropped_from_it(part):
+    (conflict,) = Space("empty", (part,)).conflict()
+    points = list(combinations(part))
+    assert not any(admitted(part, p, conflict.constraints) for p in points)
+    for member, witness in zip(conflict.constraints, conflict.witnesses, strict=True):
+        others = [c for c in conflict.constraints if c is not member]
+        assert any(admitted(part, p, others) for p in points)
+        assert witness in points
+        assert admitted(part, witness, others)
+        assert not admitted(part, witness, [member])
+
+
+@settings(max_examples=40)
+@given(part=empty_parts())
+def test_the_nearest_point_breaks_the_fewest_conditions(part):
+    def broken(point):
+        values = number_of(part, point)
+        return sum(not c.holds(values) for r in part.constraints for c in conjuncts(r.condition))
+
+    nearest = Space("empty", (part,)).nearest()
+    points = list(combinations(part))
+    assert nearest.point in points
+    assert broken(nearest.point) == min(broken(p) for p in points)
+    assert [v.constraint for v in nearest.violations] == [
+        c for c in part.constraints if not admitted(part, nearest.point, [c])
+    ]
+    for change in nearest.changes:
+        if change.adds:
+            wider = {a.name: (*a.values, change.needed) if a.name == change.name else a.values for a in part.axes}
+            opened = replace(part, axes=tuple(Axis(*item) for item in wider.items()))
+        else:
+            opened = replace(part, environment={**part.environment, change.name: change.needed})
+        assert change.point in list(combinations(opened))
+        assert admitted(opened, change.point)
+
+
+@settings(max_examples=20)
+@given(part=parts({"way": "w"}, 5))
+def test_z3_finds_a_point_exactly_where_elimination_does(part):
+    by_elimination = find_point(part, part.constraints, row_budget=10**6)
+    by_z3 = find_point(part, part.constraints, row_budget=0, notebook=Notebook())
+    assert (by_elimination is None) == (by_z3 is None)
+    if by_z3 is not None:
+        assert by_z3 in list(combinations(part))
+        assert admitted(part, by_z3)
+
+
+def test_an_empty_space_says_why_and_what_would_open_it():
+    space = Space("matmul on tiny", (matmul(12000),))
+    (conflict,) = space.conflict()
+    assert str(conflict) == (
+        "this cannot hold for bm in {64, 128} and bn in {64, 128} and bk in {32, 64} and stages in {2, 3, 4}: "
+        "smem capacity (SMEM): the stages must fit; stages x (bm x bk + bn x bk) x 2 <= 12,000 (device.smem)"
+    )
+    assert str(space.nearest()) == (
+        "the nearest point is schedule=direct, bm=64, bn=128, bk=32, stages=2: smem capacity (SMEM): the stages must "
+        "fit; 2 x (64 x 32 + 128 x 32) x 2 = 24,576 > 12,000 (device.smem). It would take bk=8 on offer, or "
+        "device.smem = 24,576 instead of 12,000"
+    )
+
+
+def test_two_constraints_that_conflict_are_both_named():
+    odd = matmul(90000, m=1000, schedule="odd")
+    space = Space("matmul on small", (matmul(20000), matmul(20000, schedule="staged"), odd))
+    assert [str(c) for c in Space("s", space.parts[:2]).conflict()] == [
+        "these cannot hold together for bm in {64, 128} and bn in {64, 128} and bk in {32, 64} and stages in "
+        "{2, 3, 4}: (1) smem capacity (SMEM): the stages must fit; stages x (bm x bk + bn x bk) x 2 <= "
+        "20,000 (device.smem); (2) large tiles (Matmul): small tiles never win; bm x bn >= 8,192"
+    ]
+    assert [len(c.parts) for c in Space("s", space.parts[:2]).conflict()] == [2]
+    (whole,) = Space("s", space.parts[2:]).conflict()
+    assert str(whole) == (
+        "this cannot hold for bm in {64, 128}: whole tiles: tiles divide m; m mod bm = 0 with m = 1,000"
+    )
+    nearest = Space("s", space.parts[2:]).nearest()
+    assert str(nearest.changes[0]) == "m = 1,024 instead of 1,000"
+
+
+def test_a_constraint_over_dims_alone_is_a_conflict_of_its_own():
+    rule = Constraint("depth", symbol("k") >= 16, "k has at least one step")
+    space = Space("s", (Part({}, AXES, (SMEM, rule), {"k": 8, "device.smem": 10**6}),))
+    assert str(space.conflict()[0]) == "this cannot hold: depth: k has at least one step; 8 (k) >= 16"
+    assert [str(c) for c in space.nearest().changes] == ["k = 16 instead of 8"]
+
+
+def test_a_space_with_points_has_no_conflict_and_no_nearest_change():
+    space = Space("full", (matmul(10**6),))
+    for question in (space.conflict, space.nearest):
+        with pytest.raises(SpaceError) as caught:
+            question()
+        assert str(caught.value) == "[full] the space is not empty: 18 points satisfy every constraint"
+
+
+def test_a_partial_point_without_completion_is_explained_by_a_conflict():
+    space = Space("matmul on small", (matmul(40000),))
+    assert space.explain({"bm": 64}) == ()
+    (violation,) = space.explain({"bm": 128, "stages": 4})
+    assert violation.sentence == (
+        "bm=128, stages=4 has no completion: this cannot hold for bm in {128} and bn in {64, 128} and bk in {32, 64} "
+        "and stages in {4}: smem capacity (SMEM): the stages must fit; stages x (bm x bk + bn x bk) x 2 <= "
+        "40,000 (device.smem)"
+    )
+
+
+def test_unknown_is_an_answer_when_both_engines_give_up():
+    names = [f"x{i}" for i in range(5)]
+    squares = sum((symbol(n) * symbol(n) for n in names[1:]), symbol("x0"))
+    rule = Constraint("sum of squares", squares * symbol("x0") % 9973 == 4321, "a hard one")
+    small = Constraint("small", symbol("x0") <= 31, "one is small")
+    part = Part({}, tuple(Axis(n, tuple(range(1, 60, 2))) for n in names), (rule, small))
+    with pytest.raises(TooLarge) as caught:
+        find_point(part, part.constraints, row_budget=0, rlimit=1000)
+    assert str(caught.value) == (
+        "[space] whether a point satisfies all 2 constraints at once is unknown: elimination needs more rows than "
+        "the budget allows, and Z3 gave up after 1,000 units (max. resource limit exceeded)"
+    )
+
+
+def test_implication_is_proved_refuted_or_unknown():
+    a, b = symbol("a"), symbol("b")
+    small = Constraint("small", (a <= 4) & (b <= 4), "both small")
+    total = Constraint("total", a + b <= 8, "small together")
+    tight = Constraint("tight", a + b <= 7, "smaller together")
+    assert is_implied(total, [small]).verdict == "yes"
+    refuted = is_implied(tight, [small])
+    assert refuted.verdict == "no"
+    assert refuted.counterexample == {"a": 4, "b": 4}
+    assert is_implied(tight, [small], domains={"a": (1, 2, 3)}).verdict == "yes"
+    cubes = Constraint("cubes", ~(a * a * a + b * b * b == symbol("c") * symbol("c") * symbol("c")), "Fermat")
+    positive = Constraint("positive", all_of([a >= 1, b >= 1, symbol("c") >= 1]), "positive")
+    assert is_implied(cubes, [positive], rlimit=200_000).verdict == "unknown"
+
+
+def test_alternatives_imply_their_union():
+    a = symbol("a")
+    either = Constraint("either", any_of([a % 4 == 0, a % 6 == 0]), "a multiple")
+    even = Constraint("even", a % 2 == 0, "even")
+    assert is_implied(even, [either]).verdict == "yes"
+    assert is_implied(either, [even]).verdict == "no"

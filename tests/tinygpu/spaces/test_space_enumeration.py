@@ -1,0 +1,170 @@
+"""Every question to a random space has the answer that plain enumeration gives."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_spaces import admitted, as_key, combinations, number_of, spaces, survivors
+
+from tinygpu.constraints import Constraint
+from tinygpu.expressions import symbol
+from tinygpu.spaces import Axis, Part, Space
+from tinygpu.spaces.analysis import is_vacuous
+
+
+def everything(space):
+    return [p for part in space.parts for p in survivors(part)]
+
+
+@settings(max_examples=60)
+@given(space=spaces())
+def test_sizes_points_and_membership(space):
+    expected = {as_key(p) for p in everything(space)}
+    listed = list(space.points())
+    assert space.raw_size == sum(1 for part in space.parts for _ in combinations(part))
+    assert space.size == len(listed) == len(expected)
+    assert {as_key(p) for p in listed} == expected
+    for part in space.parts:
+        for point in combinations(part):
+            assert (point in space) == (as_key(point) in expected)
+            assert (space.explain(point) == ()) == (as_key(point) in expected)
+
+
+@settings(max_examples=60)
+@given(space=spaces())
+def test_every_removed_point_counts_in_the_first_row_that_rejects_it(space):
+    rows = space.funnel
+    removed = [0] * len(rows)
+    for part in space.parts:
+        own = {(c.name, c.kind, c.source): c for c in part.constraints}
+        for point in combinations(part):
+            values = number_of(part, point)
+            for i, row in enumerate(rows):
+                mine = own.get((row.name, row.kind, row.source))
+                if mine is None:
+                    continue
+                # The terms of this part's own constraint that are judged in this row.
+                terms = rows_of(space, part)[i] if mine is not row.constraint else row.conditions
+                if not all(c.holds(values) for c in terms):
+                    removed[i] += 1
+                    break
+    assert [r.removed for r in rows] == removed
+    assert space.raw_size - space.size == sum(removed)
+
+
+def rows_of(space, part):
+    """Per row of the space's funnel: the terms that the part judges there."""
+    solution = space.solutions[space.parts.index(part)]
+    place = {}
+    for level, constraint, conditions, _ in solution.rows:
+        place[level, constraint.name, constraint.kind, constraint.source] = conditions
+    levels = {}
+    for other in space.solutions:
+        for level, constraint, _, _ in other.rows:
+            levels.setdefault((level, constraint.name, constraint.kind, constraint.source), None)
+    order = {}
+    for other in space.parts:
+        for c in other.constraints:
+            order.setdefault((c.name, c.kind, c.source), len(order))
+    keys = sorted(levels, key=lambda k: (k[0], order[k[1:]]))
+    return [place.get(key, ()) for key in keys]
+
+
+@settings(max_examples=60)
+@given(space=spaces())
+def test_ranks_go_through_all_points_and_back(space):
+    listed = list(space.points())
+    for i, point in list(enumerate(listed))[:: 1 + len(listed) // 40]:
+        assert space.at(i) == point
+        assert space.index(point) == i
+    assert list(space.take(range(len(listed) - 1, -1, -1))) == listed[::-1]
+
+
+@settings(max_examples=60)
+@given(space=spaces())
+def test_columns_hold_the_points_in_order(space):
+    listed = list(space.points())
+    blocks = [
+        dict(zip(block, row, strict=True))
+        for part, block in space.columns_by_part()
+        for row in zip(*(c.tolist() for c in block.values()), strict=True)
+    ]
+    assert blocks == listed
+    if len({frozenset(p.names) for p in space.parts}) == 1:
+        columns = space.columns()
+        assert all(len(c) == len(listed) for c in columns.values())
+        assert [{n: columns[n].tolist()[i] for n in columns} for i in range(len(listed))] == listed
+
+
+@settings(max_examples=60)
+@given(space=spaces(), data=st.data())
+def test_masking_and_counting_under_partial_choices(space, data):
+    points = everything(space)
+    part = data.draw(st.sampled_from(space.parts))
+    full = data.draw(st.sampled_from(list(combinations(part))[:50]))
+    named = data.draw(st.lists(st.sampled_from(part.names), unique=True))
+    partial = {n: full[n] for n in named}
+    completions = [p for p in points if all(n in p and p[n] == v for n, v in partial.items())]
+    assert space.count(partial) == len(completions)
+    for name in part.names:
+        others = {n: v for n, v in partial.items() if n != name}
+        expected = {p[name] for p in points if name in p and all(n in p and p[n] == v for n, v in others.items())}
+        assert set(space.legal_values(partial, name)) == expected
+    several = {n: tuple(v for v in (full[n], 3, "row") if type(v) is type(full[n])) for n in named}
+    inside = [p for p in points if all(n in p and p[n] in several[n] for n in named)]
+    assert space.count(several) == len(inside)
+    assert {as_key(p) for p in space.restrict(several).points()} == {as_key(p) for p in inside}
+
+
+@settings(max_examples=40)
+@given(space=spaces(), data=st.data())
+def test_neighbours_differ_in_one_value_and_are_all_of_them(space, data):
+    points = everything(space)
+    part = data.draw(st.sampled_from(space.parts))
+    point = data.draw(st.sampled_from(list(combinations(part))[:50]))
+    expected = [p for p in points if p.keys() == point.keys() and sum(p[n] != point[n] for n in p) == 1]
+    found = space.neighbours(point)
+    assert {as_key(p) for p in found} == {as_key(p) for p in expected}
+    assert len(found) == len(expected)
+
+
+@settings(max_examples=30)
+@given(space=spaces(), seed=st.integers(0, 99))
+def test_samples_are_survivors_and_repeat_with_the_seed(space, seed):
+    if not space.size:
+        return
+    drawn = space.sample(20, np.random.default_rng(seed))
+    assert all(p in space for p in drawn)
+    assert drawn == space.sample(20, np.random.default_rng(seed))
+
+
+@settings(max_examples=30)
+@given(space=spaces())
+def test_vacuous_constraints_are_those_that_change_no_count(space):
+    points = len(everything(space))
+    for constraint in space.parts[0].constraints[:3]:
+        key = (constraint.name, constraint.kind, constraint.source)
+        relaxed = 0
+        for part in space.parts:
+            others = [c for c in part.constraints if (c.name, c.kind, c.source) != key]
+            relaxed += sum(admitted(part, p, others) for p in combinations(part))
+        assert is_vacuous(space, constraint) == (relaxed == points)
+
+
+def test_samples_are_uniform_over_survivors():
+    a, b, c, d = (symbol(n) for n in "abcd")
+    axes = tuple(Axis(n, tuple(range(1, 7))) for n in "abcd")
+    rules = (
+        Constraint("whole", a % b == 0, "b divides a"),
+        Constraint("chain", b + c <= 7, "small"),
+        Constraint("pair", c * d >= 4, "large"),
+    )
+    apart = Part({"way": "one"}, axes[:1], (Constraint("few", a <= 2, "few"),))
+    space = Space("uniform", (Part({"way": "all"}, axes, rules), apart))
+    draws = 200 * space.size
+    counts = np.zeros(space.size)
+    for point in space.sample(draws, np.random.default_rng(5)):
+        counts[space.index(point)] += 1
+    chi_square = float(((counts - 200) ** 2 / 200).sum())
+    freedom = space.size - 1
+    assert space.size > 100
+    assert abs(chi_square - freedom) < 5 * (2 * freedom) ** 0.5
