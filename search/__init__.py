@@ -5,7 +5,7 @@ from tinygpu.search.history import History
 from tinygpu.search.minimize import STRATEGIES, minimize
 from tinygpu.search.progress import Callback, Progress
 from tinygpu.search.result import Result
-from tinygpu.search.space import Columns, Point, Space
+from tinygpu.search.searchable import Columns, Point, Searchable
 from tinygpu.search.strategy import Strategy
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Point",
     "Progress",
     "Result",
-    "Space",
+    "Searchable",
     "Strategy",
     "Trial",
     "minimize",

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 from tinygpu.search.evaluation import Trial
+from tinygpu.search.searchable import Point, Searchable
 from tinygpu.search.seen import Seen, UnseenPoints, best_of
-from tinygpu.search.space import Point, Space
 from tinygpu.search.strategy import Proposals
 
 # Random points before the first walk: they give a start and the spread of the values.
@@ -22,7 +22,7 @@ _COOLING = 1e-3
 _STEPS_PER_PARAMETER = 12
 
 
-def annealing(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
+def annealing(space: Searchable, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
     """Walks over the space's neighbours, so that every point is admitted; known points cost nothing.
 
     Walks start in turn from the best point so far and from fresh random points. One point is proposed at a time,
@@ -54,7 +54,7 @@ def spread_of(trials: list[Trial]) -> float:
     return float(np.median(values) - min(values)) if values else 0.0
 
 
-def _walk(space: Space, seen: Seen, rng: np.random.Generator, start: Trial, spread: float) -> Proposals:
+def _walk(space: Searchable, seen: Seen, rng: np.random.Generator, start: Trial, spread: float) -> Proposals:
     """One walk, from hot to cold."""
     here: Point = start.point
     cost = start.evaluation.cost
@@ -76,7 +76,7 @@ def _walk(space: Space, seen: Seen, rng: np.random.Generator, start: Trial, spre
             around = _shuffled(space, here, rng)
 
 
-def _shuffled(space: Space, point: Point, rng: np.random.Generator) -> list[Point]:
+def _shuffled(space: Searchable, point: Point, rng: np.random.Generator) -> list[Point]:
     neighbours = list(space.neighbours(point))
     return [neighbours[i] for i in rng.permutation(len(neighbours))]
 

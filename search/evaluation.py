@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from tinygpu.search.space import Columns, Point
+from tinygpu.search.searchable import Columns, Point
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from tinygpu.search.searchable import Point, Searchable
 from tinygpu.search.seen import LISTABLE_POINTS, Seen
-from tinygpu.search.space import Point, Space
 from tinygpu.search.strategy import Proposals
 
 # Rows that are evaluated at once: enough that NumPy's cost per call vanishes, few enough that progress is seen.
 _CHUNK_ROWS = 16_384
 
 
-def exhaustive(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
+def exhaustive(space: Searchable, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
     """All points, as columns of thousands of rows; what was seen is left out by `minimize`."""
     if space.size > LISTABLE_POINTS:
         raise ValueError(

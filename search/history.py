@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 from tinygpu.search.evaluation import Evaluation, Failure, Trial
-from tinygpu.search.space import Columns, Point, Value
+from tinygpu.search.searchable import Columns, Point, Value
 
 
 class History(Sequence[Trial]):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tinygpu.search.evaluation import Evaluation
-from tinygpu.search.space import Point, Value
+from tinygpu.search.searchable import Point, Value
 
 _VERSION = 1
 

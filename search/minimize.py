@@ -17,15 +17,15 @@ from tinygpu.search.journal import Journal
 from tinygpu.search.progress import Callback, Progress
 from tinygpu.search.random_search import random_search
 from tinygpu.search.result import Ended, Result
+from tinygpu.search.searchable import Columns, Point, Searchable, rows
 from tinygpu.search.seen import LISTABLE_POINTS, Seen
-from tinygpu.search.space import Columns, Point, Space, rows
 from tinygpu.search.strategy import Strategy
 
 STRATEGIES: Mapping[str, Strategy] = {"exhaustive": exhaustive, "random": random_search, "annealing": annealing}
 
 
 def minimize(
-    space: Space,
+    space: Searchable,
     objective: Objective,
     *,
     strategy: str | Strategy = "auto",
@@ -67,7 +67,7 @@ def minimize(
 
 
 def _check(
-    space: Space, evaluations: int | None, seconds: float | None, batch: int, warm_start: Sequence[Point]
+    space: Searchable, evaluations: int | None, seconds: float | None, batch: int, warm_start: Sequence[Point]
 ) -> None:
     if space.size == 0:
         raise ValueError("the space is empty: there is nothing to search, and its explanation says why")
@@ -83,7 +83,7 @@ def _check(
 
 
 def _resolve(
-    strategy: str | Strategy, space: Space, objective: Objective, evaluations: int | None, seconds: float | None
+    strategy: str | Strategy, space: Searchable, objective: Objective, evaluations: int | None, seconds: float | None
 ) -> tuple[str, Strategy]:
     if not isinstance(strategy, str):
         return getattr(strategy, "__name__", type(strategy).__name__), strategy
@@ -114,7 +114,7 @@ class _Search:
 
     def __init__(
         self,
-        space: Space,
+        space: Searchable,
         objective: Objective,
         evaluations: int | None,
         seconds: float | None,

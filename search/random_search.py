@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from tinygpu.search.searchable import Searchable
 from tinygpu.search.seen import Seen, UnseenPoints
-from tinygpu.search.space import Space
 from tinygpu.search.strategy import Proposals
 
 
-def random_search(space: Space, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
+def random_search(space: Searchable, seen: Seen, rng: np.random.Generator, batch: int) -> Proposals:
     """Uniform draws without replacement, until every point was evaluated."""
     unseen = UnseenPoints(space, seen, rng)
     while points := unseen.draw(batch):

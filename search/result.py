@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tinygpu.search.evaluation import Trial
 from tinygpu.search.history import History
-from tinygpu.search.space import Point
+from tinygpu.search.searchable import Point
 
 _VERSION = 1
 Ended = Literal["every point", "evaluations", "seconds", "strategy"]

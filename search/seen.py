@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from tinygpu.search.evaluation import Evaluation, Trial
-from tinygpu.search.space import Point, Space, Value, rows
+from tinygpu.search.searchable import Point, Searchable, Value, rows
 
 # A space of up to this many points may be listed, to find the last unseen ones (about 1 GB at 12 parameters).
 LISTABLE_POINTS = 10_000_000
@@ -38,7 +38,7 @@ class Seen:
 class UnseenPoints:
     """Uniform draws, without replacement, from the points of a space that were not evaluated."""
 
-    def __init__(self, space: Space, seen: Seen, rng: np.random.Generator) -> None:
+    def __init__(self, space: Searchable, seen: Seen, rng: np.random.Generator) -> None:
         self._space = space
         self._seen = seen
         self._rng = rng

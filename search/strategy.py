@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 from tinygpu.search.evaluation import Evaluation
+from tinygpu.search.searchable import Columns, Point, Searchable
 from tinygpu.search.seen import Seen
-from tinygpu.search.space import Columns, Point, Space
 
 # A strategy yields points, or the columns of many points. It is sent their evaluations, in order; for columns an empty
 # list. It knows neither the budget nor the clock: a longer run begins with the whole of a shorter one.
@@ -22,4 +22,4 @@ class Strategy(Protocol):
     batch  how many points to propose at once where the strategy need not wait for one to choose the next
     """
 
-    def __call__(self, space: Space, seen: Seen, rng: np.random.Generator, batch: int, /) -> Proposals: ...
+    def __call__(self, space: Searchable, seen: Seen, rng: np.random.Generator, batch: int, /) -> Proposals: ...

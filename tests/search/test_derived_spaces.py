@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinygpu.search import STRATEGIES, Columns, Evaluation, Point, minimize
-from tinygpu.search.space import Space as SearchedSpace
+from tinygpu.search import STRATEGIES, Columns, Evaluation, Point, Searchable, minimize
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import symbol
@@ -71,7 +70,7 @@ def test_every_strategy_finds_what_filtering_by_hand_finds(
     values: list[int], stages: list[int], name: str, columns: bool, seed: int
 ) -> None:
     expected = admitted(values, stages)
-    space: SearchedSpace = tiles(values, stages)
+    space: Searchable = tiles(values, stages)
     if not expected:
         with pytest.raises(ValueError) as refused:
             minimize(space, Predicted(), strategy=name, evaluations=1)

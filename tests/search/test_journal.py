@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_it_never_was(name: s
         # a kill after some further evaluations, at no particular moment of one
         goal = len(before) + draw.randrange(1, 10)
         while process.poll() is None and (not asked.exists() or len(asked.read_text().splitlines()) < goal):
-            pass
+            time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1

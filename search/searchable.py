@@ -19,7 +19,7 @@ Point: TypeAlias = Mapping[str, Value]
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
-class Space(Protocol):
+class Searchable(Protocol):
     """The admitted points, in parts; the points of one part have the same parameters."""
 
     @property
