@@ -237,9 +237,11 @@ def _faults(ptx: str, target: str, log: str, code: str) -> tuple[Fault, ...]:
 
 
 def instruction_above(lines: list[str], number: int) -> str:
-    """The words of the nearest whole-line comment above line `number` (from 1): the machine's instruction."""
+    """The words of the nearest whole-line comment above line `number` (from 1), within the kernel: the instruction."""
     for line in reversed(lines[: number - 1]):
         stripped = line.strip()
+        if re.search(r"\.(entry|func)\b", stripped):
+            return ""  # what stands above the kernel is about the whole of it
         if stripped.startswith("//") and stripped.strip("/ "):
             return stripped.lstrip("/").strip()
     return ""

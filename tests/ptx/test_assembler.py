@@ -308,6 +308,8 @@ def test_the_instruction_is_the_nearest_whole_comment_above() -> None:
     assert instruction_above(lines, 2) == "a"
     assert instruction_above(lines, 4) == "a"
     assert instruction_above(lines, 5) == "---- b ----"
+    assert instruction_above(["// the whole kernel", ".visible .entry k()", "{", "x;"], 4) == ""
+    assert instruction_above([".visible .entry k()", "{", "// load", "x;"], 4) == "load"
 
 
 def test_kernel_names_are_read_outside_comments() -> None:
