@@ -1,0 +1,200 @@
+"""The door: run a PTX kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+from tinygpu.ptx.emulator.arguments import bind_arguments
+from tinygpu.ptx.emulator.emulation import Check, Dim3, Emulation, Launch, Order
+from tinygpu.ptx.emulator.faults import LaunchError, UnsupportedInstruction
+from tinygpu.ptx.emulator.inlining import flatten
+from tinygpu.ptx.emulator.memory import GlobalMemory
+from tinygpu.ptx.emulator.meter import LineCounters
+from tinygpu.ptx.emulator.parser import parse
+from tinygpu.ptx.emulator.placement import make_binder
+from tinygpu.ptx.emulator.program import Program, compile_program
+from tinygpu.ptx.emulator.report import Report
+from tinygpu.ptx.emulator.residents import Residents
+from tinygpu.ptx.emulator.scheduler import Scheduler
+from tinygpu.ptx.emulator.syntax import Function, Module
+
+# Arrays of about this many warps keep NumPy's call overhead small while registers stay in the cache.
+_BATCH_WARPS = 256
+_MAX_BATCH_BYTES = 1 << 28
+_parse = lru_cache(maxsize=32)(parse)
+
+
+def emulate(
+    ptx: str,
+    *,
+    entry: str | None = None,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    cluster: int | Sequence[int] = (1, 1, 1),
+    args: Sequence[Any],
+    dynamic_smem: int = 0,
+    seed: int = 0,
+    check: Check = True,
+    order: Order = "late",
+    ctas: Iterable[int | Sequence[int]] | None = None,
+    step_limit: int = 20_000_000,
+) -> Report:
+    """Run one kernel of a PTX module and return what was found and counted.
+
+    ptx           PTX text, of any compiler
+    entry         name of the kernel; None takes the only one
+    grid, block   numbers of CTAs and of threads, as an int or up to three ints (x, y, z)
+    args          one per .param, in order: NumPy arrays (device buffers, changed in place), DeviceBuffer, SparseBuffer,
+                  NumPy or Python scalars, bytes for structs
+    dynamic_smem  bytes of dynamic shared memory
+    check         True: the first fault raises EmulationFault; "collect": faults are collected in the report; False: no
+                  race and validity checks (out-of-bounds and misaligned accesses still raise)
+    order         when asynchronous work lands: as "late" as allowed, as "early" as allowed, or "random" by `seed`
+    ctas          which CTAs to run, as linear numbers or (x, y, z); None runs all
+    step_limit    blocks that one batch of CTAs may run before it counts as hanging
+
+    Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
+    """
+    if order not in ("late", "early", "random"):
+        raise LaunchError(f'order is "late", "early" or "random", not {order!r}')
+    if check not in (True, False, "collect"):
+        raise LaunchError(f'check is True, False or "collect", not {check!r}')
+    module = _parse(ptx)
+    function = find_entry(module, entry)
+    launch = Launch(_dim3(grid, "grid"), _dim3(block, "block"), _dim3(cluster, "cluster"), int(dynamic_smem))
+    check_launch(function, launch)
+    if launch.cluster != (1, 1, 1):
+        raise UnsupportedInstruction(function.line, f".entry {function.name}", "clusters of more than one CTA")
+    memory = GlobalMemory()
+    with np.errstate(all="ignore"):
+        parameters, write_back = bind_arguments(function, args, memory)
+        functions = {f.name: f for f in module.functions if f.has_body}
+        functions = {**{f.name: f for f in module.functions}, **functions}
+        code = flatten(function, functions)
+        binder = make_binder(module, function, code, parameters, launch, memory)
+        program = compile_program(function.name, code, binder)
+        emulation = Emulation(launch, program, memory, order, seed, check, module.lines)
+        chosen = _choose_ctas(ctas, launch.grid)
+        _run(emulation, chosen, step_limit)
+        write_back()
+    return _report(emulation, program)
+
+
+def find_entry(module: Module, name: str | None) -> Function:
+    """The entry called `name`, or the only one."""
+    entries = [f for f in module.functions if f.is_entry and f.has_body]
+    names = ", ".join(f.name for f in entries) or "none"
+    if name is None:
+        if len(entries) != 1:
+            raise LaunchError(f"this PTX has {len(entries)} entries ({names}): say which with entry=")
+        return entries[0]
+    for function in entries:
+        if function.name == name:
+            return function
+    raise LaunchError(f"this PTX has no entry {name!r}; it has {names}")
+
+
+def _dim3(value: int | Sequence[int], what: str) -> Dim3:
+    items = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
+    if not 1 <= len(items) <= 3 or not all(isinstance(v, (int, np.integer)) and v > 0 for v in items):
+        raise LaunchError(f"{what} is one to three positive integers, not {value!r}")
+    x, y, z = (*(int(v) for v in items), 1, 1)[:3]
+    return (x, y, z)
+
+
+def check_launch(function: Function, launch: Launch) -> None:
+    """Refuse a launch that hardware or the kernel's own directives would refuse."""
+    threads = launch.threads_per_cta
+    if threads > 1024:
+        raise LaunchError(f"block {launch.block} has {threads} threads, but a CTA has at most 1024")
+    if launch.dynamic_smem_bytes < 0:
+        raise LaunchError(f"dynamic_smem is a number of bytes, not {launch.dynamic_smem_bytes}")
+    required = function.directives.get("reqntid")
+    if required is not None:
+        wanted = cast(Dim3, (*required, 1, 1)[:3])
+        if wanted != launch.block:
+            raise LaunchError(f"{function.name} requires block {wanted} (.reqntid), not {launch.block}")
+    limit = function.directives.get("maxntid")
+    if limit is not None:
+        most = int(np.prod(limit))
+        if threads > most:
+            raise LaunchError(f"{function.name} allows {most} threads per CTA (.maxntid), not {threads}")
+
+
+def _choose_ctas(ctas: Iterable[int | Sequence[int]] | None, grid: Dim3) -> list[Dim3]:
+    gx, gy, gz = grid
+    total = gx * gy * gz
+    if ctas is None:
+        return [(n % gx, n // gx % gy, n // (gx * gy)) for n in range(total)]
+    chosen: list[Dim3] = []
+    for item in ctas:
+        if isinstance(item, (int, np.integer)):
+            number = int(item)
+            if not 0 <= number < total:
+                raise LaunchError(f"CTA {number} is not in the grid {grid}, which has {total}")
+            chosen.append((number % gx, number // gx % gy, number // (gx * gy)))
+        else:
+            place = _place(item)
+            if not all(0 <= p < g for p, g in zip(place, grid, strict=True)):
+                raise LaunchError(f"CTA {place} is not in the grid {grid}")
+            chosen.append(place)
+    if len(set(chosen)) != len(chosen):
+        raise LaunchError("ctas names a CTA twice")
+    return chosen
+
+
+def _place(item: Sequence[int]) -> Dim3:
+    x, y, z = (*(int(v) for v in item), 0, 0)[:3]
+    return (x, y, z)
+
+
+def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
+    program = emulation.program
+    per_cta = (emulation.launch.threads_per_cta + 31) // 32
+    emulation.total_warps = per_cta * len(ctas)
+    emulation.run_ctas = ctas
+    emulation.counters.ctas = len(ctas)
+    register_bytes = 128 * (program.register_counts[2] + 2 * program.register_counts[3]) + 4096
+    bytes_per_cta = per_cta * (register_bytes + 32 * program.local.extent_bytes) + 6 * program.shared.extent_bytes
+    batch = max(1, min(_BATCH_WARPS // per_cta, _MAX_BATCH_BYTES // max(1, bytes_per_cta)))
+    for first in range(0, len(ctas), batch):
+        residents = Residents(emulation, ctas[first : first + batch], first)
+        Scheduler(residents, step_limit).run()
+
+
+def _report(emulation: Emulation, program: Program) -> Report:
+    lines: dict[int, LineCounters] = {}
+    counters = emulation.counters
+    for block in program.blocks:
+        for operation in block.operations:
+            entry = lines.setdefault(operation.instruction.line, LineCounters())
+            executed, threads = block.executed, block.threads
+            if operation.guard is not None:
+                executed, threads = operation.executed, operation.threads
+            entry.executed += executed
+            entry.threads += threads
+            counters.instructions += executed
+            counters.thread_instructions += threads
+            counters.by_class[operation.kind] = counters.by_class.get(operation.kind, 0) + executed
+        end = block.terminator.instruction
+        if end is not None and end.opcode != "skip":
+            entry = lines.setdefault(end.line, LineCounters())
+            entry.executed += block.executed
+            entry.threads += block.threads
+            counters.instructions += block.executed
+            counters.thread_instructions += block.threads
+            kind = "barrier" if block.terminator.kind == "barrier" else "control"
+            counters.by_class[kind] = counters.by_class.get(kind, 0) + block.executed
+    for site in program.sites:
+        entry = lines.setdefault(site.line, LineCounters())
+        entry.requests += site.requests
+        entry.sectors += site.sectors
+        entry.wavefronts += site.wavefronts
+        entry.bytes += site.bytes
+    return Report(
+        program.name, tuple(emulation.faults.values()), tuple(emulation.advisories.values()), counters, lines,
+        {line: emulation.line_text(line) for line in lines},
+    )  # fmt: skip

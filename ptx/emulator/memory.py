@@ -1,0 +1,134 @@
+"""Device-wide memory: allocations with bounds, backed by windows of bytes, in a sparse 64-bit address space."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tinygpu.ptx.emulator.races import GlobalShadow
+from tinygpu.ptx.emulator.types import Array
+
+# Allocations are spread so far apart that an offset error of gigabytes still lands outside every one of them.
+_FIRST_BASE = 0x0000_1000_0000_0000
+_GAP_BYTES = 1 << 36
+# Generic addresses of the other spaces (PTX ISA, "Generic Addressing": windows within the generic address space; where
+# they lie is up to the implementation).
+SHARED_WINDOW = 0x0000_7F00_0000_0000
+LOCAL_WINDOW = 0x0000_7E00_0000_0000
+CONST_WINDOW = 0x0000_7D00_0000_0000
+PARAM_WINDOW = 0x0000_7C00_0000_0000
+WINDOW_BYTES = 0x0000_0100_0000_0000
+
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(eq=False, slots=True)
+class Allocation:
+    """One allocation as the program sees it: [base, base + size_bytes)."""
+
+    name: str
+    base: int
+    size_bytes: int
+    space: str = "global"
+    writable: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size_bytes
+
+
+class Window:
+    """Backed bytes of an allocation, with typed views.
+
+    valid   which bytes are initialised, or None when all are
+    shadow  who read and wrote what last; None until a race check needs it
+    """
+
+    __slots__ = ("_views", "allocation", "base", "data", "end", "shadow", "valid")
+
+    def __init__(self, allocation: Allocation, base: int, data: NDArray[np.uint8], initialised: bool = True) -> None:
+        self.allocation = allocation
+        self.base = base
+        self.data = data
+        self.end = base + data.size
+        self.valid: NDArray[np.bool_] | None = None if initialised else np.zeros(data.size, np.bool_)
+        self.shadow: GlobalShadow | None = None
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def view(self, width: int, count: int) -> Array:
+        """The bytes as aligned elements of `width` bytes: (elements,) or, for vectors, (vectors, count)."""
+        found = self._views.get((width, count))
+        if found is None:
+            whole = self.data.size // (width * count) * (width * count)
+            found = self.data[:whole].view(_UNSIGNED[width])
+            if count > 1:
+                found = found.reshape(-1, count)
+            self._views[width, count] = found
+        return found
+
+
+class GlobalMemory:
+    """All allocations and windows, searched by address."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self.windows: list[Window] = []
+        self._window_bases: list[int] = []
+        self._allocation_bases: list[int] = []
+        self._next = _FIRST_BASE
+
+    def add(self, allocation: Allocation, windows: list[Window]) -> None:
+        """Enter an allocation; refuses one that overlaps another."""
+        for other in self.allocations:
+            if allocation.base < other.end and other.base < allocation.end:
+                raise ValueError(f"{allocation.name} at {allocation.base:#x} overlaps {other.name} at {other.base:#x}")
+        position = bisect_right(self._allocation_bases, allocation.base)
+        self.allocations.insert(position, allocation)
+        self._allocation_bases.insert(position, allocation.base)
+        for window in windows:
+            position = bisect_right(self._window_bases, window.base)
+            self.windows.insert(position, window)
+            self._window_bases.insert(position, window.base)
+
+    def place(self, size_bytes: int) -> int:
+        """A fresh base address for an allocation of this size."""
+        base = self._next
+        self._next += (size_bytes + 2 * _GAP_BYTES - 1) // _GAP_BYTES * _GAP_BYTES
+        return base
+
+    def window_of(self, low: int, high: int) -> Window | None:
+        """The window that holds all of [low, high), or None."""
+        position = bisect_right(self._window_bases, low) - 1
+        if position < 0:
+            return None
+        window = self.windows[position]
+        return window if high <= window.end else None
+
+    def allocation_of(self, address: int) -> Allocation | None:
+        """The allocation that holds this byte, or None."""
+        position = bisect_right(self._allocation_bases, address) - 1
+        if position < 0:
+            return None
+        allocation = self.allocations[position]
+        return allocation if address < allocation.end else None
+
+    def nearest(self, address: int) -> Allocation | None:
+        """The allocation whose bounds are nearest to an address outside all of them."""
+        if not self.allocations:
+            return None
+        return min(self.allocations, key=lambda a: min(abs(address - a.base), abs(address - a.end)))
+
+    def window_indices(self, addresses: Array, size: int) -> NDArray[np.int64]:
+        """Per address the index of the window that holds all `size` bytes, or -1."""
+        if not self.windows:
+            return np.full(addresses.shape, -1, np.int64)
+        bases = np.array(self._window_bases, np.uint64)
+        ends = np.array([window.end for window in self.windows], np.uint64)
+        found = np.searchsorted(bases, addresses, side="right").astype(np.int64) - 1
+        inside = (found >= 0) & (addresses + np.uint64(size) <= ends[np.maximum(found, 0)])
+        # An address near 2^64 must not wrap into a window.
+        inside &= addresses < np.uint64(1 << 63)
+        return np.where(inside, found, -1)

@@ -1,0 +1,176 @@
+"""Happens-before: clocks of warps, and the last accesses to each granule of memory.
+
+Time is a counter that rises with every memory instruction that is carried out. The clock of a warp says, per warp of its
+CTA, up to which tick that warp's accesses happened before now. An access is a race when the conflicting one before it
+has a later tick than that, whatever order the emulator happened to run them in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ticks = NDArray[np.int32]
+PENDING = np.int32(2**31 - 1)
+"""Tick of bytes that an asynchronous copy may write at any moment: later than every clock."""
+OWN = np.int32(2**31 - 2)
+"""Clock entry of a warp for itself: all of its own accesses happened before."""
+
+
+class Clocks:
+    """Vector clocks of resident warps; row = warp * ctas + cta.
+
+    vector  (warps, warps per CTA): tick up to which the other warp's accesses happened before
+    synced  (warps,): the least entry over the other warps; what is not later than it is ordered, whoever did it
+    """
+
+    def __init__(self, ctas: int, warps_per_cta: int, start: int) -> None:
+        warps = ctas * warps_per_cta
+        self.ctas = ctas
+        self.warps_per_cta = warps_per_cta
+        self.vector: Ticks = np.full((warps, warps_per_cta), start, np.int32)
+        self._own_rows = np.arange(warps)
+        self._own_columns = self._own_rows // ctas
+        self.vector[self._own_rows, self._own_columns] = OWN
+        self.synced: Ticks = np.full(warps, start, np.int32)
+        if warps_per_cta == 1:
+            self.synced[:] = OWN
+
+    def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
+        """Every warp of these CTAs has met every other: all that was done up to `tick` happened before."""
+        shaped = self.vector.reshape(self.warps_per_cta, self.ctas, self.warps_per_cta)
+        shaped[:, ctas] = tick
+        self.vector[self._own_rows, self._own_columns] = OWN
+        if self.warps_per_cta > 1:
+            self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+
+    def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
+        """`arrived` rows (of one CTA) came to a barrier; what happened before their arrival is ordered for `waiting`."""
+        meet = self.vector[arrived].copy()
+        meet[np.arange(arrived.size), arrived // self.ctas] = tick
+        latest = meet.max(axis=0)
+        rows = np.maximum(self.vector[waiting], latest[None, :])
+        rows[np.arange(waiting.size), waiting // self.ctas] = OWN
+        self.vector[waiting] = rows
+        self.synced[waiting] = rows.min(axis=1)
+
+
+    def learn(self, row: int, known: Ticks) -> None:
+        """A row learns that accesses of its CTA's warps up to these ticks happened before."""
+        own = row // self.ctas
+        self.vector[row] = np.maximum(self.vector[row], known)
+        self.vector[row, own] = OWN
+        self.synced[row] = self.vector[row].min()
+
+
+class SharedShadow:
+    """Last accesses to the shared memory of resident CTAs, per granule.
+
+    granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
+    """
+
+    def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
+        self.granule_bytes = granule_bytes
+        self.warps_per_cta = warps_per_cta
+        granules = max(1, ctas * bytes_per_cta // granule_bytes)
+        self.written: Ticks = np.zeros(granules, np.int32)
+        self.writer: NDArray[np.int32] = np.zeros(granules, np.int32)
+        self.invalid: NDArray[np.bool_] | None = None
+        self.atomic: NDArray[np.bool_] | None = None
+        self._last_read: Ticks | None = None
+        self._read_by: Ticks | None = None
+        self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
+        self._granules = granules
+
+    def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int) -> None:
+        """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is the warp of each."""
+        self._log.append((index, span, warp, tick))
+        if len(self._log) > 256:
+            self._flush()
+
+    def forget_reads(self) -> None:
+        """All reads so far happened before whatever comes: no write can conflict with them any more."""
+        self._log.clear()
+
+    def reads(self) -> tuple[Ticks, Ticks] | None:
+        """(tick of the last read per granule, the same per warp: (warps per CTA, granules)); None when none."""
+        if self._log:
+            self._flush()
+        if self._last_read is None or self._read_by is None:
+            return None
+        return self._last_read, self._read_by
+
+    def _flush(self) -> None:
+        if self._last_read is None or self._read_by is None:
+            self._last_read = np.zeros(self._granules, np.int32)
+            self._read_by = np.zeros((self.warps_per_cta, self._granules), np.int32)
+        for index, span, warp, tick in self._log:
+            self._last_read.reshape(-1, span)[index] = tick
+            self._read_by.reshape(self.warps_per_cta, -1, span)[np.broadcast_to(warp, index.shape), index] = tick
+        self._log.clear()
+
+
+class GlobalShadow:
+    """Last accesses to one window of global memory, per granule; warps are numbered over the whole launch.
+
+    Of readers, the last one and the last one of another CTA are kept.
+    """
+
+    def __init__(self, size_bytes: int, granule_bytes: int) -> None:
+        self.granule_bytes = granule_bytes
+        self.granules = (size_bytes + 15) // 16 * 16 // granule_bytes
+        self.written: Ticks | None = None
+        self.writer: NDArray[np.int32] | None = None
+        self.atomic: NDArray[np.bool_] | None = None
+        self.read: Ticks | None = None
+        self.reader: NDArray[np.int32] | None = None
+        self.other_read: Ticks | None = None
+        self.other_reader: NDArray[np.int32] | None = None
+        self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
+        self._logged = 0
+
+    def open_writes(self) -> tuple[Ticks, NDArray[np.int32], NDArray[np.bool_]]:
+        """(ticks, warps, whether atomic) of the last writes per granule; made on first use."""
+        if self.written is None or self.writer is None or self.atomic is None:
+            self.written = np.zeros(self.granules, np.int32)
+            self.writer = np.zeros(self.granules, np.int32)
+            self.atomic = np.zeros(self.granules, np.bool_)
+        return self.written, self.writer, self.atomic
+
+    def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int, wpc: int) -> None:
+        """Remember reads; `wpc` is the number of warps per CTA (two warps differ in CTA when warp // wpc differs)."""
+        self._log.append((index, span, warp, tick))
+        self._logged += index.size
+        if self._logged > 1 << 20:
+            self.flush(wpc)
+
+    def flush(self, wpc: int) -> None:
+        """Enter the remembered reads into the shadow."""
+        if not self._log:
+            return
+        if self.read is None or self.reader is None or self.other_read is None or self.other_reader is None:
+            self.read = np.zeros(self.granules, np.int32)
+            self.reader = np.zeros(self.granules, np.int32)
+            self.other_read = np.zeros(self.granules, np.int32)
+            self.other_reader = np.zeros(self.granules, np.int32)
+        for index, span, warp, tick in self._log:
+            flat: Any = index.reshape(-1, 1) * span + np.arange(span) if span > 1 else index.reshape(-1, 1)
+            who = np.broadcast_to(warp, index.shape).reshape(-1, 1).astype(np.int32)
+            old_tick, old_who = self.read[flat], self.reader[flat]
+            moved = (old_tick > 0) & (old_who // wpc != who // wpc)
+            if moved.any():
+                self.other_read[flat[moved]] = old_tick[moved]
+                self.other_reader[flat[moved]] = old_who[moved]
+            self.read[flat] = tick
+            self.reader[flat] = who
+            if index.size > 1:
+                # Several CTAs may read one granule in the same instruction: keep a second one of them.
+                kept = self.reader[flat]
+                lost = kept // wpc != who // wpc
+                if lost.any():
+                    self.other_read[flat[lost]] = tick
+                    self.other_reader[flat[lost]] = np.broadcast_to(who, flat.shape)[lost]
+        self._log.clear()
+        self._logged = 0
