@@ -193,6 +193,10 @@ def test_what_is_checked_does_not_lean_on_the_emulator() -> None:
     assert wrong == []
 
 
+# A machine is traced as soon as its class exists, so that mistakes show at the declaration; tracing reads the class.
+DECLARATION = ("tinygpu.language.machine", "tinygpu.language.trace")
+
+
 @pytest.mark.parametrize("room", ROOMS.values())
 def test_the_files_of_a_room_do_not_import_each_other_in_a_circle(room: str) -> None:
     """At run time: a file may name another's type in an annotation and be imported by it."""
@@ -201,6 +205,8 @@ def test_the_files_of_a_room_do_not_import_each_other_in_a_circle(room: str) -> 
         for module in MODULES
         if room_of(module) == room
     }
+    if room_of(DECLARATION[0]) == room:
+        graph[DECLARATION[0]].remove(DECLARATION[1])  # fails where the exception is no longer needed
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as circle:
