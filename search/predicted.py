@@ -15,6 +15,11 @@ from tinygpu.cost.predictor import Prediction, predict
 from tinygpu.spaces.build import MachineSpace
 
 
+# Among candidates that take the same time, the one that keeps its units less busy is preferred: this share of their busy
+# seconds is added to a score, too little to order different times.
+TIE_SHARE = 1e-7
+
+
 class PredictedTime:
     """Predicted seconds, without bank conflicts: a lower bound of what the predictor says once layouts are solved."""
 
@@ -27,13 +32,13 @@ class PredictedTime:
         out = np.full(rows, math.inf)
         for index, mask in self._by_structure(columns, rows):
             chosen = {a: np.asarray(columns[a])[mask].astype(np.int64) for a in self.space.traces[index].axes}
-            out[mask] = self.predict(index, chosen).seconds
+            out[mask] = score(self.predict(index, chosen))
         return out
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
         out = []
         for point in points:
-            seconds = float(self.prediction(point).seconds)
+            seconds = float(score(self.prediction(point)))
             if math.isfinite(seconds):
                 out.append(Evaluation(value=seconds))
             else:
@@ -73,3 +78,9 @@ class PredictedTime:
             if mask.any():
                 masks.append((index, mask))
         return masks
+
+
+def score(prediction: Prediction) -> NDArray[np.float64]:
+    """Predicted seconds, ties broken."""
+    busy = sum(np.asarray(b) for b in prediction.busy_s.values())
+    return np.asarray(prediction.seconds + TIE_SHARE * busy, dtype=np.float64)

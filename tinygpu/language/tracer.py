@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tinygpu.constraints.constraint import Constraint
@@ -286,8 +286,10 @@ class Tracer:
             self._same_shape(name, source, partition)
             self._same_shape(name, target, partition)
             for hop in hops:
-                if isinstance(hop, Transfer):
-                    self._bring(hop, source if hop.reads is source.memory else target, partition)
+                if isinstance(hop, Transfer) and hop.reads is source.memory:
+                    self._bring(hop, source, partition)
+                if isinstance(hop, Transfer) and hop.writes is target.memory:
+                    self._bring(hop, target, partition)
         elif any(isinstance(hop, Transfer) and hop.scope == "thread" for hop in hops):
             raise self.fail(f"{name} moves thread by thread: say who moves what, with a partition")
         completion = next((h.completion for h in hops if h.completion), "")
@@ -491,6 +493,3 @@ def _completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
             inner = _completion(s.body, pipeline)
             found = inner if inner not in ("", "barrier") else found
     return found or "barrier"
-
-
-__all__ = ["BufferSpec", "Ring", "Slot", "Tracer", "replace"]

@@ -38,6 +38,8 @@ def menu_totals(phases: Sequence[Phase], candidates: Sequence[Xor], bits: int) -
 
     bits   source bits: no source coordinate reaches 2^bits
     """
+    if not phases:
+        return np.zeros(len(candidates), dtype=np.int64)
     pairs = [pair for phase in phases for row in phase.rows for pair in row]
     row_lengths = [len(row) for phase in phases for row in phase.rows]
     phase_rows = [len(phase.rows) for phase in phases]

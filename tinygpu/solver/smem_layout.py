@@ -48,7 +48,8 @@ class SmemLayout:
         for bit, mask in self.xor:
             if not 0 <= bit < row_bits(self.rows):
                 raise ValueError(
-                    f"[smem layout] {self.rows} rows are told apart by bits 0 to {row_bits(self.rows) - 1}, not by {bit}"
+                    f"[smem layout] the numbers of {self.rows} rows have {row_bits(self.rows)} bits, "
+                    f"so bit {bit} moves nothing"
                 )
             if mask < 1 or 1 << mask.bit_length() > xor_block_bytes(self.row_bytes, self.pitch_bytes):
                 raise ValueError(

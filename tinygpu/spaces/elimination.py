@@ -8,7 +8,7 @@ distinct states and not the number of points. The raw product is never listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from tinygpu.constraints.condition import Condition, DivisorNotPositive
 from tinygpu.constraints.explanation import describe
+from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import Expr
 from tinygpu.spaces.diagram import EXACT_64_BITS, Diagram, Layer, reduce
 from tinygpu.spaces.part import Axis, SpaceError
+from tinygpu.spaces.summaries import Plan, keep_axes, summarise
 
 # Cells (prefix x value) judged at once; a few arrays of this size stay in a core's cache.
 _CHUNK_CELLS = 1 << 16
+# Beyond so many rows, summaries are kept instead of axes where that is possible.
+_PLAIN_ROWS = 1_000_000
 # Sums of integers below this are exact in float64, which NumPy's fast weighted histogram uses.
 _EXACT_FLOAT = 1 << 53
 
@@ -77,7 +81,24 @@ def eliminate(
     steps       per axis: the conditions that it completes, in the order in which they reject
     row_budget  greatest number of prefixes kept over all axes. Raises `TooLarge` beyond
     """
-    return _Elimination(axes, steps, constants, row_budget).run()
+    names = [a.name for a in axes]
+    flat = [(depth, step) for depth, level in enumerate(steps) for step in level]
+    plan = keep_axes(names, [(depth, step.condition) for depth, step in flat])
+    if row_budget <= _PLAIN_ROWS:
+        return _Elimination(axes, steps, constants, row_budget, plan).run()
+    try:
+        return _Elimination(axes, steps, constants, _PLAIN_ROWS, plan).run()
+    except TooLarge:
+        ranges = {n: Interval(v, v) for n, v in constants.items()}
+        for axis in axes:
+            if axis.numeric:
+                numbers = [int(v) for v in axis.values]
+                ranges[axis.name] = Interval(min(numbers), max(numbers))
+        short = summarise(names, [(depth, step.condition, step.exact) for depth, step in flat], ranges)
+        if short.summarises:
+            plan, left = short, iter(short.conditions)
+            steps = [[replace(step, condition=next(left)) for step in level] for level in steps]
+        return _Elimination(axes, steps, constants, row_budget, plan).run()
 
 
 class _Columns(dict[str, Any]):
@@ -96,7 +117,7 @@ class _Columns(dict[str, Any]):
 class _Frontier:
     """The distinct states reached so far.
 
-    columns  value indices of the axes still to be read
+    columns  what later conditions still read: value indices of axes, and values of summaries
     weights  how many prefixes lead to each state
     """
 
@@ -110,21 +131,20 @@ class _Elimination:
     steps: Sequence[Sequence[Step]]
     constants: Mapping[str, int]
     row_budget: int
+    plan: Plan
     values: dict[str, NDArray[Any]] = field(init=False)
+    widths: dict[str, int] = field(init=False)
     raw: int = field(init=False)
     removed: dict[int, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = {a.name: a.array() for a in self.axes if a.numeric}
+        self.widths = {a.name: len(a.values) for a in self.axes}
         self.raw = 1
         for axis in self.axes:
             self.raw *= len(axis.values)
 
     def run(self) -> Elimination:
-        last_read = {a.name: -1 for a in self.axes}
-        for depth, level in enumerate(self.steps):
-            for step in level:
-                last_read.update(dict.fromkeys(step.condition.symbols & last_read.keys(), depth))
         dtype = np.int64 if self.raw < EXACT_64_BITS else object
         frontier = _Frontier({}, np.ones(1, dtype=dtype))
         layers: list[Layer] = []
@@ -139,10 +159,9 @@ class _Elimination:
                     f"[{axis.name}] counting exactly needs more than the budget of {self.row_budget:,} rows; "
                     "raise the budget, offer fewer values, or add a constraint that reads few parameters"
                 )
-            kept = [n for n in (*frontier.columns, axis.name) if last_read[n] > depth]
             degree = np.bincount(source, minlength=len(frontier.weights))
             first = np.concatenate(([0], np.cumsum(degree))).astype(np.int64)
-            frontier, target = self._merge(frontier, axis, source, choice, kept)
+            frontier, target = self._merge(frontier, axis, source, choice, depth)
             layers.append(Layer(axis.name, width, first, choice, target))
         return Elimination(layers, self.raw, self.removed, int(frontier.weights.sum()) if len(frontier.weights) else 0)
 
@@ -205,7 +224,9 @@ class _Elimination:
         """A symbol's values for the grid: (values, 1) for the new axis, (states,) for earlier ones, or a number."""
         if name == axis:
             return self.values[name][:, np.newaxis]
-        return self.values[name][local[name]] if name in local else self.constants[name]
+        if name not in local:
+            return self.constants[name]
+        return self.values[name][local[name]] if name in self.values else local[name]
 
     def _cells(
         self, name: str, axis: str, local: Mapping[str, NDArray[Any]], source: NDArray[Any], choice: NDArray[Any]
@@ -213,29 +234,41 @@ class _Elimination:
         """A symbol's values for single cells: (cells,), or a number."""
         if name == axis:
             return self.values[name][choice]
-        return self.values[name][local[name][source]] if name in local else self.constants[name]
+        if name not in local:
+            return self.constants[name]
+        column = local[name][source]
+        return self.values[name][column] if name in self.values else column
 
     def _remove(self, row: int, weights: NDArray[Any], rest: int) -> None:
         self.removed[row] = self.removed.get(row, 0) + int(weights.sum()) * rest
 
     def _merge(
-        self, frontier: _Frontier, axis: Axis, source: NDArray[Any], choice: NDArray[Any], kept: Sequence[str]
+        self, frontier: _Frontier, axis: Axis, source: NDArray[Any], choice: NDArray[Any], depth: int
     ) -> tuple[_Frontier, NDArray[Any]]:
         """The states after an axis, and (pairs,) the state that each pair leads to."""
         weights = frontier.weights[source]
-        if not len(source):
-            return _Frontier({n: np.zeros(0, dtype=np.int16) for n in kept}, weights), np.zeros(0, dtype=np.int32)
-        if len(kept) == len(frontier.columns) + 1:  # every pair is a state of its own
-            columns = {n: frontier.columns[n][source] for n in frontier.columns}
+        kept = self.plan.kept[depth]
+        columns = {n: c[source] for n, c in frontier.columns.items() if n in kept}
+        if axis.name in kept:
             columns[axis.name] = choice
-            return _Frontier(columns, weights), np.arange(len(source), dtype=np.int32)
-        columns = {n: choice if n == axis.name else frontier.columns[n][source] for n in kept}
-        widths = {a.name: len(a.values) for a in self.axes}
-        target, states = number_rows([(columns[n], widths[n]) for n in kept], len(source))
+        if len(source):
+            pairs = _Columns(lambda n: self._cells(n, axis.name, frontier.columns, source, choice))
+            for summary in self.plan.made[depth]:
+                columns[summary.name] = np.broadcast_to(np.asarray(summary.compute(pairs)[0]), source.shape)
+        if not len(source) or (len(columns) == len(frontier.columns) + 1 and not self.plan.made[depth]):
+            return _Frontier(columns, weights), np.arange(len(source), dtype=np.int32)  # every pair is a state
+        target, states = number_rows([self._numbered(n, c) for n, c in columns.items()], len(source))
         example = np.empty(states, dtype=np.int64)
         example[target] = np.arange(len(source))
         merged = _Frontier({n: c[example] for n, c in columns.items()}, self._sum(target, weights, states))
         return merged, target.astype(np.int32)
+
+    def _numbered(self, name: str, column: NDArray[Any]) -> tuple[NDArray[Any], int]:
+        """A column as indices below a width."""
+        if name in self.widths:
+            return column, self.widths[name]
+        distinct, indices = np.unique(column, return_inverse=True)
+        return indices, len(distinct)
 
     def _sum(self, target: NDArray[Any], weights: NDArray[Any], states: int) -> NDArray[Any]:
         if self.raw < _EXACT_FLOAT:

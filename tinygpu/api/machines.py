@@ -1,0 +1,73 @@
+"""Which machines there are: shipped ones by name, families of them, and a user's own by file and class."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinygpu.language.machine import Machine
+
+# Name -> module:class. A family lists machines for one operation; the first one decides default types.
+SHIPPED: Mapping[str, str] = {
+    "axpby": "tinygpu.machines.elementwise:Axpby",
+    "bias_relu": "tinygpu.machines.elementwise:BiasRelu",
+    "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
+    "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
+}
+FAMILIES: Mapping[str, tuple[str, ...]] = {"matmul": ("matmul_ampere", "matmul_simt")}
+
+
+class MachineNotFound(ValueError):
+    """No machine by that name, or a file without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Machines for one operation; a single machine is a family of one."""
+
+    name: str
+    machines: tuple[type[Machine], ...]
+
+
+def family(name: str) -> Family:
+    """The machines behind a name: a shipped machine, a family, or `path/to/file.py:ClassName`."""
+    if ".py" in name:
+        return Family(name, (_from_file(name),))
+    key = name.lower().replace("-", "_")
+    if key in FAMILIES:
+        return Family(key, tuple(_shipped(m) for m in FAMILIES[key]))
+    if key in SHIPPED:
+        return Family(key, (_shipped(key),))
+    known = ", ".join([*FAMILIES, *SHIPPED])
+    raise MachineNotFound(f"there is no machine {name!r}; there are {known}, and your own as path/to/file.py:ClassName")
+
+
+def _shipped(name: str) -> type[Machine]:
+    module, cls = SHIPPED[name].split(":")
+    found: type[Machine] = getattr(importlib.import_module(module), cls)
+    return found
+
+
+def _from_file(name: str) -> type[Machine]:
+    path_text, _, cls = name.rpartition(":")
+    if not path_text.endswith(".py"):
+        raise MachineNotFound(f"a machine of your own is given as path/to/file.py:ClassName, not {name!r}")
+    path = Path(path_text)
+    if not path.is_file():
+        raise MachineNotFound(f"there is no file {path}")
+    module_name = f"tinygpu_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise MachineNotFound(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    found = getattr(module, cls, None)
+    if not isinstance(found, type) or not issubclass(found, Machine):
+        mine = [k for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, Machine) and v is not Machine]
+        raise MachineNotFound(f"{path} has no machine {cls!r}; it has {', '.join(mine) or 'none'}")
+    return found

@@ -1,0 +1,71 @@
+"""What a tuned kernel leaves on disk: PTX, launch description, and a summary for people. All of it, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from tinygpu.api.tune import Finalist, Tuned
+from tinygpu.ptx.verification import Verification
+
+
+def default_folder(tuned: Tuned) -> Path:
+    """runs/MACHINE-DIMS-DEVICE."""
+    winner = tuned.winner
+    dims = "-".join(f"{k}{v}" for k, v in winner.space.problem.dims)
+    kinds = "-".join(dict.fromkeys(o.dtype.name for o in winner.space.problem.operands))
+    name = f"{winner.space.machine.__name__.lower()}-{dims}-{kinds}-{tuned.device.name}"
+    return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def write_kernel(folder: Path, finalist: Finalist, verification: Verification | None) -> tuple[Path, ...]:
+    """Writes kernel.ptx, launch.json and summary.txt; replaces the folder as a whole."""
+    kernel = finalist.built.kernel
+    launch = kernel.launch_json(finalist.space.problem)
+    launch |= {
+        "device": finalist.space.device.name,
+        "registers": finalist.assembly.registers,
+        "spill_bytes": finalist.assembly.spill_store_bytes + finalist.assembly.spill_load_bytes,
+        "predicted_seconds": float(finalist.prediction.seconds),
+        "layouts": {name: s.layout.to_json() for name, s in finalist.refined.layouts.solutions.items()},
+        "verified": None if verification is None else verification.passed,
+    }
+    files = {
+        "kernel.ptx": kernel.ptx,
+        "launch.json": json.dumps(launch, indent=2) + "\n",
+        "summary.txt": summary(finalist, verification),
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    for name, text in files.items():
+        (fresh / name).write_text(text)
+    fresh.chmod(0o755)
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(fresh, folder)
+    return tuple(folder / name for name in files)
+
+
+def summary(finalist: Finalist, verification: Verification | None) -> str:
+    """A short account of one kernel."""
+    p, k, a = finalist.prediction, finalist.built.kernel, finalist.assembly
+    grid = k.grid(finalist.space.problem)[0]
+    lines = [
+        f"{k.machine} for {finalist.space.problem} on {finalist.space.device.name}",
+        "",
+        "candidate   " + " ".join(f"{n}={v}" for n, v in k.point),
+        f"launch      {grid:,} CTAs of {k.threads} threads, {k.smem_bytes:,} B of dynamic shared memory",
+        "relies on   " + (", ".join(map(str, k.facts)) or "nothing"),
+        f"assembled   {a.registers} registers, {a.spill_store_bytes + a.spill_load_bytes} B spilled, "
+        f"{int(p.occupancy.ctas_per_sm)} CTAs per SM",
+        f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: {p.sentence()}",
+    ]
+    for name, solution in finalist.refined.layouts.solutions.items():
+        lines.append(f"layout      {name}: {solution}")
+    if verification is not None:
+        lines += ["emulated    " + line.strip() for line in str(verification).splitlines()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,159 @@
+"""Tune: from a problem to the best verified kernel. Every step is a function of its own room; this file is their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinygpu.api.machines import Family
+from tinygpu.api.problems import Asked, Refusal, problems
+from tinygpu.cost.predictor import Prediction
+from tinygpu.devices import Device
+from tinygpu.ptx.assembler import Assembly, assemble
+from tinygpu.ptx.build import Built
+from tinygpu.ptx.lowering.lower import lower
+from tinygpu.ptx.verification import Verification, verify
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime, score
+from tinygpu.search.progress import Progress
+from tinygpu.search.refine import Refined, refine
+from tinygpu.search.result import Result
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import MachineSpace, build_space
+
+
+class NothingFound(ValueError):
+    """No candidate is legal, or none of the best survives; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finalist:
+    """A candidate that was lowered and assembled.
+
+    prediction  with the assembler's registers and the conflicts of its layouts
+    """
+
+    space: MachineSpace
+    refined: Refined
+    built: Built
+    assembly: Assembly
+    prediction: Prediction
+
+    @property
+    def spills(self) -> bool:
+        return bool(self.assembly.spill_store_bytes or self.assembly.spill_load_bytes)
+
+    @property
+    def score(self) -> float:
+        return float(score(self.prediction))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Searched:
+    """One machine's part of a tuning run."""
+
+    space: MachineSpace
+    result: Result | None
+    finalists: tuple[Finalist, ...]
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuned:
+    """What tuning found."""
+
+    family: str
+    device: Device
+    searched: tuple[Searched, ...]
+    refused: tuple[Refusal, ...]
+    winner: Finalist
+    verification: Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Told what goes on: `stage` once per step, `progress` after each batch of evaluations."""
+
+    stage: Callable[[str], None] = lambda text: None
+    progress: Callable[[Progress], None] = lambda p: None
+    space: Callable[[MachineSpace], None] = lambda s: None
+
+
+def tune(
+    family: Family,
+    asked: Asked,
+    device: Device,
+    *,
+    strategy: str = "auto",
+    evaluations: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    keep: int = 6,
+    watcher: Watcher | None = None,
+) -> Tuned:
+    """Searches every machine of the family that is legal for problem and device; verifies the winner.
+
+    Raises ProblemError where no machine takes the problem, and NothingFound where no candidate is left.
+    """
+    watch = watcher or Watcher()
+    accepted, refused = problems(family, asked)
+    cache = SolverCache()
+    searched = []
+    for machine, problem in accepted:
+        watch.stage(f"{machine.__name__}: building the space")
+        space = build_space(machine, problem, device)
+        watch.space(space)
+        if space.space.size == 0:
+            sentences = tuple(str(c) for c in space.space.conflict())
+            searched.append(Searched(space, None, (), "; ".join(dict.fromkeys(sentences))))
+            continue
+        watch.stage(f"{machine.__name__}: searching {space.space.size:,} candidates")
+        objective = PredictedTime(space)
+        result = minimize(
+            space.space,
+            objective,
+            strategy=strategy,
+            evaluations=evaluations,
+            seconds=seconds,
+            seed=seed,
+            callbacks=(watch.progress,),
+            subject=space.space.name,
+        )
+        watch.stage(f"{machine.__name__}: solving the layouts of the best")
+        best = refine(objective, result.top(400), cache, keep=keep)
+        watch.stage(f"{machine.__name__}: lowering and assembling {len(best)}")
+        searched.append(Searched(space, result, finalists(space, objective, best, device)))
+    ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
+    if not ranked:
+        raise NothingFound(_why_nothing(searched))
+    winner = ranked[0]
+    watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
+    verification = verify(winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed)
+    return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
+
+
+def finalists(
+    space: MachineSpace, objective: PredictedTime, best: Sequence[Refined], device: Device
+) -> tuple[Finalist, ...]:
+    """The best candidates as kernels, ranked again with the assembler's registers; those that spill come last."""
+    out = []
+    for r in best:
+        kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
+        assembly = assemble(kernel.ptx, device.portable_target)
+        prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
+        out.append(Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction))
+    return tuple(sorted(out, key=lambda f: (f.spills, f.score)))
+
+
+def _why_nothing(searched: Sequence[Searched]) -> str:
+    reasons = []
+    for s in searched:
+        name = s.space.machine.__name__
+        if s.sentence:
+            reasons.append(f"{name} has no candidate: {s.sentence}")
+        elif s.finalists:
+            reasons.append(f"{name}: all of its {len(s.finalists)} best candidates spill registers")
+    return "; ".join(reasons) or "no machine has a candidate"
+
+
+__all__ = ["Asked", "Finalist", "NothingFound", "Searched", "Tuned", "Watcher", "tune"]
