@@ -40,7 +40,7 @@ class MatmulAmpere(Machine):
     group = Param(1, 4, 8, 16)  # tile rows visited together, for L2
     va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8)
     across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
-    pad = Param(0, 8)
+    pad = Param(0, 8, 16)  # elements added to every row of shared memory
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
 
     copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)), ordered=epilogue.NO_REGISTERS)

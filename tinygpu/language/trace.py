@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import sympy
+
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, symbol
 from tinygpu.language.derive import derived_constraints
 from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.machine import BoundTensor, Machine, Structure
@@ -138,19 +139,17 @@ def _check_outputs(machine: type[Machine], program: n.Program) -> None:
 
 
 def _distinct(constraints: list[Constraint]) -> tuple[Constraint, ...]:
-    """Each condition once; a second condition under a name already taken gets a number."""
-    seen: dict[str, list[Constraint]] = {}
+    """Each condition once, under its first name; another condition under a name already taken gets a number."""
+    conditions = set()
+    names: dict[str, int] = {}
     out = []
     for c in constraints:
-        same_name = seen.setdefault(c.name, [])
-        if any(c.condition.same(o.condition) for o in same_name):
+        node = c.condition.sympy
+        if node == sympy.true or node in conditions:
             continue
-        if c.condition.same(Expr(symbol("x").sympy >= 0)):
-            continue  # always true
-        same_name.append(c)
-        if len(same_name) > 1:
-            c = Constraint(
-                f"{c.name} ({len(same_name)})", c.condition, c.sentence, c.kind, c.source, c.judge, c.why
-            )
+        conditions.add(node)
+        names[c.name] = names.get(c.name, 0) + 1
+        if names[c.name] > 1:
+            c = replace(c, name=f"{c.name} ({names[c.name]})")
         out.append(c)
     return tuple(out)
