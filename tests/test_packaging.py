@@ -200,6 +200,8 @@ HANDED_ON = {
     # an empty space explains itself, by asking about smaller spaces
     ("tinygpu.spaces.space", "tinygpu.spaces.conflict"),
     ("tinygpu.spaces.space", "tinygpu.spaces.nearest"),
+    # a program prints itself
+    ("tinygpu.program.nodes", "tinygpu.program.listing"),
 }
 
 
