@@ -1,7 +1,8 @@
 """cp.async and its commit groups: copies that are agents of their own between issue and wait (PTX ISA, "cp.async").
 
-A copy is issued with addresses and sizes; its bytes land at once ("early"), when a wait forces it ("late"), or either by
-chance ("random"). Whatever the order, its destination counts as being written from issue until a wait by the same thread.
+A copy is issued with addresses and sizes; its bytes land at once ("early"), when a wait forces it ("late"), or either
+by chance ("random"). Whatever the order, its destination counts as being written from issue until a wait by the same
+thread.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ def issue(
     if picked_to.size == 0:
         return
     _count(c, site, to, fro, size, read)
+    picked_read: NDArray[np.int64] | None = None
     if read is not None:
-        picked_read = c.pick(read)
+        picked_read = np.asarray(c.pick(read))
         if (picked_read > size).any() or (picked_read < 0).any():
             at = first_true((picked_read > size) | (picked_read < 0))
             row, lane = c.locate(at)
@@ -134,8 +136,6 @@ def issue(
             picked_read = np.clip(picked_read, 0, size)
         if bool((picked_read == size).all()):
             picked_read = None
-    else:
-        picked_read = None
     index, good = shared_access.locate(c, site, picked_to, size, "cp.async")
     shape = picked_to.shape
     rows = np.broadcast_to(c.pick_column(c.set.column), shape)
@@ -143,9 +143,6 @@ def issue(
     threads = c.set.threads if c.mask is None else c.set.threads[c.mask]
     parts = _source_parts(c, site, c.pick(fro), size, picked_read)
     if good is not None:
-        kept = np.flatnonzero(good.reshape(-1))
-        back = np.full(good.size, -1, np.int64)
-        back[kept] = np.arange(kept.size)
         index, rows, warps, threads = (np.asarray(v)[good] for v in (index, rows, warps, threads))
         parts = [_keep(part, good.reshape(-1)) for part in parts]
         if index.size == 0:

@@ -113,13 +113,12 @@ def _atomic(b: Binder, i: Instruction) -> Run:
         b.note_global_width(width)
     site = b.site(i)
     update = _update(operation, name)
-    packed = TYPES[name].kind == "packed"
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         addresses = as_u64(np.broadcast_to(get_address(c), (c.n, 32)))
         if space != "generic":
-            _apply(c, site, space, addresses, width, update, value, second, get, packed)
+            _apply(c, site, space, addresses, width, update, value, second, get)
             return
         outer = c.mask
         for chosen, mask, base in split_generic(c, addresses):
@@ -128,7 +127,8 @@ def _atomic(b: Binder, i: Instruction) -> Run:
             own = "shared" if chosen == "shared" else "global"
             if chosen == "local":
                 raise b.unsupported("atomics on local memory")
-            _apply(c, site, own, addresses - base if own == "shared" else addresses, width, update, value, second, get, packed)
+            place = addresses - base if own == "shared" else addresses
+            _apply(c, site, own, place, width, update, value, second, get)
         c.narrow(outer)
 
     return run
@@ -140,7 +140,7 @@ def _full(c: Cohort, get: Getter) -> Array:
 
 def _apply(
     c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update, value: Getter,
-    second: Getter | None, get: Getter | None, packed: bool,
+    second: Getter | None, get: Getter | None,
 ) -> None:  # fmt: skip
     picked = c.pick(addresses)
     if picked.size == 0:

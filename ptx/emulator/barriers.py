@@ -135,8 +135,9 @@ class Barriers:
         if barrier.expected != expected:
             emulation.fault(
                 "barrier", arrival.instruction, residents, row, None,
-                f"barrier {number} is used with {_threads(expected)} here, but with {_threads(barrier.expected)} by the "
-                f"threads that reached it on line {barrier.arrivals[0].instruction.line}: all must give the same count",
+                f"barrier {number} is used with {_threads(expected)} here, but with {_threads(barrier.expected)} by "
+                f"the threads that reached it on line {barrier.arrivals[0].instruction.line}: all must give the same "
+                "count",
             )  # fmt: skip
         barrier.arrivals.append(arrival)
         barrier.arrived += self._weight(arrival, expected)
@@ -197,7 +198,8 @@ class Barriers:
         total = sum(int(a.lanes.sum()) for a in with_result)
         for arrival in with_result:
             action = arrival.spec.action
-            value: Any = np.uint32(held) if action == "popc" else np.bool_(held == total if action == "and" else held > 0)
+            holds = held == total if action == "and" else held > 0
+            value: Any = np.uint32(held) if action == "popc" else np.bool_(holds)
             self._write(arrival, value)
 
     def _write(self, arrival: Arrival, value: Any) -> None:
@@ -232,8 +234,9 @@ class Barriers:
                 continue
             for arrival in other.arrivals:
                 if arrival.waits:
+                    line = arrival.instruction.line
                     for row in arrival.rows:
-                        waiting[int(row) // count] = f"waits at barrier {other_number} on line {arrival.instruction.line}"
+                        waiting[int(row) // count] = f"waits at barrier {other_number} on line {line}"
         arrived = sorted({int(r) // count for a in barrier.arrivals for r in a.rows})
         missing = []
         for warp in range(residents.warps_per_cta):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.layout import SpaceLayout
+from tinygpu.ptx.emulator.literals import float_pattern
 from tinygpu.ptx.emulator.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tinygpu.ptx.emulator.meter import Site
-from tinygpu.ptx.emulator.parser import float_pattern
 from tinygpu.ptx.emulator.registers import Slot, group_of
 from tinygpu.ptx.emulator.residents import Cohort
 from tinygpu.ptx.emulator.syntax import (

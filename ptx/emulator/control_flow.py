@@ -1,8 +1,8 @@
 """Control flow of a flat list of statements: basic blocks, their order, and definite assignment.
 
-Blocks are numbered so that (1) every successor that is not reached by going back in a loop has a higher rank, and (2) the blocks
-of a loop are contiguous. Running, for each warp, the lanes with the lowest rank first then makes lanes meet again at
-the immediate post-dominator of the branch that parted them: every block between the two has a lower rank.
+Blocks are numbered so that (1) every successor that is not reached by going back in a loop has a higher rank, and
+(2) the blocks of a loop are contiguous. Running, for each warp, the lanes with the lowest rank first then makes lanes
+meet again at the immediate post-dominator of the branch that parted them: every block between the two has a lower rank.
 """
 
 from __future__ import annotations

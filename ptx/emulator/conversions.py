@@ -57,7 +57,7 @@ def float_to_integer(value: Array, name: str, mode: str) -> Array:
     too_low = whole < float(low)
     safe = np.where(nan | too_high | too_low, 0.0, whole)
     result = safe.astype(dtype)
-    result = np.where(too_high, dtype.type(high), np.where(too_low, dtype.type(low), result))
+    result = np.asarray(np.where(too_high, dtype.type(high), np.where(too_low, dtype.type(low), result)))
     top = np.array([1 << (kind.bits - 1)], f"u{kind.bytes}").view(dtype)[0]
     special = kind.bits == 64 or (np.asarray(value).dtype == np.float64 and kind.bits == 32)
     return np.asarray(np.where(nan, top if special else dtype.type(0), result))
@@ -78,10 +78,10 @@ def integer_to_float(value: Array, target: Any, mode: str) -> Array:
             return np.asarray(total)
         down, up = np.nextafter(total, -np.inf), np.nextafter(total, np.inf)
         if mode == "rp":
-            return np.where(error > 0, up, total)
+            return np.asarray(np.where(error > 0, up, total))
         if mode == "rm":
-            return np.where(error < 0, down, total)
-        return np.where((error < 0) & (total > 0), down, np.where((error > 0) & (total < 0), up, total))
+            return np.asarray(np.where(error < 0, down, total))
+        return np.asarray(np.where((error < 0) & (total > 0), down, np.where((error > 0) & (total < 0), up, total)))
     from tinygpu.ptx.emulator.rounding import to_odd
 
     return narrow(to_odd(total, error), target, mode)
@@ -233,7 +233,7 @@ def _cvt_packed(b: Binder, i: Instruction, to: str, name: str) -> Run:
         # The first source goes to the upper half (PTX ISA, cvt).
         sources = (b.source(upper, "f32"), b.source(lower, "f32"))
         if to in _FP8_DTYPES:
-            return emit(b.destination(d, "u16"), lambda h, l: _pair8(h, l, _FP8_DTYPES[to], relu), sources)
+            return emit(b.destination(d, "u16"), lambda high, low: _pair8(high, low, _FP8_DTYPES[to], relu), sources)
         lane = _FLOAT_DTYPES[TYPES[to].lane]
         satfinite, flush = i.has("satfinite"), i.has("ftz")
 
@@ -293,7 +293,7 @@ def _pair8(high: Array, low: Array, dtype: Any, relu: bool) -> Array:
 
 def _cvt_pack(b: Binder, i: Instruction) -> Run:
     """cvt.pack.sat.TO.s32{.b32}: a and b saturated into the low bits, a above b; c fills the rest."""
-    types = [t for t in i.types]
+    types = i.types
     to = types[0]
     width = {"u8": 8, "s8": 8, "u16": 16, "s16": 16}.get(to)
     if width is None or not i.has("sat"):

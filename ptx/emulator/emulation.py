@@ -107,6 +107,6 @@ class Emulation:
         )
 
 
-def first_true(mask: NDArray[np.bool_]) -> int:
+def first_true(mask: NDArray[np.bool_] | np.bool_) -> int:
     """Position of the first true value in a flattened array."""
     return int(np.argmax(mask.reshape(-1)))

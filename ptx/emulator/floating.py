@@ -1,4 +1,4 @@
-"""Floating-point arithmetic in f16, bf16, f32, f64 and their packed pairs (PTX ISA, "Floating Point" and "Half Precision").
+"""Floating-point arithmetic in f16, bf16, f32, f64 and packed pairs (PTX ISA, "Floating Point", "Half Precision").
 
 Instructions with .rn, .rz, .rm or .rp are rounded correctly. For .approx and .full the correctly rounded value of the
 function is given, which lies within PTX's error bounds of each.

@@ -127,7 +127,8 @@ def _load_window(
     invalid: NDArray[np.bool_] | None = None
     if c.emulation.checking:
         if window.valid is not None:
-            invalid = ~window.valid[: window.data.size // size * size].reshape(-1, size)[index].all(axis=-1)
+            known = window.valid[: window.data.size // size * size].reshape(-1, size)[index]
+            invalid = np.asarray(~known.all(axis=-1))
             if not invalid.any():
                 invalid = None
         check_read(c, site, window, offsets, size, selection, strong)
@@ -301,9 +302,9 @@ def store(
         index = offsets // size if size > 1 else offsets
         view = window.view(width, count)
         if c.emulation.checking:
-            changed = np.take(view, index, axis=0, mode="clip") != part
+            changed = np.asarray(np.take(view, index, axis=0, mode="clip") != part)
             if count > 1:
-                changed = changed.any(axis=-1)
+                changed = np.asarray(changed.any(axis=-1))
             check_write(c, site, window, offsets, size, selection, changed, atomic=strong)
             view[index] = part
             _check_same_instruction(c, site, window, view, index, part, count, offsets, selection)
@@ -318,9 +319,9 @@ def _check_same_instruction(
     offsets: NDArray[np.int64], selection: Selection,
 ) -> None:  # fmt: skip
     """Two lanes that write different values to the same bytes in one instruction."""
-    lost = np.take(view, index, axis=0, mode="clip") != part
+    lost = np.asarray(np.take(view, index, axis=0, mode="clip") != part)
     if count > 1:
-        lost = lost.any(axis=-1)
+        lost = np.asarray(lost.any(axis=-1))
     if not lost.any():
         return
     at = first_true(lost)

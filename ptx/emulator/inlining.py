@@ -1,7 +1,7 @@
 """Calls of device functions, by copying their bodies to the place of the call.
 
-Each copy gets registers, labels and variables of its own; parameters in .param space are memory of the thread, and the callee's
-names for them are other names for the caller's. Recursion has no such copy and is refused.
+Each copy gets registers, labels and variables of its own; parameters in .param space are memory of the thread, and the
+callee's names for them are other names for the caller's. Recursion has no such copy and is refused.
 """
 
 from __future__ import annotations
@@ -189,10 +189,9 @@ def _bind(
             code.variables.append(replace(formal, key=key, space="param"))
             aliases[formal.key] = key
             place = AddressOperand(SymbolOperand(key), 0)
+            name = formal.type_name
             code.statements.append(
-                Instruction(
-                    "st", ("param", formal.type_name), (formal.type_name,), (place, actual), None, call.line, call.column
-                )
+                Instruction("st", ("param", name), (name,), (place, actual), None, call.line, call.column)
             )
     return aliases
 

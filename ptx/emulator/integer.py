@@ -72,7 +72,9 @@ def emit_ufunc(get: Getter, ufunc: Any, first: Getter, second: Getter) -> Run:
     return run
 
 
-def simple(widths: tuple[int, ...], count: int, compute: Callable[[str], Callable[..., Any]], view: str = "own") -> Compile:
+def simple(
+    widths: tuple[int, ...], count: int, compute: Callable[[str], Callable[..., Any]], view: str = "own"
+) -> Compile:
     """Compile function of an instruction d, a, b, ... whose operands all have one type.
 
     compute  given the type's name, the function of the sources
@@ -243,7 +245,7 @@ def mad(b: Binder, i: Instruction) -> Run:
             return np.asarray(np.multiply(first(c), second(c)))
         if mode == "wide":
             wide: Any = np.dtype(f"{'i' if signed else 'u'}{bits // 4}")
-            return np.multiply(first(c), second(c), dtype=wide).astype(unsigned)
+            return np.asarray(np.multiply(first(c), second(c), dtype=wide).astype(unsigned))
         return high_product(first(c), second(c), bits, signed).astype(unsigned)
 
     if i.opcode == "madc" or i.has("cc"):
@@ -277,7 +279,9 @@ def _mul24(accumulate: bool) -> Compile:
         def compute(x: Array, y: Array, z: Array | None = None) -> Array:
             def cut(value: Array) -> Array:
                 wide = np.asarray(value).astype(np.int64) & 0xFFFFFF
-                return np.where(wide & 0x800000, wide - 0x1000000, wide) if signed else wide
+                if not signed:
+                    return np.asarray(wide)
+                return np.where(wide & 0x800000, wide - 0x1000000, wide)
 
             product = cut(x) * cut(y)
             result = product >> 16 if mode == "hi" else product
@@ -303,7 +307,7 @@ def divide(x: Array, y: Array, signed: bool) -> Array:
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     magnitude = np.abs(x).view(unsigned) // np.abs(safe).view(unsigned)
     quotient = np.where((x < 0) != (safe < 0), unsigned.type(0) - magnitude, magnitude).view(x.dtype)
-    return np.where(zero, x.dtype.type(-1), quotient)
+    return np.asarray(np.where(zero, x.dtype.type(-1), quotient))
 
 
 def remainder(x: Array, y: Array, signed: bool) -> Array:

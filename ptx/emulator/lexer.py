@@ -29,8 +29,8 @@ class Token:
     bits: tuple[int, int] = (0, 0)
 
 
-# Lexical rules: PTX ISA, "Syntax": identifiers, integer constants (decimal, 0x, 0b, octal, suffix U), floating constants
-# as exact bits (0f and 8 hex digits, 0d and 16) or decimal. Alternatives are tried in this order.
+# Lexical rules: PTX ISA, "Syntax": identifiers, integer constants (decimal, 0x, 0b, octal, suffix U), floating
+# constants as exact bits (0f and 8 hex digits, 0d and 16) or decimal. Alternatives are tried in this order.
 _LEXEME = re.compile(
     r"""
     (?P<space>[ \t\r\f\v]+|//[^\n]*)

@@ -43,7 +43,7 @@ def _locate(c: Cohort, site: Site, picked: Array, size: int, verb: str) -> tuple
 def _count(c: Cohort, site: Site, size: int) -> None:
     requests, lanes = c.active_warps(), c.active_lanes()
     site.requests += requests
-    # Local memory is laid out so that the same word of 32 lanes is contiguous (CUDA C++ Programming Guide, "Local Memory").
+    # The same word of a warp's 32 lanes is contiguous (CUDA C++ Programming Guide, "Local Memory").
     site.sectors += requests * max(1, size * 32 // 32)
     site.bytes += lanes * size
     c.emulation.counters.local_requests += requests
@@ -64,7 +64,7 @@ def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tup
     if not c.emulation.checking:
         return values, None
     valid = c.residents.local_valid
-    invalid = ~valid[: valid.size // size * size].reshape(-1, size)[at].all(axis=-1)
+    invalid: Bools = np.asarray(~valid[: valid.size // size * size].reshape(-1, size)[at].all(axis=-1))
     return values, invalid if invalid.any() else None
 
 

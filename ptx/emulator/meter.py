@@ -1,4 +1,4 @@
-"""Exact counts of what a kernel does: sectors per global request, wavefronts per shared request, instructions by class."""
+"""Exact counts of what a kernel does: sectors per global request, wavefronts per shared request, instructions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.syntax import Instruction
 from tinygpu.ptx.emulator.types import Array
 
+Pattern = bytes
+"""Addresses relative to the first bank, as bytes: requests with equal patterns cost the same."""
 SECTOR_BYTES = 32
 BANKS = 32
 WORD_BYTES = 4
@@ -94,7 +96,7 @@ class Site:
     sectors: int = 0
     wavefronts: int = 0
     bytes: int = 0
-    _wavefront_memo: dict[bytes, int] = field(default_factory=dict)
+    _wavefront_memo: dict[Pattern, int] = field(default_factory=dict)
 
     @property
     def line(self) -> int:
@@ -155,7 +157,7 @@ def count_sectors(addresses: Array, mask: NDArray[np.bool_] | None, size: int) -
     if mask is not None or bool((step < 0).any()):
         sectors = np.sort(sectors, axis=1)
         step = sectors[:, 1:] - sectors[:, :-1]
-    distinct = int(np.count_nonzero(step)) + sectors.shape[0]
+    distinct = int(np.count_nonzero(step)) + int(sectors.shape[0])
     if mask is not None:
         # The value -1 of inactive lanes is no sector.
         distinct -= int(np.count_nonzero(sectors[:, 0] == -1))
@@ -199,5 +201,6 @@ def phase_wavefronts(words: NDArray[np.int64]) -> int:
     fresh &= ordered >= 0
     phases = words.shape[0]
     key = (ordered & (BANKS - 1)) + np.arange(phases)[:, None] * BANKS
-    counts = np.bincount(key[fresh], minlength=phases * BANKS)
-    return int(counts.reshape(phases, BANKS).max(axis=1).sum())
+    counts: Array = np.bincount(key[fresh], minlength=phases * BANKS)
+    worst: NDArray[np.int64] = counts.reshape(phases, BANKS).max(axis=1)
+    return int(worst.sum())

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-from dataclasses import replace
-
-from tinygpu.ptx.emulator.faults import PtxSyntaxError
-from tinygpu.ptx.emulator.lexer import Token, tokenize
-from tinygpu.ptx.emulator.scopes import Scope, declare, find_label, find_register, find_variable
-from tinygpu.ptx.emulator.syntax import (
-    AddressOperand,
-    FloatOperand,
-    Function,
-    GroupOperand,
-    Guard,
-    Instruction,
-    IntegerOperand,
-    Label,
-    Module,
-    Operand,
-    PairOperand,
-    RegisterOperand,
-    SinkOperand,
-    SpecialOperand,
-    SymbolOperand,
-    Variable,
-    VectorOperand,
-)
+from tinygpu.ptx.emulator.cursor import MAX_DEPTH
+from tinygpu.ptx.emulator.instruction_parser import InstructionParser
+from tinygpu.ptx.emulator.literals import float_pattern
+from tinygpu.ptx.emulator.scopes import Scope, declare
+from tinygpu.ptx.emulator.syntax import Function, Label, Module, SymbolOperand, Variable
 from tinygpu.ptx.emulator.types import TYPES
 
 _LINKING = (".extern", ".visible", ".weak", ".common")
@@ -36,10 +16,7 @@ _NUMBER_DIRECTIVES = (
     ".abi_preserve", ".abi_preserve_control",
 )  # fmt: skip
 _FLAG_DIRECTIVES = (".explicitcluster", ".blocksareclusters", ".noreturn")
-_MAX_DEPTH = 64
 _MAX_VARIABLE_BYTES = 1 << 40
-# Binary operators of constant expressions, loosest first (PTX ISA, "Constant Expressions").
-_OPERATORS: tuple[tuple[str, ...], ...] = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
 
 
 def parse(text: str) -> Module:
@@ -47,54 +24,11 @@ def parse(text: str) -> Module:
     return _Parser(text).module()
 
 
-class _Parser:
+class _Parser(InstructionParser):
     def __init__(self, text: str) -> None:
-        self._tokens = tokenize(text)
-        self._at = 0
+        super().__init__(text)
         self._lines = tuple(text.split("\n"))
         self._scopes = 0
-        self._function: Function | None = None
-        self._scope = Scope(0, None)
-        self._pending: list[tuple[int, Scope]] = []
-
-    # ---- tokens -------------------------------------------------------------------------------------------------
-
-    @property
-    def _token(self) -> Token:
-        return self._tokens[self._at]
-
-    def _peek(self, ahead: int = 1) -> Token:
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
-
-    def _fail(self, sentence: str, token: Token | None = None) -> PtxSyntaxError:
-        token = token or self._token
-        return PtxSyntaxError(token.line, token.column, sentence)
-
-    def _next(self) -> Token:
-        token = self._token
-        if token.kind != "end":
-            self._at += 1
-        return token
-
-    def _is(self, text: str) -> bool:
-        token = self._token
-        return token.text == text and token.kind in ("punct", "dot", "word")
-
-    def _accept(self, text: str) -> bool:
-        if self._is(text):
-            self._at += 1
-            return True
-        return False
-
-    def _expect(self, text: str, after: str) -> Token:
-        if not self._is(text):
-            raise self._fail(f"expected `{text}` {after}, found `{self._token.text}`")
-        return self._next()
-
-    def _word(self, what: str) -> Token:
-        if self._token.kind != "word":
-            raise self._fail(f"expected {what}, found `{self._token.text}`")
-        return self._next()
 
     # ---- module -------------------------------------------------------------------------------------------------
 
@@ -144,16 +78,16 @@ class _Parser:
 
     def _skip_statement(self) -> None:
         while not self._is(";"):
-            if self._token.kind == "end":
+            if self._ended:
                 raise self._fail("the text ends inside a statement")
             self._next()
         self._next()
 
     def _skip_debug(self) -> bool:
         """Skip .file, .loc, .pragma and .section: they change nothing of what runs."""
-        if self._token.kind != "dot":
-            return False
         text = self._token.text
+        if not text.startswith("."):
+            return False
         if text == ".pragma":
             self._skip_statement()
             return True
@@ -167,7 +101,7 @@ class _Parser:
             self._next()
             self._expect("{", "after the section's name")
             while not self._accept("}"):
-                if self._token.kind == "end":
+                if self._ended:
                     raise self._fail("the text ends inside a section")
                 self._next()
             return True
@@ -179,9 +113,9 @@ class _Parser:
         self._scope = Scope(0, None)
         self._scopes = 0
         self._pending = []
+        self._target_lists = []
         line = self._token.line
         function = Function("", is_entry, (), (), line)
-        self._function = function
         if not is_entry and self._is("("):
             function.returns = self._parameters(function)
         function.name = self._word("the name of the function").text
@@ -211,7 +145,7 @@ class _Parser:
                 self._next()
                 self._expect("(", "after .attribute")
                 while not self._accept(")"):
-                    if self._token.kind == "end":
+                    if self._ended:
                         raise self._fail("the text ends inside .attribute")
                     self._next()
             elif not self._skip_debug():
@@ -247,8 +181,8 @@ class _Parser:
             if self._accept("{"):
                 self._scopes += 1
                 self._scope = Scope(self._scopes, self._scope)
-                if len(self._scope.chain()) > _MAX_DEPTH:
-                    raise self._fail(f"more than {_MAX_DEPTH} nested scopes", token)
+                if len(self._scope.chain()) > MAX_DEPTH:
+                    raise self._fail(f"more than {MAX_DEPTH} nested scopes", token)
             elif self._accept("}"):
                 if self._scope.parent is None:
                     break
@@ -285,6 +219,7 @@ class _Parser:
                 names.append(self._word("a target").text)
             self._expect(";", "after the targets")
             function.branch_targets[key] = tuple(names)
+            self._target_lists.append((key, self._scope))
         elif self._accept(".callprototype"):
             function.call_prototypes[key] = token.line
             self._skip_statement()
@@ -342,7 +277,7 @@ class _Parser:
             elif text == ".attribute":
                 self._expect("(", "after .attribute")
                 while not self._accept(")"):
-                    if self._token.kind == "end":
+                    if self._ended:
                         raise self._fail("the text ends inside .attribute")
                     self._next()
             else:
@@ -433,266 +368,3 @@ class _Parser:
             sign = -1 if self._next().text == "-" else 1
             offset = sign * self._constant()
         return SymbolOperand(name.text, offset)
-
-    # ---- instructions -------------------------------------------------------------------------------------------
-
-    def _instruction(self, function: Function) -> None:
-        guard: Guard | None = None
-        if self._accept("@"):
-            negated = self._accept("!")
-            token = self._word("a predicate after @")
-            register = find_register(self._scope, function, token.text)
-            if not isinstance(register, RegisterOperand) or register.type_name != "pred":
-                raise self._fail(f"{token.text} is no predicate register", token)
-            guard = Guard(register, negated)
-        opcode = self._word("an instruction")
-        if opcode.text[0] in "%$" and opcode.text[0] == "%":
-            raise self._fail(f"expected an instruction, found `{opcode.text}`", opcode)
-        modifiers: list[str] = []
-        while self._token.kind == "dot":
-            modifiers.append(self._next().text[1:])
-        operands: list[Operand] = []
-        if not self._is(";"):
-            operands.append(self._operand(function, opcode.text))
-            while self._accept(","):
-                operands.append(self._operand(function, opcode.text))
-        self._expect(";", f"after `{opcode.text}`")
-        types = tuple(m for m in modifiers if m in TYPES)
-        self._pending.append((len(function.body), self._scope))
-        function.body.append(
-            Instruction(opcode.text, tuple(modifiers), types, tuple(operands), guard, opcode.line, opcode.column)
-        )
-
-    def _operand(self, function: Function, opcode: str) -> Operand:
-        operand = self._simple_operand(function, opcode)
-        if self._accept("|"):
-            return PairOperand(operand, self._simple_operand(function, opcode))
-        return operand
-
-    def _simple_operand(self, function: Function, opcode: str) -> Operand:
-        token = self._token
-        if token.kind == "word":
-            return self._named(function)
-        if self._accept("["):
-            return self._address(function)
-        if self._accept("{"):
-            elements: list[Operand] = []
-            while not self._accept("}"):
-                if self._is("{") or self._is("["):
-                    raise self._fail("a vector operand holds registers and constants only")
-                elements.append(self._simple_operand(function, opcode))
-                if not self._is("}"):
-                    self._expect(",", "between the elements of a vector")
-            return VectorOperand(tuple(elements))
-        if token.text == "(" and opcode == "call":
-            self._next()
-            group: list[Operand] = []
-            while not self._accept(")"):
-                group.append(self._named(function) if self._token.kind == "word" else self._number())
-                if not self._is(")"):
-                    self._expect(",", "between arguments")
-            return GroupOperand(tuple(group))
-        if token.text == "!" and self._peek().kind == "word":
-            self._next()
-            name = self._next()
-            register = find_register(self._scope, function, name.text)
-            if not isinstance(register, RegisterOperand) or register.type_name != "pred":
-                raise self._fail(f"! stands before a predicate register, not `{name.text}`", name)
-            return replace(register, negated=True)
-        return self._number()
-
-    def _number(self) -> Operand:
-        token = self._token
-        negative = token.text == "-" and self._peek().kind == "float"
-        if negative:
-            self._next()
-            token = self._token
-        if token.kind == "float":
-            self._next()
-            width, pattern = token.bits
-            return FloatOperand(width, pattern ^ (1 << (width - 1)) if negative else pattern)
-        return IntegerOperand(self._constant())
-
-    def _named(self, function: Function) -> Operand:
-        token = self._next()
-        name = token.text
-        if name == "_":
-            return SinkOperand()
-        component = self._token
-        adjacent = (
-            component.kind == "dot"
-            and component.line == token.line
-            and component.column == token.column + len(name)
-        )
-        register = find_register(self._scope, function, name)
-        if isinstance(register, VectorOperand) and adjacent:
-            index = {".x": 0, ".y": 1, ".z": 2, ".w": 3, ".r": 0, ".g": 1, ".b": 2, ".a": 3}.get(self._next().text, 9)
-            if index >= len(register.elements):
-                raise self._fail(f"{name}{component.text} is no element of the vector register {name}", component)
-            return register.elements[index]
-        if register is not None:
-            return register
-        if name.startswith("%") or name == "WARP_SZ":
-            if adjacent:
-                name += self._next().text
-            if not is_special(name):
-                raise self._fail(f"register {name} is not declared", token)
-            return IntegerOperand(32) if name == "WARP_SZ" else SpecialOperand(name)
-        offset = 0
-        if self._is("+") or self._is("-"):
-            sign = -1 if self._next().text == "-" else 1
-            offset = sign * self._constant()
-        key = find_variable(self._scope, name)
-        return SymbolOperand(key if key is not None else name, offset)
-
-    def _address(self, function: Function) -> Operand:
-        base: RegisterOperand | SymbolOperand | None = None
-        offset = 0
-        coordinates: tuple[Operand, ...] = ()
-        if self._token.kind == "word":
-            token = self._token
-            named = self._named(function)
-            if isinstance(named, SymbolOperand):
-                base, offset = SymbolOperand(named.name), named.offset
-            elif isinstance(named, RegisterOperand):
-                base = named
-            else:
-                raise self._fail(f"`{token.text}` cannot be an address", token)
-            if self._is("+") or self._is("-"):
-                sign = -1 if self._next().text == "-" else 1
-                offset += sign * self._constant()
-        else:
-            offset = self._constant()
-        if self._accept(","):
-            rest: list[Operand] = [self._simple_operand(function, "")]
-            while self._accept(","):
-                rest.append(self._simple_operand(function, ""))
-            coordinates = tuple(rest)
-        self._expect("]", "to close the address")
-        if not -(1 << 63) <= offset < 1 << 64:
-            raise self._fail(f"the offset {offset} does not fit into 64 bits")
-        return AddressOperand(base, offset, coordinates)
-
-    # ---- constant expressions -----------------------------------------------------------------------------------
-
-    def _constant(self, level: int = 0, depth: int = 0) -> int:
-        """The value of a constant integer expression."""
-        if depth > _MAX_DEPTH:
-            raise self._fail("this constant expression is nested too deeply")
-        if level == len(_OPERATORS):
-            return self._constant_atom(depth)
-        value = self._constant(level + 1, depth)
-        while self._token.kind == "punct" and self._token.text in _OPERATORS[level]:
-            operator = self._next()
-            right = self._constant(level + 1, depth)
-            value = self._apply(operator, value, right)
-            if not -(1 << 64) < value < 1 << 64:
-                value &= (1 << 64) - 1
-        return value
-
-    def _apply(self, operator: Token, left: int, right: int) -> int:
-        text = operator.text
-        if text in ("/", "%"):
-            if right == 0:
-                raise self._fail("division by zero in a constant expression", operator)
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return quotient if text == "/" else left - quotient * right
-        if text in ("<<", ">>"):
-            if not 0 <= right < 64:
-                raise self._fail(f"a shift by {right} in a constant expression", operator)
-            return left << right if text == "<<" else left >> right
-        results = {"|": left | right, "^": left ^ right, "&": left & right, "+": left + right, "-": left - right}
-        return results[text] if text in results else left * right
-
-    def _constant_atom(self, depth: int) -> int:
-        negative = inverted = False
-        steps = 0
-        while self._token.text in ("-", "+", "~") and self._token.kind == "punct":
-            sign = self._next().text
-            steps += 1
-            if sign == "-":
-                negative = not negative
-            elif sign == "~":
-                inner = ~self._constant_atom(depth + 1) if depth < _MAX_DEPTH else 0
-                return -inner if negative else inner
-        token = self._next()
-        if token.kind == "integer":
-            value = token.bits[1]
-        elif token.text == "(":
-            value = self._constant(0, depth + 1)
-            self._expect(")", "to close the parenthesis")
-        elif token.text == "WARP_SZ":
-            value = 32
-        else:
-            raise self._fail(f"expected a constant, found `{token.text}`", token)
-        return -value if negative else value
-
-    # ---- labels -------------------------------------------------------------------------------------------------
-
-    def _resolve(self, function: Function) -> None:
-        """Give branch operands their label's unique key, now that all labels of each scope are known."""
-        for index, scope in self._pending:
-            instruction = function.body[index]
-            if not isinstance(instruction, Instruction) or instruction.opcode not in ("bra", "brx", "call"):
-                continue
-            operands = tuple(
-                SymbolOperand(find_label(scope, operand.name) or operand.name, operand.offset)
-                if isinstance(operand, SymbolOperand)
-                else operand
-                for operand in instruction.operands
-            )
-            function.body[index] = replace(instruction, operands=operands)
-        labels = {statement.key for statement in function.body if isinstance(statement, Label)}
-        for statement in function.body:
-            if not isinstance(statement, Instruction) or statement.opcode != "bra":
-                continue
-            target = statement.operands[0] if statement.operands else None
-            if not isinstance(target, SymbolOperand) or target.name not in labels:
-                name = target.name if isinstance(target, SymbolOperand) else "?"
-                raise PtxSyntaxError(statement.line, statement.column, f"bra goes to {name}, which is no label here")
-
-
-# Special registers: PTX ISA, "Special Registers".
-_SPECIAL = frozenset(
-    ["%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%clock", "%clock_hi", "%clock64",
-     "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%dynamic_smem_size", "%total_smem_size",
-     "%aggr_smem_size", "%is_explicit_cluster", "%cluster_ctarank", "%cluster_nctarank",
-     "%reserved_smem_offset_begin", "%reserved_smem_offset_end", "%reserved_smem_offset_cap",
-     "%current_graph_exec"]
-    + [f"%lanemask_{kind}" for kind in ("eq", "le", "lt", "ge", "gt")]
-    + [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid",
-                                      "cluster_nctaid") for axis in "xyzw"]
-    + [f"%envreg{index}" for index in range(32)]
-    + [f"%pm{index}" for index in range(8)]
-)  # fmt: skip
-
-
-def is_special(name: str) -> bool:
-    """Whether `name` is a special register of PTX."""
-    return name in _SPECIAL
-
-
-def float_pattern(bits: tuple[int, int], target_bits: int, negative: bool = False) -> int:
-    """The bits of a floating constant in a type of `target_bits` bits.
-
-    Constants are 64-bit unless written as 0f; a 64-bit one is rounded to the narrower type.
-    """
-    width, pattern = bits
-    if width == 32 and target_bits == 32:
-        result = pattern
-    else:
-        source = "<f" if width == 32 else "<d"
-        (value,) = struct.unpack(source, pattern.to_bytes(width // 8, "little"))
-        if target_bits == 32:
-            try:
-                result = int.from_bytes(struct.pack("<f", value), "little")
-            except OverflowError:
-                result = 0xFF800000 if value < 0 else 0x7F800000
-        elif target_bits == 16:
-            try:
-                result = int.from_bytes(struct.pack("<e", value), "little")
-            except OverflowError:
-                result = 0xFC00 if value < 0 else 0x7C00
-        else:
-            result = int.from_bytes(struct.pack("<d", value), "little")
-    return result ^ (1 << (target_bits - 1)) if negative else result

@@ -99,7 +99,7 @@ def _enter(variable: Variable, binder: Binder, memory: GlobalMemory) -> None:
         if isinstance(value, SymbolOperand):
             symbol = binder.symbols.get(value.name)
             if symbol is None:
-                raise PtxSyntaxError(variable.line, 1, f"{variable.name} is initialised with {value.name}, not declared")
+                raise PtxSyntaxError(variable.line, 1, f"{variable.name} starts as {value.name}, which is not declared")
             value = symbol.address + value.offset + generic_base(symbol.space)
         raw = (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         data[offset : offset + width] = np.frombuffer(raw, np.uint8)

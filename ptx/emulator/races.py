@@ -1,8 +1,8 @@
 """Happens-before: clocks of warps, and the last accesses to each granule of memory.
 
-Time is a counter that rises with every memory instruction that is carried out. The clock of a warp says, per warp of its
-CTA, up to which tick that warp's accesses happened before now. An access is a race when the conflicting one before it
-has a later tick than that, whatever order the emulator happened to run them in.
+Time is a counter that rises with every memory instruction that is carried out. The clock of a warp says, per warp of
+its CTA, up to which tick that warp's accesses happened before now. An access is a race when the conflicting one before
+it has a later tick than that, whatever order the emulator happened to run them in.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Clocks:
             self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
-        """`arrived` rows (of one CTA) came to a barrier; what happened before their arrival is ordered for `waiting`."""
+        """`arrived` rows (of one CTA) came to a barrier; what they did until then is ordered for those `waiting`."""
         meet = self.vector[arrived].copy()
         meet[np.arange(arrived.size), arrived // self.ctas] = tick
         latest = meet.max(axis=0)

@@ -213,14 +213,14 @@ class Residents:
         for slot in slots:
             bits = self.registers.taint.get(slot)
             if bits is not None:
-                part = bits[c.set.rows] != 0
-                result = part if result is None else result | part
-        return result if result is not None and result.any() else None
+                part = np.asarray(bits[c.set.rows] != 0)
+                result = part if result is None else np.asarray(result | part)
+        return None if result is None or not result.any() else result
 
     def any_taint_per_warp(self, c: Cohort, slots: list[Slot]) -> NDArray[np.bool_]:
         """(n,) warps in which any lane of these registers has an uninitialised bit."""
         bad = self.any_taint(c, tuple(slots))
-        return np.zeros(c.n, np.bool_) if bad is None else bad.any(axis=1)
+        return np.zeros(c.n, np.bool_) if bad is None else np.asarray(bad.any(axis=1))
 
     def require_initialised(self, c: Cohort, slot: Slot, instruction: Instruction, use: str) -> None:
         """A fault where an active lane uses an uninitialised register for something that must be defined."""

@@ -1,7 +1,7 @@
 """Correct rounding: fused multiply-add, directed modes, and narrowing, on NumPy arrays.
 
-A sum that does not fit is first rounded to binary64 *to odd* (inexact results get an odd last bit). Rounding that again to a
-format of at most 51 significant bits is then the same as rounding the exact value once (Boldo and Melquiond,
+A sum that does not fit is first rounded to binary64 *to odd* (inexact results get an odd last bit). Rounding that again
+to a format of at most 51 significant bits is then the same as rounding the exact value once (Boldo and Melquiond,
 "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE Trans. Computers 57(4)).
 """
 
@@ -47,7 +47,7 @@ def fma_f32(x: Any, y: Any, z: Any) -> Array:
     # Twice the bits, less one, is small for subnormal numbers only (zero wraps around).
     small = (result.view(np.uint32) << np.uint32(1)) - np.uint32(1) < np.uint32(0x00FFFFFF)
     if hazard.any() or small.any():
-        px, py, pz = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(y, np.float64), np.asarray(z, np.float64))
+        px, py, pz = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (x, y, z)))
         redo = np.broadcast_to(hazard | small, result.shape)
         sums, errors = two_sum(px[redo] * py[redo], pz[redo])
         result[redo] = to_odd(sums, errors).astype(np.float32)

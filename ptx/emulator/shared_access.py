@@ -106,12 +106,12 @@ def check_read(
     ticks = np.take(shadow.written.reshape(-1, span), at, axis=0, mode="clip") if span > 1 else shadow.written[at]
     uninitialised: Bools | None = None
     if not ticks.all():
-        uninitialised = ticks == 0
+        uninitialised = np.asarray(ticks == 0)
     if shadow.invalid is not None:
         marked = shadow.invalid.reshape(-1, span)[at] if span > 1 else shadow.invalid[at]
-        uninitialised = marked if uninitialised is None else uninitialised | marked
+        uninitialised = marked if uninitialised is None else np.asarray(uninitialised | marked)
     if uninitialised is not None:
-        uninitialised = uninitialised.any(axis=-1) if span > 1 else uninitialised
+        uninitialised = np.asarray(uninitialised.any(axis=-1)) if span > 1 else uninitialised
         if not uninitialised.any():
             uninitialised = None
     clocks = c.residents.clocks
@@ -298,15 +298,15 @@ def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, co
     if not c.emulation.checking:
         view[at] = values
         return index
-    changed = np.take(view, at, axis=0, mode="clip") != values
+    changed = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
-        changed = changed.any(axis=-1)
+        changed = np.asarray(changed.any(axis=-1))
     check_write(c, site, index, size, rows, changed)
     view[at] = values
     mark_written(c, site, index, size, warps, c.emulation.tick)
-    lost = np.take(view, at, axis=0, mode="clip") != values
+    lost = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
-        lost = lost.any(axis=-1)
+        lost = np.asarray(lost.any(axis=-1))
     if lost.any() and good is None:
         first = first_true(lost)
         row, lane = c.locate(first)

@@ -1,7 +1,7 @@
 """How uninitialised bits travel from sources to results.
 
-The rule for most instructions: a lane with any uninitialised source bit gets a wholly uninitialised result. Where compilers
-pass half-defined registers around (moves, packing, logic, selection), bits are followed one by one.
+The rule for most instructions: a lane with any uninitialised source bit gets a wholly uninitialised result. Where
+compilers pass half-defined registers around (moves, packing, logic, selection), bits are followed one by one.
 """
 
 from __future__ import annotations

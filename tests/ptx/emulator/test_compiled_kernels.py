@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tinygpu.ptx.emulator import emulate
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -23,9 +22,9 @@ def test_mma_matmul_is_exact_for_small_integers(order: str) -> None:
     a = rng.integers(-4, 5, (m, k)).astype(np.float16)
     b = rng.integers(-4, 5, (n, k)).astype(np.float16)
     c = np.full((m, n), np.nan, np.float32)
-    report = emulate(
-        ptx("matmul_mma"), grid=(n // 128, m // 128), block=128, args=[a, b, c, m, n, k], dynamic_smem=65536, order=order
-    )
+    grid = (n // 128, m // 128)
+    args = [a, b, c, m, n, k]
+    report = emulate(ptx("matmul_mma"), grid=grid, block=128, args=args, dynamic_smem=65536, order=order)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.T.astype(np.float32))
     assert report.faults == ()
     assert report.counters.mma_operations == 2 * m * n * k

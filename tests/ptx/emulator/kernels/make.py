@@ -12,7 +12,8 @@ ARCHITECTURE = "compute_80"
 
 def make(source: Path) -> None:
     """Compile one source; the result lies beside it."""
-    command = ["nvcc", "-ptx", f"-arch={ARCHITECTURE}", "-std=c++17", source.name, "-o", source.with_suffix(".ptx").name]
+    target = source.with_suffix(".ptx").name
+    command = ["nvcc", "-ptx", f"-arch={ARCHITECTURE}", "-std=c++17", source.name, "-o", target]
     subprocess.run(command, cwd=HERE, check=True)
 
 
