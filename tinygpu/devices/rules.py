@@ -134,9 +134,12 @@ _SUSTAINED_SIBLINGS = (
 )
 
 
+_L2_NEAR_CYCLES = 286
+
+
 def _l2_far(figures: Figures) -> tuple[float, str] | None:
     near = _number(figures, "lat_l2_hit_near")
-    base = 264.0 if near is None else near
+    base = _L2_NEAR_CYCLES if near is None else near
     partitions = _number(figures, "l2_partitions") or _partitions(figures)[0]
     if partitions < 2:
         return base, "lat_l2_hit_near: the L2 of this part has one partition"
@@ -180,8 +183,8 @@ _RULES: Mapping[str, Rule] = {
         "max_smem_per_sm: what is certain to be there",
     ),
     "max_cluster_size_nonportable": _copy("max_cluster_size_portable", "max_cluster_size_portable"),
-    "int32_add_per_clk_sm": _constant(64, "64 ops/clk/SM, as on every part since V100 but sm_120"),
-    "sfu_per_clk_sm": _constant(16, "16 ops/clk/SM, as on every part since V100"),
+    "int32_add_per_clk_sm": _constant(64, "64 ops/clk/SM, as on V100 to B300"),
+    "sfu_per_clk_sm": _constant(16, "16 ops/clk/SM, as on most parts since V100"),
     "ldst_lanes_per_clk_sm": _constant(32, "32 lanes/clk/SM, one shared-memory wavefront a clock"),
     "smem_bytes_per_clk_sm": _constant(128, "32 banks of 4 bytes, as measured on every part since A100"),
     "l1_bytes_per_clk_sm": _copy("smem_bytes_per_clk_sm", "smem_bytes_per_clk_sm: L1 and shared memory are one array"),
@@ -192,19 +195,19 @@ _RULES: Mapping[str, Rule] = {
     "l2_partitions": _partitions,
     "lat_fma_dependent": _constant(4, "4 cycles, as on every part since V100"),
     "lat_smem_load": _constant(29, "29 cycles, the median of the measured parts (23.5 to 30.1)"),
-    "lat_l1_hit": _constant(40, "40 cycles, the median of the measured parts (33 to 44)"),
-    "lat_l2_hit_near": _constant(264, "264 cycles, the median of the measured parts (176 to 360)"),
+    "lat_l1_hit": _constant(40, "40 cycles, the median of the measured parts (36 to 44)"),
+    "lat_l2_hit_near": _constant(_L2_NEAR_CYCLES, "286 cycles, the median of the measured parts (176 to 360)"),
     "lat_l2_hit_far": _l2_far,
-    "lat_dram": _constant(636, "636 cycles, the median of the measured parts (460 to 936)"),
+    "lat_dram": _constant(673, "673 cycles, the median of the measured parts (460 to 936)"),
     "lat_sfu": _constant(21, "21 cycles, as measured on V100 class (TITAN V)"),
     "lat_ldmatrix": lambda f: (
         (_number(f, "lat_smem_load") or 29) + 4,
         "lat_smem_load + 4 cycles, as between 29 and 33 on sm_120",
     ),
-    "lat_mma_m16n8k16": _constant(25, "25 cycles, the median of the measured parts (20.8 to 35)"),
+    "lat_mma_m16n8k16": _constant(24.6, "24.6 cycles, the median of the measured parts (20.8 to 24.6)"),
     "issue_interval_mma_m16n8k16": _mma_interval,
     "lat_barrier_cta": _constant(45, "45 cycles, as measured on B300 with 512 threads"),
     "lat_mbarrier_roundtrip": _constant(54, "54 cycles, as measured on B300"),
-    "launch_overhead_graph_us": _constant(1.3, "1.3 us, the median of the measured parts (0.94 to 1.4)"),
-    "launch_overhead_stream_us": _constant(2.4, "2.4 us, the median of the measured parts (1.63 to 2.6)"),
+    "launch_overhead_graph_us": _constant(1.34, "1.34 us, the median of the measured parts (1.26 to 1.4)"),
+    "launch_overhead_stream_us": _constant(2.42, "2.42 us, the median of the measured parts (2.05 to 2.6)"),
 }
