@@ -26,6 +26,7 @@ class Refined:
     prediction  with the conflicts that its layouts leave
     score       predicted seconds, ties broken
     extra       wavefronts per main-loop round that are conflicts
+    registers   per thread, as estimated from the tiles that live together
     """
 
     point: Point
@@ -34,6 +35,7 @@ class Refined:
     prediction: Prediction
     score: float
     extra: float
+    registers: int
 
 
 def refine(
@@ -60,22 +62,18 @@ def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refin
     """One candidate with its conflicts."""
     program = objective.space.fill(point)
     layouts = solve_buffers(program, cache)
-    extra = conflict_wavefronts(program, layouts, objective, point)
+    index = objective.space.structure_index(point)
+    counts = objective.space.counts(index)
+    values = objective.space.environment | {a: int(point[a]) for a in objective.space.traces[index].axes}
+    extra = conflict_wavefronts(program, layouts, float(counts.value("iterations", values)))
     prediction = objective.prediction(point, extra_wavefronts=extra)
-    return Refined(point, program, layouts, prediction, float(score(prediction)), extra)
+    registers = int(counts.value("registers", values))
+    return Refined(point, program, layouts, prediction, float(score(prediction)), extra, registers)
 
 
-def conflict_wavefronts(
-    program: n.Program, layouts: SolvedLayouts, objective: PredictedTime, point: Point
-) -> float:
+def conflict_wavefronts(program: n.Program, layouts: SolvedLayouts, rounds: float) -> float:
     """Wavefronts per main-loop round beyond those without conflicts; what lies outside the loop is spread over it."""
     looped = {s.pipeline for s in walk(program.body) if isinstance(s, n.Pipelined)}
-    rounds = 1.0
-    if looped:
-        index = objective.space.structure_index(point)
-        chosen = {a: int(point[a]) for a in objective.space.traces[index].axes}
-        values = {**objective.space.environment, **chosen}
-        rounds = float(objective.space.counts(index).iterations(values))
     total = 0.0
     for name, conflicts in layouts.conflicts.items():
         total += conflicts if name.split(".")[0] in looped else conflicts / rounds

@@ -62,9 +62,9 @@ class Counts:
     operand: str
     accumulator: str
 
-    def iterations(self, values: Mapping[str, Any]) -> Any:
-        """Main-loop rounds of one CTA."""
-        return dict(zip(self.names, self.compute(values), strict=True))["iterations"]
+    def value(self, name: str, values: Mapping[str, Any]) -> Any:
+        """One of the counts by name: "iterations", "registers", "smem", ..."""
+        return self.compute(values)[self.names.index(name)]
 
     def demand(self, values: Mapping[str, Any], device: Device, extra_wavefronts: Any = 0) -> Demand:
         """The demand for parameters (numbers or arrays), dims and tensor facts in `values`.

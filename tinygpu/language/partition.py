@@ -78,6 +78,18 @@ class Partition:
         values = tuple(m for m in self.values if m.axis != axis)
         return Partition(shape, threads, values, self.conditions)
 
+    @property
+    def T(self) -> Partition:
+        """The partition of the transposed tile: everybody holds what they held, under exchanged coordinates."""
+        if len(self.shape) != 2:
+            raise ValueError(f"a partition of a tile with {len(self.shape)} axes has no transpose; it takes two")
+        across = {0: 1, 1: 0, None: None}
+
+        def exchanged(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+            return tuple(Mode(m.extent, across[m.axis], m.stride) for m in modes)
+
+        return Partition(self.shape[::-1], exchanged(self.threads), exchanged(self.values), self.conditions)
+
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""
         out = self

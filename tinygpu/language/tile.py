@@ -87,6 +87,22 @@ class Tile:
             return self.axes.index(home) if home in self.axes else None
         return self.buffer.contiguous if self.buffer is not None else None
 
+    @property
+    def T(self) -> Tile:
+        """The transposed tile, of a window of a tensor or of registers: nothing moves, the two axes change names."""
+        if len(self.shape) != 2 or self.buffer is not None:
+            raise ValueError(
+                f"{self.name} has no transpose: a tile with two axes has one, in GMEM or in registers; "
+                "a buffer is read under a partition of its own shape"
+            )
+        return replace(
+            self,
+            shape=self.shape[::-1],
+            offset=self.offset[::-1],
+            axes=self.axes[::-1],
+            partition=self.partition.T if self.partition is not None else None,
+        )
+
     def window(self, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
         """A smaller window of the same thing, `offset` elements into this one."""
         if len(offset) != len(self.shape) or len(shape) != len(self.shape):

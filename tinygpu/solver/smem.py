@@ -73,7 +73,8 @@ def solve_smem(
 
     accesses       how warps touch the tile; the sum of weight x wavefronts is made small
     allow_padding  consider rows that are longer than their data, by up to one turn of the banks
-    allow_xor      consider XORing column bits by row bits
+    allow_xor      consider XORing column bits by row bits, at every pitch whose multiples do not carry into the column
+                   bits, and without padding at any pitch
     cache          answers known so far; None asks afresh
     rlimit         Z3's resource limit for one query
 
@@ -141,33 +142,33 @@ class _Question:
         return json.dumps([self.rows, self.row_bytes, self.paddings, self.allow_xor, self.rlimit, accesses])
 
     def solve(self, cache: SolverCache | None, start: float) -> Solution:
-        best: _Best | None = None
-        swizzles: dict[int, SwizzleQuestion] = {}
+        least = self.row_bytes + self.paddings[0]
+        swizzles = {least: self.swizzle_question(least)}
         refuted: dict[int, int] = {}
         asked, reason = 0, ""
+        floor = swizzles[least].floor
+        best = self.from_menu(swizzles[least], least)
         # Is there a layout that reaches the bound which no layout undercuts? Little padding first, the menu before Z3.
-        for padding in self.paddings:
-            pitch = self.row_bytes + padding
-            question = swizzles[pitch] = self.swizzle_question(pitch)
-            found = self.from_menu(question, pitch)
-            if best is None or found.total < best.total:
-                best = found
-            if best.total > question.floor and question.sources:
-                finding = find_swizzle(question, question.floor + 1, _notebook(cache))
-                asked += finding.asked
-                if finding.xor is not None:
-                    best = _Best(finding.total, pitch, finding.xor)
-                elif finding.verdict == "proved":
-                    refuted[pitch] = question.floor
-            if best.total == question.floor:
+        for pitch in (self.row_bytes + padding for padding in self.paddings):
+            if pitch > least and (not self.allow_xor or not banks_see_xor(self.row_bytes, pitch)):
+                # Padding that makes rows carry into columns is the other cure; it is not mixed with an XOR.
+                found = _Best(self.count(SmemLayout(self.rows, self.row_bytes, pitch)), pitch, ())
+                best = found if found.total < best.total else best
+            elif best.total > floor:
+                question = swizzles.setdefault(pitch, self.swizzle_question(pitch))
+                found = self.from_menu(question, pitch)
+                best = found if found.total < best.total else best
+                if best.total > floor and question.sources:
+                    finding = find_swizzle(question, floor + 1, _notebook(cache))
+                    asked += finding.asked
+                    if finding.xor is not None:
+                        best = _Best(finding.total, pitch, finding.xor)
+                    elif finding.verdict == "proved":
+                        refuted[pitch] = floor
+            if best.total == floor:
                 break
-        if best is None:
-            raise SolverDisagreement(
-                f"[smem solver] no pitch was considered; please report this question: {self.key()}"
-            )
-        floor = next(iter(swizzles.values())).floor
         if best.total > floor:
-            # There is none, so the best is looked for at every pitch, and what would be better is refuted.
+            # There is none, so the best is looked for at every pitch, and whatever would be better is refuted.
             for pitch, question in swizzles.items():
                 below, known = best.total + (pitch < best.pitch), refuted.get(pitch, -1)
                 if not question.sources or below <= known + 1:
@@ -178,8 +179,8 @@ class _Question:
                     best = _Best(finding.total, pitch, finding.xor)
                 reason = finding.reason if finding.verdict == "unknown" else reason
         layout = SmemLayout(self.rows, self.row_bytes, best.pitch, best.xor)
+        self.check(best.total, layout)
         results = results_of(layout, self.accesses)
-        self.check(best.total, results)
         return self.solution(layout, results, best.total, floor, asked, reason, start)
 
     def solution(
@@ -205,8 +206,12 @@ class _Question:
         seconds = time.perf_counter() - start
         return Solution(layout, results, verdict, proof, family, sentence, asked, seconds)
 
-    def check(self, total: int, results: tuple[AccessResult, ...]) -> None:
-        counted = sum(access.weight * one.wavefronts for access, one in zip(self.accesses, results, strict=True))
+    def count(self, layout: SmemLayout) -> int:
+        """Wavefronts of all accesses, each as often as it runs, counted lane by lane."""
+        return sum(access.weight * access.wavefronts(layout) for access in self.accesses)
+
+    def check(self, total: int, layout: SmemLayout) -> None:
+        counted = self.count(layout)
         if counted != total:
             raise SolverDisagreement(
                 f"[smem solver] the solver expects {total} wavefronts, the count by lanes is {counted}; please report "
@@ -215,14 +220,12 @@ class _Question:
 
     def family(self) -> str:
         """The layouts that are considered, in words."""
-        parts = []
-        if self.allow_xor:
-            parts.append(f"every XOR of column bits from {self.vector_bytes} B on by row bits")
-        if len(self.paddings) > 1:
-            parts.append(f"row paddings of {self.paddings[0]} to {self.paddings[-1]} B")
-        else:
-            parts.append(f"rows of {self.row_bytes + self.paddings[0]} B")
-        return " with ".join(parts)
+        least, most = self.paddings[0], self.paddings[-1]
+        padding = f"{least} to {most} B of row padding" if most > least else f"rows of {self.row_bytes + least} B"
+        if not self.allow_xor:
+            return padding
+        xor = f"every XOR of column bits from {self.vector_bytes} B on by row bits, with {padding}"
+        return f"{xor} (padding alone where it makes rows carry into columns)" if most > least else xor
 
     def swizzle_question(self, pitch: int) -> SwizzleQuestion:
         """The question that is left when the pitch is fixed."""

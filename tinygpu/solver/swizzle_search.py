@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["proved", "unknown"]
 Xor: TypeAlias = tuple[tuple[int, int], ...]
 
-# Some ten times what the hardest of the worked cases needs; about half a second.
-RLIMIT = 5_000_000
+# A hundred times what structured accesses need (2 to 10 ms); lanes at random places may take it all, about 0.4 s.
+RLIMIT = 2_000_000
 # Phases that join a query at a time.
 JOIN_PHASES = 3
 

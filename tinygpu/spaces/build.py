@@ -31,7 +31,7 @@ class MachineSpace:
     space: Space
     structures: tuple[Structure, ...]
     traces: tuple[Trace, ...]
-    environment: Mapping[str, int]
+    environment: dict[str, int]
 
     def structure_index(self, point: Mapping[str, object]) -> int:
         """Which part a point belongs to."""

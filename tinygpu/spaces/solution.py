@@ -4,6 +4,10 @@ One order of axes serves all parts. A condition's place in the printed order is 
 order, then the place of its constraint in the declaration. Conditions are applied in exactly this order within every
 group of connected axes, and groups do not touch each other's points, so that "removed" is exact: the points whose
 first rejecting row, in the printed order, is this one.
+
+The terms of a conjunction, and one constraint in different parts, can have different places. Survivors are found with
+every term at its own place, which prunes earliest. For the funnel the terms wait for the last of these places, so that
+every constraint has one row.
 """
 
 from __future__ import annotations
@@ -22,20 +26,24 @@ from tinygpu.constraints.explanation import describe
 from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import Expr
 from tinygpu.spaces.diagram import EXACT_64_BITS, Diagram
-from tinygpu.spaces.elimination import Elimination, Step, eliminate
+from tinygpu.spaces.elimination import Elimination, Step, TooLarge, eliminate
 from tinygpu.spaces.order import Estimate, connected, plan_order
 from tinygpu.spaces.part import Axis, Part, SpaceError
 
 _SAMPLES = 256
+# A funnel of one row per constraint may take so many times the rows of the survivors' elimination, and some for free.
+_PATIENCE = 8
+_FREE_ROWS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunnelRow:
     """How many points one constraint removed: those that every row before it admits and this one rejects.
 
-    A constraint that is a conjunction has a row for each place at which some of its terms can be judged.
+    A constraint has one row. Only where that would need too many rows of work, the terms of a conjunction have rows of
+    their own, each at the place where it can be judged first.
 
-    constraint  the constraint
+    constraint  the constraint (one of them, where several parts have it)
     conditions  the terms of it that this row judges
     removed     number of points, exact
     """
@@ -173,18 +181,41 @@ class PartSolution:
         return possible
 
 
-def solve(parts: Sequence[Part], row_budget: int) -> tuple[PartSolution, ...]:
-    """The survivors of every part, eliminated in one order. Raises `TooLarge`."""
+def solve(parts: Sequence[Part], row_budget: int, *, whole: bool = False) -> tuple[PartSolution, ...]:
+    """The survivors of every part, eliminated in one order. Raises `TooLarge`.
+
+    whole  all terms of a constraint are judged at the last of their places, in all parts
+    """
     rules = [read_rules(part) for part in parts]
     order = {name: i for i, name in enumerate(_choose_order(parts, rules))}
     identity: dict[tuple[str, str, str], int] = {}
     for part in parts:
         for c in part.constraints:
             identity.setdefault(_key(c), len(identity))
-    return tuple(_solve_part(p, r, order, identity, row_budget) for p, r in zip(parts, rules, strict=True))
+    last: dict[tuple[str, str, str], int] = {}
+    if whole:
+        for rule in (r for own in rules for r in own):
+            last[_key(rule.constraint)] = max(last.get(_key(rule.constraint), -1), _level(rule, order))
+    return tuple(_solve_part(p, r, order, identity, last, row_budget) for p, r in zip(parts, rules, strict=True))
 
 
-def total_funnel(solutions: Sequence[PartSolution]) -> tuple[FunnelRow, ...]:
+def funnel(parts: Sequence[Part], solutions: Sequence[PartSolution], row_budget: int) -> tuple[FunnelRow, ...]:
+    """How many points each constraint removed, in the printed order.
+
+    solutions  as `solve` gives them; they are enough where every constraint has one place
+    """
+    rows = add_rows(solutions)
+    if len({_key(r.constraint) for r in rows}) == len(rows):
+        return rows
+    used = sum(len(layer.target) for s in solutions for g in s.groups for layer in g.elimination.layers)
+    try:
+        # Judging later keeps more rows; not without end, because the split rows are exact as well.
+        return add_rows(solve(parts, min(row_budget, _PATIENCE * used + _FREE_ROWS), whole=True))
+    except TooLarge:
+        return rows
+
+
+def add_rows(solutions: Sequence[PartSolution]) -> tuple[FunnelRow, ...]:
     """The rows of all parts, added up by place and constraint, in the printed order."""
     rows: dict[tuple[int, tuple[str, str, str]], FunnelRow] = {}
     place: dict[tuple[str, str, str], int] = {}
@@ -258,11 +289,13 @@ def _solve_part(
     rules: Sequence[Rule],
     order: Mapping[str, int],
     identity: Mapping[tuple[str, str, str], int],
+    last: Mapping[tuple[str, str, str], int],
     row_budget: int,
 ) -> PartSolution:
     constants = part.constants()
     # Rows of this part in the printed order, and which row judges which rule.
-    places = [(_level(r, order), identity[_key(r.constraint)], r.constraint) for r in rules]
+    own = [_key(r.constraint) for r in rules]
+    places = [(last.get(k, _level(r, order)), identity[k], r.constraint) for k, r in zip(own, rules, strict=True)]
     keys = sorted({(level, rank, id(c)): (level, rank, c) for level, rank, c in places}.values(), key=lambda k: k[:2])
     number = {(level, id(c)): i for i, (level, _, c) in enumerate(keys)}
     row_of = [number[level, id(c)] for level, _, c in places]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tinygpu.constraints.explanation import Violation
 from tinygpu.spaces.diagram import EXACT_64_BITS
 from tinygpu.spaces.part import Choice, Part, Point, SpaceError
-from tinygpu.spaces.solution import FunnelRow, PartSolution, Rule, judge, read_rules, solve, total_funnel
+from tinygpu.spaces.solution import FunnelRow, PartSolution, Rule, funnel, judge, read_rules, solve
 
 if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tinygpu.spaces.nearest import Nearest
 
 # Rows (distinct prefixes) that exact counting may keep per group of axes: some 10 bytes each.
-DEFAULT_ROW_BUDGET = 100_000_000
+DEFAULT_ROW_BUDGET = 40_000_000
 # Points that are turned into arrays when nobody says otherwise: some 8 bytes per point and parameter.
 DEFAULT_LIST_LIMIT = 20_000_000
 _CHUNK = 1 << 14
@@ -73,7 +73,7 @@ class Space:
 
         Every removed point is counted in the first row that rejects it: raw_size - size = sum of `removed`.
         """
-        return total_funnel(self.solutions)
+        return funnel(self.parts, self.solutions, self.row_budget)
 
     @cached_property
     def solutions(self) -> tuple[PartSolution, ...]:

@@ -1,0 +1,350 @@
+"""The commands of `tinygpu`: each is one call of `tinygpu.api`, and its printing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+MACHINE = Annotated[str, typer.Argument(help="a shipped machine, a family, or path/to/file.py:ClassName")]
+SHAPE = Annotated[str, typer.Option("--shape", help="every dim of the machine: m=4096,n=4096,k=4096")]
+DEVICE = Annotated[str, typer.Option("--device", "-d", help="a GPU of `tinygpu devices`, or a device file")]
+DTYPE = Annotated[list[str], typer.Option("--dtype", help="f16 for all inputs, or a=f16 per tensor")]
+MAJOR = Annotated[list[str], typer.Option("--major", help="a=col: column-major operands")]
+LD = Annotated[list[str], typer.Option("--ld", help="a=4104: leading dimension in elements")]
+ALIGN = Annotated[list[str], typer.Option("--align", help="a=2: alignment of a pointer in bytes (16)")]
+OPTION = Annotated[list[str], typer.Option("--option", help="activation=relu: an option of the machine")]
+JSON = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+POINT = Annotated[list[str], typer.Argument(help="name=value ...: parameters of the candidate")]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Small machines for one operation: search them under constraints, emit PTX that is proved right on a CPU.",
+)
+
+
+def main() -> None:
+    """Runs one command. Exit codes: 0 fine, 1 what was asked for is impossible or wrong, 2 usage."""
+    try:
+        app()
+    except Exception as error:
+        if not expected(error):
+            raise
+        print(f"tinygpu: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def expected(error: Exception) -> bool:
+    """Whether an error is an answer to the user, not a fault of ours."""
+    from tinygpu.language.parameters import DeclarationError
+    from tinygpu.ptx.assembler import AssemblerError
+    from tinygpu.ptx.lowering.context import LoweringError
+
+    return isinstance(error, (ValueError, DeclarationError, AssemblerError, LoweringError, OSError))
+
+
+@app.command("machines")
+def machines_command(as_json: JSON = False) -> None:
+    """List the machines and families that ship.
+
+    Example: `tinygpu machines`
+    """
+    from tinygpu.api.machines import FAMILIES, SHIPPED, family
+    from tinygpu.cli.printing import console, table
+
+    found = {name: family(name).machines[0] for name in SHIPPED}
+    if as_json:
+        print(json.dumps({"machines": {k: v.summary() for k, v in found.items()}, "families": dict(FAMILIES)}, indent=2))
+        return
+    rows = table("name", "what it computes", "dims", "tensors")
+    for name, machine in found.items():
+        tensors = " ".join(f"{t.name}:{'|'.join(d.name for d in t.dtypes)}" for t in machine.tensor_declarations())
+        rows.add_row(name, machine.summary(), ",".join(machine.dim_names()), tensors)
+    console.print(rows)
+    for name, members in FAMILIES.items():
+        console.print(f"family [bold]{name}[/bold]: every one of {', '.join(members)} that is legal is searched")
+
+
+@app.command("show")
+def show_command(machine: MACHINE, as_json: JSON = False) -> None:
+    """Show a machine: parameters, instructions, constraints, and its program for every structure.
+
+    Examples: `tinygpu show matmul_ampere`, `tinygpu show my_machine.py:Softplus`
+    """
+    from tinygpu.api.machines import family
+    from tinygpu.cli.show import show, show_json
+
+    for m in family(machine).machines:
+        print(json.dumps(show_json(m), indent=2)) if as_json else show(m)
+
+
+@app.command("devices")
+def devices_command(
+    name: Annotated[str, typer.Argument(help="one GPU, to see every figure with its source")] = "", as_json: JSON = False
+) -> None:
+    """List the GPUs that are known, or every figure of one with unit, kind and source.
+
+    Examples: `tinygpu devices`, `tinygpu devices a100`
+    """
+    from tinygpu.cli.printing import console, table
+    from tinygpu.devices import device
+    from tinygpu.devices.tables import describe, summary
+
+    if name:
+        figures = describe(device(name))
+        if as_json:
+            print(json.dumps([f._asdict() for f in figures], indent=2))
+            return
+        rows = table("figure", "value>", "unit", "kind", "source")
+        for f in figures:
+            rows.add_row(f.field, "-" if f.value is None else str(f.value), f.unit, f.kind, f.source or "")
+        console.print(rows)
+        return
+    listed = summary()
+    if as_json:
+        print(json.dumps([d._asdict() for d in listed], indent=2))
+        return
+    columns = ("name", "also", "target", "SMs>", "f16 TFLOP/s>", "DRAM GB/s>", "L2 MiB>", "smem KiB/CTA>")
+    rows = table(*columns)
+    for d in listed:
+        f16 = f"{d.f16_tflops:,.0f}" if d.f16_tflops else "-"
+        rows.add_row(
+            d.name, d.aliases, d.target, str(d.sms), f16, f"{d.dram_gb_per_s:,.0f}", f"{d.l2_mib:g}", str(d.smem_kib_per_cta)
+        )
+    console.print(rows)
+
+
+@app.command("space")
+def space_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    as_json: JSON = False,
+) -> None:
+    """Build the space: its raw size, what each constraint removes, and how many candidates are left.
+
+    Example: `tinygpu space matmul --shape m=4096,n=4096,k=4096 --device a100`
+    """
+    from tinygpu.api.emit import spaces
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.printing import console, space_report
+    from tinygpu.devices import device as find
+
+    empty = True
+    out: list[dict[str, Any]] = []
+    for s in spaces(family(machine), asked(shape, dtype, major, ld, align, option), find(device)):
+        empty = empty and not s.space.size
+        if as_json:
+            rows = [{"constraint": r.name, "kind": r.kind, "source": r.source, "removed": r.removed} for r in s.space.funnel]
+            out.append(
+                {"machine": s.machine.__name__, "raw": s.space.raw_size, "funnel": rows, "candidates": s.space.size}
+            )
+            continue
+        space_report(s)
+        if not s.space.size:
+            for conflict in s.space.conflict():
+                console.print(f"no candidate: {conflict}")
+            console.print(str(s.space.nearest()))
+    if as_json:
+        print(json.dumps(out, indent=2))
+    if empty:
+        raise typer.Exit(1)
+
+
+@app.command("explain")
+def explain_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    point: POINT = [],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    as_json: JSON = False,
+) -> None:
+    """Say which constraints a point breaks, with the numbers. Parameters that are left out may take any value.
+
+    Example: `tinygpu explain matmul_ampere --shape m=4096,n=4096,k=4096 --device rtx4090 bm=256 bn=256 stages=6`
+    """
+    from tinygpu.api.emit import spaces
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.arguments import point as read_point
+    from tinygpu.devices import device as find
+
+    chosen = read_point(point)
+    admitted = False
+    out = []
+    for s in spaces(family(machine), asked(shape, dtype, major, ld, align, option), find(device)):
+        broken = s.space.explain(chosen)
+        admitted = admitted or not broken
+        out.append({"machine": s.machine.__name__, "admitted": not broken, "breaks": [v.sentence for v in broken]})
+    if as_json:
+        print(json.dumps(out, indent=2))
+    else:
+        for entry in out:
+            if entry["admitted"]:
+                count = "" if len(chosen) else " (no parameter was given)"
+                print(f"{entry['machine']}: admitted{count}")
+            else:
+                print(f"{entry['machine']}: out")
+                for sentence in entry["breaks"]:  # type: ignore[attr-defined]
+                    print(f"  {sentence}")
+    if not admitted:
+        raise typer.Exit(1)
+
+
+@app.command("tune")
+def tune_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    strategy: Annotated[str, typer.Option(help="auto, exhaustive, random or annealing")] = "auto",
+    evaluations: Annotated[int | None, typer.Option(help="how many candidates are tried at most")] = None,
+    seconds: Annotated[float | None, typer.Option(help="how long the search goes on at most")] = None,
+    seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
+    keep: Annotated[int, typer.Option(help="how many of the best are assembled")] = 6,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the kernel (runs/...)")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Search every machine of a family, emit the best candidate as PTX, and prove it right in the emulator.
+
+    Examples:
+
+    `tinygpu tune matmul --shape m=4096,n=14336,k=4096 --device a100`
+
+    `tinygpu tune matmul --shape m=1000,n=999,k=77 --dtype f32 --device rtx4090 --option activation=relu`
+
+    `tinygpu tune my_machine.py:Softplus --shape n=1000000 --device h100`
+    """
+    from tinygpu.api.machines import family
+    from tinygpu.api.output import default_folder, write_kernel
+    from tinygpu.api.tune import tune
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.live import watching
+    from tinygpu.cli.printing import console, tuned_report
+    from tinygpu.devices import device as find
+    from tinygpu.ptx.driver import available
+
+    given = asked(shape, dtype, major, ld, align, option)
+    with watching(console, quiet=as_json) as watcher:
+        tuned = tune(
+            family(machine),
+            given,
+            find(device),
+            strategy=strategy,
+            evaluations=evaluations,
+            seconds=seconds,
+            seed=seed,
+            keep=keep,
+            watcher=watcher,
+        )
+    if not tuned.verification.passed:
+        print(f"tinygpu: the winner is wrong, nothing is written: {tuned.verification}", file=sys.stderr)
+        raise typer.Exit(1)
+    folder = out or default_folder(tuned)
+    files = write_kernel(folder, tuned.winner, tuned.verification)
+    if as_json:
+        print((folder / "launch.json").read_text(), end="")
+    else:
+        tuned_report(tuned, files, available())
+
+
+@app.command("emit")
+def emit_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    point: POINT = [],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder to write to (default: print the PTX)")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Write the PTX of one candidate; parameters that are left out are chosen by the predictor.
+
+    Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
+    """
+    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    if out is not None:
+        from tinygpu.api.output import write_kernel
+
+        for f in write_kernel(out, made, None):
+            print(f"wrote {f}")
+    elif as_json:
+        print(json.dumps(made.built.kernel.launch_json(made.space.problem) | {"ptx": made.built.kernel.ptx}, indent=2))
+    else:
+        print(made.built.kernel.ptx, end="")
+
+
+@app.command("verify")
+def verify_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    point: POINT = [],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    seed: Annotated[int, typer.Option(help="of the inputs")] = 0,
+    as_json: JSON = False,
+) -> None:
+    """Run the kernel of one candidate in the emulator and compare it with the machine's reference.
+
+    Example: `tinygpu verify matmul_simt --shape m=100,n=77,k=50 --device a100 bm=64 bn=64`
+    """
+    from dataclasses import asdict
+
+    from tinygpu.cli.printing import verification_report
+    from tinygpu.ptx.verification import verify
+
+    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed)
+    if as_json:
+        print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
+    else:
+        print("candidate " + " ".join(f"{k}={v}" for k, v in made.built.kernel.point))
+        verification_report(result)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Any:
+    """The kernel of the first machine of a family that admits the point."""
+    from tinygpu.api.emit import NotAdmitted, emit, spaces
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.arguments import point as read_point
+    from tinygpu.devices import device as find
+
+    reasons = []
+    for s in spaces(family(machine), asked(shape, *words), find(device)):
+        try:
+            return emit(s, read_point(point))
+        except NotAdmitted as error:
+            reasons.append(f"{s.machine.__name__} does not admit this point: {error}")
+    raise NotAdmitted("; ".join(reasons))

@@ -1,0 +1,73 @@
+"""Reading what is typed: sizes, per-tensor settings, points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from tinygpu.api.problems import Asked
+
+
+def asked(
+    shape: str,
+    dtype: Iterable[str],
+    major: Iterable[str],
+    ld: Iterable[str],
+    align: Iterable[str],
+    option: Iterable[str],
+) -> Asked:
+    """What the user said of the problem."""
+    return Asked(
+        dims=_numbers("--shape", shape.split(",")),
+        dtypes=_dtypes(dtype),
+        majors=_pairs("--major", major),
+        lds=_numbers("--ld", ld),
+        aligns=_numbers("--align", align),
+        options={k: _option(v) for k, v in _pairs("--option", option).items()},
+    )
+
+
+def point(words: Iterable[str]) -> dict[str, int | str]:
+    """name=value words as a point; whole numbers become numbers."""
+    return {k: int(v) if v.isdigit() else v for k, v in _pairs("the point", words).items()}
+
+
+def _dtypes(words: Iterable[str]) -> dict[str, str]:
+    out = {}
+    for word in words:
+        for part in word.split(","):
+            name, _, value = part.rpartition("=")
+            out[name or "*"] = value
+    return out
+
+
+def _pairs(where: str, words: Iterable[str]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for word in words:
+        for part in word.split(","):
+            name, equals, value = part.partition("=")
+            if not equals or not name or not value:
+                raise typer.BadParameter(f"{where} takes name=value, not {part!r}")
+            if name in out:
+                raise typer.BadParameter(f"{where} gives {name} twice")
+            out[name] = value
+    return out
+
+
+def _numbers(where: str, words: Iterable[str]) -> dict[str, int]:
+    out = {}
+    for name, value in _pairs(where, words).items():
+        try:
+            out[name] = int(value.replace("_", ""))
+        except ValueError:
+            raise typer.BadParameter(f"{where} takes whole numbers: {name}={value!r} is none") from None
+    return out
+
+
+def _option(text: str) -> Any:
+    known = {"true": True, "false": False, "yes": True, "no": False}
+    if text.lower() in known:
+        return known[text.lower()]
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,67 @@
+"""`tinygpu show`: a machine for people, or as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygpu.cli.printing import console, table
+from tinygpu.language.instruction import Instruction
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import problem
+from tinygpu.language.route import Route
+from tinygpu.language.trace import trace
+
+
+def show(machine: type[Machine]) -> None:
+    """Parameters, instructions, constraints and programs of a machine, for its default types."""
+    console.print(f"[bold]{machine.__name__}[/bold]: {machine.summary()}")
+    params = table("parameter", "values")
+    for p in machine.params():
+        params.add_row(p.name, " ".join(map(str, p.values)))
+    for c in machine.choices():
+        params.add_row(f"{c.name} (structural)", " | ".join(map(str, c.labels)))
+    for o in machine.option_declarations():
+        params.add_row(f"{o.name} (option)", " | ".join(map(str, o.values)))
+    console.print(params)
+    instructions = table("\ninstruction", "is")
+    for i in (*machine.declarations(Instruction), *machine.declarations(Route)):
+        instructions.add_row(_name(machine, i), str(i))
+    console.print(instructions)
+    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    structures = list(machine.structures())
+    first = trace(machine, default, structures[0])
+    constraints = table("\nconstraint", "kind", "brought by", "what must hold")
+    for constraint in first.constraints:
+        constraints.add_row(constraint.name, constraint.kind, constraint.source, constraint.sentence)
+    console.print(constraints)
+    console.print(f"\nthe first of {len(structures)} structures:")
+    print(first.program)
+
+
+def show_json(machine: type[Machine]) -> dict[str, Any]:
+    """The same as data."""
+    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    structure = next(iter(machine.structures()))
+    traced = trace(machine, default, structure)
+    return {
+        "machine": machine.__name__,
+        "summary": machine.summary(),
+        "dims": list(machine.dim_names()),
+        "tensors": {
+            t.name: {"dtypes": [d.name for d in t.dtypes], "dims": [d.name for d in t.dims], "access": t.access}
+            for t in machine.tensor_declarations()
+        },
+        "parameters": {p.name: list(p.values) for p in machine.params()},
+        "choices": {c.name: list(c.labels) for c in machine.choices()},
+        "options": {o.name: list(o.values) for o in machine.option_declarations()},
+        "structures": sum(1 for _ in machine.structures()),
+        "constraints": [
+            {"name": c.name, "kind": c.kind, "source": c.source, "sentence": c.sentence, "condition": str(c.condition)}
+            for c in traced.constraints
+        ],
+        "program": str(traced.program),
+    }
+
+
+def _name(machine: type[Machine], instruction: Any) -> str:
+    return next((k for b in machine.__mro__ for k, v in vars(b).items() if v is instruction), str(instruction))
