@@ -1,5 +1,7 @@
 """Every question to a random space has the answer that plain enumeration gives."""
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,8 +9,13 @@ from random_spaces import admitted, as_key, combinations, number_of, spaces, sur
 
 from tinygpu.constraints import Constraint
 from tinygpu.expressions import symbol
-from tinygpu.spaces import Axis, Part, Space
+from tinygpu.spaces import Axis, Part, Space, elimination, solution
 from tinygpu.spaces.analysis import is_vacuous
+
+
+def summarising():
+    """Elimination keeps summaries instead of axes from the first row on."""
+    return patch.object(elimination, "_PLAIN_ROWS", 0)
 
 
 def everything(space):
@@ -33,18 +40,31 @@ def test_sizes_points_and_membership(space):
 @given(space=spaces())
 def test_every_removed_point_counts_in_the_first_row_that_rejects_it(space):
     rows = space.funnel
+    assert len({(r.name, r.kind, r.source) for r in rows}) == len(rows)
     removed = [0] * len(rows)
     for part in space.parts:
         own = {(c.name, c.kind, c.source): c for c in part.constraints}
+        judges = [own.get((r.name, r.kind, r.source)) for r in rows]
+        for point in combinations(part):
+            rejecting = (i for i, c in enumerate(judges) if c is not None and not admitted(part, point, [c]))
+            first = next(rejecting, None)
+            if first is not None:
+                removed[first] += 1
+    assert [r.removed for r in rows] == removed
+    assert space.raw_size - space.size == sum(removed)
+
+
+@settings(max_examples=60)
+@given(space=spaces())
+def test_rows_of_split_conjunctions_are_exact_as_well(space):
+    rows = solution.add_rows(space.solutions)
+    removed = [0] * len(rows)
+    for part in space.parts:
+        judged = rows_of(space, part)
         for point in combinations(part):
             values = number_of(part, point)
-            for i, row in enumerate(rows):
-                mine = own.get((row.name, row.kind, row.source))
-                if mine is None:
-                    continue
-                # The terms of this part's own constraint that are judged in this row.
-                terms = rows_of(space, part)[i] if mine is not row.constraint else row.conditions
-                if not all(c.holds(values) for c in terms):
+            for i, conditions in enumerate(judged):
+                if not all(c.holds(values) for c in conditions):
                     removed[i] += 1
                     break
     assert [r.removed for r in rows] == removed
@@ -168,3 +188,15 @@ def test_samples_are_uniform_over_survivors():
     freedom = space.size - 1
     assert space.size > 100
     assert abs(chi_square - freedom) < 5 * (2 * freedom) ** 0.5
+
+
+@settings(max_examples=100)
+@given(space=spaces(most_rules=8))
+def test_summaries_change_no_answer(space):
+    plain = list(space.points())
+    rows = [(r.name, r.removed) for r in space.funnel]
+    again = Space(space.name, space.parts)
+    with summarising():
+        assert again.size == space.size
+        assert [(r.name, r.removed) for r in again.funnel] == rows
+        assert list(again.points()) == plain
