@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["proved", "unknown"]
 Xor: TypeAlias = tuple[tuple[int, int], ...]
 
-# A hundred times what structured accesses need (2 to 10 ms); lanes at random places may take it all, about 0.4 s.
-RLIMIT = 2_000_000
+# Two hundred times what accesses with some structure need; lanes at random places may take it all, about 0.1 s.
+RLIMIT = 400_000
+# Fewer XORs are a nicety, so less is spent on them.
+SPARSE_RLIMIT = 40_000
 # Phases that join a query at a time.
 JOIN_PHASES = 3
 
@@ -125,11 +127,12 @@ class _Search:
 
         while True:
             chosen = [self.question.phases[index] for index in sorted(self.joined)]
-            part = replace(self.question, phases=tuple(chosen))
+            rlimit = self.question.rlimit if ones is None else min(SPARSE_RLIMIT, self.question.rlimit)
+            part = replace(self.question, phases=tuple(chosen), rlimit=rlimit)
             answer = ask(swizzle_query(part, at_most - (self.question.floor - part.floor), ones), self.notebook)
             self.asked += 1
             if answer.verdict != "sat":
-                self.reason = answer.reason or "resource limit"
+                self.reason = _reason_of(answer.reason, part.rlimit)
                 return answer.verdict, None
             found = read_xor(answer.model)
             if total_wavefronts(self.question.phases, dict(found)) <= at_most:
@@ -272,6 +275,11 @@ def read_xor(model: Mapping[str, int]) -> Xor:
         if kind == "mask" and value:
             pairs.append((int(numbers[0]), value << int(numbers[1])))
     return tuple(sorted(pairs))
+
+
+def _reason_of(reason: str, rlimit: int) -> str:
+    # Z3 calls a query that met its resource limit "canceled"; none of ours is canceled otherwise.
+    return f"resource limit of {rlimit:,}" if "cancel" in reason or "resource" in reason else reason
 
 
 def _ones(xor: Xor) -> int:
