@@ -120,10 +120,11 @@ class SmemLayout:
                 return name
         return None
 
-    def picture(self, chunk_bytes: int = 16) -> str:
-        """A text grid of the first eight rows or more: which chunk of its row lies at each place of the banks.
+    def picture(self, chunk_bytes: int = 16, rows: int = 8) -> str:
+        """A text grid of the first rows: which chunk of its row lies at each place, from left to right.
 
-        chunk_bytes   bytes of one chunk; a line shows one row, places from left to right in rising address
+        chunk_bytes   bytes of one chunk
+        rows          rows shown, one to a line
         """
         if chunk_bytes < 1 or chunk_bytes > self.vector_bytes or self.row_bytes % chunk_bytes:
             raise ValueError(
@@ -132,7 +133,7 @@ class SmemLayout:
             )
         columns = np.arange(0, self.row_bytes, chunk_bytes, dtype=np.int64)
         lines = []
-        for row in range(min(self.rows, 1 << min(5, row_bits(self.rows)))):
+        for row in range(min(self.rows, rows)):
             slots = ["."] * (self.pitch_bytes // chunk_bytes)
             places = self.address(np.full_like(columns, row), columns) - row * self.pitch_bytes
             for chunk, place in enumerate(places // chunk_bytes):
