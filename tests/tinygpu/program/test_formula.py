@@ -1,0 +1,78 @@
+"""Expressions as text: reading gives back what was written, and everything else is refused with a sentence."""
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from random_expressions import Tree, build, conditions, integers, meaning
+
+from tinygpu.expressions import Expr, evaluate, expr, maximum, minimum, symbol, where
+from tinygpu.program.formula import FormulaError, read, write
+
+NAMES = ("a", "b.ld", "device.cc")
+
+
+@settings(max_examples=250)
+@given(integers(NAMES) | conditions(NAMES))
+def test_reading_what_was_written_gives_the_same_expression(tree: Tree) -> None:
+    original = build(tree)
+    text = write(original)
+    again = read(text)
+    assert again.same(original), text
+    assert write(again) == text
+    assert str(again) == str(original)
+
+
+@settings(max_examples=150)
+@given(integers(NAMES) | conditions(NAMES))
+def test_the_text_means_what_the_expression_means(tree: Tree) -> None:
+    """Python's own evaluation of the text agrees, with dots in names replaced."""
+    text = write(build(tree)).replace(".", "_")
+    code = compile(text, "formula", "eval")
+    for values in product((0, 1, 5), repeat=len(NAMES)):
+        named = dict(zip(NAMES, values, strict=True))
+        plain = {k.replace(".", "_"): v for k, v in named.items()}
+        assert eval(code, {"max": max, "min": min}, plain) == meaning(tree, named)
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (symbol("a.ld") * 2 // 16 % 3, "2 * a.ld // 16 % 3"),
+        (where(symbol("s") == 1, 2, symbol("s")), "2 if s == 1 else s"),
+        (maximum(symbol("a"), 3) - minimum(symbol("b"), symbol("c")), "-1 * min(b, c) + max(3, a)"),
+        ((symbol("a") < 3) & ~(symbol("b") == 1), "b != 1 and a < 3"),
+        (symbol("a") * symbol("a"), "a ** 2"),
+    ],
+)
+def test_the_text_is_short(formula: Expr, text: str) -> None:
+    twos = dict.fromkeys(formula.symbols, 2)
+    assert evaluate(formula, twos) == evaluate(read(text), twos)
+    assert sorted(write(formula)) == sorted(text)  # the order of terms is sympy's own
+
+
+def test_a_product_with_a_sum_is_read_as_a_whole() -> None:
+    """2 * (y + 1) alone is multiplied out, and 2 * x * (y + 1) is not."""
+    x, y = symbol("x"), symbol("y")
+    for e in (expr(2) * x * (y + 1), (y + 1) * 2, x * (y + 1)):
+        assert read(write(e)).same(e)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a +", "'a +' is not an expression in Python's syntax"),
+        ("sin(a)", "'sin(a)' is not an expression of the language: 'sin(a)' is not part of it"),
+        ("max()", "'max()' is not an expression of the language: 'max()' is not part of it"),
+        ("a < b < c", "'a < b < c' is not an expression of the language: 'a < b < c' is not part of it"),
+        ("a / b", "'a / b' is not an expression of the language: 'a / b' is not part of it"),
+        ("1.5 * a", "'1.5 * a' is not an expression of the language: '1.5' is not part of it"),
+        ("f(x).y", "'f(x).y' is not an expression of the language: 'f(x)' is not a name"),
+        ("[a][0]", "'[a][0]' is not an expression of the language: '[a][0]' is not part of it"),
+        ("open(a)", "'open(a)' is not an expression of the language: 'open(a)' is not part of it"),
+    ],
+)
+def test_other_text_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(FormulaError, match=f"^{re.escape(sentence)}$"):
+        read(text)

@@ -1,0 +1,201 @@
+"""Saved programs: what is loaded prints, saves and lowers as what was saved."""
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tinygpu.machines.elementwise import Axpby, BiasRelu
+from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.lower import lower
+
+from tinygpu.devices import device
+from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Problem, blocked
+from tinygpu.language.instruction import Custom
+from tinygpu.language.machine import Structure
+from tinygpu.language.trace import trace
+from tinygpu.program import nodes as n
+from tinygpu.program.fill import filler
+from tinygpu.program.saved import SaveError, load_program, save_program
+from tinygpu.program.tree import walk
+from tinygpu.spaces.build import build_space
+
+PROBLEMS: dict[type[Machine], tuple[Problem, ...]] = {
+    Axpby: (Axpby.problem(n=1000),),
+    BiasRelu: (BiasRelu.problem(m=100, n=96),),
+    MatmulSimt: (MatmulSimt.problem(m=100, n=96, k=48, options={"with_bias": True, "activation": "gelu"}),),
+    MatmulAmpere: (
+        MatmulAmpere.problem(m=100, n=96, k=48),
+        MatmulAmpere.problem(m=64, n=64, k=64, dtypes={"a": "s8"}, majors={"b": "col"}, options={"with_bias": True}),
+    ),
+}
+STRUCTURES = [(m, p, s) for m, problems in PROBLEMS.items() for p in problems for s in m.structures()]
+
+
+def again(program: n.Program) -> n.Program:
+    """Through text, as a file would hold it."""
+    return load_program(json.loads(json.dumps(save_program(program), allow_nan=False)))
+
+
+@pytest.mark.parametrize("number", range(len(STRUCTURES)))
+def test_every_shipped_structure_comes_back(number: int) -> None:
+    machine, problem, structure = STRUCTURES[number]
+    program = trace(machine, problem, structure).program
+    loaded = again(program)
+    assert str(loaded) == str(program)
+    assert save_program(loaded) == save_program(program)
+    assert loaded.threads.same(program.threads)
+
+
+@pytest.mark.parametrize("machine", PROBLEMS, ids=lambda m: m.__name__)
+def test_what_was_loaded_lowers_to_the_same_bytes(machine: type[Machine]) -> None:
+    """Saved before its numbers are in, and after: both give the kernel of the program that was never saved."""
+    for problem in PROBLEMS[machine]:
+        space = build_space(machine, problem, device("a100"))
+        seen: set[Structure] = set()
+        for point in space.space.sample(60, np.random.default_rng(0)):
+            index = space.structure_index(point)
+            if space.structures[index] in seen:
+                continue
+            seen.add(space.structures[index])
+            values = {a: int(point[a]) for a in space.traces[index].axes}
+            filled = space.fill(point)
+            open_again = filler(again(space.traces[index].program), frozenset(values)).fill(values)
+            expected = lower(filled, problem, point)
+            assert lower(again(filled), problem, point) == expected
+            assert lower(open_again, problem, point) == expected
+        assert seen
+
+
+@dataclass(frozen=True, eq=False)
+class Halve(Elementwise):
+    """d = a / 2: an instruction of one's own, at the top of a module."""
+
+    times: int = 1
+    operands: ClassVar[tuple[str, ...]] = ("f32",)
+    result: ClassVar[str] = "f32"
+    template: ClassVar[str] = "mul.rn.f32 {d}, {a}, 0f3F000000;"
+
+    def semantics(self, *values: Any) -> Any:
+        return values[0] / 2
+
+
+def one_step(instruction: Elementwise, fill: float = 0.0) -> n.Program:
+    class Step(Machine):
+        """y = step(x)"""
+
+        n = Dim()
+        x = Input("f32", n)
+        y = Output("f32", n)
+        warps = Param(1, 2)
+        ld, st, step = isa.LdGlobal(1), isa.StGlobal(1), instruction
+
+        def program(self, p: Any) -> None:
+            shape = (self.warps * 32,)
+            who = blocked(shape, threads=self.warps * 32)
+            with p.grid((self.n, shape[0])) as (i,), p.role("all", warps=self.warps):
+                x = p.load(self.ld, self.x.tile(i, shape=shape), who, fill=fill)
+                p.store(self.st, self.y.tile(i, shape=shape), p.apply(self.step, x))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    return trace(Step, Step.problem(n=64), ()).program
+
+
+@pytest.mark.parametrize("fill", [float("-inf"), float("inf"), 1.5, 0.0])
+def test_numbers_that_json_lacks_come_back(fill: float) -> None:
+    program = one_step(isa.Neg("f32"), fill)
+    (load,) = [s for s in walk(again(program).body) if isinstance(s, n.Load)]
+    assert load.fill == fill
+
+
+def test_a_users_instruction_comes_back_as_its_own_class() -> None:
+    program = one_step(Halve(3))
+    (apply,) = [s for s in walk(again(program).body) if isinstance(s, n.Apply)]
+    assert type(apply.instruction) is Halve
+    assert apply.instruction.times == 3
+
+
+def test_what_could_not_be_imported_is_refused_when_it_is_saved() -> None:
+    class Local(Halve):
+        pass
+
+    sentence = (
+        "Step, Program.body, InRole.body, Apply.instruction uses the instruction "
+        f"{Local.__qualname__}, which cannot be imported from {__name__}; define it at the top of a module"
+    )
+    with pytest.raises(SaveError, match=f"^{re.escape(sentence)}$"):
+        save_program(one_step(Local()))
+
+
+def test_a_function_inside_an_instruction_is_refused() -> None:
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    program = one_step(Custom("add.f32 {d}, {a}, {a};", ("f32",), "f32", twice))
+    sentence = (
+        f"Step, Program.body, InRole.body, Apply.instruction, Custom.meaning holds {twice!r}, which cannot be saved: "
+        "it is no number, text, expression or value of the language"
+    )
+    with pytest.raises(SaveError, match=f"^{re.escape(sentence)}$"):
+        save_program(program)
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return {**save_program(one_step(Halve())), **changes}
+
+
+PATH = f"{__name__}:Halve"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({}, "a saved program has the entries schema, shared and program"),
+        (broken(schema=7), "this version reads saved programs of schema 1, not 7"),
+        (broken(program=3), "the entry program holds a int, not a Program"),
+        (broken(program={"is": "Loops"}), "the saved program holds a Loops, which is no value of the language"),
+        (broken(program={"nothing": 1}), 'the saved program holds {"nothing": 1}, which is no value of this schema'),
+        (broken(program={"shared": 99}), 'the saved program holds {"shared": 99}, which is no value of this schema'),
+        (broken(program={"dtype": "f1"}), 'the saved program holds {"dtype": "f1"}, which is no value of this schema'),
+        (
+            broken(program={"is": "Fill", "pipeline": "ring"}),
+            "the saved program holds a Fill that does not fit this version: it lacks its body",
+        ),
+        (
+            broken(program={"is": "Fill", "pipeline": "ring", "body": [], "speed": 1}),
+            "the saved program holds a Fill that does not fit this version: it has no speed",
+        ),
+        (
+            broken(program={"expr": "1 +"}),
+            "the saved program holds an expression that cannot be read: '1 +' is not an expression in Python's syntax",
+        ),
+        (
+            broken(program={"is": "tinygpu.nowhere:Thing"}),
+            "the saved program uses Thing of tinygpu.nowhere, which cannot be imported; import its file first",
+        ),
+        (broken(program={"is": "os:system"}), "the saved program uses system of os as an instruction, and it is none"),
+    ],
+)
+def test_other_data_is_refused(data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SaveError, match=f"^{re.escape(sentence)}$"):
+        load_program(data)
+
+
+def test_shared_values_are_written_once() -> None:
+    program = trace(MatmulAmpere, PROBLEMS[MatmulAmpere][0], next(iter(MatmulAmpere.structures()))).program
+    saved = save_program(program)
+    texts = [json.dumps(entry) for entry in saved["shared"]]
+    assert len(set(texts)) == len(texts)
+    assert sum(entry["is"] == "Tensor" for entry in saved["shared"]) == len(program.tensors)
+
+
+def test_a_change_of_the_program_changes_what_is_saved() -> None:
+    program = one_step(Halve())
+    assert save_program(replace(program, machine="Other")) != save_program(program)
