@@ -112,7 +112,8 @@ class _Writer:
         if is_dataclass(value) and not isinstance(value, type):
             return self.object(value, where)
         raise SaveError(
-            f"{where} holds {value!r}, which cannot be saved: it is no number, text, expression or value of the language"
+            f"{where} holds {value!r}, which cannot be saved: "
+            "it is no number, text, expression or value of the language"
         )
 
     def object(self, value: Any, where: str) -> Any:
