@@ -16,7 +16,7 @@ FOUR_MATRICES = "one ldmatrix.x4 brings what sixteen or more 32-bit and narrower
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 
 
-def activate(p: Any, value: Tile, name: str) -> Tile:
+def activate(p: Any, value: Tile, name: str) -> Any:
     """The activation `name` of an f32 (relu: also s32) tile."""
     if name == "none":
         return value
@@ -33,7 +33,7 @@ def activate(p: Any, value: Tile, name: str) -> Tile:
     return p.apply(fma, half, t, half)
 
 
-def convert(p: Any, value: Tile, to: DType) -> Tile:
+def convert(p: Any, value: Tile, to: DType) -> Any:
     """The tile in another type."""
     return value if value.dtype == to else p.apply(isa.Cvt(value.dtype.name, to.name), value)
 

@@ -30,8 +30,8 @@ class MatmulAmpere(Machine):
     b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "s8")}, k, n, majors=("row", "col"), follows=a)
     bias = Input({"f16": ("f32",), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",)}, n, follows=a)
     c = Output({"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "s8": ("s32",)}, m, n, follows=a)
-    with_bias = Option(False, True)
-    activation = Option(*epilogue.ACTIVATIONS)
+    with_bias: Any = Option(False, True)
+    activation: Any = Option(*epilogue.ACTIVATIONS)
 
     bm, bn = Param(32, 64, 96, 128, 160, 192, 256), Param(32, 64, 96, 128, 160, 192, 256)
     bk = Param(16, 32, 64, 128)
@@ -48,7 +48,7 @@ class MatmulAmpere(Machine):
     fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
     fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
     mma = isa.MmaSync()
-    put = Choice("direct", "staged")
+    put: Any = Choice("direct", "staged")
     st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
     ld_bias = isa.LdGlobal(1)
 
@@ -70,10 +70,12 @@ class MatmulAmpere(Machine):
     def program(self, p: Any) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn
         t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.wm, self.wn))
-        who_a = blocked((bm, bk), threads=32 * warps, vector=self.va, axis=self.a.contiguous, across=self.across_a, name="a")
-        who_b = blocked((bk, bn), threads=32 * warps, vector=self.vb, axis=self.b.contiguous, across=self.across_b, name="b")
-        a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, pad=self.pad, layout=self.layout_a)
-        b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=self.b.contiguous, pad=self.pad, layout=self.layout_b)
+        threads = 32 * warps
+        row_a, row_b = self.a.contiguous, self.b.contiguous
+        who_a = blocked((bm, bk), threads=threads, vector=self.va, axis=row_a, across=self.across_a, name="a")
+        who_b = blocked((bk, bn), threads=threads, vector=self.vb, axis=row_b, across=self.across_b, name="b")
+        a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=row_a, pad=self.pad, layout=self.layout_a)
+        b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=row_b, pad=self.pad, layout=self.layout_b)
 
         with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
             with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
@@ -96,7 +98,7 @@ class MatmulAmpere(Machine):
                     p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
             if self.put == "staged":
                 stage = p.smem(self.c.dtype, (bm, bn), pad=self.pad, layout=self.layout_c)
-                who_c = blocked((bm, bn), threads=32 * warps, vector=self.vc, across=self.across_c, name="c")
+                who_c = blocked((bm, bn), threads=threads, vector=self.vc, across=self.across_c, name="c")
                 with p.pipeline("out", 1, c=stage) as ring, p.role("all", warps=warps):
                     with ring.fill() as s:
                         p.store(self.st_fragment, s.c, out)

@@ -31,8 +31,8 @@ class MatmulSimt(Machine):
     b = Input("f32", k, n, majors=("row", "col"))
     bias = Input("f32", n)
     c = Output("f32", m, n)
-    with_bias = Option(False, True)
-    activation = Option(*epilogue.ACTIVATIONS)
+    with_bias: Any = Option(False, True)
+    activation: Any = Option(*epilogue.ACTIVATIONS)
 
     bm, bn, bk = Param(32, 64, 96, 128), Param(32, 64, 96, 128), Param(8, 16, 32)
     tall, wide = Param(4, 8, 16), Param(8, 16, 32)  # threads along m and n
@@ -68,8 +68,9 @@ class MatmulSimt(Machine):
     def program(self, p: Any) -> None:
         bm, bn, bk, threads = self.bm, self.bn, self.bk, self.tall * self.wide
         who_c = register_blocked((bm, bn), threads=(self.tall, self.wide), block=(self.vm, self.vn), name="c")
-        who_a = blocked((bm, bk), threads=threads, vector=self.va, axis=self.a.contiguous, across=self.across_a, name="a")
-        who_b = blocked((bk, bn), threads=threads, vector=self.vb, axis=self.b.contiguous, across=self.across_b, name="b")
+        row_a, row_b = self.a.contiguous, self.b.contiguous
+        who_a = blocked((bm, bk), threads=threads, vector=self.va, axis=row_a, across=self.across_a, name="a")
+        who_b = blocked((bk, bn), threads=threads, vector=self.vb, axis=row_b, across=self.across_b, name="b")
         a_stage = p.smem("f32", (bm, bk), contiguous=0, pad=self.pad, layout=self.layout_a)
         b_stage = p.smem("f32", (bk, bn), contiguous=1, pad=self.pad, layout=self.layout_b)
 

@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+
 from tinygpu.search.evaluation import Trial
 from tinygpu.search.searchable import Point, Searchable
 from tinygpu.search.seen import Seen, UnseenPoints, best_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from tinygpu.search.searchable import Point, Searchable
 from tinygpu.search.seen import LISTABLE_POINTS, Seen
 from tinygpu.search.strategy import Proposals

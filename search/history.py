@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.search.evaluation import Evaluation, Failure, Trial
 from tinygpu.search.searchable import Columns, Point, Value
 

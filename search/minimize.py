@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+
 from tinygpu.search.annealing import annealing
 from tinygpu.search.evaluation import ColumnObjective, Evaluation, Failure, Objective, Trial
 from tinygpu.search.exhaustive import exhaustive

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tinygpu.search.evaluation import Evaluation, Failure
-from tinygpu.search.searchable import Columns, Point
 
 from tinygpu.cost.predictor import Prediction, predict
+from tinygpu.search.evaluation import Evaluation, Failure
+from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
-
 
 # Among candidates that take the same time, the one that keeps its units less busy is preferred: this share of their busy
 # seconds is added to a score, too little to order different times.

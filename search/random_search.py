@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from tinygpu.search.searchable import Searchable
 from tinygpu.search.seen import Seen, UnseenPoints
 from tinygpu.search.strategy import Proposals

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+
 from tinygpu.search.evaluation import Evaluation, Trial
 from tinygpu.search.searchable import Point, Searchable, Value, rows
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
+
 from tinygpu.search.evaluation import Evaluation
 from tinygpu.search.searchable import Columns, Point, Searchable
 from tinygpu.search.seen import Seen

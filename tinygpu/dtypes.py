@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -46,12 +46,13 @@ class DType:
         return self.kind == "float"
 
     @property
-    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+    def numpy(self) -> np.dtype[Any]:
         """The NumPy type that stores one element (tf32 is stored as float32; 4- and 6-bit types one to a byte)."""
-        return np.dtype(_NUMPY[self.name])
+        found: np.dtype[Any] = np.dtype(_NUMPY[self.name])
+        return found
 
 
-_NUMPY: dict[str, object] = {
+_NUMPY: dict[str, Any] = {
     "f64": np.float64,
     "f32": np.float32,
     "tf32": np.float32,

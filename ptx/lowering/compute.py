@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr
 from tinygpu.language.instruction import Elementwise
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -96,13 +97,20 @@ def _emit(context: Context, instruction: Elementwise, result: str, operands: lis
         context.emit.line(text.format(d=result, **names))
 
 
-def _source(context: Context, operand: Tile | n.ScalarArgument | float, want: str, like: Tile) -> list[str]:
+def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, want: str, like: Tile) -> list[str]:
     """Per value of the result: the register or number that the operand gives."""
     count = spread_of(like).value_count
     if isinstance(operand, n.ScalarArgument):
         return [str(context.arguments[operand.name])] * count
+    if isinstance(operand, Expr):
+        number = context.number(operand)
+        if isinstance(number, int):
+            return [_immediate(context, dtype(want), number)] * count
+        if want == "f32":
+            number = context.emit.computed("r", "cvt.rn.f32.u32 {d}, {0};", number)
+        return [str(number)] * count
     if not isinstance(operand, Tile):
-        return [_immediate(dtype(want), float(operand))] * count
+        return [_immediate(context, dtype(want), float(operand))] * count
     tile = context.tiles[operand.name]
     order = broadcast(spread_of(operand), spread_of(like), operand.name)
     singles: dict[int, str] = {}
@@ -112,13 +120,13 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | float, want: st
     return [singles[int(v)] for v in order]
 
 
-def _immediate(kind: DType, value: float) -> str:
+def _immediate(context: Context, kind: DType, value: float) -> str:
     if kind.name == "f32":
         return f"0f{bit_pattern(kind, value):08X}"
     if kind.name == "f64":
         return f"0d{bit_pattern(kind, value):016X}"
-    if kind.is_float:
-        return f"0x{bit_pattern(kind, value):04X}"
+    if kind.bits == 16:  # PTX has no 16-bit floating-point constants: the bits come in a register
+        return str(context.emit.computed("h", f"mov.b16 {{d}}, 0x{bit_pattern(kind, value):04X};"))
     return str(int(value))
 
 

@@ -152,9 +152,10 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
         finish: list[Callable[[], None]] = []
         with only_if(context, more):
             for inner in s.fill:
-                later = moves.start_copy(context, inner) if isinstance(inner, n.Copy) else statement(context, inner)
-                if later is not None:
-                    finish.append(later)
+                if isinstance(inner, n.Copy):
+                    finish += moves.start_copy(context, inner)
+                else:
+                    statement(context, inner)
         if grouped:
             emit.line("cp.async.commit_group;")
         context.indices[s.index] = counter

@@ -173,15 +173,15 @@ class Emitter:
         return self.computed("r", "and.b32 {d}, {0}, {1};", shifted, ((1 << count) - 1) << to)
 
     # -- 64-bit addresses ------------------------------------------------------------------------------------------
-    def wide(self, a: Number, b: Number) -> Number:
-        """a * b in 64 bits, from 32-bit factors."""
+    def wide(self, a: Number, b: Number, signed: bool = False) -> Number:
+        """a * b in 64 bits, from 32-bit factors; signed where one of them may be negative."""
         if isinstance(a, int):
             a, b = b, a
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         if b == 0:
             return 0
-        return self.computed("d", "mul.wide.u32 {d}, {0}, {1};", a, b)
+        return self.computed("d", f"mul.wide.{'s' if signed else 'u'}32 {{d}}, {{0}}, {{1}};", a, b)
 
     def add64(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):

@@ -104,7 +104,7 @@ class GmemAccess:
 def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
     """Bytes between rows that lie `rows` apart along an axis that is not contiguous."""
     emit = context.emit
-    out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes)
+    out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=rows < 0)
     order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
     for between in order[: order.index(axis)]:
         out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
@@ -132,7 +132,7 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
         ordered = sorted(terms, key=lambda t: _depth(context.indices[t[0]]))
         place = mine
-        base = emit.add64(base, _bytes(context, tensor, axis, mine))
+        base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
             step = emit.mul(context.indices[index], coefficient)
             base = emit.add64(base, _bytes(context, tensor, axis, step))
@@ -145,15 +145,15 @@ def _depth(value: Number) -> int:
     return value.depth if isinstance(value, Reg) else 0
 
 
-def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number) -> Number:
-    """Byte distance of `elements` steps along an axis, in 64 bits."""
+def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:
+    """Byte distance of `elements` steps along an axis, in 64 bits; signed for windows that begin before the tensor."""
     emit = context.emit
     if axis == tensor.contiguous_axis:
-        return emit.wide(elements, tensor.dtype.bytes)
+        return emit.wide(elements, tensor.dtype.bytes, signed)
     if isinstance(elements, int):
         return row_bytes(context, tensor, axis, elements)
     order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
-    out = emit.wide(elements, context.arguments[f"{tensor.name}.ld"])
+    out = emit.wide(elements, context.arguments[f"{tensor.name}.ld"], signed)
     for between in order[: order.index(axis)]:
         out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
     return emit.mul64(out, tensor.dtype.bytes)
@@ -164,7 +164,7 @@ def _reaches_beyond(
 ) -> bool:
     """Whether the window may lie partly outside: not when it moves in steps of a divisor of the dim that contain it."""
     extent = int(tile.shape[axis])
-    if not terms:
+    if not terms or constant < 0:
         return True
     step = max(c for _, c in terms)
     reach = constant + extent + sum(c * _most(context, i) for i, c in terms if c != step)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
 from tinygpu.language.instruction import Transfer
-from tinygpu.language.memories import GMEM, RMEM
+from tinygpu.language.memories import GMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
@@ -17,10 +17,11 @@ from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
-from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate, constant_bits
 from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
 
 Place = GmemAccess | SmemAccess
+Address = tuple[Number, int]
 
 
 def access(context: Context, tile: Tile, who: Spread, vector: int) -> Place:
@@ -53,7 +54,7 @@ def at(address: tuple[Number, int]) -> str:
 def vector_of(instruction: Transfer, who: Spread) -> int:
     vector = int(expr(instruction.vector))
     if who.value_count % vector:
-        raise LoweringError(f"{instruction.label} moves {vector} elements at once, and a thread holds {who.value_count}")
+        raise LoweringError(f"{instruction.label} moves {vector} elements, and a thread holds {who.value_count}")
     return vector
 
 
@@ -65,9 +66,7 @@ def load(context: Context, s: n.Load) -> None:
     context.tiles[s.result.name] = read(context, s.instruction, s.source, s.result.partition, s.fill)
 
 
-def read(
-    context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0
-) -> RegisterTile:
+def read(context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0) -> RegisterTile:
     """Loads a window into fresh registers."""
     who = spread(partition)
     vector = vector_of(instruction, who)
@@ -122,7 +121,7 @@ def _bits(r: Reg) -> int:
 
 
 def _load_piece(
-    context: Context, opcode: str, address: tuple[Number, int], tile: RegisterTile, first: int, count: int, exists: Number
+    context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
 ) -> None:
     """One ld of `count` elements into the registers that hold them."""
     if isinstance(exists, int) and not exists:
@@ -132,11 +131,10 @@ def _load_piece(
     guard = _guard(exists)
     if count * bits >= 32 or tile.packed == 1:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
-        if tile.packed == 1 and count > 1 and bits < 32:
-            raise LoweringError(f"{opcode}: {count} elements of {bits} bits do not fill whole registers")
         width = bits if tile.packed == 1 else 32
         if tile.packed == 1 and bits == 8:
-            emit.line(f"{guard}{opcode}.{_sign(tile.dtype)}8 {registers[0]}, {at(address)};")
+            kind = f"{_sign(tile.dtype)}8"
+            emit.line(f"{guard}{opcode}{_vec(len(registers))}.{kind} {_braces(registers)}, {at(address)};")
             return
         emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {_braces(registers)}, {at(address)};")
         return
@@ -221,7 +219,7 @@ def _one_holder(context: Context, who: Spread) -> Number:
 
 
 def _store_piece(
-    context: Context, opcode: str, address: tuple[Number, int], tile: RegisterTile, first: int, count: int, exists: Number
+    context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
 ) -> None:
     if isinstance(exists, int) and not exists:
         return
@@ -231,8 +229,7 @@ def _store_piece(
     if count * bits >= 32 or tile.packed == 1:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         if tile.packed == 1 and bits == 8:
-            for i, r in enumerate(registers):
-                emit.line(f"{guard}{opcode}.u8 {at((address[0], address[1] + i))}, {r};")
+            emit.line(f"{guard}{opcode}{_vec(len(registers))}.u8 {at(address)}, {_braces(registers)};")
             return
         width = bits if tile.packed == 1 else 32
         emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {at(address)}, {_braces(registers)};")
@@ -253,12 +250,11 @@ def _store_piece(
 
 def copy(context: Context, s: n.Copy) -> None:
     """A whole copy at once."""
-    finish = start_copy(context, s)
-    if finish is not None:
+    for finish in start_copy(context, s):
         finish()
 
 
-def start_copy(context: Context, s: n.Copy):  # type: ignore[no-untyped-def]
+def start_copy(context: Context, s: n.Copy) -> list[Callable[[], None]]:
     """Issues a copy. A copy through registers returns what stores them, so that other work can come between."""
     emit = context.emit
     if s.partition is None:
@@ -272,10 +268,10 @@ def start_copy(context: Context, s: n.Copy):  # type: ignore[no-untyped-def]
             emit.comment(f"{s.name}: {s.target.name} = {route.store.label}")
             write(context, route.store, tile, s.target, partition)
 
-        return finish
+        return [finish]
     if isinstance(s.instruction, CpAsync):
         cp_async(context, s.instruction, s)
-        return None
+        return []
     raise LoweringError(f"{s.name}: {s.instruction} is not an instruction that lowering can write")
 
 
@@ -299,6 +295,3 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
             emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width};")
         else:
             emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width}, {size};")
-
-
-__all__ = ["RMEM", "bit_pattern", "copy", "cp_async", "load", "read", "start_copy", "store", "write"]

@@ -45,7 +45,7 @@ def emit(space: MachineSpace, point: Mapping[str, int | str]) -> Finalist:
     """The kernel of one point; parameters that are left out are chosen by the predictor."""
     objective = PredictedTime(space)
     whole = complete(space, point)
-    return finalists(space, objective, [refined(objective, whole, SolverCache())], space.device)[0]
+    return finalists(space, objective, [refined(objective, whole, SolverCache())], space.device, 1)[0]
 
 
 def verify_point(space: MachineSpace, point: Mapping[str, int | str], seed: int = 0) -> tuple[Finalist, Verification]:

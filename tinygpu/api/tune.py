@@ -70,6 +70,10 @@ class Tuned:
     verification: Verification
 
 
+# Candidates that are refined and, while they spill, assembled, per finalist that is kept.
+ASSEMBLED_PER_KEPT = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Watcher:
     """Told what goes on: `stage` once per step, `progress` after each batch of evaluations."""
@@ -120,9 +124,9 @@ def tune(
             subject=space.space.name,
         )
         watch.stage(f"{machine.__name__}: solving the layouts of the best")
-        best = refine(objective, result.top(400), cache, keep=keep)
-        watch.stage(f"{machine.__name__}: lowering and assembling {len(best)}")
-        searched.append(Searched(space, result, finalists(space, objective, best, device)))
+        best = refine(objective, result.top(400), cache, keep=ASSEMBLED_PER_KEPT * keep)
+        watch.stage(f"{machine.__name__}: lowering and assembling the best")
+        searched.append(Searched(space, result, finalists(space, objective, best, device, keep)))
     ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
     if not ranked:
         raise NothingFound(_why_nothing(searched))
@@ -133,11 +137,16 @@ def tune(
 
 
 def finalists(
-    space: MachineSpace, objective: PredictedTime, best: Sequence[Refined], device: Device
+    space: MachineSpace, objective: PredictedTime, best: Sequence[Refined], device: Device, keep: int
 ) -> tuple[Finalist, ...]:
-    """The best candidates as kernels, ranked again with the assembler's registers; those that spill come last."""
-    out = []
+    """The best candidates as kernels, until `keep` of them do not spill; ranked again with the assembler's registers.
+
+    Those that spill come last.
+    """
+    out: list[Finalist] = []
     for r in best:
+        if sum(not f.spills for f in out) == keep:
+            break
         kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
         assembly = assemble(kernel.ptx, device.portable_target)
         prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)

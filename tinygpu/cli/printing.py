@@ -56,7 +56,7 @@ def _plain(name: str) -> str:
 
 def finalist_table(finalists: Sequence[Finalist], title: str) -> None:
     """The best candidates with what the predictor and the assembler say."""
-    columns = ("#>", "predicted us>", "roofline>", "bottleneck", "regs (estimate)>", "spill B>", "CTAs/SM>", "candidate")
+    columns = ("#>", "predicted us>", "roofline>", "regs (estimate)>", "spill B>", "CTAs/SM>", "bottleneck")
     rows = table(*columns, title=title)
     for i, f in enumerate(finalists, 1):
         p = f.prediction
@@ -65,13 +65,14 @@ def finalist_table(finalists: Sequence[Finalist], title: str) -> None:
             str(i),
             f"{float(p.seconds) * 1e6:,.1f}",
             f"{100 * float(p.share_of_roofline):.0f} %",
-            p.sentence(),
             f"{f.assembly.registers} ({f.refined.registers})",
             str(spilled) + (" SPILLS" if spilled else ""),
             str(int(p.occupancy.ctas_per_sm)),
-            short_point(f),
+            p.sentence(),
         )
     console.print(rows)
+    for i, f in enumerate(finalists, 1):
+        console.print(f"{i}: {short_point(f)}")
 
 
 def short_point(f: Finalist) -> str:

@@ -27,7 +27,7 @@ def show(machine: type[Machine]) -> None:
     for i in (*machine.declarations(Instruction), *machine.declarations(Route)):
         instructions.add_row(_name(machine, i), str(i))
     console.print(instructions)
-    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
     structures = list(machine.structures())
     first = trace(machine, default, structures[0])
     constraints = table("\nconstraint", "kind", "brought by", "what must hold")
@@ -40,7 +40,7 @@ def show(machine: type[Machine]) -> None:
 
 def show_json(machine: type[Machine]) -> dict[str, Any]:
     """The same as data."""
-    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
     structure = next(iter(machine.structures()))
     traced = trace(machine, default, structure)
     return {

@@ -2,7 +2,15 @@
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, maximum, minimum, symbol, where
-from tinygpu.language.instruction import Elementwise, Fragment, Instruction, MatrixLoad, MatrixMultiply, Shuffle, Transfer
+from tinygpu.language.instruction import (
+    Elementwise,
+    Fragment,
+    Instruction,
+    MatrixLoad,
+    MatrixMultiply,
+    Shuffle,
+    Transfer,
+)
 from tinygpu.language.machine import Machine
 from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout

@@ -255,9 +255,9 @@ def tiled(
         m,
         n,
         k,
-        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions),
-        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions),
-        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions),
+        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions, 32 * wm * wn),
+        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions, 32 * wm * wn),
+        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions, 32 * wm * wn),
     )
 
 
@@ -286,7 +286,8 @@ class Elementwise(Instruction):
 
     @property
     def label(self) -> str:
-        return self.text().split()[0] if self.text() else type(self).__name__
+        first = self.text().split()[:1]
+        return first[0] if first and first[0][0].isalpha() else type(self).__name__.lower()
 
     @property
     def flops(self) -> int:

@@ -8,7 +8,7 @@ machine that cannot work fails here, with a sentence that names the class and th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import DType
@@ -107,14 +107,11 @@ class Machine(metaclass=_MachineType):
     exact: ClassVar[bool] = True
     # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.
     approximation: ClassVar[float] = 0.0
+    # The operation in NumPy, a static method: inputs, scalars and options by name; gives the output, or a dict of several.
+    reference: ClassVar[Callable[..., Any]]
 
     def program(self, p: Any) -> None:
         """What the machine does, written with the verbs of `Tracer`."""
-        raise NotImplementedError
-
-    @staticmethod
-    def reference(**arrays: Any) -> Any:
-        """The operation in NumPy: takes the inputs (and scalars, and options) by name, gives the output or a dict of them."""
         raise NotImplementedError
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -45,12 +45,14 @@ class Partition:
     threads     modes of the thread id (lane fastest), whose extents multiply to the threads of the role
     values      modes of the value index of one thread, the vector that one instruction moves first
     conditions  what must hold for the modes to cover the tile exactly once
+    made_for    threads of the role that it was made for (None: as many as the thread modes have)
     """
 
     shape: tuple[Expr, ...]
     threads: tuple[Mode, ...]
     values: tuple[Mode, ...]
     conditions: tuple[Condition, ...] = ()
+    made_for: Expr | None = None
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -76,7 +78,7 @@ class Partition:
         shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
         threads = tuple(Mode(m.extent, None, expr(0)) if m.axis == axis else m for m in self.threads)
         values = tuple(m for m in self.values if m.axis != axis)
-        return Partition(shape, threads, values, self.conditions)
+        return Partition(shape, threads, values, self.conditions, self.made_for)
 
     @property
     def T(self) -> Partition:
@@ -88,7 +90,7 @@ class Partition:
         def exchanged(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
             return tuple(Mode(m.extent, across[m.axis], m.stride) for m in modes)
 
-        return Partition(self.shape[::-1], exchanged(self.threads), exchanged(self.values), self.conditions)
+        return Partition(self.shape[::-1], exchanged(self.threads), exchanged(self.values), self.conditions, self.made_for)
 
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""
@@ -132,9 +134,8 @@ def blocked(
     ]
     if rank == 1:
         conditions.append(Condition(f"{name} threads", wide == threads, "all threads stand along the only axis"))
-        modes = (Mode(wide, axis, vector),)
-        values = (Mode(vector, axis, expr(1)), Mode(chunks // wide, axis, vector * wide))
-        return Partition(extents, modes, values, tuple(conditions))
+        line = (Mode(vector, axis, expr(1)), Mode(chunks // wide, axis, vector * wide))
+        return Partition(extents, (Mode(wide, axis, vector),), line, tuple(conditions), threads)
     other = 1 - axis
     tall = maximum(threads // wide, 1)  # where more stand side by side than there are, the columns condition refuses
     conditions.append(
@@ -146,7 +147,7 @@ def blocked(
         Mode(chunks // wide, axis, vector * wide),
         Mode(extents[other] // tall, other, tall),
     )
-    return Partition(extents, modes, values, tuple(conditions))
+    return Partition(extents, modes, values, tuple(conditions), threads)
 
 
 def register_blocked(
@@ -178,4 +179,5 @@ def register_blocked(
             Mode(rows // (tall * down), 0, tall * down),
         ),
         conditions,
+        tall * wide,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, expr, symbol
+from tinygpu.expressions import Expr, Operand, expr, symbol
 from tinygpu.language.parameters import DeclarationError, Dim, Named
 
 Access = Literal["in", "out", "inout"]
@@ -54,6 +54,31 @@ class TensorDeclaration(Named):
             raise DeclarationError(f"only a tensor with two dims can be column-major, not one with {len(dims)}")
         self.dims = dims
         self.majors = majors
+
+    @property
+    def dtype(self) -> DType:
+        """Inside `program`: the dtype that the problem gives."""
+        raise self._outside("dtype")
+
+    @property
+    def contiguous(self) -> int:
+        """Inside `program`: the axis whose neighbours are neighbours in memory."""
+        raise self._outside("contiguous")
+
+    def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Any:
+        """Inside `program`: the window of `shape` that begins at `offset`, in elements."""
+        raise self._outside("tile")
+
+    def row(self, offset: Operand, extent: Operand) -> Any:
+        """Inside `program`, for one dim: a 1 x extent window that stands for every row."""
+        raise self._outside("row")
+
+    def column(self, offset: Operand, extent: Operand) -> Any:
+        """Inside `program`, for one dim: an extent x 1 window that stands for every column."""
+        raise self._outside("column")
+
+    def _outside(self, name: str) -> DeclarationError:
+        return DeclarationError(f"{self.name}.{name} exists inside `program`, where types and layouts are decided")
 
     def dtypes_for(self, other: DType) -> tuple[DType, ...]:
         """The dtypes that go with the dtype of the tensor that this one follows."""

@@ -56,7 +56,7 @@ def preferences(machine: type[Machine], given: Problem, structure: Structure) ->
 
 def trace_default(machine: type[Machine]) -> None:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
-    default = problem(machine, {d: 1 for d in machine.dim_names()})
+    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
     for structure in machine.structures():
         trace(machine, default, structure)
 
@@ -99,7 +99,7 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
 
 def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ...]:
     """The tensors of a signature, without numbers."""
-    dims = {d: 1 for d in machine.dim_names()}
+    dims = dict.fromkeys(machine.dim_names(), 1)
     named = {name: (kind, major) for name, kind, major in signature[0]}
     full = problem(
         machine,

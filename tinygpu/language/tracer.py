@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, ceil_div, expr, symbol
+from tinygpu.expressions import Expr, Operand, all_of, ceil_div, expr, symbol
 from tinygpu.language.instruction import (
     Elementwise,
     Instruction,
@@ -247,6 +247,11 @@ class Tracer:
         """Memory to registers."""
         name = self._instruction(instruction, (Transfer, MatrixLoad), "load")
         self._path(instruction, source.memory, RMEM)
+        if source.tensor is not None and source.tensor.access != "in" and instruction.label.endswith(".nc"):
+            raise self.fail(
+                f"{name} ({instruction}) reads {source.name} through the read-only path, and the program writes it; "
+                "load it with ld.global"
+            )
         self._same_shape(name, source, partition)
         result = self._value(source.dtype, partition, f"the {name} of {source.name}")
         self._bring(instruction, source, partition)
@@ -300,15 +305,18 @@ class Tracer:
     # -- computing -------------------------------------------------------------------------------------------------
     def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
         """A register tile that holds one number everywhere; it can be accumulated into."""
-        self.require(partition.conditions)
+        self._fits_role("the constant", partition)
         result = self._value(dtype(dtype_of), partition, "a constant")
         self.emit(n.Constant(result, value))
         return result
 
     def apply(
-        self, instruction: Elementwise, *operands: Tile | n.ScalarArgument | float, into: Tile | None = None
+        self, instruction: Elementwise, *operands: Tile | n.ScalarArgument | Expr | float, into: Tile | None = None
     ) -> Tile:
-        """One element-wise instruction, value by value; `into` an existing tile (an accumulator) or a new one."""
+        """One element-wise instruction, value by value; `into` an existing tile (an accumulator) or a new one.
+
+        operands  tiles; scalars of the machine; numbers; dims (or expressions over dims), converted to the operand's type
+        """
         name = self._instruction(instruction, (Elementwise,), "apply")
         takes, gives = instruction.types()
         if len(operands) != len(takes):
@@ -324,11 +332,16 @@ class Tracer:
                 widest = operand if widest is None else _wider(widest, operand)
             elif isinstance(operand, n.ScalarArgument) and operand.dtype.name != want:
                 raise self.fail(f"{name} takes {want} here, and the scalar {operand.name} is {operand.dtype}")
+            elif isinstance(operand, Expr) and want not in ("f32", "s32", "u32"):
+                raise self.fail(f"{name} takes {want} here; the number {operand} can be f32, s32 or u32")
         if widest is None or widest.partition is None:
             raise self.fail(f"{name} has no tile among its operands")
+        partition = widest.partition
+        if into is not None and into.partition is not None:
+            widest = into
         self._broadcasts(name, operands, widest)
         if into is None:
-            result = self._value(dtype(gives), widest.partition, f"the result of {name}")
+            result = self._value(dtype(gives), partition, f"the result of {name}")
         else:
             if into.partition is None or into.dtype.name != gives:
                 raise self.fail(f"{name} gives {gives}, and {into.name} is {into.dtype} in {into.memory}")
@@ -357,6 +370,8 @@ class Tracer:
         takes, gives = combine.types()
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
+        if value.dtype.bits != 32:
+            raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32-bit values; convert to f32 or s32 first")
         self.require(_within_warp(value, axis))
         result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
@@ -406,9 +421,44 @@ class Tracer:
             )
 
     def _bring(self, instruction: Any, memory_side: Tile, partition: Partition) -> None:
-        self.require(partition.conditions)
+        self._fits_role(memory_side.name, partition)
         self.constraints.append(instruction.target_rule())
         self.constraints.extend(instruction.legality(memory_side, partition))
+        if isinstance(instruction, Transfer):
+            self._begins_at_vectors(instruction, memory_side)
+
+    def _begins_at_vectors(self, instruction: Transfer, tile: Tile) -> None:
+        """The window begins at a whole number of vectors along the contiguous axis, whatever the loops' counters are."""
+        axis, vector = tile.contiguous, expr(instruction.vector)
+        if axis is None or vector.same(1):
+            return
+        offset = tile.offset[axis].sympy.expand()
+        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
+        counters = sorted((s for s in offset.free_symbols if s.name not in known), key=str)
+        steps = [Expr(offset.coeff(s)) for s in counters] + [Expr(offset.subs(dict.fromkeys(counters, 0)))]
+        # Tiles that follow each other begin at vectors, because a tile is a whole number of them.
+        own = [s for s in steps if not s.same(tile.shape[axis]) and not s.same(0)]
+        magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in own]
+        whole = [m % vector == 0 for m in magnitudes if not (m % vector).same(0)]
+        if whole:
+            self.constraints.append(
+                instruction.rule(
+                    f"start in {tile.name}",
+                    all_of(whole),
+                    f"the windows of {tile.name} begin at multiples of the vectors that {instruction.label} moves",
+                )
+            )
+
+    def _fits_role(self, name: str, partition: Partition) -> None:
+        """The partition's own conditions, and that the role has the threads that it names."""
+        self.require(partition.conditions)
+        if self.current_role is None:
+            raise self.fail(f"{name} is touched outside a role; say which warps do it with `with p.role(...)`")
+        named = partition.made_for if partition.made_for is not None else partition.thread_count
+        if not named.same(self.current_role.threads):
+            enough = named <= self.current_role.threads
+            sentence = f"the role has the threads among which {name} is divided"
+            self.require((Condition(f"threads for {name}", enough, sentence),))
 
     def _same_shape(self, name: str, tile: Tile, partition: Partition) -> None:
         if len(tile.shape) != len(partition.shape) or not all(
@@ -426,6 +476,23 @@ class Tracer:
             for axis, (a, b) in enumerate(zip(operand.shape, widest.shape, strict=True)):
                 if not a.same(b) and not a.same(1):
                     raise self.fail(f"{name} mixes extents {a} and {b} along axis {axis}")
+            if operand.partition is not None and widest.partition is not None:
+                self._same_threads(name, operand, operand.partition, widest.partition)
+
+    def _same_threads(self, name: str, operand: Tile, mine: Partition, wanted: Partition) -> None:
+        """Each thread holds the operand's values that it combines: thread modes agree, but for broadcast axes."""
+        for axis, (a, b) in enumerate(zip(mine.shape, wanted.shape, strict=True)):
+            if a.same(1) and not b.same(1):
+                wanted = wanted.reduced(axis)
+        sentence = f"each thread holds the values of {operand.name} that {name} combines with its own"
+        if len(mine.threads) != len(wanted.threads):
+            raise self.fail(f"{name} combines tiles that are held by other threads: {mine} and {wanted}")
+        for have, want in zip(mine.threads, wanted.threads, strict=True):
+            held = (have.extent == want.extent) & ((have.stride == want.stride) | (have.extent == 1))
+            if have.axis != want.axis:
+                held = (have.extent == 1) & (want.extent == 1)
+            if not (have.axis == want.axis and have.extent.same(want.extent) and have.stride.same(want.stride)):
+                self.require((Condition(f"threads of {operand.name}", held, sentence),))
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")

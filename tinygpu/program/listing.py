@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinygpu.expressions import Expr
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 
 
@@ -75,7 +77,7 @@ def _body(body: tuple[n.Statement, ...], indent: str) -> Iterator[str]:
                 yield from _body(s.body, indent + "  ")
 
 
-def _operand(o: n.Tile | n.ScalarArgument | float) -> str:
+def _operand(o: Tile | n.ScalarArgument | Expr | float) -> str:
     if isinstance(o, n.ScalarArgument):
         return o.name
     return f"{o:g}" if isinstance(o, (int, float)) else str(o)

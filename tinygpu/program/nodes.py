@@ -14,6 +14,7 @@ from tinygpu.expressions import Expr
 from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role, Token
+from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 
@@ -60,7 +61,7 @@ class Copy:
     """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero."""
 
     name: str
-    instruction: Instruction
+    instruction: Instruction | Route
     source: Tile
     target: Tile
     partition: Partition | None
@@ -73,7 +74,7 @@ class Apply:
 
     name: str
     instruction: Elementwise
-    operands: tuple[Tile | ScalarArgument | float, ...]
+    operands: tuple[Tile | ScalarArgument | Expr | float, ...]
     result: Tile
 
 

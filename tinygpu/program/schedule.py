@@ -8,6 +8,7 @@ while the current one is drained.
 from __future__ import annotations
 
 from dataclasses import replace
+
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n

@@ -36,7 +36,7 @@ class MachineSpace:
     def structure_index(self, point: Mapping[str, object]) -> int:
         """Which part a point belongs to."""
         names = tuple(c.name for c in self.machine.choices())
-        return self.structures.index(tuple((k, point[k]) for k in names))  # type: ignore[arg-type]
+        return self.structures.index(tuple((k, point[k]) for k in names))
 
     def fill(self, point: Mapping[str, int | str]) -> Program:
         """The program of one candidate."""
