@@ -1,40 +1,27 @@
 """The PTX instruction set as instructions of machines."""
 
-from tinygpu.ptx.isa.alu import (
-    Abs,
-    Add,
-    Cos,
-    Cvt,
-    Div,
-    Ex2,
-    Fma,
-    Lg2,
-    Max,
-    Min,
-    Mul,
-    Neg,
-    Rcp,
-    Rsqrt,
-    Sin,
-    Sqrt,
-    Sub,
-    Tanh,
-)
+from tinygpu.ptx.isa.alu import Abs, Add, And, Div, Fma, Max, Min, Mul, Neg, Not, Or, Shl, Shr, Sub, Where, Xor
 from tinygpu.ptx.isa.cp_async import CpAsync
+from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
+from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.warp import BarSync, ShflBfly
 
 __all__ = [
     "Abs",
     "Add",
+    "And",
     "BarSync",
+    "Ceil",
     "Cos",
     "CpAsync",
     "Cvt",
     "Div",
+    "DivFull",
     "Ex2",
+    "Floor",
     "Fma",
     "LdGlobal",
     "LdGlobalReadOnly",
@@ -46,13 +33,23 @@ __all__ = [
     "MmaSync",
     "Mul",
     "Neg",
+    "Not",
+    "Or",
     "Rcp",
+    "RcpApprox",
+    "Round",
     "Rsqrt",
     "ShflBfly",
+    "Shl",
+    "Shr",
     "Sin",
     "Sqrt",
+    "SqrtApprox",
     "StGlobal",
     "StShared",
     "Sub",
     "Tanh",
+    "Trunc",
+    "Where",
+    "Xor",
 ]

@@ -1,39 +1,20 @@
-"""Arithmetic and conversions, value by value."""
+"""Arithmetic, bit by bit and choice, value by value: what the FMA and integer units compute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
-from tinygpu.language.instruction import Elementwise, Unit
+from tinygpu.language.instruction import Unit
+from tinygpu.ptx.isa.elementwise import Arithmetic, card
+from tinygpu.ptx.isa.specimen import Card
 
-_ISA = "PTX ISA, floating point and integer arithmetic instructions"
-
-
-@dataclass(frozen=True, eq=False)
-class Arithmetic(Elementwise):
-    """An operation that exists for several types; `kind` is the type of its operands and its result."""
-
-    kind: str = "f32"
-    arity: ClassVar[int] = 2
-    spelling: ClassVar[dict[str, str]] = {}
-    source: ClassVar[str] = _ISA
-
-    def __post_init__(self) -> None:
-        if self.kind not in self.spelling:
-            raise ValueError(f"{type(self).__name__} exists for {', '.join(self.spelling)}, not for {self.kind!r}")
-
-    def types(self) -> tuple[tuple[str, ...], str]:
-        return (self.kind,) * self.arity, self.kind
-
-    def text(self) -> str:
-        operands = ", ".join(("{a}", "{b}", "{c}")[: self.arity])
-        spelled = self.spelling[self.kind]
-        return spelled if "{d}" in spelled else f"{spelled} {{d}}, {operands};"
+_TRUNCATES = "PTX rounds integer quotients towards zero, NumPy down; no machine divides integers yet"
 
 
 class Fma(Arithmetic):
@@ -49,6 +30,7 @@ class Fma(Arithmetic):
         "s32": "mad.lo.s32",
         "u32": "mad.lo.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("fma.rn.{t}", "mad.lo.{t}")
 
     @property
     def flops(self) -> int:
@@ -56,7 +38,25 @@ class Fma(Arithmetic):
 
     def semantics(self, *values: Any) -> Any:
         a, b, c = values
-        return a * b + c
+        if self.kind not in ("f32", "f16", "bf16"):
+            return a * b + c
+        return fused(*(np.asarray(v, dtype=np.float64) for v in values)).astype(dtype(self.kind).numpy)
+
+
+def fused(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a * b + c such that rounding it to 24 bits or fewer rounds once; a and b have at most 24 bits each.
+
+    The product is exact in 53 bits. The sum is rounded to odd, which loses no information for a second, shorter
+    rounding (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = a * b
+        total = product + c
+        rest = total - product
+        error = (product - (total - rest)) + (c - rest)
+        inexact = np.isfinite(total) & (error != 0) & (total.view(np.int64) % 2 == 0)
+        odd = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    return np.asarray(np.where(inexact, odd, total), dtype=np.float64)
 
 
 class Add(Arithmetic):
@@ -72,6 +72,7 @@ class Add(Arithmetic):
         "s32": "add.s32",
         "u32": "add.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("add.rn.{t}", "add.{t}")
 
     def semantics(self, *values: Any) -> Any:
         return values[0] + values[1]
@@ -89,6 +90,7 @@ class Sub(Arithmetic):
         "s32": "sub.s32",
         "u32": "sub.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("sub.rn.{t}", "sub.{t}")
 
     def semantics(self, *values: Any) -> Any:
         return values[0] - values[1]
@@ -107,19 +109,10 @@ class Mul(Arithmetic):
         "s32": "mul.lo.s32",
         "u32": "mul.lo.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("mul.rn.{t}", "mul.lo.{t}")
 
     def semantics(self, *values: Any) -> Any:
         return values[0] * values[1]
-
-
-class Div(Arithmetic):
-    """d = a / b, correctly rounded."""
-
-    unit: ClassVar[Unit] = "sfu"
-    spelling: ClassVar[dict[str, str]] = {"f32": "div.rn.f32", "f64": "div.rn.f64"}
-
-    def semantics(self, *values: Any) -> Any:
-        return values[0] / values[1]
 
 
 class Max(Arithmetic):
@@ -133,6 +126,7 @@ class Max(Arithmetic):
         "s32": "max.s32",
         "u32": "max.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("max.{t}",)
 
     def semantics(self, *values: Any) -> Any:
         return np.fmax(values[0], values[1])
@@ -149,6 +143,7 @@ class Min(Arithmetic):
         "s32": "min.s32",
         "u32": "min.u32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("min.{t}",)
 
     def semantics(self, *values: Any) -> Any:
         return np.fmin(values[0], values[1])
@@ -165,6 +160,7 @@ class Neg(Arithmetic):
         "bf16": "neg.bf16",
         "s32": "neg.s32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("neg.{t}",)
 
     def semantics(self, *values: Any) -> Any:
         return -values[0]
@@ -181,123 +177,187 @@ class Abs(Arithmetic):
         "bf16": "abs.bf16",
         "s32": "abs.s32",
     }
+    stems: ClassVar[tuple[str, ...]] = ("abs.{t}",)
 
     def semantics(self, *values: Any) -> Any:
         return np.abs(values[0])
 
 
-class Special(Arithmetic):
-    """A function that the special function unit approximates, in f32."""
+_BITS = "PTX ISA, logic and shift instructions"
 
-    arity: ClassVar[int] = 1
-    unit: ClassVar[Unit] = "sfu"
-    function: ClassVar[Callable[..., Any]]
+
+class And(Arithmetic):
+    """d = a & b, bit by bit."""
+
+    spelling: ClassVar[dict[str, str]] = {"u32": "and.b32", "s32": "and.b32"}
+    stems: ClassVar[tuple[str, ...]] = ("and.{t}",)
+    source: ClassVar[str] = _BITS
 
     def semantics(self, *values: Any) -> Any:
-        return type(self).function(values[0])
+        return values[0] & values[1]
 
 
-class Ex2(Special):
-    """d = 2 ** a, within 2 ulp (PTX ISA, ex2.approx)."""
+class Or(Arithmetic):
+    """d = a | b, bit by bit."""
 
-    spelling: ClassVar[dict[str, str]] = {"f32": "ex2.approx.ftz.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.exp2)
+    spelling: ClassVar[dict[str, str]] = {"u32": "or.b32", "s32": "or.b32"}
+    stems: ClassVar[tuple[str, ...]] = ("or.{t}",)
+    source: ClassVar[str] = _BITS
 
-
-class Lg2(Special):
-    """d = log2(a), within 2**-22 absolute (PTX ISA, lg2.approx)."""
-
-    spelling: ClassVar[dict[str, str]] = {"f32": "lg2.approx.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.log2)
+    def semantics(self, *values: Any) -> Any:
+        return values[0] | values[1]
 
 
-class Rcp(Special):
-    """d = 1 / a, correctly rounded."""
+class Xor(Arithmetic):
+    """d = a ^ b, bit by bit."""
 
-    spelling: ClassVar[dict[str, str]] = {"f32": "rcp.rn.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
+    spelling: ClassVar[dict[str, str]] = {"u32": "xor.b32", "s32": "xor.b32"}
+    stems: ClassVar[tuple[str, ...]] = ("xor.{t}",)
+    source: ClassVar[str] = _BITS
 
-
-class Sqrt(Special):
-    """d = the square root of a, correctly rounded."""
-
-    spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.rn.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
+    def semantics(self, *values: Any) -> Any:
+        return values[0] ^ values[1]
 
 
-class Rsqrt(Special):
-    """d = 1 / sqrt(a), within 2**-22.4 relative (PTX ISA, rsqrt.approx)."""
+class Not(Arithmetic):
+    """d = ~a, bit by bit."""
 
-    spelling: ClassVar[dict[str, str]] = {"f32": "rsqrt.approx.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(lambda x: 1 / np.sqrt(x))
+    arity: ClassVar[int] = 1
+    spelling: ClassVar[dict[str, str]] = {"u32": "not.b32", "s32": "not.b32"}
+    stems: ClassVar[tuple[str, ...]] = ("not.{t}",)
+    source: ClassVar[str] = _BITS
 
-
-class Tanh(Special):
-    """d = tanh(a), within 2**-11 relative (PTX ISA, tanh.approx)."""
-
-    spelling: ClassVar[dict[str, str]] = {"f32": "tanh.approx.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.tanh)
+    def semantics(self, *values: Any) -> Any:
+        return ~values[0]
 
 
-class Sin(Special):
-    """d = sin(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, sin.approx)."""
+class Shift(Arithmetic):
+    """A shift by b places, b a u32; more than 31 places leave nothing but the sign of an s32 shifted right."""
 
-    spelling: ClassVar[dict[str, str]] = {"f32": "sin.approx.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.sin)
+    source: ClassVar[str] = _BITS
 
-
-class Cos(Special):
-    """d = cos(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, cos.approx)."""
-
-    spelling: ClassVar[dict[str, str]] = {"f32": "cos.approx.f32"}
-    function: ClassVar[Callable[..., Any]] = staticmethod(np.cos)
+    def types(self) -> tuple[tuple[str, ...], str]:
+        return (self.kind, "u32"), self.kind
 
 
-# PTX ISA, cvt: (from, to) -> opcode. Floats round to nearest even; integers saturate.
-_CONVERSIONS: dict[tuple[str, str], str] = {
-    ("f16", "f32"): "cvt.f32.f16",
-    ("bf16", "f32"): "cvt.f32.bf16",
-    ("f32", "f16"): "cvt.rn.f16.f32",
-    ("f32", "bf16"): "cvt.rn.bf16.f32",
-    ("f32", "f64"): "cvt.f64.f32",
-    ("f64", "f32"): "cvt.rn.f32.f64",
-    ("f32", "s32"): "cvt.rni.s32.f32",
-    ("s32", "f32"): "cvt.rn.f32.s32",
-    ("u32", "f32"): "cvt.rn.f32.u32",
-    ("f32", "tf32"): "cvt.rna.tf32.f32",
-    ("tf32", "f32"): "mov.b32",
-    ("s8", "s32"): "cvt.s32.s8",
-    ("u8", "u32"): "cvt.u32.u8",
-    ("s32", "s8"): "cvt.sat.s8.s32",
+class Shl(Shift):
+    """d = a << b; more than 31 places give 0."""
+
+    spelling: ClassVar[dict[str, str]] = {"u32": "shl.b32", "s32": "shl.b32"}
+    stems: ClassVar[tuple[str, ...]] = ("shl.{t}",)
+
+    def semantics(self, *values: Any) -> Any:
+        a, b = values
+        shifted = np.left_shift(a, np.minimum(b, 31).astype(np.asarray(a).dtype))
+        return np.where(np.asarray(b) > 31, np.zeros_like(a), shifted)
+
+
+class Shr(Shift):
+    """d = a >> b; an s32 keeps its sign; more than 31 places give 0 or, of a negative number, -1."""
+
+    spelling: ClassVar[dict[str, str]] = {"u32": "shr.u32", "s32": "shr.s32"}
+    stems: ClassVar[tuple[str, ...]] = ("shr.{t}",)
+
+    def semantics(self, *values: Any) -> Any:
+        a, b = values
+        shifted = np.right_shift(a, np.minimum(b, 31).astype(np.asarray(a).dtype))
+        return shifted if self.kind == "s32" else np.where(np.asarray(b) > 31, np.zeros_like(a), shifted)
+
+
+# PTX ISA, setp: comparisons with a NaN are false; .neu, unlike .ne, is true of a NaN, as NumPy's != is.
+COMPARISONS: dict[str, tuple[str, str]] = {
+    "==": ("eq", "equal"),
+    "!=": ("ne", "not_equal"),
+    "<": ("lt", "less"),
+    "<=": ("le", "less_equal"),
+    ">": ("gt", "greater"),
+    ">=": ("ge", "greater_equal"),
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Cvt(Elementwise):
-    """Converts `origin` values to `to` values."""
+class Where(Arithmetic):
+    """d = c where a COMPARISON b holds, else e: `Where("f32", ">")(a, b, c, e)` is np.where(a > b, c, e).
 
-    origin: str = "f32"
-    to: str = "f16"
-    source: ClassVar[str] = "PTX ISA, cvt"
+    comparison  one of == != < <= > >=; with a NaN all are false but !=
+    """
+
+    comparison: str = ">"
+    arity: ClassVar[int] = 4
+    # The kinds, and the suffix of selp; setp.bf16 exists from sm_90 on.
+    spelling: ClassVar[dict[str, str]] = {
+        "f32": "f32",
+        "f64": "f64",
+        "f16": "b16",
+        "bf16": "b16",
+        "s32": "s32",
+        "u32": "u32",
+    }
+    needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
+    stems: ClassVar[tuple[str, ...]] = ("selp.{t}",)
+    source: ClassVar[str] = "PTX ISA, comparison and selection instructions: setp, selp"
 
     def __post_init__(self) -> None:
-        if (self.origin, self.to) not in _CONVERSIONS:
-            pairs = ", ".join(f"{a} to {b}" for a, b in _CONVERSIONS)
-            raise ValueError(f"there is no conversion from {self.origin} to {self.to}; there are {pairs}")
-
-    def types(self) -> tuple[tuple[str, ...], str]:
-        return (self.origin,), self.to
-
-    def text(self) -> str:
-        return f"{_CONVERSIONS[self.origin, self.to]} {{d}}, {{a}};"
+        Arithmetic.__post_init__(self)
+        if self.comparison not in COMPARISONS:
+            raise ValueError(f"Where compares with one of {' '.join(COMPARISONS)}, not with {self.comparison!r}")
 
     @property
-    def flops(self) -> int:
-        return 0
+    def label(self) -> str:
+        return f"setp.{self._operator}.{self.kind}"
+
+    @property
+    def _operator(self) -> str:
+        unordered = self.comparison == "!=" and dtype(self.kind).is_float
+        return "neu" if unordered else COMPARISONS[self.comparison][0]
+
+    def text(self) -> str:
+        suffix = self.spelling[self.kind]
+        return f"{{{{ .reg .pred q; {self.label} q, {{a}}, {{b}}; selp.{suffix} {{d}}, {{c}}, {{e}}, q; }}}}"
 
     def semantics(self, *values: Any) -> Any:
-        if self.to == "s8":
-            return np.clip(values[0], -128, 127).astype(np.int8)
-        if self.to == "s32" and self.origin == "f32":
-            return np.rint(values[0]).astype(np.int32)
-        return np.asarray(values[0]).astype(dtype(self.to).numpy)
+        a, b, c, e = values
+        return np.where(getattr(np, COMPARISONS[self.comparison][1])(a, b), c, e)
+
+
+class Div(Arithmetic):
+    """d = a / b, correctly rounded."""
+
+    unit: ClassVar[Unit] = "sfu"
+    spelling: ClassVar[dict[str, str]] = {"f32": "div.rn.f32", "f64": "div.rn.f64"}
+    stems: ClassVar[tuple[str, ...]] = ("div.rn.{t}", "div.{t}")
+    not_offered: ClassVar[dict[str, str]] = {"s32": _TRUNCATES, "u32": _TRUNCATES}
+
+    def semantics(self, *values: Any) -> Any:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return values[0] / values[1]
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+_OF_TYPES = "Unexpected instruction types specified for"
+
+
+def cards() -> Iterator[Card]:
+    """The cards of arithmetic, bits and choice."""
+    e4m3, s8, f32 = "e4m3", "s8", "f32"
+    listed: tuple[tuple[type[Arithmetic], str, str, str], ...] = (
+        (Fma, "fma", "d = a * b + c, rounded once", s8),
+        (Add, "add", "d = a + b", s8),
+        (Sub, "sub", "d = a - b", s8),
+        (Mul, "mul", "d = a * b", s8),
+        (Div, "div", "d = a / b", "f16"),
+        (Max, "max", "d = numpy.fmax(a, b)", s8),
+        (Min, "min", "d = numpy.fmin(a, b)", s8),
+        (Neg, "neg", "d = -a", e4m3),
+        (Abs, "abs", "d = numpy.abs(a)", e4m3),
+        (And, "and", "d = a & b", f32),
+        (Or, "or", "d = a | b", f32),
+        (Xor, "xor", "d = a ^ b", f32),
+        (Not, "not", "d = ~a", f32),
+        (Shl, "shl", "d = where(b > 31, 0, a << b)", f32),
+        (Shr, "shr", "d = a >> minimum(b, 31) for s32, where(b > 31, 0, a >> b) for u32", f32),
+    )
+    for operation, name, meaning, illegal in listed:
+        yield card(operation, name, meaning, illegal, _OF_TYPES)
+    yield card(Where, "where", "d = numpy.where(a > b, c, e), and so for == != < <= >=", s8, _OF_TYPES)

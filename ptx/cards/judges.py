@@ -1,0 +1,147 @@
+"""Judges of specimens: the assembler reads them, the emulator runs them and compares the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.dtypes import dtype
+from tinygpu.ptx.assembler import AssemblerError, Fault, assemble
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, emulate
+from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, Specimen, Twin
+
+# Registers and places that a variant may name.
+_SCAFFOLD = """.version {version}
+.target {target}
+.address_size 64
+.visible .entry variants(.param .u64 p)
+{{
+  .reg .b32 %r<128>;
+  .reg .b64 %d<64>;
+  .reg .b16 %h<64>;
+  .reg .pred %p<8>;
+  .reg .b32 %s, %t;
+  .reg .b64 %x;
+  .shared .align 128 .b8 smem[1024];
+  mov.u32 %s, smem;
+  mov.u32 %t, %tid.x;
+  ld.param.u64 %x, [p];
+{body}
+  ret;
+}}
+"""
+_FIRST_LINE = _SCAFFOLD[: _SCAFFOLD.index("{body}")].count("\n") + 1
+
+
+def refused_by_assembler(specimen: Specimen, device: str = "") -> str:
+    """The assembler's complaints about a specimen, all of them; "" where it takes it.
+
+    device  the architecture to assemble for; by default the specimen's own target
+    """
+    try:
+        assemble(specimen.ptx, device or f"sm_{specimen.target}")
+    except AssemblerError as refused:
+        return "\n".join(map(str, refused.faults))
+    return ""
+
+
+def refused_variants(
+    texts: Iterable[str], target: str, version: tuple[int, int] = NEWEST_ISA, device: str = ""
+) -> dict[int, str]:
+    """Index -> complaint, for those of `texts` that the assembler refuses for `target`.
+
+    All go into one module. Those that are refused leave it until what remains assembles, so that every one that is not
+    in the answer was part of a module that assembles, and every one that is in it has a complaint of its own.
+    """
+    lines = list(texts)
+    live = list(range(len(lines)))
+    out: dict[int, str] = {}
+    while live:
+        body = "\n".join(lines[i] for i in live)
+        text = _SCAFFOLD.format(version=f"{version[0]}.{version[1]}", target=target, body=body)
+        try:
+            assemble(text, device or target)
+            break
+        except AssemblerError as refused:
+            found = {live[place]: fault.message for fault, place in _placed(refused, len(live))}
+            out |= found
+            live = [i for i in live if i not in found]
+    return out
+
+
+def _placed(refused: AssemblerError, count: int) -> list[tuple[Fault, int]]:
+    placed = []
+    for fault in refused.faults:
+        if fault.line is None or not 0 <= fault.line - _FIRST_LINE < count:
+            raise refused
+        placed.append((fault, fault.line - _FIRST_LINE))
+    return placed
+
+
+def inputs_of(specimen: Specimen, seed: int = 0) -> list[NDArray[Any]]:
+    """Arrays (threads, per_thread) of small integers for the inputs: exact in every type."""
+    rng = np.random.default_rng(seed)
+
+    def values(f: Field) -> NDArray[Any]:
+        kind = dtype(f.dtype)
+        low = 0 if kind.kind == "unsigned" else -3
+        return rng.integers(low, 5, (specimen.threads, f.per_thread)).astype(kind.numpy)
+
+    return [values(f) for f in specimen.fields if f.access == "in"]
+
+
+def run(specimen: Specimen, inputs: list[NDArray[Any]], order: Any = "late") -> NDArray[Any]:
+    """The result (threads, per_thread) of emulating a specimen. Raises EmulationFault."""
+    result = specimen.fields[-1]
+    out = np.zeros((specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
+    emulate(
+        specimen.ptx,
+        grid=1,
+        block=specimen.threads,
+        args=[*(DeviceBuffer(i) for i in inputs), DeviceBuffer(out)],
+        order=order,
+    )
+    return out
+
+
+def refused_by_emulator(specimen: Specimen, seed: int = 0) -> str:
+    """What the emulator says of a specimen: a fault, WRONG_VALUES, or "" where it runs and gives what it means.
+
+    Asynchronous work lands as late as it may, and in a second run as early as it may.
+    """
+    for order in ("late", "early"):
+        inputs = inputs_of(specimen, seed)
+        with np.errstate(all="ignore"):
+            want = np.asarray(specimen.meaning(*(i.copy() for i in inputs)))
+        try:
+            got = run(specimen, inputs, order)
+        except EmulationFault as fault:
+            return str(fault)
+        same = want.shape == got.shape and np.array_equal(got.astype(float), want.astype(float), equal_nan=True)
+        if not same:
+            return WRONG_VALUES
+    return ""
+
+
+def refusal(twin: Twin) -> str:
+    """What the judge of `twin` says of its illegal specimen; "" where it has no complaint, which is a mistake."""
+    return _judged(twin, twin.illegal, twin.device)
+
+
+def complaint(twin: Twin) -> str:
+    """What the judge of `twin` says of its legal specimen: "", unless something is wrong."""
+    return _judged(twin, twin.legal, "")
+
+
+def _judged(twin: Twin, specimen: Specimen, device: str) -> str:
+    refused = refused_by_assembler(specimen, device)
+    if twin.judge == "assembler":
+        return refused
+    if twin.judge != "emulator":
+        raise ValueError(f"{twin.rule}: the judge {twin.judge!r} does not judge specimens")
+    if refused:
+        raise ValueError(f"{twin.rule}: the emulator judges what the assembler takes, and it says {refused}")
+    return refused_by_emulator(specimen)

@@ -1,0 +1,253 @@
+"""What element-wise instructions share: an operation that exists for several types, its accuracy, and its evidence.
+
+operands   one value of each operand per element, in registers
+legality   the types of `spelling`, with the oldest target and lowest .version where they are younger than sm_80
+semantics  NumPy, of the operands as they are stored
+cost       one slot of the unit per element
+lowering   the text of `spelling`, element by element
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tinygpu.dtypes import DTYPES, dtype
+from tinygpu.language.instruction import Elementwise
+from tinygpu.ptx.isa.specimen import (
+    TARGETS,
+    Card,
+    Field,
+    Guarantee,
+    Specimen,
+    Twin,
+    Variant,
+    compute_capability,
+    markdown_table,
+    target_twin,
+    version,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far a result may be from the exact value v: relative * |v| + absolute. Both zero: correctly rounded.
+
+    low, high  the inputs for which it is promised
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+    low: float = -np.inf
+    high: float = np.inf
+
+    def __str__(self) -> str:
+        if not self.relative and not self.absolute:
+            return "correctly rounded"
+        parts = [
+            f"2^{np.log2(x):g} {word}" for x, word in ((self.relative, "relative"), (self.absolute, "absolute")) if x
+        ]
+        where = "" if np.isinf(self.low) else f" for inputs from {self.low:g} to {self.high:g}"
+        return "within " + " plus ".join(parts) + where
+
+
+EXACT = Accuracy()
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic(Elementwise):
+    """An operation that exists for several types; `kind` is the type of its operands and its result.
+
+    Class facts:
+    spelling     kind -> opcode, or whole statements with {d}, {a}, {b}, {c}, {e}
+    needs        kind -> (oldest target, lowest .version), for kinds that are younger than sm_80 and .version 7.0
+    accuracy     kind -> how far the result may be off; EXACT where it is not listed
+    stems        opcodes with {t} for their type: what would have to exist for the kinds that are not listed
+    not_offered  kind -> why it is not listed although it exists
+    """
+
+    kind: str = "f32"
+    arity: ClassVar[int] = 2
+    spelling: ClassVar[dict[str, str]] = {}
+    needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {}
+    accuracy: ClassVar[dict[str, Accuracy]] = {}
+    stems: ClassVar[tuple[str, ...]] = ()
+    not_offered: ClassVar[dict[str, str]] = {}
+    source: ClassVar[str] = "PTX ISA, floating point and integer arithmetic instructions"
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.spelling:
+            raise ValueError(f"{type(self).__name__} exists for {', '.join(self.spelling)}, not for {self.kind!r}")
+        if self.kind in self.needs:  # an instance of a younger kind has its own target and .version
+            target, isa = self.needs[self.kind]
+            object.__setattr__(self, "target", target)
+            object.__setattr__(self, "isa", isa)
+
+    def types(self) -> tuple[tuple[str, ...], str]:
+        return (self.kind,) * self.arity, self.kind
+
+    def text(self) -> str:
+        operands = ", ".join(("{a}", "{b}", "{c}", "{e}")[: self.arity])
+        spelled = self.spelling[self.kind]
+        return spelled if "{d}" in spelled else f"{spelled} {{d}}, {operands};"
+
+    @property
+    def label(self) -> str:
+        spelled = self.spelling[self.kind]
+        return f"{type(self).__name__.lower()}.{self.kind}" if "{d}" in spelled else spelled
+
+    def error(self) -> Accuracy:
+        """How far a result may be from the exact value."""
+        return self.accuracy.get(self.kind, EXACT)
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+_LETTERS = "abce"
+
+
+def register(kind: str, number: int) -> str:
+    """A register of a specimen that holds one element."""
+    return f"%{ {64: 'd', 16: 'h'}.get(dtype(kind).bits, 'r') }{number}".replace(" ", "")
+
+
+def statement(instruction: Elementwise) -> str:
+    """The instruction over registers 0 (result) and 1 to 4."""
+    takes, gives = instruction.types()
+    names = {letter: register(kind, i + 1) for i, (letter, kind) in enumerate(zip(_LETTERS, takes, strict=False))}
+    return instruction.text().replace("\n", " ").format(d=register(gives, 0), **names)
+
+
+def specimen(instruction: Elementwise, title: str = "", body: str = "") -> Specimen:
+    """Loads one element of each operand, applies the instruction, and stores the result."""
+    takes, gives = instruction.types()
+    fields = [Field(letter, kind, 1) for letter, kind in zip(_LETTERS, takes, strict=False)]
+    lines = [_load(f.dtype, i + 1, f.name) for i, f in enumerate(fields)]
+    lines += (
+        body
+        or instruction.text().format(
+            d=register(gives, 0), **{f.name: register(f.dtype, i + 1) for i, f in enumerate(fields)}
+        )
+    ).split("\n")
+    lines.append(f"st.global.b{dtype(gives).bits} [%out], {register(gives, 0)};")
+    meaning = instruction.semantics
+    return Specimen(
+        title or f"{instruction.label}",
+        "\n".join(lines),
+        (*fields, Field("out", gives, 1, "out")),
+        meaning,
+        max(instruction.target, 80),
+        instruction.isa,
+    )
+
+
+def _load(kind: str, number: int, name: str) -> str:
+    bits = dtype(kind).bits
+    form = ("s" if dtype(kind).kind == "signed" else "u") if bits == 8 else "b"
+    return f"ld.global.{form}{bits} {register(kind, number)}, [%{name}];"
+
+
+def variants(operation: type[Arithmetic]) -> Iterator[Variant]:
+    """Every element type: those on offer as they are spelled, the others as they would be."""
+    for target, _ in TARGETS:
+        cc = compute_capability(target)
+        for kind in (t.name for t in DTYPES if t.bits >= 8):
+            if kind in operation.spelling:
+                made = operation(kind)
+                legal = cc >= made.target
+                yield Variant(statement(made), target, legal)
+                continue
+            for stem in operation.stems:
+                registers = ", ".join(register(kind, i) for i in range(operation.arity + 1))
+                reason = operation.not_offered.get(kind, "")
+                yield Variant(
+                    f"{stem.format(t=kind)} {registers};",
+                    target,
+                    False,
+                    reason if _exists(operation, stem, kind, cc) else "",
+                )
+
+
+def _exists(operation: type[Arithmetic], stem: str, kind: str, cc: int) -> bool:
+    """Whether a reason not to offer `kind` is about this stem and target: integers have stems of their own."""
+    oldest, _ = operation.needs.get(kind, (0, (0, 0)))
+    integer = dtype(kind).kind != "float"
+    rounded = ".rn" in stem or ".approx" in stem or ".full" in stem
+    return cc >= oldest and not (integer and rounded)
+
+
+def card(operation: type[Arithmetic], name: str, meaning: str, illegal: str, refusal: str) -> Card:
+    """The card of one operation.
+
+    meaning  one line of NumPy
+    illegal  a kind for which it does not exist, and for which the first of `stems` is refused
+    refusal  the assembler's words
+    """
+    kinds = list(operation.spelling)
+    instruction = operation(kinds[0])
+    example = specimen(instruction)
+    types = Guarantee(f"{name} types", f"operands are all {_listed(kinds)}", "assembler")
+    bad = (
+        operation.stems[0].format(t=illegal)
+        + " "
+        + ", ".join(register(illegal, i) for i in range(operation.arity + 1))
+        + ";"
+    )
+    young = [operation(k) for k in operation.needs if k in operation.spelling and operation.needs[k][0] > 80]
+    rules = (instruction.target_rule(), *(y.target_rule() for y in young))
+    twins = [
+        target_twin(instruction, example),
+        Twin(types.name, "assembler", example, _unrun(f"{name}: on {illegal}", bad), refusal),
+    ]
+    for y, rule in zip(young, rules[1:], strict=True):
+        legal = specimen(y)
+        old = Specimen(
+            legal.title, legal.body, legal.fields, legal.meaning, y.target - 1 if y.target != 90 else 89, legal.isa
+        )
+        twins.append(Twin(rule.name, "assembler", legal, old, f"requires .target sm_{y.target} or higher"))
+    takes, gives = instruction.types()
+    several = f"any of {_listed(kinds)}" if len(kinds) > 1 else kinds[0]
+    operands = [
+        (letter, "RMEM", "one per element", several if t == instruction.kind else t)
+        for letter, t in zip("abcd", takes, strict=False)
+    ]
+    accuracies = {k: operation(k).error() for k in kinds}
+    words = "; ".join(
+        dict.fromkeys(f"{a} ({_listed([k for k in kinds if accuracies[k] == a])})" for a in accuracies.values())
+    )
+    only = next(iter(accuracies.values())) if len(set(accuracies.values())) == 1 else None
+    return Card(
+        name=name,
+        instruction=instruction,
+        operands=(*operands, ("result", "RMEM", "one per element", several if gives == instruction.kind else gives)),
+        rules=rules,
+        guarantees=(types,),
+        meaning=meaning,
+        cost=f"one slot of the {operation.unit} unit per element; result {only or words}",
+        example=example,
+        twins=tuple(twins),
+        variants=lambda: variants(operation),
+        pictures=lambda: (("Spelling", _table(operation)),),
+    )
+
+
+def _unrun(title: str, body: str) -> Specimen:
+    """A statement that the assembler refuses."""
+    return Specimen(title, body, (Field("out", "f32", 1, "out"),), lambda: None)
+
+
+def _table(operation: type[Arithmetic]) -> str:
+    rows = []
+    for kind in operation.spelling:
+        made = operation(kind)
+        text = made.text().format(d="d", a="a", b="b", c="c", e="e")
+        error = str(made.error()) if dtype(kind).is_float else "exact"
+        rows.append((kind, f"`{text}`", f"sm_{max(made.target, 80)}", version(made.isa), error))
+    return markdown_table(("type", "PTX", "from target", "from .version", "result"), rows)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

@@ -1,0 +1,171 @@
+"""What the special function unit computes: powers, roots, reciprocals, trigonometry; approximations say how good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinygpu.dtypes import dtype
+from tinygpu.language.instruction import Unit
+from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, card
+from tinygpu.ptx.isa.specimen import Card
+
+# The smallest normal f32: what .ftz replaces by zero lies below it.
+_TINY = 2.0**-126
+
+
+class Special(Arithmetic):
+    """A function of one value that the special function unit approximates or begins."""
+
+    arity: ClassVar[int] = 1
+    unit: ClassVar[Unit] = "sfu"
+    function: ClassVar[Callable[..., Any]]
+
+    def semantics(self, *values: Any) -> Any:
+        wide = [np.asarray(v, dtype=np.float64) for v in values]
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).function(*wide)).astype(dtype(self.kind).numpy)
+
+
+class Ex2(Special):
+    """d = 2 ** a, in f32 within 2 ulp (PTX ISA, ex2.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {
+        "f32": "ex2.approx.ftz.f32",
+        "f16": "ex2.approx.f16",
+        "bf16": "ex2.approx.ftz.bf16",
+    }
+    needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
+    accuracy: ClassVar[dict[str, Accuracy]] = {
+        "f32": Accuracy(2.0**-22, _TINY),
+        "f16": Accuracy(2.0**-9.9, 2.0**-24),
+        "bf16": Accuracy(2.0**-7, _TINY),
+    }
+    stems: ClassVar[tuple[str, ...]] = ("ex2.approx.{t}", "ex2.approx.ftz.{t}")
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.exp2)
+
+
+class Lg2(Special):
+    """d = log2(a), within 2**-22 absolute between 0.5 and 2 and relative elsewhere (PTX ISA, lg2.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "lg2.approx.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, 2.0**-22)}
+    stems: ClassVar[tuple[str, ...]] = ("lg2.approx.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.log2)
+
+
+class Rcp(Special):
+    """d = 1 / a, correctly rounded."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "rcp.rn.f32", "f64": "rcp.rn.f64"}
+    stems: ClassVar[tuple[str, ...]] = ("rcp.rn.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
+
+
+class RcpApprox(Special):
+    """d = 1 / a, within 1 ulp; what is smaller than normal counts as zero (PTX ISA, rcp.approx.ftz)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "rcp.approx.ftz.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
+    stems: ClassVar[tuple[str, ...]] = ("rcp.approx.ftz.{t}",)
+    not_offered: ClassVar[dict[str, str]] = {"f64": "it gives 20 bits of the 53; Rcp gives all of them"}
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
+
+
+class Sqrt(Special):
+    """d = the square root of a, correctly rounded."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.rn.f32", "f64": "sqrt.rn.f64"}
+    stems: ClassVar[tuple[str, ...]] = ("sqrt.rn.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
+
+
+class SqrtApprox(Special):
+    """d = the square root of a, within 2**-23 relative (PTX ISA, sqrt.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.approx.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
+    stems: ClassVar[tuple[str, ...]] = ("sqrt.approx.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
+
+
+class Rsqrt(Special):
+    """d = 1 / sqrt(a), within 2**-22.4 relative (PTX ISA, rsqrt.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "rsqrt.approx.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22.4)}
+    stems: ClassVar[tuple[str, ...]] = ("rsqrt.approx.{t}",)
+    not_offered: ClassVar[dict[str, str]] = {
+        "f64": "an approximation of unstated accuracy; Sqrt and Rcp are correctly rounded"
+    }
+    function: ClassVar[Callable[..., Any]] = staticmethod(lambda x: 1 / np.sqrt(x))
+
+
+class Tanh(Special):
+    """d = tanh(a), in f32 within 2**-11 relative (PTX ISA, tanh.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {
+        "f32": "tanh.approx.f32",
+        "f16": "tanh.approx.f16",
+        "bf16": "tanh.approx.bf16",
+    }
+    needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
+    accuracy: ClassVar[dict[str, Accuracy]] = {
+        "f32": Accuracy(2.0**-11),
+        "f16": Accuracy(0.0, 2.0**-10.987),
+        "bf16": Accuracy(0.0, 2.0**-8),
+    }
+    stems: ClassVar[tuple[str, ...]] = ("tanh.approx.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.tanh)
+
+
+class Sin(Special):
+    """d = sin(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, sin.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "sin.approx.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
+    stems: ClassVar[tuple[str, ...]] = ("sin.approx.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.sin)
+
+
+class Cos(Special):
+    """d = cos(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, cos.approx)."""
+
+    spelling: ClassVar[dict[str, str]] = {"f32": "cos.approx.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
+    stems: ClassVar[tuple[str, ...]] = ("cos.approx.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.cos)
+
+
+class DivFull(Special):
+    """d = a / b, within 2 ulp (PTX ISA, div.full)."""
+
+    arity: ClassVar[int] = 2
+    spelling: ClassVar[dict[str, str]] = {"f32": "div.full.f32"}
+    accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, _TINY)}
+    stems: ClassVar[tuple[str, ...]] = ("div.full.{t}",)
+    function: ClassVar[Callable[..., Any]] = staticmethod(np.true_divide)
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+
+def cards() -> Iterator[Card]:
+    """The cards of the special functions."""
+    listed: tuple[tuple[type[Special], str, str, str], ...] = (
+        (Ex2, "ex2", "d = numpy.exp2(a)", "f64"),
+        (Lg2, "lg2", "d = numpy.log2(a)", "f16"),
+        (Rcp, "rcp", "d = 1 / a", "f16"),
+        (RcpApprox, "rcp.approx", "d = 1 / a", "f16"),
+        (Sqrt, "sqrt", "d = numpy.sqrt(a)", "f16"),
+        (SqrtApprox, "sqrt.approx", "d = numpy.sqrt(a)", "f16"),
+        (Rsqrt, "rsqrt", "d = 1 / numpy.sqrt(a)", "f16"),
+        (Tanh, "tanh", "d = numpy.tanh(a)", "f64"),
+        (Sin, "sin", "d = numpy.sin(a)", "f16"),
+        (Cos, "cos", "d = numpy.cos(a)", "f16"),
+        (DivFull, "div.full", "d = a / b", "f64"),
+    )
+    for operation, name, meaning, illegal in listed:
+        yield card(operation, name, meaning, illegal, "Unexpected instruction types specified for")

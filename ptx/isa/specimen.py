@@ -1,0 +1,291 @@
+"""Evidence for an instruction's rules: kernels small enough to read, spellings to try, and illegal twins.
+
+Each instruction brings, beside its rules, what shows that they are true: an example that assembles and runs, the domain
+of spellings over which "legal by our rules" must mean "it assembles", and for each rule an illegal twin with the judge
+that refuses it. Cards and tests are made of these; search and lowering never look at them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tinygpu.constraints.constraint import Constraint, Judge
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import expr, symbol
+from tinygpu.language.instruction import Instruction
+from tinygpu.language.memories import SMEM
+from tinygpu.language.partition import Partition, blocked
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Buffer, Tile, gmem_tile
+
+# The targets over which legality is tried, and the lowest .version that states each of them (each assembled).
+TARGETS: tuple[tuple[str, tuple[int, int]], ...] = (
+    ("sm_80", (7, 0)),
+    ("sm_86", (7, 1)),
+    ("sm_89", (7, 8)),
+    ("sm_90", (7, 8)),
+    ("sm_100a", (8, 6)),
+    ("sm_120", (8, 7)),
+)
+# The newest .version that the oldest supported assembler (CUDA 13.0) reads.
+NEWEST_ISA = (9, 0)
+# Kernels are written for this target or a later one.
+OLDEST_TARGET = 80
+
+_REGISTER_TYPES = {"r": "b32", "d": "b64", "h": "b16", "p": "pred"}
+_REGISTER = re.compile(r"%([rdhp])(\d+)\b")
+
+
+def compute_capability(target: str) -> int:
+    """The number in "sm_90a"."""
+    found = re.fullmatch(r"sm_(\d+)[af]?", target)
+    if found is None:
+        raise ValueError(f"a target is written like 'sm_80' or 'sm_90a', not {target!r}")
+    return int(found[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A buffer in GMEM: `per_thread` elements for each thread, in the order of the threads."""
+
+    name: str
+    dtype: str
+    per_thread: int
+    access: Literal["in", "out"] = "in"
+
+    @property
+    def bytes_per_thread(self) -> int:
+        return self.per_thread * dtype(self.dtype).bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A kernel around one instruction. One CTA runs it.
+
+    title       what the body shows, in the machine's words
+    body        PTX statements. %t is the thread, %s the address of the CTA's shared memory, %NAME the address of the
+                thread's first element of the field NAME; %r, %d, %h and %p with a number are registers of 32, 64 and
+                16 bits and predicates
+    fields      buffers, in the order of the kernel's parameters; the last one is the result
+    meaning     NumPy: arrays (threads, per_thread) of the inputs -> the result of the same form
+    target      `.target`, as a number
+    isa         lowest `.version` that has the instruction
+    threads     of the CTA
+    smem_bytes  static shared memory
+    """
+
+    title: str
+    body: str
+    fields: tuple[Field, ...]
+    meaning: Callable[..., Any]
+    target: int = OLDEST_TARGET
+    isa: tuple[int, int] = (7, 0)
+    threads: int = 32
+    smem_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if [f.access for f in self.fields] != ["in"] * (len(self.fields) - 1) + ["out"]:
+            raise ValueError(f"{self.title}: the last field of a specimen is its result, and the only one")
+
+    @property
+    def ptx(self) -> str:
+        """The whole module."""
+        lowest = max([v for t, v in TARGETS if compute_capability(t) <= self.target] + [self.isa])
+        return "\n".join(
+            [
+                f".version {version(lowest)}",
+                f".target sm_{self.target}",
+                ".address_size 64",
+                "",
+                f".visible .entry specimen({', '.join(f'.param .u64 {f.name}' for f in self.fields)})",
+                f".maxntid {self.threads}, 1, 1",
+                "{",
+                *(f"  {line}" for line in self._prologue()),
+                f"  // {self.title}",
+                *(f"  {line}" for line in self.statements),
+                "  ret;",
+                "}",
+                "",
+            ]
+        )
+
+    @property
+    def statements(self) -> list[str]:
+        return [line.strip() for line in self.body.strip().splitlines()]
+
+    def _prologue(self) -> Iterator[str]:
+        yield ".reg .b32 %t;"
+        yield f".reg .b64 {', '.join(f'%{f.name}' for f in self.fields)};"
+        counts: dict[str, int] = {}
+        for kind, number in _REGISTER.findall(self.body):
+            counts[kind] = max(counts.get(kind, 0), int(number) + 1)
+        for kind, count in counts.items():
+            yield f".reg .{_REGISTER_TYPES[kind]} %{kind}<{count}>;"
+        if self.smem_bytes:
+            yield ".reg .b32 %s;"
+            yield f".shared .align 128 .b8 smem[{self.smem_bytes}];"
+            yield "mov.u32 %s, smem;"
+        yield "mov.u32 %t, %tid.x;"
+        for f in self.fields:
+            yield f"ld.param.u64 %{f.name}, [{f.name}];"
+            yield f"cvta.to.global.u64 %{f.name}, %{f.name};"
+            yield f"mad.wide.u32 %{f.name}, %t, {f.bytes_per_thread}, %{f.name};"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to write an instruction, for one target.
+
+    text         one or more statements on one line, over the registers of a specimen
+    legal        whether the instruction's rules admit it
+    not_offered  why the rules leave it out although the assembler takes it; "" where rules and assembler must agree
+    """
+
+    text: str
+    target: str
+    legal: bool
+    not_offered: str = ""
+
+    def __post_init__(self) -> None:
+        if self.legal and self.not_offered:
+            raise ValueError(f"{self.text}: what is legal is offered, and this says {self.not_offered!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A rule that no candidate can break, because declarations or lowering keep it; it has its judge all the same."""
+
+    name: str
+    sentence: str
+    judge: Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Two specimens that differ in one thing: the legal one passes, the other breaks a rule and its judge refuses it.
+
+    rule     name of the constraint or guarantee
+    refusal  words of the judge's message; WRONG_VALUES where the kernel runs and its result is not what it should be
+    device   the architecture that the illegal one is assembled for; "" is its own target
+    """
+
+    rule: str
+    judge: Judge
+    legal: Specimen
+    illegal: Specimen
+    refusal: str
+    device: str = ""
+
+
+WRONG_VALUES = "the result differs from what the instruction means"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """All that a reader, the tests and the documentation need of one instruction.
+
+    name         file name of the card, and the instruction's PTX name
+    instruction  the object, bound to symbols where it has parameters
+    operands     (operand, memory, shape, dtype), in words
+    rules        the constraints that it brings to a space, bound to a tile of the card's own
+    guarantees   rules kept by declarations and by lowering
+    meaning      one line of NumPy
+    cost         what it occupies and how its amount of work is counted
+    example      the smallest kernel around it
+    twins        for every rule and guarantee at least one
+    variants     the domain over which the rules and the assembler must agree
+    pictures     (title, text) of fragments
+    """
+
+    name: str
+    instruction: Instruction
+    operands: tuple[tuple[str, str, str, str], ...]
+    rules: tuple[Constraint, ...]
+    guarantees: tuple[Guarantee, ...]
+    meaning: str
+    cost: str
+    example: Specimen
+    twins: tuple[Twin, ...]
+    variants: Callable[[], Iterator[Variant]]
+    pictures: Callable[[], tuple[tuple[str, str], ...]] = tuple
+
+    def __post_init__(self) -> None:
+        ruled = {r.name for r in self.rules} | {g.name for g in self.guarantees}
+        shown = {t.rule for t in self.twins}
+        if ruled != shown:
+            without_twin, without_rule = sorted(ruled - shown), sorted(shown - ruled)
+            raise ValueError(f"{self.name}: rules without a twin {without_twin}, twins without a rule {without_rule}")
+
+
+# -- what cards are bound to -------------------------------------------------------------------------------------------
+
+ROWS, COLUMNS = symbol("rows"), symbol("columns")
+
+
+def gmem_operand(kind: DType, name: str = "x") -> Tile:
+    """A rows x columns window of a row-major matrix in GMEM."""
+    access: Literal["in", "out"] = "out" if name == "y" else "in"
+    tensor = Tensor(name, kind, ("m", "n"), access)
+    return gmem_tile(tensor, (0, 0), (ROWS, COLUMNS))
+
+
+def smem_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
+    """A rows x columns buffer in SMEM whose rows are padded by `pad` elements."""
+    shape = (ROWS, COLUMNS)
+    buffer = Buffer(name, SMEM, kind, shape, contiguous, symbol("pad"), "", expr(1))
+    return Tile(name, SMEM, kind, shape, (expr(0), expr(0)), buffer=buffer)
+
+
+def held_partition() -> Partition:
+    """Who holds the tile: `held` neighbours per thread at a time."""
+    return blocked((ROWS, COLUMNS), threads=symbol("threads"), vector=symbol("held"))
+
+
+def version(isa: tuple[int, int]) -> str:
+    """7.8 for (7, 8)."""
+    return f"{isa[0]}.{isa[1]}"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for a card."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def target_twin(instruction: Instruction, specimen: Specimen, feature: str = "") -> Twin:
+    """The rule on the oldest target: as written for it, and for sm_75.
+
+    feature  the assembler's words where it is the instruction that sm_75 lacks; without them it is the kernel's own
+             `.target` that sm_75 cannot run
+    """
+    rule = instruction.target_rule().name
+    if feature:
+        return Twin(rule, "assembler", specimen, replace(specimen, target=75), feature)
+    stated = f"the PTX states .target sm_{specimen.target}, which runs on sm_{specimen.target} and later, not on sm_75"
+    return Twin(rule, "assembler", specimen, specimen, stated, device="sm_75")
+
+
+__all__ = [
+    "COLUMNS",
+    "NEWEST_ISA",
+    "OLDEST_TARGET",
+    "ROWS",
+    "TARGETS",
+    "WRONG_VALUES",
+    "Card",
+    "Field",
+    "Guarantee",
+    "Specimen",
+    "Twin",
+    "Variant",
+    "compute_capability",
+    "gmem_operand",
+    "held_partition",
+    "markdown_table",
+    "smem_operand",
+    "target_twin",
+    "version",
+]
