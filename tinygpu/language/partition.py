@@ -90,7 +90,8 @@ class Partition:
         def exchanged(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
             return tuple(Mode(m.extent, across[m.axis], m.stride) for m in modes)
 
-        return Partition(self.shape[::-1], exchanged(self.threads), exchanged(self.values), self.conditions, self.made_for)
+        threads, values = exchanged(self.threads), exchanged(self.values)
+        return Partition(self.shape[::-1], threads, values, self.conditions, self.made_for)
 
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""

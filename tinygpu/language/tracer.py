@@ -315,7 +315,7 @@ class Tracer:
     ) -> Tile:
         """One element-wise instruction, value by value; `into` an existing tile (an accumulator) or a new one.
 
-        operands  tiles; scalars of the machine; numbers; dims (or expressions over dims), converted to the operand's type
+        operands  tiles; scalars of the machine; numbers; dims, or expressions over dims, in the operand's type
         """
         name = self._instruction(instruction, (Elementwise,), "apply")
         takes, gives = instruction.types()
@@ -371,7 +371,7 @@ class Tracer:
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
         if value.dtype.bits != 32:
-            raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32-bit values; convert to f32 or s32 first")
+            raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32 bits; convert to f32 or s32 first")
         self.require(_within_warp(value, axis))
         result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
@@ -428,7 +428,7 @@ class Tracer:
             self._begins_at_vectors(instruction, memory_side)
 
     def _begins_at_vectors(self, instruction: Transfer, tile: Tile) -> None:
-        """The window begins at a whole number of vectors along the contiguous axis, whatever the loops' counters are."""
+        """The window begins at a whole number of vectors along the contiguous axis, in every round of every loop."""
         axis, vector = tile.contiguous, expr(instruction.vector)
         if axis is None or vector.same(1):
             return
