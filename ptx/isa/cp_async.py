@@ -163,14 +163,14 @@ def cards() -> Iterator[Card]:
             "emulator",
             good,
             _specimen("cp.async: 4 bytes too far", copy.replace("+16", "+20")),
-            "misaligned",
+            "it must be a multiple of 16, but the remainder is 4",
         ),
         Twin(
             smem.name,
             "emulator",
             _specimen("cp.async: rows of 32 bytes", copy, 32),
             _specimen("cp.async: rows of 20 bytes", copy, 20),
-            "misaligned",
+            "it must be a multiple of 16, but the remainder is 4",
         ),
         Twin(
             vector.name,

@@ -207,7 +207,7 @@ def cards() -> Iterator[Card]:
             "emulator",
             _specimen("ldmatrix: rows of 32 bytes", pitch=32),
             _specimen("ldmatrix: rows of 20 bytes", pitch=20),
-            "misaligned",
+            "it must be a multiple of 16, but the remainder is 4",
         ),
         Twin(
             together.name,

@@ -164,7 +164,7 @@ def _gmem_load(opcode: str) -> tuple[Specimen, list[tuple[str, Specimen, Specime
             ),
             "Illegal vector size: 3",
         ),
-        ("alignment", far("+16"), far("+4"), "misaligned"),
+        ("alignment", far("+16"), far("+4"), "it must be a multiple of 16, but the remainder is 4"),
         (
             "vector",
             apart(f"{opcode}.b32 %r0, [%x];\n{opcode}.b32 %r1, [%x+8];"),
@@ -202,7 +202,7 @@ def _gmem_store() -> tuple[Specimen, list[tuple[str, Specimen, Specimen, str]]]:
 
     twins = [
         ("width", wide(2), wide(3), "Illegal vector size: 3"),
-        ("alignment", far("+16"), far("+4"), "misaligned"),
+        ("alignment", far("+16"), far("+4"), "it must be a multiple of 16, but the remainder is 4"),
         (
             "vector",
             apart("st.global.b32 [%out], %r0;\nst.global.b32 [%out+8], %r1;"),
@@ -262,7 +262,7 @@ def _smem(opcode: str) -> tuple[Specimen, list[tuple[str, Specimen, Specimen, st
             through(16, 3, f"{opcode}: three elements"),
             "Illegal vector size: 3",
         ),
-        ("alignment", through(32), through(20), "misaligned"),
+        ("alignment", through(32), through(20), "it must be a multiple of 16, but the remainder is 4"),
         ("vector", apart(False), apart(True), WRONG_VALUES),
     ]
     return through(16, title=opcode), twins

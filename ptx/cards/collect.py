@@ -1,0 +1,30 @@
+"""All cards, in the order of the families."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tinygpu.ptx.isa import alu, cp_async, cvt, ldmatrix, memory, mma, special, warp
+from tinygpu.ptx.isa.specimen import Card
+
+FAMILIES: tuple[tuple[str, str], ...] = (
+    ("Moves between memories", "Transfer"),
+    ("Matrices", "MatrixLoad, MatrixMultiply"),
+    ("Lanes and warps", "Shuffle, Instruction"),
+    ("Element by element", "Elementwise"),
+)
+
+
+@cache
+def cards() -> tuple[Card, ...]:
+    """The card of every instruction that ships."""
+    modules = (memory, cp_async, ldmatrix, mma, warp, alu, special, cvt)
+    return tuple(card for module in modules for card in module.cards())
+
+
+def card(name: str) -> Card:
+    """The card called `name`: "cp.async"."""
+    for candidate in cards():
+        if candidate.name == name:
+            return candidate
+    raise ValueError(f"there is no card {name!r}; there are {', '.join(c.name for c in cards())}")

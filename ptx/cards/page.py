@@ -1,0 +1,145 @@
+"""A card as a page of the documentation (Markdown), and the index of all of them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Iterator
+
+from tinygpu.constraints.table import constraint_table
+from tinygpu.ptx.cards.collect import FAMILIES
+from tinygpu.ptx.isa.specimen import TARGETS, WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
+
+
+def page(card: Card) -> str:
+    """The page of one instruction."""
+    return "\n\n".join(_sections(card)) + "\n"
+
+
+def _sections(card: Card) -> Iterator[str]:
+    yield f"# {card.name}"
+    yield inspect.cleandoc(type(card.instruction).__doc__ or "")
+    yield _facts(card)
+    yield "## Operands"
+    yield markdown_table(("operand", "memory", "shape", "type"), card.operands)
+    yield "## Legality"
+    yield constraint_table(card.rules)
+    if card.guarantees:
+        yield "Kept by declarations and by lowering, so that no candidate can break them:"
+        rows = [(g.name, g.sentence, g.judge) for g in card.guarantees]
+        yield markdown_table(("rule", "what must hold", "judge"), rows)
+    yield _domain(card)
+    for title, text in card.pictures():
+        yield f"## {title}"
+        yield text if text.startswith("|") else f"```text\n{text}\n```"
+    yield "## Semantics"
+    yield f"`{card.meaning}`"
+    yield "## Cost"
+    yield f"{card.cost[0].upper()}{card.cost[1:]}."
+    yield "## The smallest kernel"
+    yield f"It assembles for sm_{card.example.target} and every later target, and runs in the emulator."
+    yield f"```ptx\n{card.example.ptx}```"
+    yield "## Illegal twins"
+    yield "Each differs from a legal kernel in one thing, and its judge refuses it."
+    for twin in card.twins:
+        yield from _twin(twin)
+
+
+def _facts(card: Card) -> str:
+    instruction = card.instruction
+    name = type(instruction).__name__
+    rows = [
+        ("class", f"`tinygpu.ptx.isa.{name}`, a {_family(card)}"),
+        ("occupies", f"{instruction.unit} unit"),
+        ("scope", instruction.scope),
+        ("completes", f"by {instruction.completion}" if instruction.asynchronous else "when it is executed"),
+        ("proxy", instruction.proxy),
+        ("exists from", f"sm_{max(instruction.target, 80)}, `.version` {version(card.example.isa)}"),
+        ("source", instruction.source),
+    ]
+    return markdown_table(("", ""), rows)
+
+
+def _family(card: Card) -> str:
+    bases = [b.__name__ for b in type(card.instruction).__mro__ if b.__module__ == "tinygpu.language.instruction"]
+    return bases[0]
+
+
+def _domain(card: Card) -> str:
+    """How many spellings were tried, and what is left out of the agreement."""
+    tried = list(card.variants())
+    targets = ", ".join(t for t, _ in TARGETS)
+    legal = sum(v.legal for v in tried)
+    text = (
+        f"Rules and assembler are compared over {len(tried):,} spellings on {targets}: {legal:,} are legal by the rules, "
+        "and exactly these assemble"
+    )
+    left = [v for v in tried if v.not_offered]
+    if not left:
+        return text + "."
+    reasons = list(dict.fromkeys(v.not_offered for v in left))
+    lines = [f"{text}, but for {len(left):,} that assemble and are not offered:"]
+    for reason in reasons:
+        examples = list(dict.fromkeys(v.text for v in left if v.not_offered == reason))
+        lines.append(f"- {reason} (`{examples[0]}`{f' and {len(examples) - 1} more' if len(examples) > 1 else ''})")
+    return lines[0] + "\n\n" + "\n".join(lines[1:])
+
+
+def _twin(twin: Twin) -> Iterator[str]:
+    yield f"### {twin.rule}"
+    if twin.device:
+        yield f"The same kernel, assembled for {twin.device}."
+    elif twin.illegal.statements == twin.legal.statements:
+        yield f"The same kernel with `.target sm_{twin.illegal.target}` instead of `.target sm_{twin.legal.target}`."
+    else:
+        yield f"```diff\n{_difference(twin.legal, twin.illegal)}\n```"
+    if twin.refusal == WRONG_VALUES:
+        yield f"Judge: {twin.judge}; it runs, and {WRONG_VALUES}."
+    else:
+        yield f"Judge: {twin.judge}; it says “{twin.refusal}”."
+
+
+def _difference(legal: Specimen, illegal: Specimen) -> str:
+    lines = difflib.ndiff(legal.statements, illegal.statements)
+    return "\n".join(line.rstrip() for line in lines if not line.startswith("?"))
+
+
+def index(listed: Iterable[Card]) -> str:
+    """The page that lists all cards."""
+    shown = list(listed)
+    parts = [
+        "# Instructions",
+        "One card per instruction. A card is generated from the data that the solver, the lowering and the tests use: "
+        "`python -m tinygpu.ptx.cards` writes these files, and a test compares them with what it would write.",
+        "Every rule has a judge, somebody else than the rule, who refuses a kernel that breaks it:\n\n"
+        "- the **assembler**: over a domain of spellings, an instruction is legal by the rules if and only if it "
+        "assembles. What the assembler takes and we leave out is listed on the card, with the reason;\n"
+        "- the **emulator**: it runs the kernel, and finds a fault or a result that differs from the meaning;\n"
+        "- the **launch**: the limits of the device, such as threads, registers and shared memory per CTA. "
+        "Machines bring these rules, not instructions.",
+        "A rule whose judge is the assembler or the emulator has an *illegal twin* on its card: a kernel that differs "
+        "from a legal one in one thing, with the judge's words.",
+    ]
+    for title, families in FAMILIES:
+        members = [c for c in shown if _family(c) in families.split(", ")]
+        rows = [
+            (
+                f"[{c.name}]({c.name}.md)",
+                _first_sentence(c),
+                c.instruction.unit,
+                c.instruction.scope,
+                f"sm_{max(c.instruction.target, 80)}",
+                len(c.twins),
+            )
+            for c in members
+        ]
+        parts += [
+            f"## {title}",
+            markdown_table(("card", "what it does", "unit", "scope", "from", "illegal twins"), rows),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _first_sentence(card: Card) -> str:
+    first = inspect.cleandoc(type(card.instruction).__doc__ or "").split("\n")[0]
+    return first.rstrip(".")
