@@ -7,6 +7,7 @@ Expressions are over non-negative integers, where Python, NumPy, Z3 and PTX agre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -214,6 +215,17 @@ def implies(premise: Expr, conclusion: Expr) -> Expr:
     return Expr(sympy.Or(sympy.Not(premise.sympy), conclusion.sympy))
 
 
+def integer_sides(relation: Any) -> tuple[Any, Any]:
+    """The two sides of a sympy relation, both multiplied by what makes every coefficient an integer.
+
+    sympy solves the conditions of nested cases and then writes 2*a < b as a < b/2.
+    """
+    left, right = relation.lhs, relation.rhs
+    rationals = (c for side in (left, right) for c in side.atoms(sympy.Rational))
+    scale = math.lcm(*(int(c.q) for c in rationals))
+    return (left, right) if scale == 1 else (sympy.expand_mul(scale * left), sympy.expand_mul(scale * right))
+
+
 def _source(node: Any, checked: bool = False) -> str:
     """Python source that computes a sympy node; symbols are read from the mapping `e`.
 
@@ -266,7 +278,8 @@ def _source(node: Any, checked: bool = False) -> str:
             text = f"_where({recurse(condition)}, {recurse(then)}, {text})"
         return text
     if node.is_Relational:
-        return f"({recurse(node.lhs)} {node.rel_op} {recurse(node.rhs)})"
+        left, right = integer_sides(node)
+        return f"({recurse(left)} {node.rel_op} {recurse(right)})"
     raise TypeError(f"{node} cannot be evaluated: {type(node).__name__} is not part of the expression language")
 
 

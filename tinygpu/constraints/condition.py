@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import sympy
+from numpy.typing import NDArray
 
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
 from tinygpu.expressions import Expr, compile_arrays, compile_with
@@ -31,13 +32,12 @@ class Condition:
     symbols  names of the symbols that it reads
     """
 
-    __slots__ = ("_arrays", "_checked", "_intervals", "_scalars", "node", "symbols")
+    __slots__ = ("_arrays", "_intervals", "_scalars", "node", "symbols")
 
     def __init__(self, node: Any) -> None:
         self.node = node
         self.symbols = frozenset(s.name for s in node.free_symbols)
         self._arrays: Callable[[Mapping[str, Any]], Any] | None = None
-        self._checked: Callable[[Mapping[str, Any]], Any] | None = None
         self._scalars: Callable[[Mapping[str, Any]], Any] | None = None
         self._intervals: Callable[[Mapping[str, Any]], Any] | None = None
 
@@ -59,12 +59,24 @@ class Condition:
             self._arrays = compile_arrays(Expr(self.node))
         return self._arrays(values)[0]
 
-    def exact_mask(self, values: Mapping[str, Any]) -> Any:
-        """As `mask`, slower: in Python integers of any size. Raises `DivisorNotPositive`."""
-        if self._checked is None:
-            self._checked = compile_with(_EXACT_NAMES, Expr(self.node), checked=True)
+    def exact_mask(self, values: Mapping[str, Any], *, strict: bool = True) -> NDArray[np.bool_]:
+        """As `mask`, slower: in Python integers of any size, with every divisor looked at.
+
+        strict  whether a divisor that is not positive raises `DivisorNotPositive`, or makes the condition fail there
+        """
         exact = {name: np.asarray(values[name]).astype(object) for name in self.symbols}
-        return np.asarray(self._checked(exact)[0]).astype(bool)
+        divisors = _Divisors()
+        mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[0])
+        if not divisors.seen:
+            return mask
+        shape = np.broadcast_shapes(mask.shape, *(d.shape for d in divisors.seen))
+        good = np.ones(shape, dtype=np.bool_)
+        for divisor in divisors.seen:
+            if strict and divisor.size:
+                _divisor(np.min(divisor))
+            good &= _as_bool(divisor > 0)
+        good &= mask
+        return good
 
     def bounds(self, values: Mapping[str, Interval]) -> Interval:
         """What the condition can be (within 0..1) when its symbols range over the given intervals."""
@@ -117,12 +129,6 @@ def _divisor(divisor: int) -> int:
     return divisor
 
 
-def _divisors(divisors: Any) -> Any:
-    if np.size(divisors):
-        _divisor(np.min(divisors))
-    return divisors
-
-
 _SCALAR_NAMES: Mapping[str, Any] = {
     "_max": lambda a, b: a if a > b else b,
     "_min": lambda a, b: a if a < b else b,
@@ -133,13 +139,31 @@ _SCALAR_NAMES: Mapping[str, Any] = {
     "_div": lambda a, b: a // _divisor(b),
     "_mod": lambda a, b: a % _divisor(b),
 }
-_EXACT_NAMES: Mapping[str, Any] = {
-    "_max": np.maximum,
-    "_min": np.minimum,
-    "_and": lambda a, b: np.asarray(a).astype(bool) & np.asarray(b).astype(bool),
-    "_or": lambda a, b: np.asarray(a).astype(bool) | np.asarray(b).astype(bool),
-    "_not": lambda a: ~np.asarray(a).astype(bool),
-    "_where": lambda c, a, b: np.where(np.asarray(c).astype(bool), a, b),
-    "_div": lambda a, b: a // _divisors(b),
-    "_mod": lambda a, b: a % _divisors(b),
-}
+
+
+def _as_bool(values: Any) -> NDArray[np.bool_]:
+    return np.asarray(values, dtype=np.bool_)
+
+
+class _Divisors:
+    """Array arithmetic in Python integers that remembers every divisor and divides by 1 where one is not positive."""
+
+    def __init__(self) -> None:
+        self.seen: list[NDArray[Any]] = []
+
+    def names(self) -> dict[str, Any]:
+        return {
+            "_max": np.maximum,
+            "_min": np.minimum,
+            "_and": lambda a, b: _as_bool(a) & _as_bool(b),
+            "_or": lambda a, b: _as_bool(a) | _as_bool(b),
+            "_not": lambda a: ~_as_bool(a),
+            "_where": lambda c, a, b: np.where(_as_bool(c), a, b),
+            "_div": lambda a, b: a // self._positive(b),
+            "_mod": lambda a, b: a % self._positive(b),
+        }
+
+    def _positive(self, divisor: Any) -> NDArray[Any]:
+        self.seen.append(np.asarray(divisor))
+        positive: NDArray[Any] = np.maximum(self.seen[-1], 1)
+        return positive

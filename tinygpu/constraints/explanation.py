@@ -14,7 +14,7 @@ import sympy
 
 from tinygpu.constraints.condition import DivisorNotPositive, evaluator
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, FloorDiv, Remainder
+from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides
 
 _SAID = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "==": "=", "!=": "!="}
 _DENIED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "="}
@@ -113,7 +113,8 @@ class _Rendering:
         if node.is_Integer:
             return f"{int(node):,}", _ATOM
         if node.is_Relational:
-            return f"{self._side(node.lhs)} {_SAID[node.rel_op]} {self._side(node.rhs)}", _RELATION
+            left, right = integer_sides(node)
+            return f"{self._side(left)} {_SAID[node.rel_op]} {self._side(right)}", _RELATION
         if node.is_Add:
             return self._sum(node)
         if node.is_Mul:
@@ -205,10 +206,11 @@ class _Rendering:
     def _denied(self, node: Any) -> str:
         if not node.is_Relational:
             return f"({self.failure(node)})"
-        left = self._left(node.lhs)
-        if node.rel_op == "!=" and node.rhs.is_Integer:
+        lhs, rhs = integer_sides(node)
+        left = self._left(lhs)
+        if node.rel_op == "!=" and rhs.is_Integer:
             return left  # "k mod bk = 0" says it already
-        return f"{left} {_DENIED[node.rel_op]} {self._right(node.rhs)}"
+        return f"{left} {_DENIED[node.rel_op]} {self._right(rhs)}"
 
     def _left(self, node: Any) -> str:
         value = f"{evaluator(node)(self.values):,}"

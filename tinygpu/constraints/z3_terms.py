@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 import z3
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder
+from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides
 
 
 class Z3Terms:
@@ -68,6 +68,8 @@ class Z3Terms:
             return z3.Product([self._term(node.args[0])] * int(node.args[1]))
         if isinstance(node, (FloorDiv, Remainder)):
             return self._divide(node)
+        if node.is_Relational and node.rel_op in _RELATIONS:
+            return _RELATIONS[node.rel_op](*(self._term(side) for side in integer_sides(node)))
         parts = [self._term(a) for a in node.args]
         if node.is_Add:
             return z3.Sum(parts)
@@ -84,8 +86,6 @@ class Z3Terms:
             return self._many(z3.Or, parts)
         if isinstance(node, sympy.Not):
             return z3.Not(parts[0])
-        if node.is_Relational and node.rel_op in _RELATIONS:
-            return _RELATIONS[node.rel_op](*parts)
         raise TypeError(f"{node} has no Z3 term: {type(node).__name__} is not part of the expression language")
 
     def _cases(self, node: Any) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tinygpu.constraints.condition import DivisorNotPositive, conjuncts
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.constraints.query import DEFAULT_RLIMIT, Answer, Notebook, Query, ask
 from tinygpu.constraints.z3_terms import Z3Terms
-from tinygpu.spaces.part import Part
+from tinygpu.spaces.elimination import TooLarge
+from tinygpu.spaces.part import Part, SpaceError
 from tinygpu.spaces.space import Space
 
 
@@ -34,12 +35,21 @@ def without(space: Space, constraint: Constraint) -> Space:
         Part(p.fixed, p.axes, tuple(c for c in p.constraints if not _same(c, constraint)), p.environment)
         for p in space.parts
     ]
-    return Space(space.name, tuple(parts), row_budget=space.row_budget)
+    return replace(space, parts=tuple(parts))
 
 
 def is_vacuous(space: Space, constraint: Constraint) -> bool:
-    """Whether the constraint never rejects a point that all others admit: exact, by counting with and without it."""
-    return without(space, constraint).size == space.size
+    """Whether the constraint never rejects a point that all others admit: exact, by counting with and without it.
+
+    A constraint that keeps a divisor of another from being zero is not vacuous. Raises `TooLarge`.
+    """
+    size = space.size
+    try:
+        return without(space, constraint).size == size
+    except TooLarge:
+        raise
+    except SpaceError:  # without it, another constraint divides by zero
+        return False
 
 
 def is_implied(

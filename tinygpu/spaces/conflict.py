@@ -104,7 +104,7 @@ def find_point(
     """
     relaxed = Part(part.fixed, part.axes, tuple(constraints), part.environment)
     try:
-        space = Space(part.label, (relaxed,), row_budget=row_budget)
+        space = Space(part.label, (relaxed,), row_budget=row_budget, strict=False)
         return space.at(0) if space.size else None
     except TooLarge:
         return _ask_for_point(relaxed, notebook, rlimit)

@@ -42,12 +42,14 @@ class Step:
     name       the constraint that it belongs to, for errors
     condition  the condition
     exact      whether it needs integers beyond 64 bits, or has a divisor that may be zero
+    strict     whether a divisor that is not positive is an error; else the condition fails there
     """
 
     row: int
     name: str
     condition: Condition
     exact: bool
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,8 +158,8 @@ class _Elimination:
             rows += len(source)
             if rows > self.row_budget:
                 raise TooLarge(
-                    f"[{axis.name}] counting exactly needs more than the budget of {self.row_budget:,} rows; "
-                    "raise the budget, offer fewer values, or add a constraint that reads few parameters"
+                    f"counting exactly needs more than the budget of {self.row_budget:,} rows (reached at "
+                    f"{axis.name}); raise the budget, offer fewer values, or add a constraint that reads few parameters"
                 )
             degree = np.bincount(source, minlength=len(frontier.weights))
             first = np.concatenate(([0], np.cumsum(degree))).astype(np.int64)
@@ -282,7 +284,7 @@ def _judge(step: Step, cells: _Columns) -> Any:
     if not step.exact:
         return step.condition.mask(cells)
     try:
-        return step.condition.exact_mask(cells)
+        return step.condition.exact_mask(cells, strict=step.strict)
     except DivisorNotPositive as refused:
         raise SpaceError(
             f"[{step.name}] {describe(Expr(step.condition.node))} cannot be judged for every point: {refused}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -174,13 +174,10 @@ def _best_of_each(columns: Mapping[str, NDArray[Any]], widths: Mapping[str, int]
 
 def _cost(rule: Rule, values: Mapping[str, Any]) -> Any:
     """0 where the rule holds, else 1 and a little more for the excess."""
-    if rule.exact:
-        mask: Any = rule.condition.exact_mask(values)
-    else:
-        mask = np.asarray(rule.condition.mask(values), dtype=np.bool_)
+    mask = np.asarray(judge(rule, values), dtype=np.bool_)
     sides = _sides(rule.condition.node)
     excess: Any = 1.0
-    if sides is not None:
+    if sides is not None and not rule.exact:
         left, right = (np.asarray(side, dtype=np.float64) for side in sides(values))
         gap = np.abs(left - right) / np.maximum(1.0, np.abs(right))
         excess = gap / (1.0 + gap)
@@ -217,11 +214,7 @@ def _change_number(part: Part, point: Mapping[str, Choice], name: str) -> Change
     ranges = {n: Interval(v, v) for n, v in values.items()} | {name: Interval(min(numbers), max(numbers))}
     inside = np.ones(len(candidates), dtype=np.bool_)
     for rule in rules:
-        bounds = rule.condition.bounds(ranges)
-        trial = Rule(rule.constraint, rule.condition, bounds, rule.axes)
-        if not bounds.safe:  # a divisor could be zero: leave such numbers out, one by one
-            inside &= np.array([_holds(trial.condition, {**values, name: int(c)}) for c in candidates])
-            continue
+        trial = Rule(rule.constraint, rule.condition, rule.condition.bounds(ranges), rule.axes)
         column = candidates if trial.exact else candidates.astype(np.int64)
         inside &= np.broadcast_to(np.asarray(judge(trial, {**values, name: column}), dtype=np.bool_), inside.shape)
     if not inside.any():
@@ -251,10 +244,10 @@ def _offer_value(part: Part, axis: Axis, space: Space) -> Change | None:
         return None
     trial = tuple(Axis(a.name, fresh) if a is axis else a for a in part.axes)
     widened = Part(part.fixed, trial, part.constraints, part.environment)
-    opened = Space(space.name, (widened,), row_budget=space.row_budget)
+    opened = replace(space, parts=(widened,), strict=False)
     try:
         admitted = [int(v) for v in opened.legal_values({}, axis.name)]
-    except SpaceError:  # too large, or a divisor is zero for a value that nobody offers: no suggestion
+    except TooLarge:  # no suggestion
         return None
     if not admitted:
         return None

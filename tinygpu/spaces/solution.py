@@ -26,7 +26,7 @@ from tinygpu.constraints.explanation import describe
 from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import Expr
 from tinygpu.spaces.diagram import EXACT_64_BITS, Diagram
-from tinygpu.spaces.elimination import Elimination, Step, TooLarge, eliminate
+from tinygpu.spaces.elimination import Elimination, Step, eliminate
 from tinygpu.spaces.order import Estimate, connected, plan_order
 from tinygpu.spaces.part import Axis, Part, SpaceError
 
@@ -181,10 +181,13 @@ class PartSolution:
         return possible
 
 
-def solve(parts: Sequence[Part], row_budget: int, *, whole: bool = False) -> tuple[PartSolution, ...]:
+def solve(
+    parts: Sequence[Part], row_budget: int, *, strict: bool = True, whole: bool = False
+) -> tuple[PartSolution, ...]:
     """The survivors of every part, eliminated in one order. Raises `TooLarge`.
 
-    whole  all terms of a constraint are judged at the last of their places, in all parts
+    strict  whether a divisor that is not positive is an error; else the condition fails there
+    whole   all terms of a constraint are judged at the last of their places, in all parts
     """
     rules = [read_rules(part) for part in parts]
     order = {name: i for i, name in enumerate(_choose_order(parts, rules))}
@@ -196,10 +199,13 @@ def solve(parts: Sequence[Part], row_budget: int, *, whole: bool = False) -> tup
     if whole:
         for rule in (r for own in rules for r in own):
             last[_key(rule.constraint)] = max(last.get(_key(rule.constraint), -1), _level(rule, order))
-    return tuple(_solve_part(p, r, order, identity, last, row_budget) for p, r in zip(parts, rules, strict=True))
+    plan = _Plan(order, identity, last, row_budget, strict)
+    return tuple(_solve_part(p, r, plan) for p, r in zip(parts, rules, strict=True))
 
 
-def funnel(parts: Sequence[Part], solutions: Sequence[PartSolution], row_budget: int) -> tuple[FunnelRow, ...]:
+def funnel(
+    parts: Sequence[Part], solutions: Sequence[PartSolution], row_budget: int, strict: bool
+) -> tuple[FunnelRow, ...]:
     """How many points each constraint removed, in the printed order.
 
     solutions  as `solve` gives them; they are enough where every constraint has one place
@@ -210,8 +216,8 @@ def funnel(parts: Sequence[Part], solutions: Sequence[PartSolution], row_budget:
     used = sum(len(layer.target) for s in solutions for g in s.groups for layer in g.elimination.layers)
     try:
         # Judging later keeps more rows; not without end, because the split rows are exact as well.
-        return add_rows(solve(parts, min(row_budget, _PATIENCE * used + _FREE_ROWS), whole=True))
-    except TooLarge:
+        return add_rows(solve(parts, min(row_budget, _PATIENCE * used + _FREE_ROWS), strict=strict, whole=True))
+    except SpaceError:  # too large; or what keeps a divisor from being zero has to wait too long
         return rows
 
 
@@ -254,10 +260,10 @@ def read_rules(part: Part) -> tuple[Rule, ...]:
 
 
 def judge(rule: Rule, values: Mapping[str, Any]) -> Any:
-    """Where the rule holds, for arrays of values on offer."""
+    """Where the rule holds, for arrays of values on offer; it does not hold where a divisor is not positive."""
     if rule.settled:
         return True
-    return rule.condition.exact_mask(values) if rule.exact else rule.condition.mask(values)
+    return rule.condition.exact_mask(values, strict=False) if rule.exact else rule.condition.mask(values)
 
 
 def _choose_order(parts: Sequence[Part], rules: Sequence[Sequence[Rule]]) -> tuple[str, ...]:
@@ -284,18 +290,30 @@ def _choose_order(parts: Sequence[Part], rules: Sequence[Sequence[Rule]]) -> tup
     return plan_order(widths, list(seen.values()))
 
 
-def _solve_part(
-    part: Part,
-    rules: Sequence[Rule],
-    order: Mapping[str, int],
-    identity: Mapping[tuple[str, str, str], int],
-    last: Mapping[tuple[str, str, str], int],
-    row_budget: int,
-) -> PartSolution:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What all parts of a space share.
+
+    order     axis -> its place
+    identity  constraint -> its place in the declaration
+    last      constraint -> the last place of its terms, where they wait for each other
+    """
+
+    order: Mapping[str, int]
+    identity: Mapping[tuple[str, str, str], int]
+    last: Mapping[tuple[str, str, str], int]
+    row_budget: int
+    strict: bool
+
+
+def _solve_part(part: Part, rules: Sequence[Rule], plan: _Plan) -> PartSolution:
+    order = plan.order
     constants = part.constants()
     # Rows of this part in the printed order, and which row judges which rule.
-    own = [_key(r.constraint) for r in rules]
-    places = [(last.get(k, _level(r, order)), identity[k], r.constraint) for k, r in zip(own, rules, strict=True)]
+    places = []
+    for rule in rules:
+        key = _key(rule.constraint)
+        places.append((plan.last.get(key, _level(rule, order)), plan.identity[key], rule.constraint))
     keys = sorted({(level, rank, id(c)): (level, rank, c) for level, rank, c in places}.values(), key=lambda k: k[:2])
     number = {(level, id(c)): i for i, (level, _, c) in enumerate(keys)}
     row_of = [number[level, id(c)] for level, _, c in places]
@@ -312,9 +330,9 @@ def _solve_part(
             if rule.axes & depth.keys():
                 # Not before the axes of this group that precede it in the printed order.
                 at = max(i for i, a in enumerate(members) if order[a.name] <= keys[row][0])
-                steps[at].append(Step(row, rule.constraint.name, rule.condition, rule.exact))
-        groups.append(Group(tuple(members), eliminate(members, steps, constants, row_budget)))
-    dead = [row for row, rule in live if not rule.axes and not _holds(part, rule, constants)]
+                steps[at].append(Step(row, rule.constraint.name, rule.condition, rule.exact, plan.strict))
+        groups.append(Group(tuple(members), eliminate(members, steps, constants, plan.row_budget)))
+    dead = [row for row, rule in live if not rule.axes and not _holds(part, rule, constants, plan.strict)]
     removed, size = _attribute(len(keys), groups, dead)
     conditions: list[list[Condition]] = [[] for _ in keys]
     for row, rule in zip(row_of, rules, strict=True):
@@ -323,10 +341,12 @@ def _solve_part(
     return PartSolution(part, tuple(groups), rows, size)
 
 
-def _holds(part: Part, rule: Rule, constants: Mapping[str, int]) -> bool:
+def _holds(part: Part, rule: Rule, constants: Mapping[str, int], strict: bool) -> bool:
     try:
         return rule.condition.holds(constants)
     except DivisorNotPositive as refused:
+        if not strict:
+            return False
         where = f"[{part.label}] the constraint {rule.constraint.name!r}"
         raise SpaceError(f"{where} cannot be judged: {refused}") from refused
 

@@ -7,9 +7,9 @@ Nothing is listed before somebody asks for a list. The first question that needs
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Space:
     parts       one per structure; no point belongs to two
     row_budget  greatest number of rows that exact counting may keep for a group of connected axes. Beyond it every
                 question about the survivors raises `TooLarge`; nothing is ever approximated
+    strict      whether a constraint that divides by zero at some point, where no earlier one rejects the point, is an
+                error in the declaration; else it rejects the point
 
     Raises `SpaceError` when two parts share a point.
     """
@@ -47,6 +49,7 @@ class Space:
     name: str
     parts: tuple[Part, ...]
     row_budget: int = field(default=DEFAULT_ROW_BUDGET, kw_only=True)
+    strict: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -73,13 +76,13 @@ class Space:
 
         Every removed point is counted in the first row that rejects it: raw_size - size = sum of `removed`.
         """
-        return funnel(self.parts, self.solutions, self.row_budget)
+        return funnel(self.parts, self.solutions, self.row_budget, self.strict)
 
     @cached_property
     def solutions(self) -> tuple[PartSolution, ...]:
         """The survivors of each part."""
         try:
-            return solve(self.parts, self.row_budget)
+            return solve(self.parts, self.row_budget, strict=self.strict)
         except SpaceError as refused:
             raise type(refused)(f"[{self.name}] {refused}") from refused
 
@@ -95,7 +98,7 @@ class Space:
         for solution in self.solutions:
             for start in range(0, solution.size, _CHUNK):
                 ranks = _ranks(start, min(start + _CHUNK, solution.size), solution.size)
-                yield from _as_points(solution.values(solution.choices(ranks), len(ranks)))
+                yield from _as_points(solution.values(solution.choices(ranks), len(ranks)), len(ranks))
 
     def __iter__(self) -> Iterator[dict[str, Choice]]:
         return self.points()
@@ -140,7 +143,7 @@ class Space:
         for p in sorted(set(home)):
             solution, places = self.solutions[p], [k for k, h in enumerate(home) if h == p]
             ranks = _array([wanted[k] - self._starts[p] for k in places], solution.size)
-            points = _as_points(solution.values(solution.choices(ranks), len(ranks)))
+            points = _as_points(solution.values(solution.choices(ranks), len(ranks)), len(ranks))
             found.update(zip(places, points, strict=True))
         return tuple(found[k] for k in range(len(wanted)))
 
@@ -227,7 +230,7 @@ class Space:
             if name not in self.names:
                 raise SpaceError(f"[{self.name}] there is no parameter {name!r}; there are {', '.join(self.names)}")
         kept = (p.restrict(wanted) for p in self.parts if wanted.keys() <= p.domains().keys())
-        return Space(self.name, tuple(p for p in kept if p is not None), row_budget=self.row_budget)
+        return replace(self, parts=tuple(p for p in kept if p is not None))
 
     def conflict(self, notebook: Notebook | None = None) -> tuple[Conflict, ...]:
         """Why the space is empty: per part, constraints that cannot hold together, none of which can be dropped.
@@ -272,13 +275,13 @@ class Space:
 
     def _completes(self, part: Part, point: Point) -> bool:
         narrowed = part.restrict({n: (v,) for n, v in point.items()})
-        return narrowed is not None and Space(self.name, (narrowed,), row_budget=self.row_budget).size > 0
+        return narrowed is not None and replace(self, parts=(narrowed,)).size > 0
 
     def _why_no_completion(self, part: Part, point: Point) -> tuple[Violation, ...]:
         narrowed = part.restrict({n: (v,) for n, v in point.items()})
         if narrowed is None:
             return (Violation(None, f"{_text(point)} names no point of {part.label}"),)
-        (conflict,) = Space(self.name, (narrowed,), row_budget=self.row_budget).conflict()
+        (conflict,) = replace(self, parts=(narrowed,)).conflict()
         return (Violation(conflict.constraints[0], f"{_text(point)} has no completion: {conflict}"),)
 
 
@@ -329,10 +332,21 @@ def _as_sets(choices: Mapping[str, Choice | Iterable[Choice]]) -> dict[str, froz
     return {n: frozenset((v,)) if isinstance(v, (int, str)) else frozenset(v) for n, v in choices.items()}
 
 
-def _as_points(columns: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Choice]]:
-    names = tuple(columns)
-    for row in zip(*(columns[n].tolist() for n in names), strict=True):
-        yield dict(zip(names, row, strict=True))
+def _as_points(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, Choice]]:
+    if not columns:  # a part without any parameter has one point
+        return [{} for _ in range(count)]
+    return _dictionary_maker(tuple(columns))(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+
+@cache
+def _dictionary_maker(names: tuple[str, ...]) -> Callable[[Iterable[tuple[Choice, ...]]], list[dict[str, Choice]]]:
+    """Turns rows into dictionaries with these keys: a display written out is twice as fast as dict(zip(...))."""
+    variables = [f"v{i}" for i in range(len(names))]
+    display = ", ".join(f"{name!r}: {v}" for name, v in zip(names, variables, strict=True))
+    maker: Callable[[Iterable[tuple[Choice, ...]]], list[dict[str, Choice]]] = eval(
+        f"lambda rows: [{{{display}}} for ({', '.join(variables)},) in rows]"
+    )
+    return maker
 
 
 def _array(numbers: list[int], below: int) -> NDArray[Any]:

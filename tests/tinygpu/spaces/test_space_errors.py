@@ -1,0 +1,146 @@
+"""What a space refuses, and in which words."""
+
+import numpy as np
+import pytest
+
+from tinygpu.constraints import Constraint
+from tinygpu.expressions import symbol
+from tinygpu.spaces import Axis, Part, Space, SpaceError
+from tinygpu.spaces.analysis import is_vacuous
+
+A, B = symbol("a"), symbol("b")
+AXES = (Axis("a", (1, 2, 4)), Axis("b", (0, 1, 2)), Axis("mode", ("row", "column")))
+
+
+def rule(condition):
+    return Constraint("rule", condition, "it must hold")
+
+
+def space(*conditions, **environment):
+    return Space("small", (Part({"way": "w"}, AXES, tuple(rule(c) for c in conditions), environment),))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Axis("a", ()), "[a] a parameter needs at least one value"),
+        (
+            lambda: Axis("a", (1, -2)),
+            "[a] -2 is not a value of a parameter; values are non-negative integers or words",
+        ),
+        (
+            lambda: Axis("a", (1, True)),
+            "[a] True is not a value of a parameter; values are non-negative integers or words",
+        ),
+        (
+            lambda: Axis("a", (1, 2.0)),
+            "[a] 2.0 is not a value of a parameter; values are non-negative integers or words",
+        ),
+        (lambda: Axis("a", (1, 2, 1)), "[a] the value 1 is listed twice; list each value once"),
+        (
+            lambda: Part({"way": "w"}, AXES, environment={"a": 3}),
+            "[way=w] the name 'a' stands for two things; names are unique within a part",
+        ),
+        (
+            lambda: Part({}, AXES, environment={"m": -1}),
+            "[space] m is -1; it must be a non-negative integer",
+        ),
+        (
+            lambda: space(symbol("n") > A),
+            "[way=w] the constraint 'rule' reads 'n', which is not a parameter, a dim, a tensor fact or a device "
+            "figure here",
+        ),
+        (
+            lambda: space(symbol("mode") > A),
+            "[way=w] the constraint 'rule' reads 'mode', whose values are words; constraints are over integers",
+        ),
+        (
+            lambda: space(symbol("way") > A),
+            "[way=w] the constraint 'rule' reads 'way', whose values are words; constraints are over integers",
+        ),
+        (
+            lambda: Space("s", (Part({"w": 1}, AXES), Part({"w": 2}, AXES), Part({"w": 2}, AXES[::-1]))),
+            "[s] the parts 'w=2' and 'w=2' share points; give them different structural choices",
+        ),
+        (
+            lambda: space(A % B == 0).size,
+            "[small] [rule] a mod b = 0 cannot be judged for every point: a divisor is 0; divisors are positive "
+            "integers",
+        ),
+        (
+            lambda: space(symbol("m") % symbol("n") == 0, m=3, n=0).size,
+            "[small] [way=w] the constraint 'rule' cannot be judged: a divisor is 0; divisors are positive integers",
+        ),
+        (
+            lambda: space(A > 4).sample(1, np.random.default_rng(0)),
+            "[small] no point satisfies every constraint, so that none can be drawn",
+        ),
+        (lambda: space().at(18), "[small] there is no point 18; indices go from 0 to 17"),
+        (
+            lambda: space().legal_values({}, "c"),
+            "[small] there is no parameter 'c'; there are way, a, b, mode",
+        ),
+        (lambda: space().explain({"c": 1}), "[small] there is no parameter 'c'; there are way, a, b, mode"),
+        (lambda: space().restrict({"c": 1}), "[small] there is no parameter 'c'; there are way, a, b, mode"),
+        (
+            lambda: space(A > B).index({"way": "w", "a": 1, "b": 2, "mode": "row"}),
+            "[small] way=w, a=1, b=2, mode=row is not in the space: rule: it must hold; a = 1 <= 2 (b)",
+        ),
+        (
+            lambda: space(A > B).index({"a": 1, "b": 0}),
+            "[small] a=1, b=0 is not in the space: it does not name every parameter, and only those",
+        ),
+        (
+            lambda: Space("s", (Part({"w": 1}, AXES), Part({"w": 2}, AXES[:2]))).columns(),
+            "[s] the parts of this space have different parameters; ask for the columns by part",
+        ),
+        (lambda: Space("s", ()).nearest(), "[s] the space has no part, so that no point is near"),
+    ],
+)
+def test_refusals(make, text):
+    with pytest.raises(SpaceError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_a_zero_divisor_is_no_fault_where_an_earlier_constraint_excludes_it():
+    guarded = space(B >= 1, A % B == 0)
+    assert {(p["a"], p["b"]) for p in guarded.points()} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
+    assert {"way": "w", "a": 1, "b": 0, "mode": "row"} not in guarded
+    assert [str(v) for v in guarded.explain({"way": "w", "a": 1, "b": 0, "mode": "row"})] == [
+        "rule: it must hold; b = 0 < 1",
+        "rule: it must hold; a mod b = 0 cannot be judged here: a divisor is 0; divisors are positive integers",
+    ]
+
+
+def test_a_zero_divisor_can_be_a_rejection_instead_of_an_error():
+    part = space(A % B == 0).parts[0]
+    lenient = Space("lenient", (part,), strict=False)
+    assert {(p["a"], p["b"]) for p in lenient.points()} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
+    assert is_vacuous(space(B >= 1, A % B == 0), rule(B >= 1)) is False
+
+
+def test_a_guard_keeps_its_place_when_the_rest_of_its_constraint_waits():
+    guarded = space((B >= 1) & (A + B <= 5), A % B == 0, B % A >= 0)
+    assert guarded.raw_size - guarded.size == sum(r.removed for r in guarded.funnel)
+
+
+def test_a_point_is_explained_with_values_that_are_not_on_offer():
+    assert [str(v) for v in space(A > B).explain({"a": 3, "b": 6})] == [
+        "a: 3 is not on offer; choose from 1, 2, 4",
+        "b: 6 is not on offer; choose from 0, 1, 2",
+        "rule: it must hold; a = 3 <= 6 (b)",
+    ]
+
+
+def test_a_space_prints_what_it_is():
+    assert repr(space()) == "Space('small', 1 parts, 18 points before constraints)"
+    assert str(space(A > B).funnel[0]) == "rule, legality: removed 6"
+    assert space(A > B).funnel[0].formula == "a > b"
+
+
+def test_spaces_without_axes_or_parts_have_one_point_or_none():
+    assert list(Space("s", (Part(),))) == [{}]
+    assert list(Space("s", (Part({"way": "w"}),))) == [{"way": "w"}]
+    assert list(Space("s", ())) == []
+    assert Space("s", ()).size == 0
