@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 
 from tinygpu.constraints.table import constraint_table
@@ -18,12 +19,14 @@ def page(card: Card) -> str:
 
 def _sections(card: Card) -> Iterator[str]:
     yield f"# {card.name}"
-    yield inspect.cleandoc(type(card.instruction).__doc__ or "")
+    yield _described(card)
     yield _facts(card)
     yield "## Operands"
     yield markdown_table(("operand", "memory", "shape", "type"), card.operands)
     yield "## Legality"
     yield constraint_table(card.rules)
+    if any(rule.condition.same(True) for rule in card.rules):
+        yield "`always`: the declaration decides it, and it holds for the operand that is shown here."
     if card.guarantees:
         yield "Kept by declarations and by lowering, so that no candidate can break them:"
         rows = [(g.name, g.sentence, g.judge) for g in card.guarantees]
@@ -45,12 +48,18 @@ def _sections(card: Card) -> Iterator[str]:
         yield from _twin(twin)
 
 
+def _described(card: Card) -> str:
+    """The docstring of the class, its parameters as a list."""
+    lines = inspect.cleandoc(type(card.instruction).__doc__ or "").split("\n")
+    return "\n".join(re.sub(r"^(\w+)  +(.*)$", r"- `\1`: \2", line) for line in lines)
+
+
 def _facts(card: Card) -> str:
     instruction = card.instruction
     name = type(instruction).__name__
     rows = [
-        ("class", f"`tinygpu.ptx.isa.{name}`, a {_family(card)}"),
-        ("occupies", f"{instruction.unit} unit"),
+        ("class", f"`tinygpu.ptx.isa.{name}`, of the family {_family(card)}"),
+        ("unit", instruction.unit),
         ("scope", instruction.scope),
         ("completes", f"by {instruction.completion}" if instruction.asynchronous else "when it is executed"),
         ("proxy", instruction.proxy),
@@ -71,8 +80,8 @@ def _domain(card: Card) -> str:
     targets = ", ".join(t for t, _ in TARGETS)
     legal = sum(v.legal for v in tried)
     text = (
-        f"Rules and assembler are compared over {len(tried):,} spellings on {targets}: {legal:,} are legal by the rules, "
-        "and exactly these assemble"
+        f"Rules and assembler are compared over {len(tried):,} spellings on {targets}: {legal:,} are legal by the "
+        "rules, and exactly these assemble"
     )
     left = [v for v in tried if v.not_offered]
     if not left:

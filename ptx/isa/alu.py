@@ -302,6 +302,11 @@ class Where(Arithmetic):
         if self.comparison not in COMPARISONS:
             raise ValueError(f"Where compares with one of {' '.join(COMPARISONS)}, not with {self.comparison!r}")
 
+    @classmethod
+    def forms(cls, kind: str) -> tuple[Arithmetic, ...]:
+        """One for each comparison."""
+        return tuple(cls(kind, comparison) for comparison in COMPARISONS)
+
     @property
     def label(self) -> str:
         return f"setp.{self._operator}.{self.kind}"

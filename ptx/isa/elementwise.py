@@ -10,7 +10,7 @@ lowering   the text of `spelling`, element by element
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from tinygpu.dtypes import DTYPES, dtype
 from tinygpu.language.instruction import Elementwise
 from tinygpu.ptx.isa.specimen import (
+    OLDEST_TARGET,
     TARGETS,
     Card,
     Field,
@@ -46,7 +47,7 @@ class Accuracy:
 
     def __str__(self) -> str:
         if not self.relative and not self.absolute:
-            return "correctly rounded"
+            return "exact, rounded once where it must be"
         parts = [
             f"2^{np.log2(x):g} {word}" for x, word in ((self.relative, "relative"), (self.absolute, "absolute")) if x
         ]
@@ -99,6 +100,11 @@ class Arithmetic(Elementwise):
         spelled = self.spelling[self.kind]
         return f"{type(self).__name__.lower()}.{self.kind}" if "{d}" in spelled else spelled
 
+    @classmethod
+    def forms(cls, kind: str) -> tuple[Arithmetic, ...]:
+        """The instructions of this class for one kind."""
+        return (cls(kind),)
+
     def error(self) -> Accuracy:
         """How far a result may be from the exact value."""
         return self.accuracy.get(self.kind, EXACT)
@@ -107,6 +113,8 @@ class Arithmetic(Elementwise):
 # -- evidence ----------------------------------------------------------------------------------------------------------
 
 _LETTERS = "abce"
+# The target before the one that brought 8-bit floats, and before the one that brought bf16 arithmetic.
+_BEFORE = {89: 87, 90: 89}
 
 
 def register(kind: str, number: int) -> str:
@@ -156,9 +164,8 @@ def variants(operation: type[Arithmetic]) -> Iterator[Variant]:
         cc = compute_capability(target)
         for kind in (t.name for t in DTYPES if t.bits >= 8):
             if kind in operation.spelling:
-                made = operation(kind)
-                legal = cc >= made.target
-                yield Variant(statement(made), target, legal)
+                for made in operation.forms(kind):
+                    yield Variant(statement(made), target, cc >= made.target)
                 continue
             for stem in operation.stems:
                 registers = ", ".join(register(kind, i) for i in range(operation.arity + 1))
@@ -186,52 +193,45 @@ def card(operation: type[Arithmetic], name: str, meaning: str, illegal: str, ref
     illegal  a kind for which it does not exist, and for which the first of `stems` is refused
     refusal  the assembler's words
     """
-    kinds = list(operation.spelling)
-    instruction = operation(kinds[0])
+    instruction = operation(next(iter(operation.spelling)))
     example = specimen(instruction)
-    types = Guarantee(f"{name} types", f"operands are all {_listed(kinds)}", "assembler")
-    bad = (
-        operation.stems[0].format(t=illegal)
-        + " "
-        + ", ".join(register(illegal, i) for i in range(operation.arity + 1))
-        + ";"
-    )
-    young = [operation(k) for k in operation.needs if k in operation.spelling and operation.needs[k][0] > 80]
-    rules = (instruction.target_rule(), *(y.target_rule() for y in young))
-    twins = [
-        target_twin(instruction, example),
-        Twin(types.name, "assembler", example, _unrun(f"{name}: on {illegal}", bad), refusal),
-    ]
-    for y, rule in zip(young, rules[1:], strict=True):
+    operands = _operands(operation)
+    fixed = [f"{letter} is {kind}" for letter, _, _, kind in operands if kind in ("u32", "s32")]
+    sentence = f"operands have one type: {_listed(list(operation.spelling))}"
+    types = Guarantee(f"{name} types", "; ".join([sentence, *fixed]), "assembler")
+    registers = ", ".join(register(illegal, i) for i in range(operation.arity + 1))
+    bad = _unrun(f"{name}: on {illegal}", f"{operation.stems[0].format(t=illegal)} {registers};")
+    young = [operation(kind) for kind, (target, _) in operation.needs.items() if target > OLDEST_TARGET]
+    twins = [target_twin(instruction, example), Twin(types.name, "assembler", example, bad, refusal)]
+    for y in young:
         legal = specimen(y)
-        old = Specimen(
-            legal.title, legal.body, legal.fields, legal.meaning, y.target - 1 if y.target != 90 else 89, legal.isa
-        )
-        twins.append(Twin(rule.name, "assembler", legal, old, f"requires .target sm_{y.target} or higher"))
-    takes, gives = instruction.types()
-    several = f"any of {_listed(kinds)}" if len(kinds) > 1 else kinds[0]
-    operands = [
-        (letter, "RMEM", "one per element", several if t == instruction.kind else t)
-        for letter, t in zip("abcd", takes, strict=False)
-    ]
-    accuracies = {k: operation(k).error() for k in kinds}
-    words = "; ".join(
-        dict.fromkeys(f"{a} ({_listed([k for k in kinds if accuracies[k] == a])})" for a in accuracies.values())
-    )
-    only = next(iter(accuracies.values())) if len(set(accuracies.values())) == 1 else None
+        old = replace(legal, target=_BEFORE[y.target])
+        words = f"requires .target sm_{y.target} or higher"
+        twins.append(Twin(y.target_rule().name, "assembler", legal, old, words))
     return Card(
         name=name,
         instruction=instruction,
-        operands=(*operands, ("result", "RMEM", "one per element", several if gives == instruction.kind else gives)),
-        rules=rules,
+        operands=operands,
+        rules=(instruction.target_rule(), *(y.target_rule() for y in young)),
         guarantees=(types,),
         meaning=meaning,
-        cost=f"one slot of the {operation.unit} unit per element; result {only or words}",
+        cost=f"one slot of the {operation.unit} unit per element",
         example=example,
         twins=tuple(twins),
         variants=lambda: variants(operation),
-        pictures=lambda: (("Spelling", _table(operation)),),
+        pictures=lambda: (("Types", _table(operation)),),
     )
+
+
+def _operands(operation: type[Arithmetic]) -> tuple[tuple[str, str, str, str], ...]:
+    """(operand, memory, shape, type) of the operands and the result."""
+    kinds = list(operation.spelling)
+    types = {kind: operation(kind).types() for kind in kinds}
+    out = []
+    for i, letter in enumerate(_LETTERS[: operation.arity]):
+        taken = [types[kind][0][i] for kind in kinds]
+        out.append((letter, "RMEM", "one per element", _listed(kinds) if taken == kinds else taken[0]))
+    return (*out, ("result", "RMEM", "one per element", "the type of a"))
 
 
 def _unrun(title: str, body: str) -> Specimen:

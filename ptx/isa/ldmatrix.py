@@ -82,8 +82,8 @@ class LdMatrix(MatrixLoad):
             self.rule(
                 f"transpose of {memory_side.name}",
                 bits == 16 or not self.transposes(memory_side, partition),
-                f"ldmatrix.trans exchanges 16-bit elements, and {memory_side.name} holds {memory_side.dtype} "
-                "across its rows",
+                f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because ldmatrix.trans "
+                f"exchanges 16-bit ones (here they are {memory_side.dtype})",
             ),
             self.rule(
                 f"row alignment of {memory_side.name}",
@@ -238,7 +238,7 @@ def cards() -> Iterator[Card]:
         variants=variants,
         pictures=lambda: (
             ("Plain: lane:element at each place of a matrix in SMEM (16-bit columns)", picture(False)),
-            (".trans: the same", picture(True)),
+            ("With .trans: lane:element at each place of a matrix in SMEM", picture(True)),
             (
                 "Rows: lanes 0 to 7 point at the rows of matrix 0, lanes 8 to 15 at those of matrix 1, and so on",
                 _rows(),
@@ -248,7 +248,7 @@ def cards() -> Iterator[Card]:
 
 
 def _rows() -> str:
-    lines = ["     " + " ".join(f"m{m:>3}" for m in range(4))]
+    lines = ["     " + " ".join(f"m{m}".rjust(4) for m in range(4))]
     lanes = {row_of(lane): lane for lane in range(32)}
     for row in range(8):
         lines.append(f"{row:>4} " + " ".join(f"{lanes[m, row]:>4}" for m in range(4)))
