@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -31,6 +32,22 @@ def menu(rows: int, pitch_bytes: int, vector_bytes: int, block_bytes: int) -> It
         for column in range(lowest, highest - count + 1):
             for first in range(bits - count + 1):
                 yield tuple((first + place, 1 << column + place) for place in range(count))
+
+
+def every_xor(sources: Sequence[tuple[int, int]]) -> list[Xor]:
+    """All assignments of masks to source bits, those with the fewest flipped bits first.
+
+    sources   (row bit, column bits that it may flip)
+
+    >>> every_xor(((0, 16), (1, 16)))
+    [(), ((1, 16),), ((0, 16),), ((0, 16), (1, 16))]
+    """
+    per_source = [[mask for mask in range(allowed + 1) if mask & ~allowed == 0] for _, allowed in sources]
+    listed = [
+        tuple((bit, mask) for (bit, _), mask in zip(sources, masks, strict=True) if mask)
+        for masks in itertools.product(*per_source)
+    ]
+    return sorted(listed, key=lambda xor: sum(mask.bit_count() for _, mask in xor))
 
 
 def menu_totals(phases: Sequence[Phase], candidates: Sequence[Xor], bits: int) -> NDArray[np.int64]:

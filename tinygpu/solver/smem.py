@@ -1,6 +1,7 @@
 """Solving for the unknown layout of a tile in shared memory: padding is enumerated, swizzles are solved for.
 
-The order is from cheap to dear: the pigeonhole bound, the menu of plain shift-and-XOR swizzles (hardware's first), Z3
+The order is from cheap to dear: the pigeonhole bound, all swizzles where they are few, else the menu of plain
+shift-and-XOR swizzles (hardware's first), Z3
 for any XOR of column bits by row bits, then padding. It stops where nothing better can exist, and says why.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tinygpu.cost.banks import BANK_BYTES, ROW_BYTES
-from tinygpu.solver.menu import menu, menu_totals
+from tinygpu.solver.menu import every_xor, menu, menu_totals
 from tinygpu.solver.phases import Phase, PhaseKind, tile_phases
 from tinygpu.solver.smem_layout import SmemLayout, row_bits, xor_block_bytes
 from tinygpu.solver.solution import AccessResult, Proof, Solution, results_of, sentence_of
@@ -24,6 +25,11 @@ from tinygpu.solver.tile_access import TileAccess
 
 if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
+
+
+# Swizzles are tried one by one where there are at most so many pairs of units to compare in all, some at a time.
+LISTED_PAIRS = 4_000_000
+LISTED_AT_ONCE = 128
 
 
 class SolverDisagreement(RuntimeError):
@@ -156,9 +162,12 @@ class _Question:
                 best = found if found.total < best.total else best
             elif best.total > floor:
                 question = swizzles.setdefault(pitch, self.swizzle_question(pitch))
-                found = self.from_menu(question, pitch)
+                listed = self.listable(question)
+                found = self.from_list(question, pitch) if listed else self.from_menu(question, pitch)
                 best = found if found.total < best.total else best
-                if best.total > floor and question.sources:
+                if listed:
+                    refuted[pitch] = found.total - 1
+                elif best.total > floor and question.sources:
                     finding = find_swizzle(question, floor + 1, _notebook(cache))
                     asked += finding.asked
                     if finding.xor is not None:
@@ -247,6 +256,26 @@ class _Question:
         sources = tuple((bit, allowed) for bit in open_bits if seen >> bit & 1)
         name = f"{self.rows} rows x {self.row_bytes} B at a pitch of {pitch} B"
         return SwizzleQuestion(name, sources, phases, self.vector_bytes, self.rlimit)
+
+    def listable(self, question: SwizzleQuestion) -> bool:
+        """Whether all swizzles are so few that trying each of them is quicker than asking Z3."""
+        flips = sum(allowed.bit_count() for _, allowed in question.sources)
+        pairs = sum(len(row) for phase in question.phases for row in phase.rows)
+        return 0 < flips <= 12 and pairs << flips <= LISTED_PAIRS
+
+    def from_list(self, question: SwizzleQuestion, pitch: int) -> _Best:
+        """The best of all swizzles at this pitch, the one with the fewest flipped bits of equals: exact by enumeration."""
+        best: _Best | None = None
+        candidates = every_xor(question.sources)
+        for start in range(0, len(candidates), LISTED_AT_ONCE):
+            some = candidates[start : start + LISTED_AT_ONCE]
+            totals = menu_totals(question.phases, some, row_bits(self.rows))
+            first = int(totals.argmin())
+            if best is None or totals[first] < best.total:
+                best = _Best(int(totals[first]), pitch, some[first])
+        if best is None:
+            raise SolverDisagreement(f"[smem solver] nothing was listed; please report this question: {self.key()}")
+        return best
 
     def from_menu(self, question: SwizzleQuestion, pitch: int) -> _Best:
         """The best layout of the menu at this pitch; the cheapest of equals."""
