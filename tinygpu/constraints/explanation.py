@@ -84,6 +84,18 @@ def _heading(constraint: Constraint) -> str:
     return f"{constraint.name}{source}: {constraint.sentence}"
 
 
+def _rounded_up(quotient: Any) -> Any:
+    """What is divided and rounded up, where the quotient has the form (a + b - 1) // b; else None."""
+    dividend, divisor = quotient.args
+    if not dividend.is_Add:
+        return None
+    rest = dividend - (divisor - 1)
+    # Only if the divisor and the 1 vanish, nothing else changes and something is left.
+    terms = 1 if divisor.is_Integer else 2
+    gone = len(dividend.args) - len(sympy.Add.make_args(rest))
+    return rest if rest != 0 and gone == terms else None
+
+
 class _Rendering:
     """Renders sympy nodes with some symbols as numbers.
 
@@ -121,6 +133,8 @@ class _Rendering:
             return self._product(node)
         if node.is_Pow:
             return f"{self._tight(node.args[0], _ATOM)}^{self._tight(node.args[1], _ATOM)}", _ATOM
+        if isinstance(node, FloorDiv) and (dividend := _rounded_up(node)) is not None:
+            return f"ceil({self._tight(dividend, _PRODUCT)} / {self._tight(node.args[1], _ATOM)})", _ATOM
         if isinstance(node, (FloorDiv, Remainder)):
             sign = "//" if isinstance(node, FloorDiv) else "mod"
             return f"{self._tight(node.args[0], _ATOM)} {sign} {self._tight(node.args[1], _ATOM)}", _PRODUCT

@@ -92,16 +92,19 @@ def find_nearest(space: Space) -> Nearest:
     if not space.parts:
         raise SpaceError(f"[{space.name}] the space has no part, so that no point is near")
     for allowed in range(1, 1 + max(len(read_rules(p)) for p in space.parts)):
-        found = [(cost, i, point) for i, p in enumerate(space.parts) for cost, point in _cheapest(p, allowed, space)]
-        if found:
-            _, home, point = min(found, key=lambda f: f[:2])
-            part = space.parts[home]
+        limit, best = allowed + 1.0, None
+        for part in space.parts:
+            found = _cheapest(part, limit, space)
+            if found is not None:
+                limit, best = found[0], (part, found[1])
+        if best is not None:
+            part, point = best
             return Nearest(point, part.violations(point), _find_changes(part, point, space))
     raise SpaceError(f"[{space.name}] no point can be judged by every constraint")
 
 
-def _cheapest(part: Part, allowed: int, space: Space) -> list[tuple[float, Mapping[str, Choice]]]:
-    """The point of least cost among those that break at most `allowed` conditions: none or one, with its cost."""
+def _cheapest(part: Part, limit: float, space: Space) -> tuple[float, Mapping[str, Choice]] | None:
+    """The point of least cost among those that cost less than `limit`, and its cost; None when there is none."""
     rules = [r for r in read_rules(part) if not r.settled]
     widths = {a.name: len(a.values) for a in part.axes}
     # With rejections rare, every condition is estimated to admit everything but the few that decide.
@@ -117,7 +120,7 @@ def _cheapest(part: Part, allowed: int, space: Space) -> list[tuple[float, Mappi
         axis, known = axes[name], set(order[: depth + 1])
         due = [r for r in pending if r.axes <= known]
         pending = [r for r in pending if not r.axes <= known]
-        source, choice, costs = _extend(columns, axis, axes, due, constants, costs, allowed)
+        source, choice, costs = _extend(columns, axis, axes, due, constants, costs, limit)
         rows += len(source)
         if rows > space.row_budget:
             raise TooLarge(
@@ -128,13 +131,13 @@ def _cheapest(part: Part, allowed: int, space: Space) -> list[tuple[float, Mappi
         best = _best_of_each(columns, widths, costs)
         trail.append((name, source[best], choice[best]))
         columns, costs = {n: c[best] for n, c in columns.items()}, costs[best]
-    if not len(costs) or costs[0] >= allowed + 1:
-        return []
+    if not len(costs) or costs[0] >= limit:
+        return None
     state, picked = 0, {}
     for name, source, choice in reversed(trail):
         picked[name] = axes[name].values[int(choice[state])]
         state = int(source[state])
-    return [(float(costs[0]), {n: part.fixed.get(n, picked.get(n, "")) for n in part.names})]
+    return float(costs[0]), {n: part.fixed.get(n, picked.get(n, "")) for n in part.names}
 
 
 def _extend(
@@ -144,9 +147,9 @@ def _extend(
     due: Sequence[Rule],
     constants: Mapping[str, int],
     costs: NDArray[Any],
-    allowed: int,
+    limit: float,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The (state, value index) pairs that break at most `allowed` conditions, and their costs."""
+    """The (state, value index) pairs that cost less than `limit`, and their costs."""
     width = len(axis.values)
     source = np.repeat(np.arange(len(costs)), width)
     choice = np.tile(np.arange(width), len(costs))
@@ -159,7 +162,7 @@ def _extend(
             else:
                 values[name] = axes[name].array()[columns[name][source]] if name in axes else constants[name]
         costs = costs + _cost(rule, values)
-        alive = costs < allowed + 1
+        alive = costs < limit
         source, choice, costs = source[alive], choice[alive], costs[alive]
     return source, choice, costs
 
