@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from tinygpu.ptx.driver import DriverStatus
 from tinygpu.ptx.verification import Verification
 from tinygpu.spaces.build import MachineSpace
 
-console = Console(highlight=False, soft_wrap=True)
+# On a pipe there is no width to fit into.
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 
 def table(*columns: str, title: str = "") -> Table:
@@ -88,7 +90,15 @@ def searched_report(s: Searched) -> None:
         console.print(str(nearest))
         return
     console.print(str(s.result).split("; best")[0])
-    finalist_table(s.finalists, f"\nbest of {s.space.machine.__name__} (predicted, not measured)")
+    kept = [f for f in s.finalists if not f.spills]
+    finalist_table(kept, f"\nbest of {s.space.machine.__name__} (predicted, not measured)")
+    spilled = [f for f in s.finalists if f.spills]
+    if spilled:
+        worst = max(f.assembly.spill_store_bytes + f.assembly.spill_load_bytes for f in spilled)
+        console.print(f"{len(spilled)} more were assembled and left out, because they SPILL up to {worst} B of registers")
+    errors = [f.assembly.registers - f.refined.registers for f in s.finalists if f.assembly.registers < 255]
+    if errors:
+        console.print(f"register estimate: off by {min(errors):+d} to {max(errors):+d} on those that the assembler gives")
 
 
 def verification_report(v: Verification) -> None:

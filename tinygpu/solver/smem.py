@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
 
 
-# Swizzles are tried one by one where there are at most so many pairs of units to compare in all, some at a time.
+# Swizzles are all tried, some at a time, where 2^LISTED_FLIPS bounds their number and LISTED_PAIRS the pairs to compare.
+LISTED_FLIPS = 8
 LISTED_PAIRS = 4_000_000
 LISTED_AT_ONCE = 128
 
@@ -162,7 +163,7 @@ class _Question:
                 best = found if found.total < best.total else best
             elif best.total > floor:
                 question = swizzles.setdefault(pitch, self.swizzle_question(pitch))
-                listed = self.listable(question)
+                listed = not banks_see_xor(self.row_bytes, pitch) and self.listable(question)
                 found = self.from_list(question, pitch) if listed else self.from_menu(question, pitch)
                 best = found if found.total < best.total else best
                 if listed:
@@ -258,10 +259,10 @@ class _Question:
         return SwizzleQuestion(name, sources, phases, self.vector_bytes, self.rlimit)
 
     def listable(self, question: SwizzleQuestion) -> bool:
-        """Whether all swizzles are so few that trying each of them is quicker than asking Z3."""
+        """Whether all swizzles are so few that trying each is quicker than asking Z3, which is slow where rows carry."""
         flips = sum(allowed.bit_count() for _, allowed in question.sources)
         pairs = sum(len(row) for phase in question.phases for row in phase.rows)
-        return 0 < flips <= 12 and pairs << flips <= LISTED_PAIRS
+        return 0 < flips <= LISTED_FLIPS and pairs << flips <= LISTED_PAIRS
 
     def from_list(self, question: SwizzleQuestion, pitch: int) -> _Best:
         """The best of all swizzles at this pitch, the one with the fewest flipped bits of equals: exact by enumeration."""
