@@ -14,6 +14,7 @@ NO_REGISTERS = "cp.async moves the same sectors without passing through register
 FOUR_MATRICES = "one ldmatrix.x4 brings what sixteen or more 32-bit and narrower loads bring (PTX ISA, ldmatrix)"
 
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
+INTEGER_ACTIVATIONS = ("none", "relu")
 
 
 def activate(p: Any, value: Tile, name: str) -> Any:

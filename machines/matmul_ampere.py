@@ -13,6 +13,7 @@ from tinygpu.language import (
     Option,
     Output,
     Param,
+    Problem,
     Require,
     Route,
     UnknownLayout,
@@ -66,6 +67,14 @@ class MatmulAmpere(Machine):
     @classmethod
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
         return epilogue.precision(options["activation"])
+
+    @classmethod
+    def refuses(cls, problem: Problem) -> str:
+        kind, activation = problem.operand("a").dtype, dict(problem.options)["activation"]
+        if kind.is_float or activation in epilogue.INTEGER_ACTIVATIONS:
+            return ""
+        known = " or ".join(epilogue.INTEGER_ACTIVATIONS)
+        return f"{kind} operands give integers, for which the activation is {known}, not {activation}"
 
     def program(self, p: Any) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn

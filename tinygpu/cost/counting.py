@@ -20,7 +20,7 @@ from tinygpu.devices import Device
 from tinygpu.expressions import Expr, Operand, ceil_div, compile_arrays, expr, maximum, minimum, symbol, where
 from tinygpu.language.derive import buffer_bytes, registers_estimate
 from tinygpu.language.instruction import Instruction, Transfer
-from tinygpu.language.memories import GMEM, SMEM
+from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
@@ -255,6 +255,8 @@ class _Counter:
         if partition is None:
             return
         requests = times * self._requests(hop, partition)
+        if hop.reads is RMEM:
+            requests = requests // idle_warps(partition)
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
         if tile.memory is GMEM and tile.tensor is not None:
@@ -347,27 +349,48 @@ class _Counter:
 def request_sectors(partition: Partition, tile: Tile, vector: Expr) -> Expr:
     """32-byte sectors that one warp instruction touches, for rows that begin at sector boundaries.
 
-    Lanes whose digits continue a run in memory lengthen it; the others begin runs of their own. Where rows do not begin
-    at sector boundaries each run may touch one sector more, which is counted.
+    Along the contiguous axis lanes stand at regular steps: steps shorter than a sector share sectors, longer ones do
+    not, and steps that continue each other are one. Lanes along other axes touch rows of their own. Where rows do not
+    begin at sector boundaries each row may touch one sector more, which is counted.
     """
-    run, whole = vector, vector
-    runs = expr(1)
+    steps = [(vector, expr(1))]  # (how many, elements from one to the next)
+    whole = vector
+    rows = expr(1)
     lanes = expr(32)
     for mode in partition.threads:
         here = minimum(mode.extent, lanes)
         lanes = lanes // here
         if mode.axis is None:
             continue
-        if mode.axis == tile.contiguous and mode.stride.same(whole):
-            run, whole = run * here, whole * mode.extent
+        if mode.axis == tile.contiguous:
+            count, step = steps[-1]
+            if mode.stride.same(whole):
+                steps[-1] = (count * here, step)
+            else:
+                steps.append((here, mode.stride))
+            whole = mode.stride * mode.extent
         elif tile.axes[mode.axis] is not None:
-            runs = runs * here
+            rows = rows * here
     bits = tile.dtype.bits
-    sectors = runs * ceil_div(run * bits, 256)
+    sectors = rows
+    for count, step in steps:
+        sectors = sectors * where(step * bits >= 256, count, ceil_div(count * step * bits, 256))
     tensor = tile.tensor
     if tensor is None or tensor.rank == 1:
         return sectors
-    return sectors + where((tensor.ld * bits // 8) % 32 == 0, 0, runs)
+    return sectors + where((tensor.ld * bits // 8) % 32 == 0, 0, rows)
+
+
+def idle_warps(partition: Partition) -> Expr:
+    """Of how many warps one stores: warps that hold copies of what another holds leave storing to it."""
+    copies = expr(1)
+    lanes = expr(32)
+    for mode in partition.threads:
+        here = minimum(mode.extent, lanes)
+        lanes = lanes // here
+        if mode.axis is None:
+            copies = copies * (mode.extent // here)
+    return copies
 
 
 def tensor_bytes(t: Tensor) -> Expr:

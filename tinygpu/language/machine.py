@@ -177,6 +177,11 @@ class Machine(metaclass=_MachineType):
         return cls.exact, cls.approximation
 
     @classmethod
+    def refuses(cls, problem: Problem) -> str:
+        """Why a combination of types, orders and options that are each on offer is not taken; "" takes it."""
+        return ""
+
+    @classmethod
     def summary(cls) -> str:
         """The first line of the machine's docstring."""
         return (cls.__doc__ or "").strip().split("\n")[0]

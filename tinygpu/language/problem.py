@@ -175,7 +175,11 @@ def problem(
                 f"in bytes, not {align}"
             )
         operands.append(Operand(declared.name, kind, shape, _major(major), ld, align, declared.access))
-    return Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
+    made = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
+    reason = machine.refuses(made)
+    if reason:
+        raise ProblemError(f"{title}: {reason}")
+    return made
 
 
 def _major(text: str) -> Major:
