@@ -33,6 +33,8 @@ _SCAFFOLD = """.version {version}
   ret;
 }}
 """
+# Complaints are located by searching the text, which takes longer than assembling in modules much larger than this.
+_MODULE_STATEMENTS = 250
 _FIRST_LINE = _SCAFFOLD[: _SCAFFOLD.index("{body}")].count("\n") + 1
 
 
@@ -48,27 +50,26 @@ def refused_by_assembler(specimen: Specimen, device: str = "") -> str:
     return ""
 
 
-def refused_variants(
-    texts: Iterable[str], target: str, version: tuple[int, int] = NEWEST_ISA, device: str = ""
-) -> dict[int, str]:
+def refused_variants(texts: Iterable[str], target: str, version: tuple[int, int] = NEWEST_ISA) -> dict[int, str]:
     """Index -> complaint, for those of `texts` that the assembler refuses for `target`.
 
-    All go into one module. Those that are refused leave it until what remains assembles, so that every one that is not
+    Many go into one module. Those that are refused leave it until what remains assembles, so that every one that is not
     in the answer was part of a module that assembles, and every one that is in it has a complaint of its own.
     """
     lines = list(texts)
-    live = list(range(len(lines)))
     out: dict[int, str] = {}
-    while live:
-        body = "\n".join(lines[i] for i in live)
-        text = _SCAFFOLD.format(version=f"{version[0]}.{version[1]}", target=target, body=body)
-        try:
-            assemble(text, device or target)
-            break
-        except AssemblerError as refused:
-            found = {live[place]: fault.message for fault, place in _placed(refused, len(live))}
-            out |= found
-            live = [i for i in live if i not in found]
+    for start in range(0, len(lines), _MODULE_STATEMENTS):
+        live = list(range(start, min(start + _MODULE_STATEMENTS, len(lines))))
+        while live:
+            body = "\n".join(lines[i] for i in live)
+            try:
+                assemble(_SCAFFOLD.format(version=f"{version[0]}.{version[1]}", target=target, body=body), target)
+                break
+            except AssemblerError as refused:
+                # of several complaints about one statement, the first
+                found = {live[place]: fault.message for fault, place in reversed(_placed(refused, len(live)))}
+                out |= found
+                live = [i for i in live if i not in found]
     return out
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Unit
-from tinygpu.ptx.isa.elementwise import Arithmetic, card
+from tinygpu.ptx.isa.elementwise import Arithmetic, card, narrowed
 from tinygpu.ptx.isa.specimen import Card
 
 _TRUNCATES = "PTX rounds integer quotients towards zero, NumPy down; no machine divides integers yet"
@@ -40,7 +40,7 @@ class Fma(Arithmetic):
         a, b, c = values
         if self.kind not in ("f32", "f16", "bf16"):
             return a * b + c
-        return fused(*(np.asarray(v, dtype=np.float64) for v in values)).astype(dtype(self.kind).numpy)
+        return narrowed(fused(*(np.asarray(v, dtype=np.float64) for v in values)), self.kind)
 
 
 def fused(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 operands   one value per element, in registers
 legality   the pairs of `CONVERSIONS`, with the oldest target and lowest .version where they are younger than sm_80
 semantics  floats round to nearest even, tf32 to nearest with ties away from zero; integers and 8-bit floats saturate,
-           and an integer made of a NaN is 0
+           and an integer made of a NaN is 0 (of an f64 NaN: its highest bit alone)
 cost       one slot of the integer unit per element
 lowering   the text of the conversion; neighbouring 16-bit results of f32 values are converted in pairs
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import DTYPES, dtype
 from tinygpu.language.instruction import Elementwise
-from tinygpu.ptx.isa.elementwise import Arithmetic, card, register, specimen, statement
+from tinygpu.ptx.isa.elementwise import Arithmetic, card, narrowed, register, specimen, statement
 from tinygpu.ptx.isa.specimen import (
     TARGETS,
     Card,
@@ -77,13 +77,14 @@ CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("f16", "f64"): Conversion("cvt.f64.f16"),
     ("f64", "f16"): Conversion("cvt.rn.f16.f64"),
     ("bf16", "f64"): Conversion("cvt.f64.bf16", 90, (7, 8)),
+    **{(a, "bf16"): Conversion(f"cvt.rn.bf16.{a}", 90, (7, 8)) for a in ("f64", "s32", "u32")},
     ("f32", "tf32"): Conversion("cvt.rna.tf32.f32"),
     ("tf32", "f32"): Conversion("mov.b32"),
     **{("f32", to): Conversion(f"cvt.rni.{to}.f32") for to in ("s32", "u32")},
     **{("f64", to): Conversion(f"cvt.rni.{to}.f64") for to in ("s32", "u32")},
     **{("f16", to): Conversion(f"cvt.rni.{to}.f16") for to in ("s32", "u32")},
     **{("bf16", to): Conversion(f"cvt.rni.{to}.bf16", 90, (7, 8)) for to in ("s32", "u32")},
-    **{(a, to): Conversion(f"cvt.rni.sat.{to}.{a}") for a in ("f64", "f32", "f16") for to in ("s8", "u8")},
+    **{(a, to): Conversion(f"cvt.rni.sat.{to}.{a}") for a in ("f32", "f16") for to in ("s8", "u8")},
     **{(a, to): Conversion(f"cvt.rn.{to}.{a}") for a in ("s32", "u32", "s8", "u8") for to in ("f64", "f32", "f16")},
     ("s8", "s32"): Conversion("cvt.s32.s8"),
     ("u8", "u32"): Conversion("cvt.u32.u8"),
@@ -134,7 +135,7 @@ class Cvt(Elementwise):
     def semantics(self, *values: Any) -> Any:
         value, to = np.asarray(values[0]), dtype(self.to)
         if not to.is_float:
-            return _to_integer(value, to.numpy)
+            return _to_integer(value, self.origin, to.numpy)
         if to.name == "tf32":
             return round_to_tf32(value)
         with np.errstate(over="ignore"):
@@ -142,19 +143,21 @@ class Cvt(Elementwise):
                 wide = value.astype(np.float32)
                 largest = _LARGEST[to.name]
                 return np.clip(wide, -largest, largest).astype(to.numpy)
-            return value.astype(to.numpy)
+            return narrowed(value, self.to) if to.name == "bf16" else value.astype(to.numpy)
 
 
 # The largest finite values (Open Compute Project, 8-bit floating point specification).
 _LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
 
 
-def _to_integer(value: NDArray[Any], to: np.dtype[Any]) -> NDArray[Any]:
+def _to_integer(value: NDArray[Any], origin: str, to: np.dtype[Any]) -> NDArray[Any]:
+    """PTX ISA, cvt: a NaN becomes 0, except in f64, where it becomes the highest bit alone."""
     limits = np.iinfo(to)
     if value.dtype.kind in "iu":
         return np.clip(value.astype(np.int64), limits.min, limits.max).astype(to)
     wide = np.rint(value.astype(np.float64))
-    return np.clip(np.where(np.isnan(wide), 0, wide), limits.min, limits.max).astype(to)
+    nan = 0.0 if origin != "f64" else float(limits.min if to.kind == "i" else 1 << (8 * to.itemsize - 1))
+    return np.clip(np.where(np.isnan(wide), nan, wide), limits.min, limits.max).astype(to)
 
 
 def round_to_tf32(value: NDArray[Any]) -> NDArray[np.float32]:
@@ -224,7 +227,7 @@ class Trunc(Rounding):
 # -- evidence ----------------------------------------------------------------------------------------------------------
 
 _SAME = "a conversion to the same type does nothing"
-_TWICE = "NumPy's result would be rounded twice; it goes through f32"
+_NAN = "what a NaN becomes is not documented for 8-bit integers; it goes through s32"
 
 
 def variants() -> Iterator[Variant]:
@@ -255,9 +258,7 @@ def _left_out(origin: str, to: str, mode: str, cc: int) -> str:
         }.get(mode, False)
         known = a.name in ("f64", "f32", "f16", "bf16", "s32", "u32", "s8", "u8")
         return _SAME if exists and known and (a.name != "bf16" or cc >= 90) else ""
-    if to == "bf16" and origin in ("f64", "s32", "u32"):
-        return _TWICE if mode == "rn." and cc >= 90 else ""
-    return ""
+    return _NAN if origin == "f64" and to in ("s8", "u8") and mode in ("rni.", "rni.sat.") else ""
 
 
 def _table() -> str:

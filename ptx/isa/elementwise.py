@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.dtypes import DTYPES, dtype
 from tinygpu.language.instruction import Elementwise
@@ -56,6 +57,23 @@ class Accuracy:
 
 
 EXACT = Accuracy()
+
+
+def narrowed(value: Any, kind: str) -> NDArray[Any]:
+    """f64 values rounded once to a float type.
+
+    NumPy rounds f64 to bf16 by way of f32. Rounded to odd there, nothing is lost for the second rounding (Boldo and
+    Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+    """
+    wide = np.asarray(value, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        if kind != "bf16":
+            return wide.astype(dtype(kind).numpy)
+        single = wide.astype(np.float32)
+        towards_zero = np.where(np.abs(single) > np.abs(wide), np.nextafter(single, np.float32(0)), single)
+        inexact = ~np.isnan(wide) & (towards_zero != wide)
+        odd = (towards_zero.astype(np.float32).view(np.uint32) | inexact).view(np.float32)
+        return odd.astype(dtype(kind).numpy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Unit
-from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, card
+from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, card, narrowed
 from tinygpu.ptx.isa.specimen import Card
 
 # The smallest normal f32: what .ftz replaces by zero lies below it.
@@ -26,7 +25,7 @@ class Special(Arithmetic):
     def semantics(self, *values: Any) -> Any:
         wide = [np.asarray(v, dtype=np.float64) for v in values]
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).function(*wide)).astype(dtype(self.kind).numpy)
+            return narrowed(type(self).function(*wide), self.kind)
 
 
 class Ex2(Special):

@@ -1,0 +1,166 @@
+"""NumPy semantics of element-wise instructions against the emulator, which shares nothing with them, on random bits."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tinygpu.ptx.cards.judges import run
+from tinygpu.ptx.isa.alu import COMPARISONS, Abs, Add, And, Div, Fma, Max, Min, Mul, Neg, Not, Or, Shl, Shr, Sub, Where, Xor
+from tinygpu.ptx.isa.alu import fused
+from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc, round_to_tf32
+from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, specimen
+from tinygpu.ptx.isa.special import (
+    Cos,
+    DivFull,
+    Ex2,
+    Lg2,
+    Rcp,
+    RcpApprox,
+    Rsqrt,
+    Sin,
+    Sqrt,
+    SqrtApprox,
+    Tanh,
+)
+
+from tinygpu.dtypes import dtype
+from tinygpu.language.instruction import Elementwise
+
+EXACT: tuple[type[Arithmetic], ...] = (
+    Abs, Add, And, Ceil, Div, Floor, Fma, Max, Min, Mul, Neg, Not, Or, Rcp, Round, Shl, Shr, Sqrt, Sub, Trunc, Xor,
+)  # fmt: skip
+APPROXIMATE: tuple[type[Arithmetic], ...] = (Cos, DivFull, Ex2, Lg2, RcpApprox, Rsqrt, Sin, SqrtApprox, Tanh)
+FORMS = [operation(kind) for operation in EXACT for kind in operation.spelling]
+FORMS += [Where(kind, comparison) for kind in Where.spelling for comparison in COMPARISONS]
+APPROXIMATIONS = [operation(kind) for operation in APPROXIMATE for kind in operation.spelling]
+THREADS = 1024
+
+
+def names(forms: list[Any]) -> list[str]:
+    return [f"{type(f).__name__} {f.label} {f.types()[1]}" for f in forms]
+
+
+def random_values(kind: str, rng: np.random.Generator) -> NDArray[Any]:
+    """(THREADS, 1): a third random bits, a third ordinary numbers, and small integers, infinities, NaN and zeros."""
+    t = dtype(kind)
+    bits: NDArray[Any] = rng.integers(0, 1 << t.bits, THREADS, dtype=np.uint64).astype(f"u{t.numpy.itemsize}")
+    if kind == "tf32":
+        bits &= np.uint32(0xFFFFE000)
+    out = bits.view(t.numpy).copy()
+    third = THREADS // 3
+    out[third : 2 * third] = ordinary(kind, rng, third)
+    special = [0, 1, 2, 3, 5, 31, 32, 33]
+    if t.is_float:
+        special += [-0.0, 0.5, 1.5, 2.5, -0.5, -1, -7]
+        special += [] if kind == "e4m3" else [np.inf, -np.inf]
+        special += [np.nan]
+    elif t.kind == "signed":
+        limits = np.iinfo(t.numpy)
+        special += [-1, -2, int(limits.min), int(limits.max)]
+    with np.errstate(all="ignore"):
+        chosen = np.array(special, dtype=np.float64 if t.is_float else np.int64).astype(t.numpy)
+    out[2 * third :] = rng.choice(chosen, THREADS - 2 * third)
+    return out.reshape(THREADS, 1)
+
+
+def ordinary(kind: str, rng: np.random.Generator, count: int) -> NDArray[Any]:
+    t = dtype(kind)
+    if t.is_float:
+        values = (rng.normal(size=count) * 2.0 ** rng.integers(-6, 7, count)).astype(np.float32)
+        return round_to_tf32(values) if kind == "tf32" else values.astype(t.numpy)
+    return rng.integers(0, 100, count).astype(t.numpy)
+
+
+def emulated_and_meant(instruction: Elementwise, seed: int) -> tuple[list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
+    """The inputs, what the emulator makes of them, and what NumPy does, each (THREADS, 1)."""
+    rng = np.random.default_rng(seed)
+    inputs = [random_values(kind, rng) for kind in instruction.types()[0]]
+    got = run(replace(specimen(instruction), threads=THREADS), inputs)
+    with np.errstate(all="ignore"):
+        want = np.asarray(instruction.semantics(*inputs))
+    return inputs, got, want
+
+
+def same_bits(got: NDArray[Any], want: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where two results agree: bit by bit, except that all NaN are one, and zeros of either sign."""
+    if got.dtype.kind in "iu":
+        return np.asarray(got == want)
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+@pytest.mark.parametrize("instruction", FORMS, ids=names(FORMS))
+def test_exact_operations_agree_bit_by_bit(instruction: Arithmetic) -> None:
+    inputs, got, want = emulated_and_meant(instruction, 1)
+    assert want.dtype == got.dtype == dtype(instruction.types()[1]).numpy
+    agree = same_bits(got, want)
+    if isinstance(instruction, Fma) and instruction.kind == "f64":  # NumPy has no fused f64: it rounds twice
+        product, addend = (inputs[0] * inputs[1]).astype(np.float64), inputs[2]
+        scale = np.maximum(np.abs(product), np.abs(addend))
+        agree |= np.abs(got - want) <= 2.0**-51 * scale
+    where = np.flatnonzero(~agree)[:3]
+    assert not len(where), [([i[w, 0] for i in inputs], got[w, 0], want[w, 0]) for w in where]
+
+
+PAIRS = [Cvt(origin, to) for origin, to in CONVERSIONS]
+
+
+@pytest.mark.parametrize("instruction", PAIRS, ids=[f"{p.origin} to {p.to}" for p in PAIRS])
+def test_conversions_agree_bit_by_bit(instruction: Cvt) -> None:
+    inputs, got, want = emulated_and_meant(instruction, 2)
+    assert want.dtype == got.dtype == dtype(instruction.to).numpy
+    where = np.flatnonzero(~same_bits(got, want))[:3]
+    assert not len(where), [([i[w, 0] for i in inputs], got[w, 0], want[w, 0]) for w in where]
+
+
+@pytest.mark.parametrize("instruction", APPROXIMATIONS, ids=names(APPROXIMATIONS))
+def test_approximations_stay_within_their_stated_accuracy(instruction: Arithmetic) -> None:
+    accuracy = instruction.error()
+    assert accuracy != Accuracy()
+    inputs, got, want = emulated_and_meant(instruction, 3)
+    wide = [i.astype(np.float64) for i in inputs]
+    with np.errstate(all="ignore"):
+        exact = np.asarray(type(instruction).function(*wide))  # type: ignore[attr-defined]
+        promised = np.all([(w >= accuracy.low) & (w <= accuracy.high) for w in wide], axis=0)
+        bound = accuracy.relative * np.abs(exact) + accuracy.absolute
+        largest = float(np.finfo(np.float32).max) if instruction.kind != "f16" else 65504.0
+        for values in (got, want):  # the emulator's and our own
+            near = np.abs(values.astype(np.float64) - exact) <= bound
+            beyond = (np.abs(exact) * (1 + accuracy.relative) > largest) & np.isinf(values.astype(np.float64))
+            agree = near | beyond | same_bits(values, exact) | ~promised
+            if "ftz" in instruction.text() or isinstance(instruction, DivFull):
+                agree |= np.any([(np.abs(w) < 2.0**-126) & (w != 0) for w in wide], axis=0)  # flushed to zero
+            where = np.flatnonzero(~agree)[:3]
+            assert not len(where), [([i[w, 0] for i in inputs], values[w, 0], exact[w, 0]) for w in where]
+    assert promised.mean() > 0.2
+
+
+@settings(max_examples=300)
+@given(*[st.floats(width=32, allow_nan=False, allow_infinity=False)] * 3)
+def test_fused_rounds_once(a: float, b: float, c: float) -> None:
+    """Against exact fractions, rounded to f32 by Python's correctly rounded division and a search of the neighbours."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    largest = Fraction(float(np.finfo(np.float32).max))
+    if abs(exact) > largest:
+        return
+    with np.errstate(all="ignore"):
+        got = np.float32(fused(*(np.array([v], dtype=np.float64) for v in (a, b, c)))[0])
+    near = [got, np.nextafter(got, np.float32(np.inf)), np.nextafter(got, np.float32(-np.inf))]
+    distances = [abs(Fraction(float(v)) - exact) for v in near if np.isfinite(v)]
+    assert distances[0] == min(distances)
+    if distances.count(distances[0]) > 1:  # a tie goes to the even one
+        assert got.view(np.uint32) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [(1.0, 1.0), (1 + 2.0**-11, 1 + 2.0**-10), (1 + 3 * 2.0**-12, 1 + 2.0**-10), (-1 - 2.0**-11, -1 - 2.0**-10),
+     (1 + 2.0**-12, 1.0), (np.inf, np.inf)],
+)  # fmt: skip
+def test_tf32_rounds_to_nearest_and_ties_away_from_zero(value: float, rounded: float) -> None:
+    assert round_to_tf32(np.array([value], dtype=np.float32))[0] == np.float32(rounded)
