@@ -1,8 +1,8 @@
-"""README.md, docs/guide.md and docs/language.md: their Python runs, their commands do what the pages show.
+"""README.md, docs/guide.md and docs/language.md (and the Python of docs/architecture.md): they run as they are shown.
 
 A Python block that begins with `# file: NAME.py` is saved under that name, and the commands of the page work on it. A
-block of output after a block of commands is compared line by line: `...` stands for lines that are left out, and numbers
-may differ (times are predicted, and predictions get better); the slow test compares the numbers too.
+block of output after a block of commands is compared line by line: `...` stands for lines that are left out, and
+numbers may differ (times are predicted, and predictions get better); the slow test compares the numbers too.
 """
 
 import ast
@@ -33,7 +33,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a page, the status it ends with, and the output that the page shows (of the block's last command)."""
+    """One command of a page, the status it ends with, and what the page shows of its output (the block's last one)."""
 
     page: str
     line: int
@@ -71,7 +71,7 @@ def commands(page: str) -> Iterator[Command]:
             yield Command(page, block.line, tuple(shlex.split(line)), int("fails" in words), shown if last else "")
 
 
-COMMANDS = [c for page in PAGES if (ROOT / page).exists() for c in commands(page)]
+COMMANDS = [c for page in PAGES for c in commands(page)]
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +141,12 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     assert missing("b 2\na 1\n", "a 1\nb 2\n", numbers=False) == ["a #"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "docs/architecture.md"])
 def test_the_python_of_a_page_runs(page: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page are one session, in which the files that it shows can be imported."""
-    monkeypatch.chdir(folders[page])
-    monkeypatch.syspath_prepend(str(folders[page]))
+    if page in folders:
+        monkeypatch.chdir(folders[page])
+        monkeypatch.syspath_prepend(str(folders[page]))
     for name in [Path(f).stem for block in blocks(page) if (f := file_of(block))]:
         monkeypatch.delitem(sys.modules, name, raising=False)
     names: dict[str, object] = {"__name__": "page"}
@@ -168,9 +169,9 @@ def machines_of(block: Block) -> Iterator[str]:
     for node in ast.parse(block.text).body:
         if isinstance(node, ast.ClassDef) and any(getattr(base, "id", "") == "Machine" for base in node.bases):
             yield node.name
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if getattr(node.value.func, "id", "") == "elementwise" and isinstance(node.targets[0], ast.Name):
-                yield node.targets[0].id
+        made = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "elementwise":
+            yield ast.unparse(node.targets[0])
 
 
 @pytest.mark.parametrize("page", PAGES)
