@@ -16,6 +16,7 @@ from tinygpu.ptx.lowering import control
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
+from tinygpu.ptx.lowering.reach import check_reach
 
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
@@ -29,6 +30,7 @@ def lower(
     Dims, leading dimensions and pointers are launch arguments. The problem decides only which facts the kernel may rely
     on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
     """
+    check_reach(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)

@@ -3,6 +3,7 @@
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, maximum, minimum, symbol, where
 from tinygpu.language.instruction import (
+    BulkTransfer,
     Elementwise,
     Fragment,
     Instruction,
@@ -28,6 +29,7 @@ __all__ = [
     "SMEM",
     "TMEM",
     "AccessPattern",
+    "BulkTransfer",
     "Choice",
     "DType",
     "DeclarationError",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, symbol
-from tinygpu.language.memories import RMEM, SMEM, TMEM, Memory
+from tinygpu.language.memories import RMEM, SMEM, TMEM, TMEM_LANES, Memory
+from tinygpu.language.roles import Pipeline
 from tinygpu.language.route import Route
-from tinygpu.language.tile import Tile
+from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 
 # Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with a
 # loop. The predictor expects 14, and 20 more per buffer of a ring: medians of the assembler's reports on random
@@ -24,6 +26,32 @@ def derived_constraints(program: n.Program) -> list[Constraint]:
     if any(b.memory is TMEM for p in program.pipelines for b in p.buffers):
         out.append(_tmem(program))
     out += _registers(program)
+    if len(program.roles) > 1:
+        out += _side_by_side(program)
+    if not program.grid.cluster.same(1):
+        out.append(_cluster(program))
+    return out
+
+
+def _cluster(program: n.Program) -> Constraint:
+    return Constraint(
+        "cluster size",
+        program.grid.cluster <= symbol("device.max_cluster_size_portable"),
+        "the CTAs of a cluster fit into the clusters that every such device has",
+        source="device",
+        judge="launch",
+        why="CUDA programming guide, thread block clusters",
+    )
+
+
+def _side_by_side(program: n.Program) -> list[Constraint]:
+    """No two roles have a warp in common."""
+    out = []
+    for i, a in enumerate(program.roles):
+        for b in program.roles[:i]:
+            apart = (b.first + b.warps <= a.first) | (a.first + a.warps <= b.first)
+            sentence = f"the roles {b.name} and {a.name} have different warps"
+            out.append(Constraint(f"warps of {b.name} and {a.name}", apart, sentence, source="roles", judge="emulator"))
     return out
 
 
@@ -73,6 +101,8 @@ def _tmem(program: n.Program) -> Constraint:
 
 
 def _registers(program: n.Program) -> list[Constraint]:
+    if any(r.registers for r in program.roles):
+        return _budgets(program)
     need = live_registers(program.body) + LEAST_OVERHEAD
     why = "beyond the limit the assembler spills to local memory, which costs more than a smaller tile (judged by its report)"
     return [
@@ -97,12 +127,48 @@ def _registers(program: n.Program) -> list[Constraint]:
     ]
 
 
+def _budgets(program: n.Program) -> list[Constraint]:
+    """Roles with register budgets: together within the SM, and each tile within its role's budget."""
+    total = expr(0)
+    for r in program.roles:
+        total = total + r.threads * r.registers
+    out = [
+        Constraint(
+            "register budget",
+            total <= symbol("device.registers_per_sm"),
+            "the register budgets of all roles fit into one SM",
+            source="RMEM",
+            judge="emulator",
+            why="PTX ISA, setmaxnreg: a role that asks for more than is left waits for ever",
+        )
+    ]
+    for r in program.roles:
+        mine = tuple(s for b in walk(program.body) if isinstance(b, n.InRole) and b.role == r.name for s in b.body)
+        out.append(
+            Constraint(
+                f"registers of {r.name}",
+                live_registers(mine) + LEAST_OVERHEAD <= r.registers,
+                f"the tiles that a thread of {r.name} holds at once fit into its budget of {r.registers} registers",
+                "dominance",
+                "RMEM",
+                "model",
+                "beyond the budget the assembler spills to local memory, which costs more than a smaller tile",
+            )
+        )
+    return out
+
+
 # A buffer begins at a multiple of this: one row of banks, so that solved layouts see the same banks everywhere.
 BUFFER_ALIGN_BYTES = 128
+TMEM_COLUMN_BYTES = TMEM_LANES * 4
 
 
 def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memory) -> Expr:
-    """Bytes of one memory that a body needs at most at once; scopes that follow each other share theirs."""
+    """Bytes of one memory that a body needs at most at once.
+
+    Scopes that follow each other share theirs, unless several roles stand side by side: these do not wait for each
+    other at the end of a scope.
+    """
     parts = []
     for s in body:
         if isinstance(s, n.Scope):
@@ -110,12 +176,32 @@ def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memo
             for name in s.pipelines:
                 for b in program.pipeline(name).buffers:
                     if b.memory is memory:
-                        own = own + ceil_div(b.bytes, BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
+                        own = own + (tmem_bytes(b) if memory is TMEM else _aligned(b.bytes))
+                if memory is SMEM:
+                    own = own + barrier_bytes(program.pipeline(name))
             parts.append(own + buffer_bytes(program, s.body, memory))
         elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
             parts.append(buffer_bytes(program, s.body, memory))
     parts = [p for p in parts if not p.same(0)]
+    if len(program.roles) > 1:
+        return sum(parts, expr(0))
     return maximum(*parts) if len(parts) > 1 else (parts[0] if parts else expr(0))
+
+
+def _aligned(size_bytes: Expr) -> Expr:
+    return ceil_div(size_bytes, BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
+
+
+def tmem_bytes(b: Buffer) -> Expr:
+    """A buffer in TMEM takes whole columns of 128 lanes x 32 bits, whatever lanes it uses (PTX ISA, tcgen05.alloc)."""
+    return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
+
+
+def barrier_bytes(p: Pipeline) -> Expr:
+    """Shared memory for the barriers that hand a pipeline over: a full and an empty one of 8 bytes for every stage."""
+    if p.completion not in ("mbarrier", "tcgen05 commit"):
+        return expr(0)
+    return _aligned(p.stages * 16)
 
 
 def registers_estimate(program: n.Program) -> Expr:
@@ -129,7 +215,7 @@ def live_registers(body: tuple[n.Statement, ...]) -> Expr:
     peaks: dict[frozenset[str], Expr] = {}
     _peaks(body, {}, frozenset(), peaks)
     largest = [sets for sets in peaks if not any(sets < other for other in peaks)]
-    totals = [peaks[s] for s in largest]
+    totals = [peaks[s] for s in largest if not peaks[s].same(0)]
     distinct = [t for i, t in enumerate(totals) if not any(t.same(o) for o in totals[:i])]
     if not distinct:
         return expr(0)

@@ -1,10 +1,11 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of five families, which say how its operands are partitioned:
+An instruction belongs to one of six families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
-    MatrixLoad       moves 8x8 matrices from SMEM to the fragments of a warp (ldmatrix)
-    MatrixMultiply   multiplies fragments (mma.sync)
+    BulkTransfer     moves a whole tile, issued by one thread (TMA)
+    MatrixLoad       moves matrices from SMEM or TMEM to fragments in registers (ldmatrix, tcgen05.ld)
+    MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     Elementwise      computes value by value (fma, add, ex2, cvt)
     Shuffle          exchanges values between lanes (shfl.sync)
 
@@ -14,7 +15,7 @@ like a shipped one. Rates and latencies belong to the Device, so that calibratio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -27,7 +28,8 @@ from tinygpu.language.tile import Tile
 
 Unit = Literal["lsu", "alu", "fma", "sfu", "tensor", "copy", "fp64"]
 Scope = Literal["thread", "warp", "warpgroup", "cta", "cluster"]
-Completion = Literal["", "commit group", "mbarrier", "tcgen05 commit"]
+# "bulk group": cp.async.bulk.commit_group (stores by TMA); "wgmma group": wgmma.commit_group.
+Completion = Literal["", "commit group", "bulk group", "wgmma group", "mbarrier", "tcgen05 commit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ class Instruction:
     """One PTX-backed operation.
 
     target      oldest `.target` that has it, as a number: 80, 90, 100
+    only        the compute capabilities that have it, where later ones do not ("a" targets: wgmma on 90); () otherwise
     isa         lowest PTX `.version` that has it, as (major, minor)
     scope       how many threads act as one
     unit        what it occupies
@@ -44,6 +47,7 @@ class Instruction:
     """
 
     target: ClassVar[int] = 80
+    only: ClassVar[tuple[int, ...]] = ()
     isa: ClassVar[tuple[int, int]] = (7, 0)
     scope: ClassVar[Scope] = "thread"
     unit: ClassVar[Unit] = "alu"
@@ -64,10 +68,11 @@ class Instruction:
         return self.label
 
     def target_rule(self) -> Constraint:
+        where = f"on {_or([f'sm_{cc}' for cc in self.only])} only" if self.only else f"from sm_{self.target} on"
         return Constraint(
             f"{self.label} target",
-            Expr((self._cc() >= self.target).sympy),
-            f"{self.label} exists from sm_{self.target} on",
+            any_of([self._cc() == cc for cc in self.only]) if self.only else self._cc() >= self.target,
+            f"{self.label} exists {where}",
             source=self.label,
             judge="assembler",
             why=self.source,
@@ -168,8 +173,22 @@ class Transfer(Instruction):
 
 
 @dataclass(frozen=True, eq=False)
+class BulkTransfer(Instruction):
+    """Moves a whole tile between two memories at once: one thread issues it, an engine carries it out (TMA)."""
+
+    reads: ClassVar[Memory]
+    writes: ClassVar[Memory]
+    unit: ClassVar[Unit] = "copy"
+    proxy: ClassVar[Literal["generic", "async"]] = "async"
+
+    def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
+        """Constraints from moving `source` to `target`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
 class MatrixLoad(Instruction):
-    """Moves 8x8 matrices of 16-bit elements (eight rows of 16 bytes) from SMEM into the fragments of a warp."""
+    """Moves matrices into fragments: 8x8 ones of 16-bit elements from SMEM to a warp, rows of TMEM to a warpgroup."""
 
     reads: ClassVar[Memory] = SMEM
     writes: ClassVar[Memory] = RMEM
@@ -194,10 +213,20 @@ class Fragment:
 
 @dataclass(frozen=True, eq=False)
 class MatrixMultiply(Instruction):
-    """c += a @ b on fragments: a is (m, k), b is (k, n), c is (m, n)."""
+    """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
+
+    places  the memories of a, b and c
+    ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
+    """
 
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "tensor"
+    places: ClassVar[tuple[Memory, Memory, Memory]] = (RMEM, RMEM, RMEM)
+    ctas: ClassVar[int] = 1
+
+    def target_rule_for(self, a: DType, b: DType) -> Constraint:
+        """The devices that have it for these operand types."""
+        return self.target_rule()
 
     def shape(self, a: DType, b: DType) -> tuple[int, int, int]:
         """(m, n, k) of one instruction for these operand types."""
@@ -324,6 +353,6 @@ class Custom(Elementwise):
         return self.meaning(*values)
 
 
-def _or(values: tuple[int, ...]) -> str:
+def _or(values: Sequence[int | str]) -> str:
     words = [str(v) for v in values]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]

@@ -34,6 +34,7 @@ L1 = Memory("L1", "cta", "l1_bytes", 32)
 # 32 banks of 4 bytes since Fermi (CUDA C++ Programming Guide, shared memory).
 SMEM = Memory("SMEM", "cta", "max_smem_per_block_optin", 4, banks=32)
 # 128 lanes x 512 columns of 32 bits (PTX ISA, tensor memory).
+TMEM_LANES = 128
 TMEM = Memory("TMEM", "cta", "tmem_bytes_per_sm", 4, axes=("lane", "column"))
 RMEM = Memory("RMEM", "thread", "max_registers_per_thread", 4)
 

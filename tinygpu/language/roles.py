@@ -19,12 +19,14 @@ class Role:
     warps      how many
     first      the first of them, counted in warps from the start of the CTA
     registers  registers per thread (0: whatever the assembler gives)
+    share      (r, n): of the tiles that a persistent CTA takes, those whose number leaves r when divided by n
     """
 
     name: str
     warps: Expr
     first: Expr
     registers: int = 0
+    share: tuple[int, int] = (0, 1)
 
     @property
     def threads(self) -> Expr:
@@ -36,7 +38,8 @@ class Pipeline:
     """The only way to hand buffers over: `stages` slots that one role fills and another drains.
 
     completion  what tells that a slot is full: "barrier" (plain stores), "commit group" (cp.async), "mbarrier" (TMA),
-                "tcgen05 commit", or "turn" (no buffers: roles taking turns); found from the instructions inside
+                "tcgen05 commit", or "turn" (no buffers: roles take turns, in the order in which they first do);
+                found from the instructions inside
     """
 
     name: str
@@ -57,5 +60,7 @@ class Token:
         return f"token{self.number}({self.buffer}: {self.completion})"
 
 
-def role(name: str, warps: Operand, first: Operand = 0, registers: int = 0) -> Role:
-    return Role(name, expr(warps), expr(first), registers)
+def role(
+    name: str, warps: Operand, first: Operand = 0, registers: int = 0, share: tuple[int, int] = (0, 1)
+) -> Role:
+    return Role(name, expr(warps), expr(first), registers, share)

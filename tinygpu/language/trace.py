@@ -11,6 +11,7 @@ import sympy
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.language.derive import derived_constraints
 from tinygpu.language.dominance import dominance, preferred
+from tinygpu.language.handover import check_handover
 from tinygpu.language.machine import BoundTensor, Machine, Structure
 from tinygpu.language.parameters import Choice, DeclarationError, Option
 from tinygpu.language.problem import Problem, Signature, problem, tensors
@@ -76,18 +77,18 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     if tracer.grid_node is None:
         raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
     scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalar_declarations())
-    program = schedule(
-        n.Program(
-            machine.__name__,
-            structure,
-            made,
-            scalars,
-            tracer.grid_node,
-            tuple(tracer.roles),
-            tuple(tracer.pipelines),
-            body,
-        )
+    program = n.Program(
+        machine.__name__,
+        structure,
+        made,
+        scalars,
+        tracer.grid_node,
+        tuple(tracer.roles),
+        tuple(tracer.pipelines),
+        body,
     )
+    check_handover(program)
+    program = schedule(program)
     _check_outputs(machine, program)
     own = [r.constraint(machine.__name__) for r in machine.requirements()]
     legal = _distinct([*tracer.constraints, *derived_constraints(program), *own])

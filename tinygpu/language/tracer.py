@@ -16,6 +16,7 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, all_of, ceil_div, expr, symbol
 from tinygpu.language.instruction import (
+    BulkTransfer,
     Elementwise,
     Instruction,
     MatrixLoad,
@@ -25,9 +26,10 @@ from tinygpu.language.instruction import (
     Transfer,
     tiled,
 )
-from tinygpu.language.memories import GMEM, RMEM, SMEM, Memory
+from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.parameters import DeclarationError, UnknownLayout
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.ring import DONE, BufferSpec, Ring, completion, uses
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.roles import role as make_role
 from tinygpu.language.route import Route
@@ -36,63 +38,6 @@ from tinygpu.program import nodes as n
 
 if TYPE_CHECKING:
     from tinygpu.language.machine import Machine
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferSpec:
-    """What `Tracer.smem` and `Tracer.buffer` describe; it gets its name from the pipeline that hands it over."""
-
-    memory: Memory
-    dtype: DType
-    shape: tuple[Expr, ...]
-    contiguous: int
-    pad: Expr
-    layout: str
-
-
-@dataclass(slots=True)
-class Slot:
-    """The buffers of one slot, by name."""
-
-    tiles: dict[str, Tile]
-
-    def __getattr__(self, name: str) -> Tile:
-        try:
-            return self.tiles[name]
-        except KeyError:
-            raise AttributeError(f"the pipeline hands over {', '.join(self.tiles)}; there is no {name!r}") from None
-
-
-@dataclass(slots=True, eq=False)
-class Ring:
-    """A pipeline inside a trace: `with ring.fill() as slot` and `with ring.drain() as slot`."""
-
-    tracer: Tracer
-    name: str
-    buffers: tuple[Buffer, ...]
-
-    @contextmanager
-    def fill(self) -> Iterator[Slot]:
-        with self.tracer.nested() as body:
-            yield self._slot()
-        self.tracer.emit(n.Fill(self.name, tuple(body)))
-
-    @contextmanager
-    def drain(self) -> Iterator[Slot]:
-        with self.tracer.nested() as body:
-            yield self._slot()
-        self.tracer.emit(n.Drain(self.name, tuple(body)))
-
-    def _slot(self) -> Slot:
-        zero = expr(0)
-        return Slot(
-            {
-                b.name.split(".")[-1]: Tile(
-                    b.name, b.memory, b.dtype, b.shape, tuple(zero for _ in b.shape), (), None, b, None
-                )
-                for b in self.buffers
-            }
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +52,8 @@ class Tracer:
     bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
     counter: int = 0
     unused: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)  # register value -> role
+    slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
 
     # -- statements ------------------------------------------------------------------------------------------------
@@ -135,38 +82,89 @@ class Tracer:
         self,
         *axes: tuple[Expr, Operand],
         group: Operand = 1,
-        cluster: Operand = 1,
+        cluster: Operand | tuple[Operand, ...] = 1,
         persistent: bool = False,
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
 
         axes        (dim, extent of a tile) per axis, the slowest first
         group       tile rows visited together (locality in L2)
+        cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
+        persistent  as many CTAs as are resident, and each takes tile after tile
         """
         if self.grid_node is not None:
             raise self.fail("a program has one grid")
-        made = tuple(n.Axis(f"tile{i}", expr(size), expr(extent)) for i, (size, extent) in enumerate(axes))
-        self.grid_node = n.Grid(made, expr(group), expr(cluster), persistent)
+        if not axes:
+            raise self.fail("a grid has at least one axis: (dim, extent of a tile)")
+        beside = cluster if isinstance(cluster, tuple) else (cluster, *[1] * (len(axes) - 1))
+        if len(beside) != len(axes):
+            raise self.fail(f"the cluster has {len(beside)} extents, and the grid has {len(axes)} axes")
+        made = tuple(
+            n.Axis(f"tile{i}", expr(size), expr(extent), expr(c))
+            for i, ((size, extent), c) in enumerate(zip(axes, beside, strict=True))
+        )
+        ctas = expr(1)
+        for axis in made:
+            ctas = ctas * axis.cluster
+        self.grid_node = n.Grid(made, expr(group), ctas, persistent)
         yield tuple(symbol(a.index) * a.extent for a in made)
 
+    def rank(self, axis: int) -> Expr:
+        """Place of the CTA in its cluster along an axis of the grid: 0 up to the cluster's extent there."""
+        if self.grid_node is None or not 0 <= axis < len(self.grid_node.axes):
+            raise self.fail(f"there is no axis {axis} of the grid along which a CTA has a rank")
+        of = self.grid_node.axes[axis]
+        return symbol(of.index) % of.cluster
+
     @contextmanager
-    def role(self, name: str, *, warps: Operand, first: Operand = 0, registers: int = 0) -> Iterator[Role]:
-        """What some warps of the CTA do; `warps` of them, from warp `first` on."""
+    def role(
+        self, name: str, *, warps: Operand, first: Operand = 0, registers: int = 0, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[Role]:
+        """What some warps of the CTA do; `warps` of them, from warp `first` on.
+
+        registers  budget per thread: what this role gives to or takes from the others (0: all roles the same)
+        share      (r, n): of the tiles that a persistent CTA takes, those whose number leaves r when divided by n
+        """
         if self.grid_node is None:
             raise self.fail(f"role {name!r} stands outside the grid; open `with p.grid(...)` first")
         if self.current_role is not None:
             raise self.fail(f"role {name!r} stands inside role {self.current_role.name!r}; roles stand side by side")
-        made = make_role(name, warps, first, registers)
+        made = make_role(name, warps, first, registers, share)
         known = next((r for r in self.roles if r.name == name), None)
         if known is None:
+            self._check_role(made)
             self.roles.append(made)
         elif not (known.warps.same(made.warps) and known.first.same(made.first)):
             raise self.fail(f"role {name!r} is declared twice with different warps")
-        self.current_role = made
+        elif (registers, share) not in ((known.registers, known.share), (0, (0, 1))):
+            raise self.fail(f"role {name!r} is declared twice with different registers or shares")
+        self.current_role = known or made
         with self.nested() as body:
             yield made
         self.current_role = None
         self.emit(n.InRole(name, tuple(body)))
+
+    def _check_role(self, made: Role) -> None:
+        # PTX ISA, setmaxnreg: the register count is a multiple of 8 from 24 to 256, for a whole warpgroup.
+        if made.registers and (made.registers % 8 or not 24 <= made.registers <= 256):
+            raise self.fail(
+                f"role {made.name!r} has a budget of {made.registers} registers; it is a multiple of 8 from 24 to 256"
+            )
+        if made.registers:
+            self._whole_warpgroups(made, "a register budget")
+        rest, every = made.share
+        if not 0 <= rest < every:
+            raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
+        if every > 1 and not (self.grid_node and self.grid_node.persistent):
+            raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
+
+    def _whole_warpgroups(self, role: Role, what: str) -> None:
+        for count, words in ((role.warps, "warps"), (role.first, "as its first warp")):
+            whole = count % 4 == 0
+            if whole.same(False):
+                raise self.fail(f"role {role.name!r} has {count} {words}, and {what} takes whole warpgroups of 4 warps")
+            sentence = f"role {role.name} is made of whole warpgroups, which {what} takes"
+            self.require((Condition(f"warpgroups of {role.name}", whole, sentence),))
 
     @contextmanager
     def loop(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
@@ -216,13 +214,27 @@ class Tracer:
         if where in (GMEM, RMEM):
             raise self.fail(f"a buffer lies in SMEM or TMEM, not in {where}")
         extents = tuple(expr(s) for s in shape)
+        if where is TMEM:
+            self._check_tmem(extents)
         return BufferSpec(
             where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else ""
         )
 
+    def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
+        if len(shape) != 2:
+            raise self.fail(f"a buffer in TMEM has two axes, lanes and columns, not {len(shape)}")
+        fits = shape[0] <= TMEM_LANES
+        if fits.same(False):
+            raise self.fail(f"a buffer in TMEM has at most {TMEM_LANES} lanes, not {shape[0]}")
+        sentence = f"a buffer in TMEM has at most {TMEM_LANES} rows, its lanes"
+        self.require((Condition("tmem lanes", fits, sentence),))
+
     @contextmanager
     def pipeline(self, name: str, stages: Operand, **buffers: BufferSpec) -> Iterator[Ring]:
-        """Buffers, `stages` times, that live as long as the block; hand them over with fill() and drain()."""
+        """Buffers, `stages` times, that live as long as the block; hand them over with fill() and drain().
+
+        Without buffers it is a turn that roles take one after the other: `with order.turn()`.
+        """
         if any(p.name == name for p in self.pipelines):
             raise self.fail(f"two pipelines are called {name!r}")
         made = tuple(
@@ -233,11 +245,13 @@ class Tracer:
         self.pipelines.append(Pipeline(name, expr(stages), made))
         with self.nested() as body:
             yield Ring(self, name, made)
-        filled, drained = _uses(tuple(body), name)
+        filled, drained = uses(tuple(body), name)
         if made and not (filled and drained):
             missing = "filled" if not filled else "drained"
             raise self.fail(f"pipeline {name!r} is never {missing}: its buffers are handed to nobody")
-        self.pipelines[position] = Pipeline(name, expr(stages), made, _completion(tuple(body), name))
+        if not made and not drained:
+            raise self.fail(f"pipeline {name!r} has no buffers and nobody takes a turn in it")
+        self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name))
         self.emit(n.Scope((name,), tuple(body)))
 
     # -- moving ----------------------------------------------------------------------------------------------------
@@ -253,6 +267,7 @@ class Tracer:
                 "load it with ld.global"
             )
         self._same_shape(name, source, partition)
+        self._in_slot(name, source, writing=False)
         result = self._value(source.dtype, partition, f"the {name} of {source.name}")
         self._bring(instruction, source, partition)
         self.emit(n.Load(name, instruction, source, result, fill))
@@ -266,6 +281,7 @@ class Tracer:
         if value.partition is None:
             raise self.fail(f"{name} stores registers, and {value.name} lies in {value.memory}")
         self._same_shape(name, target, value.partition)
+        self._in_slot(name, target, writing=True)
         if target.dtype.bits != value.dtype.bits or target.dtype.kind != value.dtype.kind:
             raise self.fail(f"{name} stores {value.dtype} values into {target.name}, which is {target.dtype}; convert first")
         if target.tensor is not None and target.tensor.access == "in":
@@ -274,10 +290,20 @@ class Tracer:
         self.emit(n.Store(name, instruction, value, target))
 
     def copy(
-        self, instruction: Instruction | Route, source: Tile, target: Tile, partition: Partition | None = None
+        self,
+        instruction: Instruction | Route,
+        source: Tile,
+        target: Tile,
+        partition: Partition | None = None,
+        *,
+        multicast: int | None = None,
     ) -> Token | None:
-        """Memory to memory, in one instruction or along a Route through registers."""
-        name = self._instruction(instruction, (Transfer, Route, Instruction), "copy")
+        """Memory to memory: thread by thread, as a whole (BulkTransfer), or along a Route through registers.
+
+        partition  who moves what, thread by thread
+        multicast  axis of the grid along which all CTAs of a cluster need this tile: each brings a part to all of them
+        """
+        name = self._instruction(instruction, (Transfer, Route, BulkTransfer), "copy")
         if source.dtype != target.dtype:
             raise self.fail(f"{name} copies {source.dtype} to {target.dtype}; a copy keeps the type")
         hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
@@ -297,10 +323,70 @@ class Tracer:
                     self._bring(hop, target, partition)
         elif any(isinstance(hop, Transfer) and hop.scope == "thread" for hop in hops):
             raise self.fail(f"{name} moves thread by thread: say who moves what, with a partition")
-        completion = next((h.completion for h in hops if h.completion), "")
-        token = Token(self._number(), target.name, completion) if completion else None
-        self.emit(n.Copy(name, instruction, source, target, partition, token))
+        if target.tensor is not None and target.tensor.access == "in":
+            raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
+        self._in_slot(name, source, writing=False)
+        self._in_slot(name, target, writing=True)
+        if isinstance(instruction, BulkTransfer):
+            self._bring_whole(name, instruction, source, target, partition)
+        if multicast is not None:
+            self._check_multicast(name, instruction, source, multicast)
+        token = self._token(target, next((h.completion for h in hops if h.completion), ""))
+        self.emit(n.Copy(name, instruction, source, target, partition, token, multicast))
         return token
+
+    def _bring_whole(
+        self, name: str, instruction: BulkTransfer, source: Tile, target: Tile, partition: Partition | None
+    ) -> None:
+        if partition is not None:
+            raise self.fail(f"{name} ({instruction}) moves the whole tile by itself; leave the partition out")
+        if len(source.shape) != len(target.shape) or not all(
+            a.same(b) for a, b in zip(source.shape, target.shape, strict=True)
+        ):
+            raise self.fail(f"{name} copies {_extents(source)} of {source.name} to {_extents(target)} of {target.name}")
+        self._acts(name, instruction)
+        self.constraints.extend(instruction.legality(source, target))
+
+    def _check_multicast(self, name: str, instruction: Instruction | Route, source: Tile, axis: int) -> None:
+        axes = self.grid_node.axes if self.grid_node else ()
+        if not isinstance(instruction, BulkTransfer):
+            raise self.fail(f"{name} ({instruction}) serves one CTA; only a BulkTransfer is multicast")
+        if not 0 <= axis < len(axes) or axes[axis].cluster.same(1):
+            raise self.fail(f"{name} is multicast along axis {axis} of the grid, along which there is no cluster")
+        if any(axes[axis].index in o.symbols for o in source.offset):
+            moving = f"its window of {source.name} moves along that axis"
+            raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
+
+    def clear(self, tile: Tile) -> None:
+        """The accumulator in TMEM begins as zeros; one in registers begins with `full`."""
+        if tile.memory is not TMEM:
+            where = f"{tile.name} lies in {tile.memory}"
+            raise self.fail(f"p.clear is for accumulators in TMEM, and {where}; begin with p.full")
+        self._in_slot("p.clear", tile, writing=True)
+        self.emit(n.Constant(tile, 0.0))
+
+    def _token(self, target: Tile, completion: str) -> Token | None:
+        return Token(self._number(), target.name, completion) if completion else None
+
+    def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
+        """A buffer is touched inside the fill or drain that yielded it: written in a fill, read in a drain."""
+        if tile.buffer is None:
+            return
+        pipeline = tile.buffer.name.split(".")[0]
+        verb = self.slots.get(pipeline)
+        if verb is None:
+            raise self.fail(f"{name} touches {tile.name} after its slot was handed on; do it inside the fill or drain")
+        if verb != ("fill" if writing else "drain"):
+            does, right = ("writes", "filled") if writing else ("reads", "drained")
+            raise self.fail(f"{name} {does} {tile.name} where {pipeline!r} is {DONE[verb]}; do it where it is {right}")
+
+    def _acts(self, name: str, instruction: Instruction) -> None:
+        """The device has the instruction, and the role has the warps that carry it out together."""
+        self.constraints.append(instruction.target_rule())
+        if self.current_role is None:
+            raise self.fail(f"{name} stands outside a role; say which warps do it with `with p.role(...)`")
+        if instruction.scope == "warpgroup":
+            self._whole_warpgroups(self.current_role, str(instruction))
 
     # -- computing -------------------------------------------------------------------------------------------------
     def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
@@ -324,7 +410,8 @@ class Tracer:
         widest: Tile | None = None
         for operand, want in zip(operands, takes, strict=True):
             if isinstance(operand, Tile):
-                self._use(operand)
+                if into is None or operand.name != into.name:
+                    self._use(operand)
                 if operand.partition is None:
                     raise self.fail(f"{name} computes on registers, and {operand.name} lies in {operand.memory}")
                 if operand.dtype.name != want:
@@ -345,20 +432,53 @@ class Tracer:
         else:
             if into.partition is None or into.dtype.name != gives:
                 raise self.fail(f"{name} gives {gives}, and {into.name} is {into.dtype} in {into.memory}")
+            self._owned(into)
             result = into
+        self._acts(name, instruction)
         self.emit(n.Apply(name, instruction, operands, result))
         return result
 
-    def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> None:
-        """accumulator += a @ b."""
+    def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> Token | None:
+        """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them."""
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
         for operand in (a, b):
             self._use(operand)
-        want = instruction.accumulator(a.dtype, b.dtype)
+        self._owned(accumulator)
+        try:
+            want = instruction.accumulator(a.dtype, b.dtype)
+        except TypeError as error:
+            raise self.fail(f"{name}: {error}") from None
         if accumulator.dtype != want:
             raise self.fail(f"{name} on {a.dtype} x {b.dtype} accumulates in {want}, not in {accumulator.dtype}")
-        self.unused.pop(accumulator.name, None)
-        self.emit(n.Multiply(name, instruction, a, b, accumulator))
+        parts = zip((a, b, accumulator), instruction.places, ("a", "b", "its accumulator"), strict=True)
+        for tile, place, what in parts:
+            if tile.memory is not place:
+                raise self.fail(
+                    f"{name} ({instruction}) has {what} in {place}, but {tile.name} lies in {tile.memory}: "
+                    f"an instruction from {tile.memory} to {place} is missing"
+                )
+        columns = accumulator.shape[1] // instruction.ctas
+        if not (a.shape[1].same(b.shape[0]) and a.shape[0].same(accumulator.shape[0]) and columns.same(b.shape[1])):
+            shared = f" shared by {instruction.ctas} CTAs" if instruction.ctas > 1 else ""
+            raise self.fail(f"{name} multiplies {_extents(a)} by {_extents(b)}{shared} into {_extents(accumulator)}")
+        self._in_slot(name, a, writing=False)
+        self._in_slot(name, b, writing=False)
+        self._in_slot(name, accumulator, writing=True)
+        self._acts(name, instruction)
+        self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
+        if instruction.places != (RMEM, RMEM, RMEM):
+            self._whole_instructions(instruction, a, b, accumulator)
+        token = self._token(accumulator, instruction.completion)
+        self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
+        return token
+
+    def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
+        extents = (*accumulator.shape, a.shape[1])
+        shape = instruction.shape(a.dtype, b.dtype)
+        for have, one, what in zip(extents, shape, ("rows", "columns", "depth"), strict=True):
+            fits = have % one == 0
+            sentence = f"the {what} of the tile, {have}, are a whole number of instructions of {one}"
+            self.require((Condition(f"{instruction.label} {what}", fits, sentence),))
 
     def reduce(self, combine: Elementwise, shuffle: Shuffle, value: Tile, axis: int) -> Tile:
         """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it."""
@@ -372,6 +492,8 @@ class Tracer:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
         if value.dtype.bits != 32:
             raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32 bits; convert to f32 or s32 first")
+        self._acts(name, combine)
+        self._acts(name, shuffle)
         self.require(_within_warp(value, axis))
         result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
@@ -422,7 +544,7 @@ class Tracer:
 
     def _bring(self, instruction: Any, memory_side: Tile, partition: Partition) -> None:
         self._fits_role(memory_side.name, partition)
-        self.constraints.append(instruction.target_rule())
+        self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(instruction.legality(memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
@@ -497,11 +619,23 @@ class Tracer:
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")
         self.unused[name] = what
+        if self.current_role is not None:
+            self.owners[name] = self.current_role.name
         zero = tuple(expr(0) for _ in partition.shape)
         return Tile(name, RMEM, kind, partition.shape, zero, (), None, None, partition)
 
     def _use(self, tile: Tile) -> None:
+        self._owned(tile)
         self.unused.pop(tile.name, None)
+
+    def _owned(self, tile: Tile) -> None:
+        """A register value belongs to the role that made it."""
+        owner = self.owners.get(tile.name)
+        if owner is not None and self.current_role is not None and owner != self.current_role.name:
+            raise self.fail(
+                f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
+                "hand it over through a pipeline"
+            )
 
     def _number(self) -> int:
         self.counter += 1
@@ -537,26 +671,5 @@ def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _uses(body: tuple[n.Statement, ...], pipeline: str) -> tuple[bool, bool]:
-    filled = drained = False
-    for s in body:
-        filled |= isinstance(s, n.Fill) and s.pipeline == pipeline
-        drained |= isinstance(s, n.Drain) and s.pipeline == pipeline
-        if isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
-            inner = _uses(s.body, pipeline)
-            filled, drained = filled or inner[0], drained or inner[1]
-    return filled, drained
-
-
-def _completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
-    """How a slot is completed: by its asynchronous copies, or by a barrier for plain stores."""
-    found = ""
-    for s in body:
-        if isinstance(s, n.Fill) and s.pipeline == pipeline:
-            for copy in s.body:
-                if isinstance(copy, n.Copy) and copy.token is not None:
-                    found = copy.token.completion
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
-            inner = _completion(s.body, pipeline)
-            found = inner if inner not in ("", "barrier") else found
-    return found or "barrier"
+def _extents(tile: Tile) -> str:
+    return "x".join(map(str, tile.shape))

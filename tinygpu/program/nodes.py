@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, expr
 from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
+
+ONE = expr(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +31,7 @@ class ScalarArgument:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A register tile that starts as one number everywhere."""
+    """A tile that starts as one number everywhere: registers, or an accumulator in TMEM."""
 
     result: Tile
     value: float
@@ -58,7 +60,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero."""
+    """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero.
+
+    multicast  axis of the grid along which the CTAs of a cluster all get the tile, each bringing a part (None: no such)
+    """
 
     name: str
     instruction: Instruction | Route
@@ -66,6 +71,7 @@ class Copy:
     target: Tile
     partition: Partition | None
     token: Token | None
+    multicast: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +86,14 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Multiply:
-    """accumulator += a @ b by a matrix instruction."""
+    """accumulator += a @ b by a matrix instruction; asynchronous ones yield a token."""
 
     name: str
     instruction: MatrixMultiply
     a: Tile
     b: Tile
     accumulator: Tile
+    token: Token | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +128,10 @@ class Fill:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drain:
-    """The role waits for the next slot of a pipeline, uses it, then gives it back."""
+    """The role waits for the next slot of a pipeline, uses it, then gives it back.
+
+    Of a pipeline without buffers the slot is the turn: given back, it goes to the next role.
+    """
 
     pipeline: str
     body: tuple[Statement, ...]
@@ -164,11 +174,15 @@ Statement: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One axis of the grid: tiles of `extent` elements over `size`; `index` is the tile's number in expressions."""
+    """One axis of the grid: tiles of `extent` elements over `size`; `index` is the tile's number in expressions.
+
+    cluster  neighbouring tiles along the axis whose CTAs form a cluster
+    """
 
     index: str
     size: Expr
     extent: Expr
+    cluster: Expr = ONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +190,7 @@ class Grid:
     """How tiles are dealt to CTAs.
 
     group       tile rows that are visited together (L2 locality); 1 = row by row
-    cluster     CTAs per cluster
+    cluster     CTAs per cluster: the product over the axes
     persistent  each CTA takes tile after tile (grid = what is resident) instead of one
     """
 

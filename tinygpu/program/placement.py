@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinygpu.language.derive import BUFFER_ALIGN_BYTES
+from tinygpu.language.derive import BUFFER_ALIGN_BYTES, barrier_bytes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
@@ -40,7 +40,10 @@ Swizzles = Mapping[str, tuple[tuple[int, int], ...]]
 
 
 def place(program: n.Program, swizzles: Swizzles) -> Placement:
-    """Lays the buffers of each scope behind those of the scopes around it; scopes that follow each other share."""
+    """Lays the buffers of each scope behind those of the scopes around it; scopes that follow each other share.
+
+    With several roles nothing is shared: a role does not wait for the others at the end of a scope.
+    """
     places: dict[str, BufferPlace] = {}
     total = _place(program, program.body, 0, swizzles, places)
     return Placement(places, total)
@@ -50,7 +53,9 @@ def _place(
     program: n.Program, body: tuple[n.Statement, ...], start: int, swizzles: Swizzles, places: dict[str, BufferPlace]
 ) -> int:
     end = start
+    side_by_side = len(program.roles) > 1
     for s in body:
+        start = end if side_by_side else start
         if isinstance(s, n.Scope):
             here = start
             for name in s.pipelines:
@@ -58,6 +63,7 @@ def _place(
                     if b.memory is SMEM:
                         places[b.name] = _one(b, here, swizzles)
                         here += -(-int(b.bytes) // BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
+                here += int(barrier_bytes(program.pipeline(name)))
             end = max(end, here, _place(program, s.body, here, swizzles, places))
         elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
             end = max(end, _place(program, s.body, start, swizzles, places))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
-from tinygpu.program.tree import replace_expressions
+from tinygpu.program.tree import replace_expressions, walk
 
 
 def schedule(program: n.Program) -> n.Program:
@@ -30,20 +30,34 @@ def _merge_roles(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.S
             out.append(replace(s, body=_merge_roles(program, s.body)))
         else:
             out.append(s)
-    return tuple(replace(s, body=_interleave(program, s.body)) if isinstance(s, n.InRole) else s for s in out)
+    return tuple(
+        replace(s, body=_interleave(program, s.body, drained_by(program, s.role))) if isinstance(s, n.InRole) else s
+        for s in out
+    )
 
 
-def _interleave(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
-    """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both."""
+def drained_by(program: n.Program, role: str) -> frozenset[str]:
+    """The pipelines that a role drains."""
+    mine = [s for s in walk(program.body) if isinstance(s, n.InRole) and s.role == role]
+    return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Drain))
+
+
+def _interleave(
+    program: n.Program, body: tuple[n.Statement, ...], drained: frozenset[str]
+) -> tuple[n.Statement, ...]:
+    """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both.
+
+    drained  the pipelines that the same role drains; what others drain keeps its own loop
+    """
     out: list[n.Statement] = []
     waiting: dict[str, n.Loop] = {}
     for s in body:
         if isinstance(s, n.Scope):
-            s = replace(s, body=_interleave(program, s.body))
+            s = replace(s, body=_interleave(program, s.body, drained))
         if not isinstance(s, n.Loop) or s.unrolled:
             out.append(s)
             continue
-        fills = [f for f in s.body if isinstance(f, n.Fill)]
+        fills = [f for f in s.body if isinstance(f, n.Fill) and f.pipeline in drained]
         drains = [d for d in s.body if isinstance(d, n.Drain)]
         if len(fills) == 1 and not drains and len(s.body) == 1:
             waiting[fills[0].pipeline] = s
@@ -57,7 +71,7 @@ def _interleave(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.St
                 )
             out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body))
         else:
-            out.append(replace(s, body=_interleave(program, s.body)))
+            out.append(replace(s, body=_interleave(program, s.body, drained)))
     for pipeline in waiting:
         raise DeclarationError(
             f"{program.machine}.program: the warps that fill {pipeline!r} also drain it, so the drain loop follows the "

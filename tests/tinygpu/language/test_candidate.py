@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 import pytest
-from tinygpu.machines.matmul_ampere import MatmulAmpere
 
 from tinygpu.language.candidate import Candidate
+from tinygpu.machines.matmul_ampere import MatmulAmpere
 
 PROBLEM = MatmulAmpere.problem(m=64, n=96, k=32, dtypes={"a": "bf16"}, options={"with_bias": True}, lds={"a": 40})
 CANDIDATE = Candidate.of("MatmulAmpere", PROBLEM, "a100", {"stages": 3, "bm": 64, "copy_a": "cp.async"})

@@ -7,21 +7,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tinygpu.machines.elementwise import Axpby, BiasRelu
-from tinygpu.machines.matmul_ampere import MatmulAmpere
-from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx import isa
-from tinygpu.ptx.lowering.lower import lower
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Problem, blocked
 from tinygpu.language.instruction import Custom
 from tinygpu.language.machine import Structure
 from tinygpu.language.trace import trace
+from tinygpu.machines.elementwise import Axpby, BiasRelu
+from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.program import nodes as n
 from tinygpu.program.fill import filler
 from tinygpu.program.saved import SaveError, load_program, save_program
 from tinygpu.program.tree import walk
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.lower import lower
 from tinygpu.spaces.build import build_space
 
 PROBLEMS: dict[type[Machine], tuple[Problem, ...]] = {

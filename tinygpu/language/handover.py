@@ -1,0 +1,95 @@
+"""Checks of what roles hand over: every slot that is filled is drained, tile by tile, by every role that should.
+
+Roles that fill and drain in loops of their own meet nowhere but in the pipeline. If one of them comes around more often
+than the other, it waits for ever; so their counts are compared when the machine is declared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.roles import Pipeline, Role
+from tinygpu.program import nodes as n
+
+Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
+
+
+def check_handover(program: n.Program) -> None:
+    """Raises DeclarationError where a pipeline is filled and drained unequally often, or turns are not alternate."""
+    for pipeline in program.pipelines:
+        fills, drains = _counts(program, pipeline.name, n.Fill), _counts(program, pipeline.name, n.Drain)
+        if not pipeline.buffers:
+            _check_turns(program, pipeline, drains)
+        else:
+            _check_slots(program, pipeline, fills, drains)
+
+
+def _check_slots(program: n.Program, pipeline: Pipeline, fills: Counts, drains: Counts) -> None:
+    roles = {r.name: r for r in program.roles}
+    period = math.lcm(*(roles[name].share[1] for name in {*fills, *drains}))
+    for tile in range(period):
+        filled = [name for name in fills if _takes(roles[name], tile)]
+        drained = [name for name in drains if _takes(roles[name], tile)]
+        which = f" for tile {tile} of every {period}" if period > 1 else ""
+        for done, names in (("filled", filled), ("drained", drained)):
+            if not names and (filled or drained):
+                raise _error(program, f"pipeline {pipeline.name!r} is {done} by no role{which}")
+        slots = expr(0)
+        for name in filled:
+            slots = slots + fills[name]
+        for name in drained:
+            if not drains[name].same(slots):
+                raise _error(
+                    program,
+                    f"pipeline {pipeline.name!r} is filled {slots} times a tile by {_and(filled)}, "
+                    f"and drained {drains[name]} times by {name}{which}",
+                )
+
+
+def _check_turns(program: n.Program, pipeline: Pipeline, turns: Counts) -> None:
+    if len(turns) < 2:
+        alone = next(iter(turns))
+        raise _error(program, f"only role {alone} takes turns in {pipeline.name!r}; turns are for two roles or more")
+    (first, often), *others = turns.items()
+    for name, count in others:
+        if not count.same(often):
+            where = f"in {pipeline.name!r}"
+            raise _error(program, f"role {first} takes {often} turns a tile {where}, and role {name} takes {count}")
+
+
+def _counts(program: n.Program, pipeline: str, kind: type) -> Counts:
+    found: Counts = {}
+    for role, times in _places(program.body, pipeline, kind, "", expr(1)):
+        found[role] = found.get(role, expr(0)) + times
+    return found
+
+
+def _places(
+    body: tuple[n.Statement, ...], pipeline: str, kind: type, role: str, times: Expr
+) -> Iterator[tuple[str, Expr]]:
+    """(role, how often) for every statement that fills (or drains) the pipeline."""
+    for s in body:
+        if isinstance(s, kind) and isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
+            yield role, times
+        if isinstance(s, n.InRole):
+            yield from _places(s.body, pipeline, kind, s.role, times)
+        elif isinstance(s, n.Loop):
+            yield from _places(s.body, pipeline, kind, role, times * s.trips)
+        elif isinstance(s, (n.Fill, n.Drain, n.Scope)):
+            yield from _places(s.body, pipeline, kind, role, times)
+
+
+def _takes(role: Role, tile: int) -> bool:
+    rest, every = role.share
+    return tile % every == rest
+
+
+def _error(program: n.Program, sentence: str) -> DeclarationError:
+    return DeclarationError(f"{program.machine}.program: {sentence}")
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

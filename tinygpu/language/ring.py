@@ -1,0 +1,125 @@
+"""A pipeline inside a trace: what `program` holds while it fills, drains, or takes turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.memories import Memory
+from tinygpu.language.tile import Buffer, Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
+
+if TYPE_CHECKING:
+    from tinygpu.language.tracer import Tracer
+
+# What is done with a slot inside `fill()`, `drain()` and `turn()`.
+DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferSpec:
+    """What `Tracer.smem` and `Tracer.buffer` describe; it gets its name from the pipeline that hands it over."""
+
+    memory: Memory
+    dtype: DType
+    shape: tuple[Expr, ...]
+    contiguous: int
+    pad: Expr
+    layout: str
+
+
+@dataclass(slots=True)
+class Slot:
+    """The buffers of one slot, by name."""
+
+    tiles: dict[str, Tile]
+
+    def __getattr__(self, name: str) -> Tile:
+        try:
+            return self.tiles[name]
+        except KeyError:
+            raise AttributeError(f"the pipeline hands over {', '.join(self.tiles)}; there is no {name!r}") from None
+
+
+@dataclass(slots=True, eq=False)
+class Ring:
+    """`with ring.fill() as slot`, `with ring.drain() as slot`, or, without buffers, `with ring.turn()`."""
+
+    tracer: Tracer
+    name: str
+    buffers: tuple[Buffer, ...]
+
+    @contextmanager
+    def fill(self) -> Iterator[Slot]:
+        """The role fills the next free slot, then hands it over."""
+        with self._use("fill") as body:
+            yield self._slot()
+        self.tracer.emit(n.Fill(self.name, tuple(body)))
+
+    @contextmanager
+    def drain(self) -> Iterator[Slot]:
+        """The role waits for the next full slot, uses it, then gives it back."""
+        with self._use("drain") as body:
+            yield self._slot()
+        self.tracer.emit(n.Drain(self.name, tuple(body)))
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """The role waits for its turn; afterwards it is the turn of the next role."""
+        with self._use("turn") as body:
+            yield
+        self.tracer.emit(n.Drain(self.name, tuple(body)))
+
+    @contextmanager
+    def _use(self, verb: str) -> Iterator[list[n.Statement]]:
+        tracer = self.tracer
+        if tracer.current_role is None:
+            raise tracer.fail(
+                f"pipeline {self.name!r} is {DONE[verb]} outside a role; say which warps do it with `with p.role(...)`"
+            )
+        if self.buffers and verb == "turn":
+            named = ", ".join(b.name for b in self.buffers)
+            raise tracer.fail(f"pipeline {self.name!r} hands over {named}: write fill() and drain() instead of turn()")
+        if not self.buffers and verb != "turn":
+            raise tracer.fail(f"pipeline {self.name!r} hands over no buffers: write turn() instead of {verb}()")
+        if self.name in tracer.slots:
+            raise tracer.fail(f"pipeline {self.name!r} is {DONE[verb]} inside its own {tracer.slots[self.name]}")
+        tracer.slots[self.name] = verb
+        with tracer.nested() as body:
+            yield body
+        del tracer.slots[self.name]
+
+    def _slot(self) -> Slot:
+        zero = expr(0)
+        return Slot(
+            {
+                b.name.split(".")[-1]: Tile(
+                    b.name, b.memory, b.dtype, b.shape, tuple(zero for _ in b.shape), (), None, b, None
+                )
+                for b in self.buffers
+            }
+        )
+
+
+def uses(body: tuple[n.Statement, ...], pipeline: str) -> tuple[bool, bool]:
+    """(whether the body fills the pipeline, whether it drains it)."""
+    listed = list(walk(body))
+    return (
+        any(isinstance(s, n.Fill) and s.pipeline == pipeline for s in listed),
+        any(isinstance(s, n.Drain) and s.pipeline == pipeline for s in listed),
+    )
+
+
+def completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
+    """How a slot is completed: by what fills it asynchronously, or by a barrier for plain stores."""
+    fills = [s for s in walk(body) if isinstance(s, n.Fill) and s.pipeline == pipeline]
+    if not fills:
+        return "turn"
+    tokens = [s.token for fill in fills for s in walk(fill.body) if isinstance(s, (n.Copy, n.Multiply)) and s.token]
+    found = [t.completion for t in tokens if t.buffer.startswith(f"{pipeline}.")]
+    return found[-1] if found else "barrier"
