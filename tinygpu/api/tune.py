@@ -132,7 +132,9 @@ def tune(
         raise NothingFound(_why_nothing(searched))
     winner = ranked[0]
     watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
-    verification = verify(winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed)
+    verification = verify(
+        winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, real_ctas=True
+    )
     return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
 
 

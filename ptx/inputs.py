@@ -1,0 +1,80 @@
+"""Inputs of a verification: integers whose sums are exact, and random numbers; and the launch arguments made of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.dtypes import DType
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.emulator import DeviceBuffer
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.operands import HostTensor, host_tensor
+
+Inputs = Literal["integers", "random"]
+
+
+def make_inputs(
+    machine: type[Machine], problem: Problem, inputs: Inputs, seed: int
+) -> tuple[dict[str, HostTensor], dict[str, Any]]:
+    """Operands and scalars: integers from -3 to 3, or random numbers in [-1, 1) (integers again for integer types)."""
+    rng = np.random.default_rng([seed, inputs == "random"])
+    tensors = {}
+    for o in problem.operands:
+        t = host_tensor(o)
+        if o.access != "out":
+            t.array[...] = input_values(rng, o.dtype, o.shape, inputs)
+        tensors[o.name] = t
+    return tensors, scalar_inputs(machine, rng, inputs)
+
+
+def scalar_inputs(machine: type[Machine], rng: np.random.Generator, inputs: Inputs) -> dict[str, Any]:
+    """A value for every scalar of a machine."""
+    scalars: dict[str, Any] = {}
+    for s in machine.scalar_declarations():
+        if s.dtype.name == "f32":
+            scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
+        else:
+            scalars[s.name] = s.dtype.numpy.type(3)
+    return scalars
+
+
+def input_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
+    """An array of one dtype: small integers, or random numbers in [-1, 1)."""
+    if not dtype.is_float:
+        low = 0 if dtype.kind == "unsigned" else -3
+        return rng.integers(low, 4, shape).astype(dtype.numpy)
+    if inputs == "integers":
+        return rng.integers(-3, 4, shape).astype(dtype.numpy)
+    values = rng.uniform(-1, 1, shape).astype(np.float32)
+    if dtype.name == "tf32":
+        return round_tf32(values)
+    return values.astype(dtype.numpy)
+
+
+def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """f32 values with their low 13 mantissa bits cleared, as the tensor core reads them."""
+    bits = values.view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32)
+
+
+def arguments(
+    kernel: Kernel, problem: Problem, operands: dict[str, HostTensor], scalars: dict[str, Any]
+) -> list[Any]:
+    """Launch arguments in the order of the kernel's parameters."""
+    out: list[Any] = []
+    for p in kernel.parameters:
+        if p.kind == "pointer":
+            tensor = operands[p.name]
+            written = tensor.operand.access == "out"
+            out.append(DeviceBuffer(tensor.storage, offset=tensor.offset_bytes, initialised=not written, name=p.name))
+        elif p.kind == "ld":
+            out.append(np.uint32(problem.operand(p.name).ld))
+        elif p.kind == "dim":
+            out.append(np.uint32(problem.dim[p.name]))
+        else:
+            out.append(scalars[p.name])
+    return out
