@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from tinygpu.ptx.emulator.buffers import DeviceBuffer, SparseBuffer, memory_bytes
 from tinygpu.ptx.emulator.faults import LaunchError
 from tinygpu.ptx.emulator.memory import Allocation, GlobalMemory, Window

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.program import BarrierSpec, Terminator
 from tinygpu.ptx.emulator.registers import LANES
 from tinygpu.ptx.emulator.residents import Cohort, Residents, RowSet, compact_rows

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.layout import SpaceLayout
 from tinygpu.ptx.emulator.literals import float_pattern

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile, emit, emit_ufunc, integer_type, last_type, signed_of, unsigned_of
 from tinygpu.ptx.emulator.residents import Cohort
@@ -63,7 +64,7 @@ def _lop3_function(table: int) -> Callable[..., Any]:
         0x6A: lambda x, y, z: (x & y) ^ z,
         0x78: lambda x, y, z: x ^ (y & z),
         0xCA: lambda x, y, z: (x & y) | (~x & z),
-        0xE2: lambda x, y, z: (x & z) | (y & ~z),
+        0xE2: lambda x, y, z: (x & y) | (~y & z),
         0xE8: lambda x, y, z: (x & y) | (z & (x | y)),
     }
     return known.get(table, lambda x, y, z: lop3(x, y, z, table))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.faults import LaunchError
 
 ALIGNMENT_BYTES = 256

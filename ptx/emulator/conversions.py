@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile, emit
 from tinygpu.ptx.emulator.residents import Cohort

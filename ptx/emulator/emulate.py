@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
+
 from tinygpu.ptx.emulator.arguments import bind_arguments
 from tinygpu.ptx.emulator.emulation import Check, Dim3, Emulation, Launch, Order
 from tinygpu.ptx.emulator.faults import LaunchError, UnsupportedInstruction

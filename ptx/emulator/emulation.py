@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
 from tinygpu.ptx.emulator.memory import GlobalMemory
 from tinygpu.ptx.emulator.meter import Counters

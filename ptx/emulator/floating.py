@@ -11,16 +11,19 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile, last_type
 from tinygpu.ptx.emulator.residents import Cohort
 from tinygpu.ptx.emulator.rounding import (
+    directed_f64,
     flush_subnormals,
     fma_f32,
     fma_f64,
     fma_odd,
     narrow,
     saturate,
+    signed_zero,
     to_odd,
     two_sum,
 )
@@ -141,23 +144,20 @@ def _directed_binary(opcode: str, mode: str, dtype: Any) -> Callable[..., Any]:
         wide_x, wide_y = np.asarray(x).astype(np.float64), np.asarray(y).astype(np.float64)
         if opcode == "mul":
             return narrow(wide_x * wide_y, dtype, mode)
-        total, error = two_sum(wide_x, wide_y if opcode == "add" else -wide_y)
-        return narrow(to_odd(total, error), dtype, mode)
+        other = wide_y if opcode == "add" else -wide_y
+        total, error = two_sum(wide_x, other)
+        return signed_zero(narrow(to_odd(total, error), dtype, mode), wide_x, other, mode)
 
     return compute
 
 
 def _directed_f64(opcode: str, mode: str) -> Callable[..., Any]:
-    def compute(x: Array, y: Array) -> Array:
-        x, y = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(y, np.float64))
-        if opcode == "mul":
-            total = x * y
-            error = fma_f64(x, y, -total)
-        else:
-            total, error = two_sum(x, y if opcode == "add" else -y)
-        return _direct_f64(total, error, mode)
-
-    return compute
+    table: dict[str, Callable[..., Array]] = {
+        "add": lambda x, y: directed_f64(x, np.float64(1), y, mode),
+        "sub": lambda x, y: directed_f64(x, np.float64(1), -np.asarray(y), mode),
+        "mul": lambda x, y: directed_f64(x, y, None, mode),
+    }
+    return table[opcode]
 
 
 def _direct_f64(total: Array, error: Array, mode: str) -> Array:
@@ -237,10 +237,16 @@ def fma(b: Binder, i: Instruction) -> Run:
     if dtype == np.float64:
         if mode == "rn":
             return compile_float(b, i, name, operands, fma_f64)
-        return compile_float(b, i, name, operands, lambda x, y, z: _fma_f64_directed(x, y, z, mode))
+        return compile_float(b, i, name, operands, lambda x, y, z: directed_f64(x, y, z, mode))
     if dtype == np.float32 and mode == "rn":
         return compile_float(b, i, name, operands, fma_f32)
-    return compile_float(b, i, name, operands, lambda x, y, z: narrow(fma_odd(x, y, z), dtype, mode))
+
+
+    def directed(x: Array, y: Array, z: Array) -> Array:
+        result = narrow(fma_odd(x, y, z), dtype, mode)
+        return signed_zero(result, np.multiply(x, y, dtype=np.float64), np.asarray(z).astype(np.float64), mode)
+
+    return compile_float(b, i, name, operands, directed)
 
 
 def _mixed_fma(b: Binder, i: Instruction, mode: str) -> Run:
@@ -258,20 +264,6 @@ def _mixed_fma(b: Binder, i: Instruction, mode: str) -> Run:
         write(c, after(result) if after else result)
 
     return run
-
-
-def _fma_f64_directed(x: Any, y: Any, z: Any, mode: str) -> Array:
-    from fractions import Fraction
-
-    x, y, z = np.broadcast_arrays(np.asarray(x), np.asarray(y), np.asarray(z))
-    nearest = fma_f64(x, y, z)
-    error = np.zeros_like(nearest)
-    for at in np.ndindex(nearest.shape):
-        values = (float(x[at]), float(y[at]), float(z[at]), float(nearest[at]))
-        if all(np.isfinite(v) for v in values):
-            gap = Fraction(values[0]) * Fraction(values[1]) + Fraction(values[2]) - Fraction(values[3])
-            error[at] = (gap > 0) - (gap < 0)
-    return _direct_f64(nearest, error, mode)
 
 
 def divide(b: Binder, i: Instruction) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.emulation import first_true
 from tinygpu.ptx.emulator.memory import Window
 from tinygpu.ptx.emulator.meter import Site

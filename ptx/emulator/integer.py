@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.residents import Cohort
 from tinygpu.ptx.emulator.syntax import Instruction, Operand, RegisterOperand

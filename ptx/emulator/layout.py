@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.types import Array
 
 # Since sm_80 the system keeps the first kilobyte of a CTA's shared memory (CUDA C++ Programming Guide, "Shared Memory"

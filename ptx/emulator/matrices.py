@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator import shared_access
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile

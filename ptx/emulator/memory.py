@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.races import GlobalShadow
 from tinygpu.ptx.emulator.types import Array
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.syntax import Instruction
 from tinygpu.ptx.emulator.types import Array
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tinygpu.ptx.emulator.binder import Binder, Run, generic_base
 from tinygpu.ptx.emulator.integer import Compile, emit, last_type
 from tinygpu.ptx.emulator.memory import WINDOW_BYTES

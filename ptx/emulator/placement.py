@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from tinygpu.ptx.emulator.arguments import Parameters
 from tinygpu.ptx.emulator.binder import Binder, Symbol, generic_base
 from tinygpu.ptx.emulator.emulation import Launch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from tinygpu.ptx.emulator.async_copies import ASYNC_COPIES
 from tinygpu.ptx.emulator.atomics import ATOMICS
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tinygpu.ptx.emulator.types import VIEW_DTYPES, Array, view_index
 
 LANES = 32

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.races import Clocks, SharedShadow
 from tinygpu.ptx.emulator.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.types import Array

@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from tinygpu.ptx.emulator.types import Array
 
 _HALF_OF_F32 = np.uint64(1) << np.uint64(28)
@@ -95,6 +96,49 @@ def _fraction_fma(x: float, y: float, z: float, plain: float) -> float:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+
+
+def directed_f64(x: Any, y: Any, z: Any | None, mode: str) -> Array:
+    """x * y + z (z None: x * y) of binary64 values rounded once in mode rz, rm or rp, one by one as fractions."""
+    values = [np.asarray(v, np.float64) for v in ((x, y) if z is None else (x, y, z))]
+    arrays = np.broadcast_arrays(*values)
+    plain = arrays[0] * arrays[1] if z is None else arrays[0] * arrays[1] + arrays[2]
+    result = np.array(plain)
+    for at in np.ndindex(result.shape):
+        row = [float(a[at]) for a in arrays]
+        if not all(np.isfinite(v) for v in row):
+            continue
+        exact = Fraction(row[0]) * Fraction(row[1]) + (Fraction(row[2]) if z is not None else 0)
+        if exact != 0:
+            result[at] = _round_fraction(exact, mode)
+        elif z is not None and mode == "rm":
+            positive = np.signbit(row[0]) == np.signbit(row[1]) and not np.signbit(row[2])
+            result[at] = 0.0 if positive else -0.0
+    return result
+
+
+def _round_fraction(exact: Fraction, mode: str) -> float:
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        nearest = float("inf") if exact > 0 else float("-inf")
+    if np.isinf(nearest):
+        above, below = nearest > 0, nearest < 0
+    else:
+        above, below = Fraction(nearest) > exact, Fraction(nearest) < exact
+    if above and (mode == "rm" or (mode == "rz" and exact > 0)):
+        return float(np.nextafter(nearest, -np.inf))
+    if below and (mode == "rp" or (mode == "rz" and exact < 0)):
+        return float(np.nextafter(nearest, np.inf))
+    return nearest
+
+
+def signed_zero(result: Array, first: Array, second: Array, mode: str) -> Array:
+    """A sum of two terms that is exactly zero is -0 in mode rm unless both terms are +0 (IEEE 754, 6.3)."""
+    if mode != "rm":
+        return result
+    zero = (result == 0) & (first == -second) & (np.signbit(first) | np.signbit(second))
+    return np.where(zero, -np.zeros_like(result), result)
 
 
 def _two_product(x: Array, y: Array) -> tuple[Array, Array]:

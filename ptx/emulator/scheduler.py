@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.barriers import Barriers, Released
 from tinygpu.ptx.emulator.control_flow import EXIT
 from tinygpu.ptx.emulator.program import CompiledBlock

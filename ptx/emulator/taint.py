@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator.binder import Binder, Run
 from tinygpu.ptx.emulator.registers import GROUP_DTYPES, Slot
 from tinygpu.ptx.emulator.residents import Cohort
