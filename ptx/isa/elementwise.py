@@ -68,12 +68,12 @@ def narrowed(value: Any, kind: str) -> NDArray[Any]:
     wide = np.asarray(value, dtype=np.float64)
     with np.errstate(all="ignore"):
         if kind != "bf16":
-            return wide.astype(dtype(kind).numpy)
+            return np.asarray(wide.astype(dtype(kind).numpy))
         single = wide.astype(np.float32)
         towards_zero = np.where(np.abs(single) > np.abs(wide), np.nextafter(single, np.float32(0)), single)
         inexact = ~np.isnan(wide) & (towards_zero != wide)
         odd = (towards_zero.astype(np.float32).view(np.uint32) | inexact).view(np.float32)
-        return odd.astype(dtype(kind).numpy)
+        return np.asarray(odd.astype(dtype(kind).numpy))
 
 
 @dataclass(frozen=True, eq=False)

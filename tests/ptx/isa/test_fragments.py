@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinygpu.ptx import isa
-from tinygpu.ptx.isa.ldmatrix import held_by, row_of
-from tinygpu.ptx.isa.mma import SHAPES, Shape, gather, holders, scatter
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Fragment, tiled
 from tinygpu.language.partition import Mode
 from tinygpu.program.spread import Spread, matrix_addresses, spread
+from tinygpu.ptx import isa
+from tinygpu.ptx.isa.ldmatrix import held_by, row_of
+from tinygpu.ptx.isa.mma import SHAPES, Shape, gather, holders, scatter
 
 Formula = Callable[[int, int, int], tuple[int, int]]  # g, t, i -> coordinate
 

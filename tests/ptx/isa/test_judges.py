@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tinygpu.ptx.cards import cards, complaint, refusal, refused_by_assembler, refused_by_emulator, refused_variants
 from tinygpu.ptx.isa.specimen import TARGETS, WRONG_VALUES, Card, Twin, Variant
 

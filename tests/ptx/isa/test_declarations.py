@@ -1,0 +1,109 @@
+"""Instructions that do not exist are refused when they are made, with what exists."""
+
+import pytest
+
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import symbol
+from tinygpu.language.partition import Mode, Partition
+from tinygpu.ptx import isa
+from tinygpu.ptx.isa.cvt import CONVERSIONS
+from tinygpu.ptx.isa.specimen import compute_capability, gmem_operand, smem_operand
+
+
+def test_an_operation_names_the_types_that_it_exists_for() -> None:
+    with pytest.raises(ValueError, match=r"^Div exists for f32, f64, not for 'f16'$"):
+        isa.Div("f16")
+    with pytest.raises(ValueError, match=r"^And exists for u32, s32, not for 'f32'$"):
+        isa.And()
+    with pytest.raises(ValueError, match=r"^Where compares with one of == != < <= > >=, not with '=>'$"):
+        isa.Where("f32", "=>")
+
+
+def test_a_conversion_names_the_pairs_that_exist() -> None:
+    pairs = ", ".join(f"{a} to {b}" for a, b in CONVERSIONS)
+    with pytest.raises(ValueError, match=f"^there is no conversion from e4m3 to s8; there are {pairs}$"):
+        isa.Cvt("e4m3", "s8")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "label"),
+    [
+        (isa.Add("bf16"), "add.bf16"),
+        (isa.Add("f32"), "add.rn.f32"),
+        (isa.Cvt("f32", "f16"), "cvt.rn.f16.f32"),
+        (isa.Cvt("f32", "e4m3"), "cvt.e4m3.f32"),
+        (isa.Where("f32", "!="), "setp.neu.f32"),
+        (isa.Where("s32", "!="), "setp.ne.s32"),
+        (isa.LdMatrix(), "ldmatrix"),
+        (isa.MmaSync(short=True), "mma.sync.short"),
+        (isa.ShflBfly(), "shfl.sync"),
+        (isa.BarSync(), "bar.sync"),
+    ],
+)
+def test_labels_are_short_and_in_the_words_of_ptx(instruction: isa.Add, label: str) -> None:
+    assert instruction.label == str(instruction) == label
+
+
+@pytest.mark.parametrize(
+    ("instruction", "target", "version"),
+    [
+        (isa.Tanh("f32"), 80, (7, 0)),
+        (isa.Tanh("bf16"), 90, (7, 8)),
+        (isa.Floor("bf16"), 90, (7, 8)),
+        (isa.Cvt("bf16", "f32"), 80, (7, 1)),
+        (isa.Cvt("f32", "e5m2"), 89, (8, 1)),
+        (isa.Where("bf16"), 90, (7, 8)),
+    ],
+)
+def test_a_younger_kind_has_its_own_target_version_and_rule(
+    instruction: isa.Tanh, target: int, version: tuple[int, int]
+) -> None:
+    assert (instruction.target, instruction.isa) == (target, version)
+    rule = instruction.target_rule()
+    assert rule.sentence == f"{instruction.label} exists from sm_{target} on"
+    assert rule.condition.same(symbol("device.cc") >= target)
+    assert type(instruction).target == 80
+
+
+def test_a_barrier_has_an_id_below_sixteen_and_whole_warps() -> None:
+    assert isa.BarSync.exists(15, 96)
+    assert not isa.BarSync.exists(16, 96)
+    assert not isa.BarSync.exists(0, 48)
+
+
+@pytest.mark.parametrize("contiguous", [0, 1])
+@pytest.mark.parametrize("kind", ["f16", "s8", "tf32"])
+def test_ldmatrix_transposes_only_sixteen_bit_elements(kind: str, contiguous: int) -> None:
+    side = smem_operand(dtype(kind), contiguous=contiguous)
+    per = 32 // dtype(kind).bits
+    lanes = (Mode.of(4, 1, per), Mode.of(8, 0, 1))
+    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, ()))}
+    allowed = kind == "f16" or contiguous == 1
+    assert rules["ldmatrix transpose of stage"].condition.same(True) == allowed
+    assert rules["ldmatrix fragment of stage"].condition.same(True)
+
+
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        (Mode.of(32, 1, 1),),
+        (Mode.of(8, 0, 1), Mode.of(4, 1, 2)),
+        (Mode.of(4, 1, 1), Mode.of(8, 0, 1)),
+        (Mode.of(4, 1, 2), Mode.of(8, 0, 2)),
+    ],
+)
+def test_ldmatrix_takes_no_other_fragments(lanes: tuple[Mode, ...]) -> None:
+    side = smem_operand(dtype("f16"))
+    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, ()))}
+    assert rules["ldmatrix fragment of stage"].condition.same(False)
+
+
+def test_ldmatrix_reads_a_buffer() -> None:
+    with pytest.raises(ValueError, match=r"^ldmatrix reads a shared-memory buffer$"):
+        isa.LdMatrix().legality(gmem_operand(dtype("f16")), Partition((), (), ()))
+
+
+def test_a_target_is_written_sm_and_a_number() -> None:
+    assert compute_capability("sm_100a") == 100
+    with pytest.raises(ValueError, match=r"^a target is written like 'sm_80' or 'sm_90a', not 'volta'$"):
+        compute_capability("volta")
