@@ -7,12 +7,12 @@ import pytest
 import z3
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from random_expressions import build, conditions, meaning
+from random_expressions import build, conditions, integers, meaning
 
 from tinygpu.constraints.condition import Condition, DivisorNotPositive, conjuncts
-from tinygpu.constraints.intervals import Interval
+from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
 from tinygpu.constraints.z3_terms import Z3Terms
-from tinygpu.expressions import Expr, expr, maximum, symbol, where
+from tinygpu.expressions import Expr, compile_with, expr, maximum, symbol, where
 
 NAMES = ("a", "b", "c")
 POINTS = [dict(zip(NAMES, v, strict=True)) for v in itertools.product((0, 1, 2, 5, 9), repeat=3)]
@@ -23,12 +23,9 @@ def as_array(mask):
     return np.broadcast_to(np.asarray(mask, dtype=bool), (len(POINTS),))
 
 
-# sympy solves this condition for a and writes b/2: a fraction, which no engine may see.
-FRACTION = (
-    "!=",
-    ("symbol", "a"),
-    ("where", ("<", ("*", ("symbol", "a"), ("number", 3)), ("symbol", "b")), ("symbol", "a"), ("symbol", "c")),
-)
+# sympy solves the inner condition for a and writes a = b/3 + 1/3: fractions, which no engine may see.
+THIRDS = ("==", ("*", ("symbol", "a"), ("number", 3)), ("+", ("symbol", "b"), ("number", 1)))
+FRACTION = ("!=", ("symbol", "a"), ("where", THIRDS, ("symbol", "a"), ("symbol", "c")))
 
 
 @settings(max_examples=150)
@@ -86,6 +83,30 @@ def test_intervals_contain_every_value(tree, ends):
         assert bounds.lo <= value <= bounds.hi
     if bounds.always:
         assert bounds.lo == 1
+
+
+@settings(max_examples=250)
+@given(
+    tree=integers(NAMES),
+    ends=st.tuples(*[st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted) for _ in NAMES]),
+)
+def test_intervals_contain_every_integer(tree, ends):
+    ranges = {n: Interval(lo, hi) for n, (lo, hi) in zip(NAMES, ends, strict=True)}
+    bounds = compile_with(INTERVAL_NAMES, build(tree))(ranges)[0]
+    if isinstance(bounds, int):
+        bounds = Interval(bounds, bounds)
+    inside = [sorted({lo, (2 * lo + hi) // 3, (lo + hi) // 2, hi}) for lo, hi in ends]
+    for values in itertools.product(*inside):
+        value = meaning(tree, dict(zip(NAMES, values, strict=True)))
+        assert bounds.lo <= value <= bounds.hi
+        assert abs(value) <= bounds.peak
+
+
+def test_the_interval_of_a_remainder_that_wraps_around():
+    assert (Interval(3, 11) % Interval(5, 5)).lo == 0
+    assert (Interval(3, 11) % Interval(5, 5)).hi == 4
+    assert (Interval(6, 8) % Interval(5, 5)).lo == 1
+    assert (Interval(6, 8) % Interval(5, 5)).hi == 3
 
 
 def test_large_numbers_are_exact_where_64_bits_are_not():

@@ -1,5 +1,6 @@
 """Every question to a random space has the answer that plain enumeration gives."""
 
+import itertools
 from unittest.mock import patch
 
 import numpy as np
@@ -133,6 +134,27 @@ def test_masking_and_counting_under_partial_choices(space, data):
     inside = [p for p in points if all(n in p and p[n] in several[n] for n in named)]
     assert space.count(several) == len(inside)
     assert {as_key(p) for p in space.restrict(several).points()} == {as_key(p) for p in inside}
+
+
+def test_masking_agrees_for_every_partial_choice_of_a_tight_space():
+    a, b, c, d, e = (symbol(n) for n in "abcde")
+    rules = [(a + b) % 3 == c, c * d % 4 == e, a != e, b + d <= 4]
+    values = (0, 1, 2, 3)
+    part = Part({}, tuple(Axis(n, values) for n in "abcde"), tuple(Constraint(str(r), r, "tight") for r in rules))
+    space = Space("tight", (part,))
+    points = [
+        dict(zip("abcde", v, strict=True))
+        for v in itertools.product(values, repeat=5)
+        if (v[0] + v[1]) % 3 == v[2] and v[2] * v[3] % 4 == v[4] and v[0] != v[4] and v[1] + v[3] <= 4
+    ]
+    assert space.size == len(points) > 20
+    for named in itertools.chain.from_iterable(itertools.combinations("abcde", k) for k in range(3)):
+        for chosen in itertools.product(values, repeat=len(named)):
+            partial = dict(zip(named, chosen, strict=True))
+            left = [p for p in points if partial.items() <= p.items()]
+            assert space.count(partial) == len(left)
+            for name in set("abcde") - set(named):
+                assert space.legal_values(partial, name) == tuple(v for v in values if any(p[name] == v for p in left))
 
 
 @settings(max_examples=40)

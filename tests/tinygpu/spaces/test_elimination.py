@@ -1,0 +1,54 @@
+"""The pieces of elimination: numbering of distinct rows, the order of axes, groups of connected axes."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.spaces.elimination import number_rows
+from tinygpu.spaces.order import Estimate, connected, plan_order
+
+
+@settings(max_examples=100)
+@given(
+    rows=st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=40),
+    widths=st.sampled_from([(4, 4, 4, 4), (1 << 20, 1 << 20, 1 << 20, 1 << 20), (1 << 31, 1 << 30, 4, 1 << 31)]),
+)
+def test_equal_rows_and_only_those_get_the_same_number(rows, widths):
+    # Far apart, so that the columns use all of their width.
+    spread = [np.array([r[i] * ((w - 1) // 3) for r in rows]) for i, w in enumerate(widths)]
+    numbers, distinct = number_rows(list(zip(spread, widths, strict=True)), len(rows))
+    assert distinct == len(set(rows)) == len(set(numbers.tolist()))
+    assert sorted(set(numbers.tolist())) == list(range(distinct))
+    assert len({(r, n) for r, n in zip(rows, numbers.tolist(), strict=True)}) == distinct
+
+
+def test_rows_without_columns_are_all_equal():
+    numbers, distinct = number_rows([], 5)
+    assert numbers.tolist() == [0] * 5
+    assert distinct == 1
+
+
+def test_groups_are_what_edges_connect():
+    edges = [frozenset("ab"), frozenset("d"), frozenset("bc"), frozenset("xe")]
+    assert connected("abcdef", edges) == [("a", "b", "c"), ("d",), ("e",), ("f",)]
+
+
+@settings(max_examples=60)
+@given(
+    widths=st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    edges=st.lists(st.tuples(st.sets(st.integers(0, 7), min_size=1, max_size=3), st.floats(0.01, 1)), max_size=8),
+)
+def test_a_plan_names_every_axis_once_and_keeps_groups_together(widths, edges):
+    names = [f"x{i}" for i in range(len(widths))]
+    rules = [Estimate(frozenset(f"x{i}" for i in e if i < len(names)), share) for e, share in edges]
+    order = plan_order(dict(zip(names, widths, strict=True)), rules)
+    assert sorted(order) == sorted(names)
+    for group in connected(names, [r.axes for r in rules]):
+        places = sorted(order.index(n) for n in group)
+        assert places == list(range(places[0], places[0] + len(group)))
+
+
+def test_a_selective_pair_is_chosen_before_a_wide_axis():
+    widths = {"wide": 100, "a": 10, "b": 10}
+    rules = [Estimate(frozenset("ab"), 0.05), Estimate(frozenset({"b", "wide"}), 0.9)]
+    assert set(plan_order(widths, rules)[:2]) == {"a", "b"}
