@@ -63,25 +63,17 @@ class LdMatrix(MatrixLoad):
         if buffer is None:
             raise ValueError("ldmatrix reads a shared-memory buffer")
         bits = memory_side.dtype.bits
-        per_register = 32 // bits
-        lanes = partition.threads
-        fits = (
-            len(lanes) >= 2
-            and lanes[0].extent.same(4)
-            and lanes[1].extent.same(8)
-            and lanes[0].stride.same(per_register)
-            and lanes[1].stride.same(1)
-        )
+        fits = _is_fragment(partition, 32 // bits)
         return (
             self.rule(
                 f"fragment of {memory_side.name}",
-                bool(fits),
+                fits,
                 "ldmatrix gives lane l the row l / 4 and the 32 bits l % 4 of an 8x8 matrix, "
                 "as the operands of mma.sync are",
             ),
             self.rule(
                 f"transpose of {memory_side.name}",
-                bits == 16 or not self.transposes(memory_side, partition),
+                bits == 16 or not partition.threads or not self.transposes(memory_side, partition),
                 f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because ldmatrix.trans "
                 f"exchanges 16-bit ones (here they are {memory_side.dtype})",
             ),
@@ -91,6 +83,26 @@ class LdMatrix(MatrixLoad):
                 f"rows of {memory_side.name} are whole 16-byte pieces",
             ),
         )
+
+
+def _is_fragment(partition: Partition, per_register: int) -> bool:
+    """Whether lanes and the elements of a register stand as in an 8x8 matrix: four lanes along one axis, then eight."""
+    if len(partition.threads) < 2 or (per_register > 1 and not partition.values):
+        return False
+    four, eight = partition.threads[:2]
+    return (
+        four.extent.same(4)
+        and eight.extent.same(8)
+        and four.stride.same(per_register)
+        and eight.stride.same(1)
+        and sorted((str(four.axis), str(eight.axis))) == ["0", "1"]
+        and (per_register == 1 or _packs(partition.values[0], four.axis, per_register))
+    )
+
+
+def _packs(mode: Mode, axis: int | None, per_register: int) -> bool:
+    """Whether the value index begins with the elements of one register."""
+    return mode.extent.same(per_register) and mode.axis == axis and mode.stride.same(1)
 
 
 def row_of(lane: int) -> tuple[int, int]:

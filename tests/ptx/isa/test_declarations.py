@@ -1,12 +1,17 @@
 """Instructions that do not exist are refused when they are made, with what exists."""
 
+from collections.abc import Sequence
+
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import symbol
+from tinygpu.expressions import expr, symbol
 from tinygpu.language.partition import Mode, Partition
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.cvt import CONVERSIONS
+from tinygpu.ptx.isa.ldmatrix import held_by
 from tinygpu.ptx.isa.specimen import compute_capability, gmem_operand, smem_operand
 
 
@@ -76,26 +81,54 @@ def test_a_barrier_has_an_id_below_sixteen_and_whole_warps() -> None:
 def test_ldmatrix_transposes_only_sixteen_bit_elements(kind: str, contiguous: int) -> None:
     side = smem_operand(dtype(kind), contiguous=contiguous)
     per = 32 // dtype(kind).bits
-    lanes = (Mode.of(4, 1, per), Mode.of(8, 0, 1))
-    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, ()))}
+    lanes, pack = (Mode.of(4, 1, per), Mode.of(8, 0, 1)), (Mode.of(per, 1, 1),) if per > 1 else ()
+    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, pack))}
     allowed = kind == "f16" or contiguous == 1
     assert rules["ldmatrix transpose of stage"].condition.same(True) == allowed
     assert rules["ldmatrix fragment of stage"].condition.same(True)
 
 
-@pytest.mark.parametrize(
-    "lanes",
-    [
-        (Mode.of(32, 1, 1),),
-        (Mode.of(8, 0, 1), Mode.of(4, 1, 2)),
-        (Mode.of(4, 1, 1), Mode.of(8, 0, 1)),
-        (Mode.of(4, 1, 2), Mode.of(8, 0, 2)),
-    ],
+FOUR, EIGHT, PAIR = Mode.of(4, 1, 2), Mode.of(8, 0, 1), Mode.of(2, 1, 1)
+
+
+@settings(max_examples=200)
+@example(lanes=(FOUR, EIGHT), values=(PAIR,))
+@example(lanes=(Mode.of(4, 0, 2), EIGHT), values=(Mode.of(2, 0, 1),))
+@example(lanes=(FOUR, EIGHT), values=(Mode.of(2, 0, 1),))
+@example(lanes=(FOUR, EIGHT), values=())
+@given(
+    lanes=st.tuples(
+        *[st.builds(Mode.of, st.sampled_from([2, 4, 8]), st.sampled_from([0, 1, None]), st.integers(1, 2))] * 2
+    ),
+    values=st.lists(
+        st.builds(Mode.of, st.sampled_from([1, 2]), st.sampled_from([0, 1]), st.integers(1, 2)), max_size=1
+    ),
 )
-def test_ldmatrix_takes_no_other_fragments(lanes: tuple[Mode, ...]) -> None:
+def test_a_partition_is_a_fragment_if_and_only_if_its_lanes_hold_an_8x8_matrix(
+    lanes: tuple[Mode, ...], values: Sequence[Mode]
+) -> None:
+    """One matrix of 16-bit elements, plain or with its axes exchanged, by enumeration of lanes and elements."""
+    partition = Partition((expr(8), expr(8)), lanes, tuple(values))
     side = smem_operand(dtype("f16"))
-    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, ()))}
-    assert rules["ldmatrix fragment of stage"].condition.same(False)
+    rule = next(r for r in isa.LdMatrix().legality(side, partition) if "fragment" in r.name)
+    held = spread_coordinates(partition)
+    wanted = [[held_by(lane, e, False) for e in range(2)] for lane in range(32)]
+    exchanged = [[held_by(lane, e, True) for e in range(2)] for lane in range(32)]
+    assert rule.condition.same(True) == (held in (wanted, exchanged))
+
+
+def spread_coordinates(partition: Partition) -> list[list[tuple[int, int]]]:
+    """Per thread and value, the (row, column) that a partition gives it."""
+
+    def parts(modes: Sequence[Mode]) -> list[tuple[int, int]]:
+        out = [(0, 0)]
+        for mode in modes:
+            steps = [int(mode.stride) * i for i in range(int(mode.extent))]
+            moved = [((s, 0) if mode.axis == 0 else (0, s) if mode.axis == 1 else (0, 0)) for s in steps]
+            out = [(r + dr, c + dc) for dr, dc in moved for r, c in out]
+        return out
+
+    return [[(r + dr, c + dc) for dr, dc in parts(partition.values)] for r, c in parts(partition.threads)]
 
 
 def test_ldmatrix_reads_a_buffer() -> None:
