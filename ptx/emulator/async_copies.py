@@ -34,7 +34,7 @@ class PendingCopy:
 
     index    (k,) byte index into the resident CTAs' shared memory
     threads  (k,) row * 32 + lane of the issuing thread
-    warps    (k,) warp within the CTA
+    who      (k,) lane * 64 + warp within the CTA
     group    (k,) commit group of the issuing thread, or one number for all
     parts    where the source bytes lie: (window, byte offsets, which of the k, bytes really read or None for all)
     landed   the bytes are already in shared memory
@@ -44,7 +44,7 @@ class PendingCopy:
     size: int
     index: NDArray[np.int64]
     threads: NDArray[np.int64]
-    warps: NDArray[np.int64]
+    who: NDArray[np.int64]
     group: NDArray[np.int64]
     parts: list[tuple[Window, NDArray[np.int64], NDArray[np.bool_] | None, NDArray[np.int64] | None]]
     landed: bool
@@ -140,25 +140,25 @@ def issue(
     index, good = shared_access.locate(c, site, picked_to, size, "cp.async")
     shape = picked_to.shape
     rows = np.broadcast_to(c.pick_column(c.set.column), shape)
-    warps = np.broadcast_to(c.pick_column(c.set.warp), shape)
+    who = c.pick(c.set.who)
     threads = c.set.threads if c.mask is None else c.set.threads[c.mask]
     parts = _source_parts(c, site, c.pick(fro), size, picked_read)
     if good is not None:
-        index, rows, warps, threads = (np.asarray(v)[good] for v in (index, rows, warps, threads))
+        index, rows, who, threads = (np.asarray(v)[good] for v in (index, rows, who, threads))
         parts = [_keep(part, good.reshape(-1)) for part in parts]
         if index.size == 0:
             return
     residents = c.residents
     if c.emulation.checking:
         shared_access.check_write(c, site, index, size, rows, None, picked=None if good is None else good.reshape(-1))
-        shared_access.mark_written(c, site, index, size, warps, int(PENDING))
+        shared_access.mark_written(c, site, index, size, who, int(PENDING))
     flat_threads = np.ascontiguousarray(threads).reshape(-1)
     group = residents.group_counts.reshape(-1)[flat_threads]
     low, high = int(group.min()), int(group.max())
     order = c.emulation.order
     early = order == "early" or (order == "random" and bool(c.emulation.random.integers(2)))
     copy = PendingCopy(
-        site, size, np.ascontiguousarray(index).reshape(-1), flat_threads, np.ascontiguousarray(warps).reshape(-1),
+        site, size, np.ascontiguousarray(index).reshape(-1), flat_threads, np.ascontiguousarray(who).reshape(-1),
         group, parts, early, low if low == high else None, c.set.rows if c.mask is None and good is None else None,
     )  # fmt: skip
     if early:
@@ -350,8 +350,8 @@ def _finish(c: Cohort, copy: PendingCopy, done: NDArray[np.bool_] | None) -> Non
         _land(c.residents, copy, done)
     if c.emulation.checking:
         index = copy.index if done is None else copy.index[done]
-        warps = copy.warps if done is None else copy.warps[done]
-        shared_access.mark_written(c, copy.site, index, copy.size, warps, c.emulation.tick)
+        who = copy.who if done is None else copy.who[done]
+        shared_access.mark_written(c, copy.site, index, copy.size, who, c.emulation.tick)
 
 
 def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
@@ -359,7 +359,7 @@ def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
     group = copy.group[left]
     low, high = int(group.min()), int(group.max())
     return PendingCopy(
-        copy.site, copy.size, copy.index[left], copy.threads[left], copy.warps[left], group, parts, copy.landed,
+        copy.site, copy.size, copy.index[left], copy.threads[left], copy.who[left], group, parts, copy.landed,
         low if low == high else None, None,
     )  # fmt: skip
 

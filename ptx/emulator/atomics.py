@@ -158,7 +158,7 @@ def _apply(
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
         if c.emulation.checking:
             rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
-            warps = np.broadcast_to(c.pick_column(c.set.warp), picked.shape).reshape(-1)[chosen]
+            who = c.pick(c.set.who).reshape(-1)[chosen]
             shared_access.check_write(c, site, flat[chosen], width, rows, None, atomic=True, picked=chosen)
             uninitialised = shared_access.is_unwritten(c, flat[chosen], width)
             if uninitialised is not None:
@@ -176,7 +176,7 @@ def _apply(
             view, flat[chosen] // width, update, values[chosen], None if seconds is None else seconds[chosen]
         )
         if c.emulation.checking:
-            shared_access.mark_written(c, site, flat[chosen], width, warps, c.emulation.tick, atomic=True)
+            shared_access.mark_written(c, site, flat[chosen], width, who, c.emulation.tick, atomic=True)
     else:
         requests, _, _ = site.count_global(addresses, c.mask, width)
         counters.atomic_requests += requests

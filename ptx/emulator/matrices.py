@@ -19,6 +19,7 @@ from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile
 from tinygpu.ptx.emulator.meter import Site, phase_wavefronts
 from tinygpu.ptx.emulator.residents import Cohort
+from tinygpu.ptx.emulator.shared_access import ANY_LANE, WARP_BITS
 from tinygpu.ptx.emulator.syntax import Instruction
 from tinygpu.ptx.emulator.types import Array
 
@@ -107,7 +108,8 @@ def _ldmatrix(b: Binder, i: Instruction) -> Run:
         data = np.take(c.residents.shared.view(4, 4), index >> 4, axis=0, mode="clip")
         invalid = None
         if c.emulation.checking:
-            invalid = shared_access.check_read(c, site, index, 16, c.set.column, c.set.warp)
+            who = c.set.warp + (ANY_LANE << WARP_BITS)
+            invalid = shared_access.check_read(c, site, index, 16, c.set.column, who)
         if transpose:
             halves = data.view(np.uint16).reshape(c.n, count, 8, 8)
             data = np.ascontiguousarray(halves.transpose(0, 1, 3, 2)).view(np.uint32)
@@ -163,7 +165,8 @@ def _stmatrix(b: Binder, i: Instruction) -> Run:
             shared_access.check_write(c, site, index, 16, c.set.column, changed)
         view[index >> 4] = shaped
         if c.emulation.checking:
-            shared_access.mark_written(c, site, index, 16, c.set.warp, c.emulation.tick)
+            who = c.set.warp + (ANY_LANE << WARP_BITS)
+            shared_access.mark_written(c, site, index, 16, who, c.emulation.tick)
 
     return run
 

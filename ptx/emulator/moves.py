@@ -100,6 +100,9 @@ def _cvta(b: Binder, i: Instruction) -> Run:
     offset = dtype.type(base & ((1 << bits) - 1))
     get = b.destination(d, f"u{bits}")
     if isinstance(x, SymbolOperand):
+        lies = b.symbol(x.name).space
+        if lies != space:
+            raise b.fail(f"{x.name} lies in .{lies}, not in .{space}")
         value = b.address_of(x) + (0 if i.has("to") else base)
         constant = dtype.type(value & ((1 << bits) - 1))
         return emit(get, lambda: constant, ())

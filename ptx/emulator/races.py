@@ -24,6 +24,7 @@ class Clocks:
 
     vector  (warps, warps per CTA): tick up to which the other warp's accesses happened before
     synced  (warps,): the least entry over the other warps; what is not later than it is ordered, whoever did it
+    warp_synced  (warps,): when the lanes of the warp last synchronised with each other
     """
 
     def __init__(self, ctas: int, warps_per_cta: int, start: int) -> None:
@@ -35,16 +36,15 @@ class Clocks:
         self._own_columns = self._own_rows // ctas
         self.vector[self._own_rows, self._own_columns] = OWN
         self.synced: Ticks = np.full(warps, start, np.int32)
-        if warps_per_cta == 1:
-            self.synced[:] = OWN
+        self.warp_synced: Ticks = np.full(warps, start, np.int32)
 
     def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
         """Every warp of these CTAs has met every other: all that was done up to `tick` happened before."""
         shaped = self.vector.reshape(self.warps_per_cta, self.ctas, self.warps_per_cta)
         shaped[:, ctas] = tick
         self.vector[self._own_rows, self._own_columns] = OWN
-        if self.warps_per_cta > 1:
-            self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+        self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+        self.warp_synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
         """`arrived` rows (of one CTA) came to a barrier; what they did until then is ordered for those `waiting`."""
@@ -54,7 +54,14 @@ class Clocks:
         rows = np.maximum(self.vector[waiting], latest[None, :])
         rows[np.arange(waiting.size), waiting // self.ctas] = OWN
         self.vector[waiting] = rows
-        self.synced[waiting] = rows.min(axis=1)
+        self.synced[waiting] = np.minimum(rows.min(axis=1), tick)
+        self.warp_synced[waiting] = tick
+
+    def sync_warps(self, rows: NDArray[np.int64], tick: int) -> None:
+        """The lanes of each of these warps have synchronised with each other."""
+        self.warp_synced[rows] = tick
+        if self.warps_per_cta == 1:
+            self.synced[rows] = tick
 
 
     def learn(self, row: int, known: Ticks) -> None:
@@ -62,7 +69,9 @@ class Clocks:
         own = row // self.ctas
         self.vector[row] = np.maximum(self.vector[row], known)
         self.vector[row, own] = OWN
-        self.synced[row] = self.vector[row].min()
+        others = np.delete(self.vector[row], own)
+        if others.size:
+            self.synced[row] = min(int(others.min()), int(self.warp_synced[row]))
 
 
 class SharedShadow:

@@ -56,6 +56,8 @@ class RowSet:
     cta            (n, 1) resident CTA of each row
     shared_offset  (n, 1) first byte of the CTA's shared memory
     global_warp    (n, 1) number of the warp in the whole launch
+    threads        (n, 32) row * 32 + lane
+    who            (n, 32) lane * 64 + warp: who accesses shared memory
     """
 
     rows: slice | NDArray[np.int64]
@@ -66,6 +68,7 @@ class RowSet:
     shared_offset: NDArray[np.int64]
     global_warp: NDArray[np.int64]
     threads: NDArray[np.int64]
+    who: NDArray[np.int64]
 
 
 class Cohort:
@@ -320,7 +323,7 @@ class Residents:
         return RowSet(
             rows, index, index[:, None], warp, cta, cta * self.shared.stride_bytes,
             (cta + self.first_number) * self.warps_per_cta + warp,
-            index[:, None] * LANES + np.arange(LANES)[None, :],
+            index[:, None] * LANES + np.arange(LANES)[None, :], np.arange(LANES)[None, :] * 64 + warp,
         )  # fmt: skip
 
     def who(self, row: int, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:

@@ -12,8 +12,12 @@ from tinygpu.ptx.emulator.residents import Cohort
 from tinygpu.ptx.emulator.types import Array
 
 Bools = NDArray[np.bool_]
-# A writer is remembered as site * 64 + warp, so that a race can name the line that wrote.
+# A writer is remembered as site * 4096 + lane * 64 + warp, so that a race can name the line that wrote.
 WARP_BITS = 6
+SITE_BITS = 12
+_WARP = (1 << WARP_BITS) - 1
+# The lane of a read whose data goes to other lanes than the one that gives the address (ldmatrix).
+ANY_LANE = 63
 
 
 def locate(
@@ -95,11 +99,11 @@ def locate_rows(
 
 
 def check_read(
-    c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], warps: NDArray[np.int64]
+    c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], who: NDArray[np.int64]
 ) -> Bools | None:
     """Report reads of what another warp or an asynchronous copy may be writing; which reads are uninitialised.
 
-    index  byte index of each access, any shape; rows and warps broadcast against it
+    index  byte index of each access, any shape; `rows`, and `who` (lane * 64 + warp), broadcast against it
     """
     shadow = c.residents.shadow
     span = max(1, size // shadow.granule_bytes)
@@ -119,11 +123,27 @@ def check_read(
     if int(ticks.max()) > int(clocks.synced[c.set.index].min()):
         writer = shadow.writer.reshape(-1, span)[at] if span > 1 else shadow.writer[at]
         row_of = rows[..., None] if span > 1 else rows
-        bad = ticks > clocks.vector[row_of, writer & ((1 << WARP_BITS) - 1)]
+        bad = ticks > clocks.vector[row_of, writer & _WARP]
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
-    shadow.log_read(at, span, warps, c.emulation.tick)
+        _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
+    shadow.log_read(at, span, who & _WARP, c.emulation.tick)
     return uninitialised
+
+
+def _advise_warp_exchange(
+    c: Cohort, site: Site, ticks: NDArray[np.int32], writer: NDArray[np.int32], rows: NDArray[np.int64],
+    who: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Lanes of one warp that exchange data without bar.warp.sync: undefined by the manual, though it mostly works."""
+    stale = (ticks > c.residents.clocks.warp_synced[rows]) & (ticks != PENDING)
+    stale &= ((writer & _WARP) == (who & _WARP)) & ((writer >> WARP_BITS & _WARP) != who >> WARP_BITS)
+    if stale.any():
+        line = c.emulation.program.sites[int(writer[stale][0]) >> SITE_BITS].line
+        c.emulation.advise(
+            "warp exchange without bar.warp.sync", site.instruction,
+            f"a lane reads what another lane of its warp wrote on line {line}, without bar.warp.sync between the two",
+        )  # fmt: skip
 
 
 def check_write(
@@ -145,7 +165,7 @@ def check_write(
     row_of = rows[..., None] if span > 1 else rows
     if int(ticks.max()) > synced:
         writer = shadow.writer.reshape(-1, span)[at] if span > 1 else shadow.writer[at]
-        bad = ticks > clocks.vector[row_of, writer & ((1 << WARP_BITS) - 1)]
+        bad = ticks > clocks.vector[row_of, writer & _WARP]
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
         if atomic and shadow.atomic is not None:
@@ -171,14 +191,14 @@ def check_write(
 
 
 def mark_written(
-    c: Cohort, site: Site, index: NDArray[np.int64], size: int, warps: NDArray[np.int64], tick: int,
+    c: Cohort, site: Site, index: NDArray[np.int64], size: int, who: NDArray[np.int64], tick: int,
     atomic: bool = False,
 ) -> None:  # fmt: skip
     """Remember a write that happens at `tick` (PENDING for an asynchronous copy that was only issued)."""
     shadow = c.residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    who = (np.broadcast_to(warps, at.shape) + (site.number << WARP_BITS)).astype(np.int32)
+    who = (np.broadcast_to(who, at.shape) + (site.number << SITE_BITS)).astype(np.int32)
     if span > 1:
         shadow.written.reshape(-1, span)[at] = tick
         shadow.writer.reshape(-1, span)[at] = who[..., None]
@@ -234,7 +254,7 @@ def _report(
         row, lane = c.locate(int(np.flatnonzero(picked)[at]))
     address = int(index.reshape(-1)[at]) % c.residents.shared.stride_bytes
     first = int(writer[bad][0])
-    warp = first & ((1 << WARP_BITS) - 1)
+    warp = first & _WARP
     pending = bool((ticks[bad][0] == PENDING) and verb != "overwrites")
     place = f"{size} bytes at shared address {address:#x}"
     if verb == "overwrites":
@@ -243,7 +263,7 @@ def _report(
             "read before anyone writes there"
         )
     else:
-        line = c.emulation.program.sites[first >> WARP_BITS].line
+        line = c.emulation.program.sites[first >> SITE_BITS].line
         if pending:
             sentence = (
                 f"{verb} {place} into which the cp.async on line {line} by warp {warp} may still be copying: that warp "
@@ -274,9 +294,8 @@ def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tup
     )
     if not c.emulation.checking:
         return values, None
-    rows, warps = c.pick_column(c.set.column), c.pick_column(c.set.warp)
     if good is None:
-        return values, check_read(c, site, index, size, rows, warps)
+        return values, check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who))
     values[~good] = 0
     return values, None
 
@@ -288,10 +307,10 @@ def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, co
         return None
     size = width * count
     index, good = locate(c, site, picked, size, "store")
-    rows, warps = c.pick_column(c.set.column), c.pick_column(c.set.warp)
+    rows, who = c.pick_column(c.set.column), c.pick(c.set.who)
     if good is not None:
-        index, values = index[good], values[good]
-        rows, warps = np.broadcast_to(rows, good.shape)[good], np.broadcast_to(warps, good.shape)[good]
+        index, values, who = index[good], values[good], who[good]
+        rows = np.broadcast_to(rows, good.shape)[good]
         if index.size == 0:
             return None
     view = c.residents.shared.view(width, count)
@@ -304,7 +323,7 @@ def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, co
         changed = np.asarray(changed.any(axis=-1))
     check_write(c, site, index, size, rows, changed)
     view[at] = values
-    mark_written(c, site, index, size, warps, c.emulation.tick)
+    mark_written(c, site, index, size, who, c.emulation.tick)
     lost = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
         lost = np.asarray(lost.any(axis=-1))

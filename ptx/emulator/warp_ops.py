@@ -42,6 +42,7 @@ def check_members(c: Cohort, i: Instruction, members: Array) -> None:
     bad = (missing != 0) | left_out
     if c.mask is not None:
         bad &= c.mask
+    c.residents.clocks.sync_warps(c.set.index, c.emulation.tick)
     if not bad.any():
         return
     flat = int(np.argmax(bad.reshape(-1)))

@@ -57,7 +57,7 @@ extern "C" __global__ void scan_block(const int* x, int* y, int n) {
 }
 
 __device__ unsigned finished = 0;
-extern "C" __global__ void last_block_sum(const float* x, volatile float* partial, float* total, int n) {
+extern "C" __global__ void last_block_sum(const float* x, float* partial, float* total, int n) {
   __shared__ float s[256];
   __shared__ bool last;
   float v = 0;
