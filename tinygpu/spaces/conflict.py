@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.constraint import Constraint
@@ -52,15 +52,9 @@ def find_conflicts(space: Space, notebook: Notebook | None = None) -> tuple[Conf
         conflict = _minimise(solution.part, core, space.row_budget, notebook)
         same = found.get(conflict.sentences)
         if same is not None:
-            conflict = Conflict((*same.parts, solution.part), *_fields(same))
+            conflict = replace(same, parts=(*same.parts, solution.part))
         found[conflict.sentences] = conflict
     return tuple(found.values())
-
-
-def _fields(
-    c: Conflict,
-) -> tuple[tuple[Constraint, ...], tuple[Mapping[str, Choice], ...], tuple[Axis, ...], tuple[str, ...]]:
-    return c.constraints, c.witnesses, c.axes, c.sentences
 
 
 def _minimise(part: Part, core: list[Constraint], row_budget: int, notebook: Notebook | None) -> Conflict:

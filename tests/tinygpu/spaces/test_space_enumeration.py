@@ -23,7 +23,7 @@ def everything(space):
     return [p for part in space.parts for p in survivors(part)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces())
 def test_sizes_points_and_membership(space):
     expected = {as_key(p) for p in everything(space)}
@@ -37,7 +37,7 @@ def test_sizes_points_and_membership(space):
             assert (space.explain(point) == ()) == (as_key(point) in expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces())
 def test_every_removed_point_counts_in_the_first_row_that_rejects_it(space):
     rows = space.funnel
@@ -55,7 +55,7 @@ def test_every_removed_point_counts_in_the_first_row_that_rejects_it(space):
     assert space.raw_size - space.size == sum(removed)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces())
 def test_rows_of_split_conjunctions_are_exact_as_well(space):
     rows = solution.add_rows(space.solutions)
@@ -90,7 +90,7 @@ def rows_of(space, part):
     return [place.get(key, ()) for key in keys]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces())
 def test_ranks_go_through_all_points_and_back(space):
     listed = list(space.points())
@@ -100,7 +100,7 @@ def test_ranks_go_through_all_points_and_back(space):
     assert list(space.take(range(len(listed) - 1, -1, -1))) == listed[::-1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces())
 def test_columns_hold_the_points_in_order(space):
     listed = list(space.points())
@@ -116,7 +116,7 @@ def test_columns_hold_the_points_in_order(space):
         assert [{n: columns[n].tolist()[i] for n in columns} for i in range(len(listed))] == listed
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(space=spaces(), data=st.data())
 def test_masking_and_counting_under_partial_choices(space, data):
     points = everything(space)
@@ -212,7 +212,7 @@ def test_samples_are_uniform_over_survivors():
     assert abs(chi_square - freedom) < 5 * (2 * freedom) ** 0.5
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(space=spaces(most_rules=8))
 def test_summaries_change_no_answer(space):
     plain = list(space.points())
