@@ -1,0 +1,192 @@
+"""A case: one machine, problem, device and candidate. Checks look at it, it shrinks, and a snippet rebuilds it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from tinygpu.devices import Device
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Operand, Problem
+from tinygpu.spaces.build import MachineSpace, build_space
+
+Point: TypeAlias = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One candidate (or, without a point, one problem on one device)."""
+
+    machine: type[Machine]
+    problem: Problem
+    device: Device
+    point: Point | None = None
+
+    def __str__(self) -> str:
+        head = f"{self.machine.__name__} {describe(self.problem)} on {self.device.name}"
+        return head if self.point is None else head + ": " + " ".join(f"{k}={v}" for k, v in self.point.items())
+
+    def space(self) -> MachineSpace:
+        return build_space(self.machine, self.problem, self.device)
+
+    def snippet(self, check: str) -> str:
+        """Python that runs one of the checks of `tinygpu.testing.cases` again, on this case alone."""
+        point = "" if self.point is None else f", {dict(self.point)!r}"
+        return "\n".join(
+            [
+                *import_lines(self.machine),
+                "from tinygpu.devices import device",
+                "from tinygpu.testing import Case, examine",
+                "",
+                f"problem = {problem_source(self.machine, self.problem)}",
+                f"case = Case({self.machine.__name__}, problem, device({self.device.name!r}){point})",
+                f"print(examine({check!r}, case) or 'nothing is wrong')",
+            ]
+        )
+
+
+def describe(problem: Problem) -> str:
+    """The problem with its pitches and alignments, where they are not the plain ones."""
+    odd = []
+    for o in problem.operands:
+        if len(o.shape) > 1 and o.ld != o.shape[o.contiguous_axis]:
+            odd.append(f"{o.name}.ld={o.ld}")
+        if o.align_bytes != 16:
+            odd.append(f"{o.name}.align={o.align_bytes}")
+    return " ".join([str(problem), *odd])
+
+
+def import_lines(machine: type[Machine]) -> list[str]:
+    """How a script gets hold of the machine: by import, or from the file that it was loaded from."""
+    name, module = machine.__name__, machine.__module__
+    if getattr(sys.modules.get(module), name, None) is machine:
+        try:
+            importable = importlib.util.find_spec(module) is not None and module != "__main__"
+        except (ImportError, ValueError):
+            importable = False
+        if importable:
+            return [f"from {module} import {name}"]
+        place = getattr(sys.modules[module], "__file__", None)
+        if place:
+            path = Path(place)
+            return [
+                "from tinygpu.api.machines import family",
+                f"({name},) = family({f'{path}:{name}'!r}).machines",
+            ]
+    return [f"# define or import {name} here"]
+
+
+def problem_source(machine: type[Machine], problem: Problem) -> str:
+    """The call that makes the problem; what the machine would choose by itself is left out."""
+    plain = machine.problem(**problem.dim)
+    usual = {o.name: o for o in plain.operands}
+    parts = [f"{k}={v}" for k, v in problem.dims]
+    by_tensor = {
+        "dtypes": {o.name: o.dtype.name for o in problem.operands if _other(usual, o, "dtype")},
+        "majors": {o.name: o.major for o in problem.operands if _other(usual, o, "major")},
+        "lds": {o.name: o.ld for o in problem.operands if o.ld != o.shape[o.contiguous_axis]},
+        "aligns": {o.name: o.align_bytes for o in problem.operands if o.align_bytes != 16},
+        "options": {k: v for k, v in problem.options if dict(plain.options)[k] != v},
+    }
+    parts += [f"{k}={v!r}" for k, v in by_tensor.items() if v]
+    return f"{machine.__name__}.problem({', '.join(parts)})"
+
+
+def _other(usual: Mapping[str, Operand], o: Operand, field: str) -> bool:
+    return o.name not in usual or getattr(usual[o.name], field) != getattr(o, field)
+
+
+def resize(machine: type[Machine], problem: Problem, dims: Mapping[str, int]) -> Problem:
+    """The problem with other dims; leading dimensions keep their gaps."""
+    size = {**problem.dim, **dims}
+    shapes = {t.name: tuple(size[d.name] for d in t.dims) for t in machine.tensor_declarations()}
+    operands = []
+    for o in problem.operands:
+        contiguous = shapes[o.name][o.contiguous_axis]
+        gap = o.ld - o.shape[o.contiguous_axis] if len(o.shape) > 1 else 0
+        operands.append(replace(o, shape=shapes[o.name], ld=contiguous + gap))
+    return Problem(tuple(size.items()), tuple(operands), problem.options)
+
+
+def shrink(case: Case, fails: Callable[[Case], bool], budget: int = 80) -> Case:
+    """A smaller case for which `fails` still says yes, after at most `budget` questions.
+
+    Problems become plainer and dims smaller first, then parameters move towards their first values.
+    """
+    asked = 0
+    best = case
+    improved = True
+    while improved and asked < budget:
+        improved = False
+        for smaller in _smaller(best):
+            if asked >= budget:
+                break
+            if not _admitted(smaller):
+                continue
+            asked += 1
+            if fails(smaller):
+                best, improved = smaller, True
+                break
+    return best
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    yield from (replace(case, problem=p) for p in _plainer(case.machine, case.problem))
+    for name, size in case.problem.dims:
+        for less in (1, 2, 3, 5, 7, size // 4, size // 2, size - 1):
+            if 1 <= less < size:
+                yield replace(case, problem=resize(case.machine, case.problem, {name: less}))
+    if case.point is None:
+        return
+    for p in case.machine.params():
+        for value in p.values[: p.values.index(int(case.point[p.name]))]:
+            yield replace(case, point={**case.point, p.name: value})
+    for c in case.machine.choices():
+        for label in c.labels[: c.labels.index(case.point[c.name])]:
+            yield replace(case, point={**case.point, c.name: label})
+
+
+def _plainer(machine: type[Machine], problem: Problem) -> Iterator[Problem]:
+    plain = machine.problem(**problem.dim)
+    dtypes = {o.name: o.dtype.name for o in problem.operands}
+    majors = {o.name: o.major for o in problem.operands}
+    options = dict(problem.options)
+    usual = {o.name: o for o in plain.operands}
+    for o in problem.operands:
+        if o.align_bytes != 16:
+            yield replace(problem, operands=_with(problem, o, replace(o, align_bytes=16)))
+        if o.ld != o.shape[o.contiguous_axis]:
+            yield replace(problem, operands=_with(problem, o, replace(o, ld=o.shape[o.contiguous_axis])))
+        if o.name in usual and o.major != usual[o.name].major:
+            yield _remade(machine, problem, dtypes, majors | {o.name: usual[o.name].major}, options)
+    if any(o.name in usual and o.dtype != usual[o.name].dtype for o in problem.operands):
+        yield _remade(machine, problem, {}, majors, options)
+    for name, value in plain.options:
+        if options[name] != value:
+            fewer = options | {name: value}
+            kept = {t: k for t, k in dtypes.items() if machine.uses_tensor(t, fewer)}
+            yield _remade(machine, problem, kept, {t: m for t, m in majors.items() if t in kept}, fewer)
+
+
+def _with(problem: Problem, old: Operand, new: Operand) -> tuple[Operand, ...]:
+    return tuple(new if o is old else o for o in problem.operands)
+
+
+def _remade(
+    machine: type[Machine],
+    problem: Problem,
+    dtypes: Mapping[str, str],
+    majors: Mapping[str, str],
+    options: Mapping[str, object],
+) -> Problem:
+    return machine.problem(**problem.dim, dtypes=dtypes, majors=majors, options=options)
+
+
+def _admitted(case: Case) -> bool:
+    if case.point is None:
+        return True
+    return not case.space().space.explain(case.point)

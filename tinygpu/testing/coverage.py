@@ -1,0 +1,222 @@
+"""Who covers what, by listing: partitions over their tiles, stores over the outputs, layouts over their buffers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.expressions import Expr, compile_scalars
+from tinygpu.language.memories import SMEM
+from tinygpu.language.partition import Partition
+from tinygpu.language.problem import Problem
+from tinygpu.language.tile import Buffer, Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.spread import Spread, spread
+from tinygpu.program.touches import offsets, touches, unrolled_statements
+from tinygpu.program.tree import walk
+from tinygpu.solver.buffers import SolvedLayouts
+
+# Elements of one output, or instances of one statement, beyond which a listing would take too long.
+LIMIT = 4_000_000
+
+
+def partitions(program: n.Program) -> Iterator[tuple[str, Partition]]:
+    """Every partition of a program, with the statement that uses it."""
+    for s in walk(program.body):
+        if isinstance(s, (n.Load, n.Constant, n.Apply, n.Reduce)) and s.result.partition is not None:
+            yield getattr(s, "name", "constant"), s.result.partition
+        elif isinstance(s, n.Copy) and s.partition is not None:
+            yield s.name, s.partition
+
+
+def partition_fault(partition: Partition) -> str:
+    """Why a filled-in partition does not hold each element equally often; "" when it does.
+
+    Threads whose number does not decide a coordinate hold copies: each element is held once per combination of those.
+    """
+    who = spread(partition)
+    held = who.coordinates().reshape(-1, len(who.shape))
+    copies = math.prod(extent for extent, axis, _ in who.threads if axis is None)
+    outside = (held < 0).any(axis=1) | (held >= np.array(who.shape)).any(axis=1)
+    if outside.any():
+        first = tuple(int(c) for c in held[int(np.argmax(outside))])
+        return f"{first} is held, which lies outside the tile {'x'.join(map(str, who.shape))}"
+    counts = np.bincount(np.ravel_multi_index(tuple(held.T), who.shape), minlength=math.prod(who.shape))
+    wrong = np.flatnonzero(counts != copies)
+    if len(wrong):
+        first = tuple(int(c) for c in np.unravel_index(int(wrong[0]), who.shape))
+        times = int(counts[wrong[0]])
+        return f"{first} of the tile {'x'.join(map(str, who.shape))} is held {times} times, not {copies} times"
+    return ""
+
+
+def small_problem_dims(program: n.Program, problem: Problem) -> dict[str, int]:
+    """Sizes along the grid's axes with at most two tiles, the last of them as partial as the problem's."""
+    out = {}
+    for axis in program.grid.axes:
+        name = axis.size.sympy.name
+        extent, size = int(axis.extent), problem.dim[name]
+        out[name] = min(size, extent + size % extent if size % extent else 2 * extent)
+    return out
+
+
+def store_fault(program: n.Program, problem: Problem) -> str:
+    """Which element of an output is not stored exactly once over the grid; "" when all are."""
+    environment = problem.environment()
+    counts = {
+        o.name: np.zeros(o.shape, dtype=np.int64)
+        for o in problem.operands
+        if o.access != "in" and math.prod(o.shape) <= LIMIT
+    }
+    tiles = [range(-(-problem.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
+    names = [a.index for a in program.grid.axes]
+    for numbers in itertools.product(*tiles):
+        at = {**environment, **dict(zip(names, numbers, strict=True))}
+        for s, known in _stores(program.body, at):
+            if s.target.tensor is not None and s.target.tensor.name in counts and s.value.partition is not None:
+                _count_store(counts[s.target.tensor.name], s.target, spread(s.value.partition), known)
+    for name, count in counts.items():
+        wrong = np.argwhere(count != 1)
+        if len(wrong):
+            first = tuple(int(c) for c in wrong[0])
+            return f"{name}{list(first)} is stored {int(count[first])} times, not once"
+    return ""
+
+
+def _stores(body: tuple[n.Statement, ...], known: Mapping[str, int]) -> Iterator[tuple[n.Store, Mapping[str, int]]]:
+    for s in body:
+        if isinstance(s, n.Store):
+            if s.target.tensor is not None:
+                yield s, known
+        elif isinstance(s, n.Loop):
+            if any(isinstance(i, n.Store) and i.target.tensor is not None for i in walk(s.body)):
+                for index in range(value(s.trips, known)):
+                    yield from _stores(s.body, {**known, s.index: index})
+        elif isinstance(s, n.Pipelined):
+            for index in range(value(s.trips, known)):
+                yield from _stores(s.drain, {**known, s.index: index})
+        elif isinstance(s, (n.Fill, n.Drain, n.Scope, n.InRole)):
+            yield from _stores(s.body, known)
+
+
+def value(e: Expr, known: Mapping[str, int]) -> int:
+    """An expression as a number."""
+    return int(e) if e.is_number else int(_compiled(e.sympy)(known)[0])
+
+
+@cache
+def _compiled(node: Any) -> Callable[[Mapping[str, int]], tuple[Any, ...]]:
+    return compile_scalars(Expr(node))
+
+
+def _count_store(count: NDArray[np.int64], target: Tile, who: Spread, known: Mapping[str, int]) -> None:
+    held = who.coordinates()[holders(who)].reshape(-1, len(who.shape))
+    place_in = [np.zeros(len(held), dtype=np.int64) for _ in count.shape]
+    for axis, home in enumerate(target.axes):
+        if home is not None:
+            place_in[home] = held[:, axis] + value(target.offset[axis], known)
+    inside = np.ones(len(held), dtype=np.bool_)
+    for where, size in zip(place_in, count.shape, strict=True):
+        inside &= (where >= 0) & (where < size)
+    np.add.at(count, tuple(where[inside] for where in place_in), 1)
+
+
+def holders(who: Spread) -> NDArray[np.bool_]:
+    """(threads,) the first of the threads that hold the same values."""
+    first: dict[tuple[int, ...], int] = {}
+    keep = np.zeros(who.thread_count, dtype=np.bool_)
+    for thread, start in enumerate(map(tuple, who.thread_coordinates().tolist())):
+        if start not in first:
+            first[start] = thread
+            keep[thread] = True
+    return keep
+
+
+def layout_fault(program: n.Program, layouts: SolvedLayouts) -> str:
+    """Why buffers and their layouts do not keep every element, in bounds and apart; "" when they do."""
+    placement = place(program, layouts.swizzles)
+    for pipeline in program.pipelines:
+        for b in pipeline.buffers:
+            if b.memory is SMEM:
+                where = placement.places[b.name]
+                fault = _buffer_fault(b, where) or _vectors_fault(program, b, where)
+                if fault:
+                    return f"{b.name}: {fault}"
+    return _overlap(program, placement.places, placement.total_bytes)
+
+
+def element_address(place_of: BufferPlace, row: NDArray[np.int64], byte: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes from the start of a stage to byte columns of rows: the XOR of the row's masks, then the row's pitch."""
+    moved = byte.copy()
+    for bit, mask in place_of.xor:
+        moved = np.where(row >> bit & 1, moved ^ mask, moved)
+    return row * place_of.pitch_bytes + moved
+
+
+def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
+    rows, columns, size = int(b.rows), int(b.shape[b.contiguous]), b.dtype.bytes
+    row, column = np.divmod(np.arange(rows * columns, dtype=np.int64), columns)
+    start = element_address(where, row, column * size)
+    if len(np.unique(start)) != len(start):
+        return "its layout puts two elements at one address"
+    if (start % size).any():
+        return "its layout splits elements"
+    if start.min() < 0 or start.max() + size > where.stage_bytes:
+        return f"its layout reaches byte {int(start.max()) + size} of a stage of {where.stage_bytes}"
+    return ""
+
+
+def _vectors_fault(program: n.Program, b: Buffer, where: BufferPlace) -> str:
+    """Accesses stay inside the buffer, and the elements of one access are neighbours."""
+    for placed in unrolled_statements(program.body):
+        for touch in touches(placed.statement):
+            if touch.tile.buffer is not b:
+                continue
+            lanes = touch.lanes.reshape(-1, touch.lanes.shape[-1])
+            lanes = lanes[lanes[:, 0] >= 0] + np.array(offsets(touch.tile, placed.indices), dtype=np.int64)
+            row = lanes[:, 1 - b.contiguous] if len(b.shape) == 2 else np.zeros(len(lanes), dtype=np.int64)
+            byte = lanes[:, b.contiguous] * b.dtype.bytes
+            last = byte + touch.width_bytes - b.dtype.bytes
+            inside = (row >= 0) & (row < int(b.rows)) & (byte >= 0)
+            inside &= last + b.dtype.bytes <= int(b.shape[b.contiguous]) * b.dtype.bytes
+            if not inside.all():
+                return f"{touch.name} touches row {int(row[~inside][0])}, byte {int(byte[~inside][0])}, outside of it"
+            first = element_address(where, row, byte)
+            apart = element_address(where, row, last) - first != touch.width_bytes - b.dtype.bytes
+            if apart.any() or (first % touch.width_bytes).any():
+                return f"its layout splits the {touch.width_bytes} bytes that {touch.name} moves at once"
+    return ""
+
+
+def _overlap(program: n.Program, places: Mapping[str, BufferPlace], total_bytes: int) -> str:
+    """Buffers that live at the same time lie apart, all within the CTA's shared memory."""
+    for alive in _alive(program.body, ()):
+        used: list[tuple[int, int, str]] = []
+        for name in alive:
+            for b in program.pipeline(name).buffers:
+                if b.memory is SMEM:
+                    at = places[b.name]
+                    used.append((at.offset_bytes, at.offset_bytes + at.stages * at.stage_bytes, b.name))
+        used.sort()
+        for (_, end, first), (start, _, second) in itertools.pairwise(used):
+            if start < end:
+                return f"{first} and {second} overlap from byte {start} to {end}"
+        if used and used[-1][1] > total_bytes:
+            return f"{used[-1][2]} ends at byte {used[-1][1]} of {total_bytes}"
+    return ""
+
+
+def _alive(body: tuple[n.Statement, ...], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for s in body:
+        if isinstance(s, n.Scope):
+            yield (*around, *s.pipelines)
+            yield from _alive(s.body, (*around, *s.pipelines))
+        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
+            yield from _alive(s.body, around)

@@ -1,0 +1,171 @@
+"""Tier 1: a declaration is neither empty talk nor impossible, and data get from every input to an output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
+from tinygpu.spaces import Axis, Part, Space
+from tinygpu.spaces.part import SpaceError
+from tinygpu.testing.bench import Bench
+from tinygpu.testing.report import Failure, Row
+
+Name = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one constraint did over all spaces: whether it ever rejected, and ever admitted, a raw point."""
+
+    constraint: Constraint
+    rejected: bool = False
+    admitted: bool = False
+
+
+def check_declaration(bench: Bench) -> list[Row]:
+    """The rows of tier 1."""
+    bench.progress("building spaces")
+    built = list(bench.spaces())
+    failures = [Failure(f"{bench.problems[i]}: {fault}") for i, fault in bench.broken.items()]
+    rows = [Row(1, "every structure can be traced", len(bench.problems), "problems", tuple(failures))]
+    bench.progress("constraints: do they ever hold, do they ever reject")
+    rows.append(_constraints(bench))
+    rows.append(_spaces(bench))
+    rows.append(_paths(bench))
+    del built
+    return rows
+
+
+def key(c: Constraint) -> Name:
+    return c.name, c.kind, c.source
+
+
+def _constraints(bench: Bench) -> Row:
+    seen: dict[Name, Seen] = {}
+    known: dict[object, tuple[int, int]] = {}
+    for _, space in bench.spaces():
+        for part in space.space.parts:
+            for c in part.constraints:
+                entry = seen.setdefault(key(c), Seen(c))
+                if entry.rejected and entry.admitted:
+                    continue
+                size, raw = _alone(part, c, known)
+                entry.rejected |= size < raw
+                entry.admitted |= size > 0
+    failures = [
+        Failure(f"the constraint {s.constraint.name!r} ({s.constraint.sentence}) holds for no point of any space tried")
+        for s in seen.values()
+        if not s.admitted
+    ]
+    idle = [s.constraint.name for s in seen.values() if s.admitted and not s.rejected]
+    notes = [f"never rejects here: {', '.join(idle)}"] if idle else []
+    return Row(1, "constraints can hold", len(seen), "constraints", tuple(failures), tuple(notes))
+
+
+def _alone(part: Part, c: Constraint, known: dict[object, tuple[int, int]]) -> tuple[int, int]:
+    """(points that the constraint alone admits, all points) over the axes that it reads."""
+    axes = tuple(a for a in part.axes if a.name in c.condition.symbols)
+    constants = {k: v for k, v in part.constants().items() if k in c.condition.symbols}
+    question = (c.condition.sympy, tuple((a.name, a.values) for a in axes), tuple(constants.items()))
+    if question not in known:
+        alone = Part({}, tuple(Axis(a.name, a.values) for a in axes), (c,), constants)
+        try:
+            known[question] = Space(c.name, (alone,)).size, alone.raw_size
+        except SpaceError:  # it divides by what another constraint keeps from being zero
+            known[question] = 1, 2
+    return known[question]
+
+
+def _spaces(bench: Bench) -> Row:
+    """Which spaces, structures and values ever have a candidate."""
+    empty: list[str] = []
+    structures: dict[str, bool] = {}
+    values: dict[tuple[str, int], bool] = {}
+    tried = 0
+    for case, space in bench.spaces():
+        tried += 1
+        if not space.space.size:
+            empty.append(f"{case} has no candidate: {space.space.conflict()[0]}")
+        for part, solution in zip(space.space.parts, space.space.solutions, strict=True):
+            structures[part.label] = structures.get(part.label, False) or solution.size > 0
+            for axis in part.axes:
+                open_values = set(solution.legal(axis.name, {}).nonzero()[0].tolist()) if solution.size else set()
+                for place, v in enumerate(axis.values):
+                    name = (axis.name, int(v))
+                    values[name] = values.get(name, False) or place in open_values
+    failures = [Failure(empty[0])] if tried and len(empty) == tried else []
+    notes = [] if failures else [f"{len(empty)} of {tried} spaces are empty, for example: {e}" for e in empty[:1]]
+    dead = [label for label, alive in structures.items() if not alive]
+    if dead and not failures:
+        notes.append(f"never a candidate with: {'; '.join(dead)}")
+    unused = [f"{name}={v}" for (name, v), alive in values.items() if not alive]
+    if unused and not failures:
+        notes.append(f"values that no candidate has here: {', '.join(unused)}")
+    return Row(1, "spaces have candidates", tried, "spaces", tuple(failures), tuple(notes))
+
+
+def _paths(bench: Bench) -> Row:
+    faults: dict[str, None] = {}
+    tried = 0
+    for _, space in bench.spaces():
+        for traced in space.traces:
+            tried += 1
+            faults.update(dict.fromkeys(path_faults(traced.program)))
+    failures = tuple(Failure(f"{bench.machine.__name__}: {fault}") for fault in faults)
+    return Row(1, "every memory has a path in and out", tried, "programs", failures)
+
+
+def path_faults(program: n.Program) -> list[str]:
+    """Tensors and buffers that nothing reads or writes, and hops that lead nowhere."""
+    edges: list[tuple[str, str]] = []
+    for s in walk(program.body):
+        for source, target in _moves(s):
+            edges.append((source, target))
+    sources = {t.name for t in program.tensors if t.access != "out"} | {"constants"}
+    outputs = {t.name for t in program.tensors if t.access != "in"}
+    fed, useful = _reach(edges, sources), _reach([(b, a) for a, b in edges], outputs)
+    out = []
+    for t in program.tensors:
+        if t.access != "out" and t.name not in useful:
+            out.append(f"no instruction brings {t.name} from GMEM to anything that reaches an output")
+        if t.access != "in" and t.name not in fed:
+            out.append(f"no instruction brings anything that was read to {t.name}")
+    for p in program.pipelines:
+        for b in p.buffers:
+            if b.name not in fed:
+                out.append(f"no instruction writes {b.name} in {b.memory}")
+            if b.name not in useful:
+                out.append(f"no instruction brings {b.name} from {b.memory} to anything that reaches an output")
+    return out
+
+
+def _moves(s: n.Statement) -> Iterable[tuple[str, str]]:
+    match s:
+        case n.Constant():
+            yield "constants", s.result.name
+        case n.Load():
+            yield s.source.name, s.result.name
+        case n.Store():
+            yield s.value.name, s.target.name
+        case n.Copy():
+            yield s.source.name, s.target.name
+        case n.Apply():
+            yield from ((o.name, s.result.name) for o in s.operands if isinstance(o, Tile))
+        case n.Multiply():
+            yield s.a.name, s.accumulator.name
+            yield s.b.name, s.accumulator.name
+        case n.Reduce():
+            yield s.source.name, s.result.name
+
+
+def _reach(edges: list[tuple[str, str]], start: set[str]) -> set[str]:
+    reached, grew = set(start), True
+    while grew:
+        new = {b for a, b in edges if a in reached} - reached
+        grew = bool(new)
+        reached |= new
+    return reached

@@ -1,0 +1,95 @@
+"""Draws problems of any machine, the simple ones first.
+
+What is drawn is written once, over a *draw*: a function that picks one of some options, of which the earlier are the
+simpler. `SeededDraw` picks at random; hypothesis (see `strategies`) picks so that it can shrink towards the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tinygpu.devices import Device, device
+from tinygpu.dtypes import DType
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem, problem
+from tinygpu.language.tensors import TensorDeclaration
+
+Draw: TypeAlias = Callable[[Sequence[Any]], Any]
+
+# One, primes, powers of two and their neighbours, and multiples of tiles: sizes at which edges differ.
+SIZES: tuple[int, ...] = (1, 2, 3, 5, 7, 8, 13, 16, 31, 32, 33, 37, 48, 61, 64, 65, 67, 96, 100, 127, 128, 129, 160)
+# Elements between the rows of a tensor beyond its contiguous elements; -1: whole 64-byte pieces.
+GAPS: tuple[int, ...] = (0, -1, 1, 3, 8)
+ALIGNMENTS_BYTES: tuple[int, ...] = (16, 256, 32, 8, 4, 2, 1)
+# Half of the problems have rows and pointers like these, because one odd operand already forbids wide vectors.
+PLAIN_GAPS: tuple[int, ...] = (0, -1)
+PLAIN_ALIGNMENTS_BYTES: tuple[int, ...] = (16, 256)
+# One device per generation that machines are emitted for: sm_80, sm_86, sm_89, sm_90, sm_120.
+DEVICES: tuple[str, ...] = ("a100", "a10", "rtx-4090", "h100-sxm5", "rtx-5090")
+
+
+@dataclass(frozen=True, slots=True)
+class SeededDraw:
+    """Picks uniformly, repeatably by the generator's seed."""
+
+    rng: np.random.Generator
+
+    def __call__(self, options: Sequence[Any]) -> Any:
+        return options[int(self.rng.integers(len(options)))]
+
+
+def draw_problem(machine: type[Machine], draw: Draw, sizes: Sequence[int] = SIZES) -> Problem:
+    """A problem: any dims, every dtype, order and option on offer, odd pitches, low alignments.
+
+    sizes  what a dim can be, the simplest first
+
+    Raises ProblemError for a combination that the machine refuses.
+    """
+    dims = {name: int(draw(sizes)) for name in machine.dim_names()}
+    options = {o.name: draw(o.values) for o in machine.option_declarations()}
+    kinds: dict[str, DType] = {}
+    majors: dict[str, str] = {}
+    lds: dict[str, int] = {}
+    aligns: dict[str, int] = {}
+    gaps, alignments = draw([(PLAIN_GAPS, PLAIN_ALIGNMENTS_BYTES), (GAPS, ALIGNMENTS_BYTES)])
+    for t in machine.tensor_declarations():
+        kind = kinds[t.name] = draw(dtypes_on_offer(t, kinds))
+        majors[t.name] = draw(t.majors)
+        shape = [dims[d.name] for d in t.dims]
+        contiguous = shape[0 if majors[t.name] == "col" else -1]
+        if len(shape) > 1:
+            lds[t.name] = contiguous + gap_elems(draw(gaps), contiguous, kind)
+        aligns[t.name] = draw([a for a in alignments if a * 8 >= kind.bits])
+    present = {t.name for t in machine.tensor_declarations() if machine.uses_tensor(t.name, options)}
+    return problem(
+        machine,
+        dims,
+        dtypes={k: v.name for k, v in kinds.items()},
+        majors={k: v for k, v in majors.items() if k in present},
+        lds={k: v for k, v in lds.items() if k in present},
+        aligns={k: v for k, v in aligns.items() if k in present},
+        options=options,
+    )
+
+
+def gap_elems(gap: int, contiguous: int, kind: DType) -> int:
+    """Elements between the rows of a tensor; -1 asks for rows that begin at multiples of 64 bytes."""
+    if gap >= 0:
+        return gap
+    return -contiguous % max(1, 64 * 8 // kind.bits)
+
+
+def dtypes_on_offer(declared: TensorDeclaration, chosen: dict[str, DType]) -> tuple[DType, ...]:
+    """The dtypes that a tensor can have, given those of the tensors declared before it."""
+    if declared.follows is None:
+        return declared.dtypes
+    return declared.dtypes_for(chosen[declared.follows.name])
+
+
+def draw_device(draw: Draw, names: Sequence[str] = DEVICES) -> Device:
+    """One of the devices, the oldest first."""
+    return device(draw(names))

@@ -1,0 +1,146 @@
+"""What one CTA asks of the memories, counted lane by lane: the brute force against which closed forms are held.
+
+The CTA's tile lies inside every tensor. Nothing here uses the formulas of `tinygpu.cost`: each access of each round of
+each loop is listed with the addresses of its lanes, and sectors and banks are counted as sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.memories import GMEM, SMEM
+from tinygpu.language.problem import Problem
+from tinygpu.program import nodes as n
+from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.touches import Touch, touches
+from tinygpu.solver.buffers import SolvedLayouts
+from tinygpu.testing.coverage import element_address, value
+
+SECTOR_BYTES = 32
+BANKS = 32
+WORD_BYTES = 4
+
+
+@dataclass(slots=True)
+class Asked:
+    """Amounts of one CTA.
+
+    sectors     32-byte sectors of GMEM, summed over warp requests
+    wavefronts  of shared memory, summed over warp requests
+    ideal       the same without bank conflicts
+    flops       of matrix instructions
+    """
+
+    sectors_read: int = 0
+    sectors_written: int = 0
+    wavefronts_read: int = 0
+    wavefronts_written: int = 0
+    ideal_read: int = 0
+    ideal_written: int = 0
+    tensor_flops: int = 0
+
+
+def enumerate_cta(program: n.Program, problem: Problem, layouts: SolvedLayouts, rounds: Mapping[str, int]) -> Asked:
+    """What a CTA asks whose tile numbers are `rounds` (0 where they are not named)."""
+    places = place(program, layouts.swizzles).places
+    known = {**problem.environment(), **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
+    asked = Asked()
+    cached: dict[int, list[Touch]] = {}
+    for s, at in statements(program.body, known):
+        if isinstance(s, n.Multiply):
+            asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
+        if id(s) not in cached:
+            cached[id(s)] = list(touches(s))
+        for touch in cached[id(s)]:
+            _count(asked, touch, at, problem, places)
+    return asked
+
+
+def statements(
+    body: tuple[n.Statement, ...], known: Mapping[str, int]
+) -> Iterator[tuple[n.Statement, Mapping[str, int]]]:
+    """Every statement, once per round of every loop around it, with the values of the loops' counters."""
+    for s in body:
+        if isinstance(s, n.Loop):
+            for index in range(value(s.trips, known)):
+                yield from statements(s.body, {**known, s.index: index})
+        elif isinstance(s, n.Pipelined):
+            for index in range(value(s.trips, known)):
+                yield from statements(s.fill, {**known, s.index: index})
+                yield from statements(s.drain, {**known, s.index: index})
+        elif isinstance(s, (n.Fill, n.Drain, n.Scope, n.InRole)):
+            yield from statements(s.body, known)
+        else:
+            yield s, known
+
+
+def _count(
+    asked: Asked, touch: Touch, known: Mapping[str, int], problem: Problem, places: Mapping[str, BufferPlace]
+) -> None:
+    start = np.array([value(o, known) for o in touch.tile.offset], dtype=np.int64)
+    out_of_play = touch.lanes[..., 0] < 0
+    where = touch.lanes + start
+    if touch.tile.memory is GMEM:
+        sectors = count_sectors(_gmem_addresses(touch, where, problem), out_of_play, touch.width_bytes)
+        if touch.writes:
+            asked.sectors_written += sectors
+        else:
+            asked.sectors_read += sectors
+    elif touch.tile.memory is SMEM and touch.tile.buffer is not None:
+        buffer = touch.tile.buffer
+        byte = where[..., buffer.contiguous] * buffer.dtype.bytes
+        row = where[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(byte)
+        address = element_address(places[buffer.name], row, byte)
+        found, ideal = count_wavefronts(address, out_of_play, touch.width_bytes)
+        if touch.writes:
+            asked.wavefronts_written += found
+            asked.ideal_written += ideal
+        else:
+            asked.wavefronts_read += found
+            asked.ideal_read += ideal
+
+
+def _gmem_addresses(touch: Touch, where: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
+    operand = problem.operand(touch.tile.name)
+    address = np.zeros(where.shape[:-1], dtype=np.int64)
+    for axis, home in enumerate(touch.tile.axes):
+        if home is not None:
+            address += where[..., axis] * operand.strides()[home]
+    # The pointer is as badly aligned as the problem says, and no better.
+    return address * operand.dtype.bytes + operand.align_bytes % 256
+
+
+def count_sectors(address: NDArray[np.int64], out_of_play: NDArray[np.bool_], width_bytes: int) -> int:
+    """Sectors that requests touch: (requests, lanes) byte addresses of `width_bytes` each."""
+    total = 0
+    for request, idle in zip(address, out_of_play, strict=True):
+        begun = request[~idle]
+        touched = begun[:, None] + np.arange(0, width_bytes, min(width_bytes, 4))
+        total += len(np.unique(touched // SECTOR_BYTES))
+    return total
+
+
+def count_wavefronts(
+    address: NDArray[np.int64], out_of_play: NDArray[np.bool_], width_bytes: int
+) -> tuple[int, int]:
+    """(wavefronts, wavefronts without conflicts) of (requests, lanes) byte addresses of `width_bytes` each.
+
+    A wavefront serves each of the 32 banks once, with one word. Requests of 8 and 16 bytes are served in halves and
+    quarters of a warp; an 8x8 matrix of ldmatrix is one quarter of eight rows. Lanes with the same word share it.
+    """
+    found = ideal = 0
+    for request, idle in zip(address, out_of_play, strict=True):
+        lanes = len(request)
+        phase = lanes if lanes == 8 else 32 // max(1, width_bytes // WORD_BYTES)
+        for first in range(0, lanes, phase):
+            begun = request[first : first + phase][~idle[first : first + phase]]
+            if not len(begun):
+                continue
+            words = np.unique((begun[:, None] + np.arange(0, max(width_bytes, 1), WORD_BYTES)) // WORD_BYTES)
+            found += int(np.bincount(words % BANKS, minlength=BANKS).max())
+            ideal += 1
+    return found, ideal
