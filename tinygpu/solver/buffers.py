@@ -13,7 +13,8 @@ from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
 from tinygpu.program.touches import Touch, offsets, touches, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
-from tinygpu.solver.solution import Solution
+from tinygpu.solver.smem_layout import SmemLayout
+from tinygpu.solver.solution import Solution, results_of
 from tinygpu.solver.tile_access import TileAccess
 
 
@@ -44,14 +45,20 @@ def solve_buffers(program: n.Program, cache: SolverCache) -> SolvedLayouts:
     for pipeline in program.pipelines:
         for buffer in pipeline.buffers:
             if buffer.layout and buffer.memory is SMEM and buffer.name in accesses:
-                solutions[buffer.name] = solve_smem(
-                    int(buffer.rows),
-                    int(buffer.pitch_bytes),
-                    accesses[buffer.name],
-                    allow_padding=False,
-                    cache=cache,
-                )
+                rows, pitch = int(buffer.rows), int(buffer.pitch_bytes)
+                found = solve_smem(rows, pitch, accesses[buffer.name], allow_padding=False, cache=cache)
+                if found.layout.pitch_bytes != pitch:  # the solver lengthens rows to whole words; the pitch is given
+                    found = _as_it_is(rows, pitch, accesses[buffer.name])
+                solutions[buffer.name] = found
     return SolvedLayouts(solutions)
+
+
+def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
+    """Plain rows whose pitch is no whole number of words, counted lane by lane."""
+    layout = SmemLayout(rows, pitch, pitch)
+    results = results_of(layout, tuple(accesses))
+    sentence = f"rows of {pitch} B are not whole words, so that no XOR keeps them apart; counted lane by lane"
+    return Solution(layout, results, "unknown", "none", f"rows of {pitch} B", sentence, 0)
 
 
 def buffer_accesses(program: n.Program) -> dict[str, list[TileAccess]]:
