@@ -171,7 +171,7 @@ def machines_of(block: Block) -> Iterator[str]:
             yield node.name
         made = node.value if isinstance(node, ast.Assign) else None
         if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "elementwise":
-            yield ast.unparse(node.targets[0])
+            yield ast.unparse(node).split(" = ")[0]
 
 
 @pytest.mark.parametrize("page", PAGES)
