@@ -128,6 +128,8 @@ def index(listed: Iterable[Card]) -> str:
         "Machines bring these rules, not instructions.",
         "A rule whose judge is the assembler or the emulator has an *illegal twin* on its card: a kernel that differs "
         "from a legal one in one thing, with the judge's words.",
+        "sm_80 is the oldest target that kernels are written for: “exists from sm_80 on” says of an older instruction "
+        "that it is not written for anything older.",
     ]
     for title, families in FAMILIES:
         members = [c for c in shown if _family(c) in families.split(", ")]
