@@ -1,0 +1,63 @@
+"""Times of the hot paths, side by side in one run: python -m tests.benchmarks.hot_paths
+
+For a 256 x 256 x 256 f16 product of `matmul_ampere`: building the space, predicting all of it, filling in and lowering one
+candidate, assembling it, and verifying it. Machines are noisy, so each line also says how it compares with the assembler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tinygpu.devices import device
+from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.build import build
+from tinygpu.ptx.verification import verify
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+T = TypeVar("T")
+
+
+def least(repeats: int, call: Callable[[], T]) -> tuple[float, T]:
+    """Least CPU seconds of some calls, and the last result."""
+    best = float("inf")
+    for _ in range(repeats):
+        begun = time.process_time()
+        result = call()
+        best = min(best, time.process_time() - begun)
+    return best, result
+
+
+def main() -> None:
+    gpu = device("a100")
+    problem = MatmulAmpere.problem(m=256, n=256, k=256)
+    space = build_space(MatmulAmpere, problem, gpu)
+    build_s, size = least(3, lambda: build_space(MatmulAmpere, problem, gpu).space.size)
+    predict_s, _ = least(2, lambda: minimize(space.space, PredictedTime(space)))
+    point = space.space.restrict({"bm": 128, "bn": 128, "bk": 32, "wm": 2, "wn": 2, "stages": 4, "put": "staged"}).at(0)
+    cache = SolverCache()
+    build(space.fill(point), problem, point, cache)
+    lower_s, built = least(5, lambda: build(space.fill(point), problem, point, cache))
+    assemble_s, _ = least(5, lambda: assemble(built.kernel.ptx, "sm_80"))
+    verify_s, result = least(3, lambda: verify(built.kernel, MatmulAmpere, problem, derived=problem))
+    if not result.passed or result.counters is None:
+        raise SystemExit(f"wrong: {result}")
+    threads = len(result.checks) * result.counters.thread_instructions
+    rows = (
+        (f"space of {size:,} candidates", build_s, f"{space.space.raw_size / build_s:.3g} raw points/s"),
+        ("prediction of all of them", predict_s, f"{size / predict_s:,.0f} candidates/s"),
+        ("fill in, solve (cached), lower", lower_s, f"{len(built.kernel.ptx) / lower_s / 1e6:.2f} MB of PTX/s"),
+        ("assemble", assemble_s, ""),
+        (f"verify 256^3, {len(result.checks)} runs", verify_s, f"{threads / verify_s / 1e6:.1f} M thread-instructions/s"),
+    )
+    for name, seconds, rate in rows:
+        print(f"{name:36} {seconds * 1e3:9.1f} ms  {seconds / assemble_s:7.2f} x assemble  {rate}")
+
+
+if __name__ == "__main__":
+    main()
