@@ -34,6 +34,14 @@ def point(words: Iterable[str]) -> dict[str, int | str]:
     return {k: int(v) if v.isdigit() else v for k, v in _pairs("the point", words).items()}
 
 
+def tiers(text: str) -> tuple[int, ...]:
+    """1,2,5 as numbers; nothing stands for all."""
+    try:
+        return tuple(int(word) for word in text.split(",") if word)
+    except ValueError:
+        raise typer.BadParameter(f"--tiers takes numbers separated by commas, not {text!r}") from None
+
+
 def _dtypes(words: Iterable[str]) -> dict[str, str]:
     out = {}
     for word in words:
