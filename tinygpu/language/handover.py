@@ -44,8 +44,8 @@ def _check_slots(program: n.Program, pipeline: Pipeline, fills: Counts, drains: 
             if not drains[name].same(slots):
                 raise _error(
                     program,
-                    f"pipeline {pipeline.name!r} is filled {slots} times a tile by {_and(filled)}, "
-                    f"and drained {drains[name]} times by {name}{which}",
+                    f"pipeline {pipeline.name!r} is filled {_times(slots)} a tile by {_and(filled)}, "
+                    f"and drained {_times(drains[name])} by {name}{which}",
                 )
 
 
@@ -57,7 +57,9 @@ def _check_turns(program: n.Program, pipeline: Pipeline, turns: Counts) -> None:
     for name, count in others:
         if not count.same(often):
             where = f"in {pipeline.name!r}"
-            raise _error(program, f"role {first} takes {often} turns a tile {where}, and role {name} takes {count}")
+            raise _error(
+                program, f"role {first} takes its turn {_times(often)} a tile {where}, and role {name} {_times(count)}"
+            )
 
 
 def _counts(program: n.Program, pipeline: str, kind: type) -> Counts:
@@ -89,6 +91,10 @@ def _takes(role: Role, tile: int) -> bool:
 
 def _error(program: n.Program, sentence: str) -> DeclarationError:
     return DeclarationError(f"{program.machine}.program: {sentence}")
+
+
+def _times(count: Expr) -> str:
+    return "once" if count.same(1) else f"{count} times"
 
 
 def _and(names: list[str]) -> str:

@@ -7,6 +7,7 @@ machine that cannot work fails here, with a sentence that names the class and th
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand
 from tinygpu.language.instruction import Instruction
+from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import (
     AccessPattern,
     Choice,
@@ -43,9 +45,9 @@ class _Namespace(dict[str, Any]):
         self.title = title
 
     def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(value, (Named, Instruction, Route)) and key in RESERVED:
+            raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
         if isinstance(value, Named):
-            if key in RESERVED:
-                raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
             if key in self and self[key] is not value:
                 raise DeclarationError(f"{self.title}.{key}: declared twice; every declaration has a name of its own")
             try:
@@ -223,6 +225,9 @@ def _check(cls: type[Machine]) -> None:
         raise DeclarationError(f"{title}: a machine declares at least one Output or InOut")
     if "reference" not in {name for base in cls.__mro__[:-2] for name in vars(base)}:
         raise DeclarationError(f"{title}.reference: a machine says what it computes, as a static method in NumPy")
+    wrong = mistake_in_names(cls) or _mistake_in_reference(cls)
+    if wrong:
+        raise DeclarationError(f"{title}{': ' if wrong.startswith('a kernel') else '.'}{wrong}")
     instructions = cls.declarations(Instruction) + cls.declarations(Route)
     listed = [*instructions, *(o for c in cls.choices() for o in c.options)]
     count = len({type(h).__name__ for i in listed for h in (i.hops if isinstance(i, Route) else (i,))
@@ -238,6 +243,20 @@ def _check(cls: type[Machine]) -> None:
             head = symbol_name.split(".")[0]
             if symbol_name not in known and head not in {"device", *(t.name for t in cls.tensor_declarations())}:
                 raise DeclarationError(f"{title}.{r.name}: the constraint names {symbol_name!r}, which is not declared")
+
+
+def _mistake_in_reference(cls: type[Machine]) -> str:
+    """What is wrong with how `reference` takes its arguments, which are given by name."""
+    given = [t.name for t in cls.tensor_declarations() if t.access != "out"]
+    given += [d.name for d in (*cls.scalar_declarations(), *cls.option_declarations())]
+    takes = inspect.signature(cls.reference).parameters
+    named = [p.name for p in takes.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    missing = [name for name in given if name not in named and not anything]
+    strange = [name for name in named if name not in given and takes[name].default is inspect.Parameter.empty]
+    if missing or strange:
+        return f"reference: it is called with {', '.join(given)}, by name, and takes {', '.join(takes) or 'nothing'}"
+    return ""
 
 
 __all__ = ["AccessPattern", "BoundTensor", "Expr", "Machine", "Structure"]

@@ -17,11 +17,17 @@ class DeclarationError(Exception):
 
 
 class Named:
-    """A declaration that learns its attribute's name (see `Machine`)."""
+    """A declaration that learns its attribute's name (see `Machine`).
+
+    mistake  what is wrong with it; told when the name is known, so that the message can name the attribute
+    """
 
     name: str = ""
+    mistake: str = ""
 
     def bind_name(self, name: str) -> None:
+        if self.mistake:
+            raise DeclarationError(f"{name}: {self.mistake}")
         if self.name and self.name != name:
             raise DeclarationError(f"{name}: this declaration already belongs to {self.name!r}; declare another one")
         self.name = name
@@ -37,14 +43,19 @@ class Param(Expr, Named):
 
     def __init__(self, *values: int) -> None:
         self.name = ""
-        if not values:
-            raise DeclarationError("a Param needs at least one value")
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise DeclarationError(f"a Param takes non-negative integers, not {value!r}; other choices are a Choice")
-        if len(set(values)) != len(values):
-            raise DeclarationError(f"a Param lists each value once, not {values}")
         self.values: tuple[int, ...] = values
+        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int) or v < 0]
+        if not values:
+            self.mistake = "a Param needs at least one value"
+        elif wrong:
+            self.mistake = f"a Param takes non-negative integers, not {wrong[0]!r}; other choices are a Choice"
+        elif len(set(values)) != len(values):
+            self.mistake = f"a Param lists each value once, not {values}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "sympy":
+            raise DeclarationError("a Param is used before it has a name; assign it to an attribute first")
+        raise AttributeError(f"a Param has no {name!r}")
 
     def bind_name(self, name: str) -> None:
         Named.bind_name(self, name)
@@ -87,9 +98,13 @@ class Choice(Named):
 
     def __init__(self, *options: Any, ordered: str = "") -> None:
         self.ordered = ordered
-        if len(options) < 2:
-            raise DeclarationError(f"a Choice needs at least two options, not {len(options)}")
         self.options = options
+        labels = self.labels
+        twice = [label for i, label in enumerate(labels) if label in labels[:i]]
+        if len(options) < 2:
+            self.mistake = f"a Choice needs at least two options, not {len(options)}"
+        elif twice:
+            self.mistake = f"two options of the Choice are called {twice[0]!r}; each has a name of its own"
 
     def label(self, option: Any) -> str | int:
         """The name that a point shows for one option."""
@@ -113,9 +128,9 @@ class Option(Named):
     """
 
     def __init__(self, *values: str | int | bool) -> None:
-        if not values:
-            raise DeclarationError("an Option needs at least one value")
         self.values = values
+        if not values:
+            self.mistake = "an Option needs at least one value"
 
     @property
     def default(self) -> str | int | bool:

@@ -125,6 +125,8 @@ def blocked(
     threads, vector = expr(threads), expr(vector)
     chunks = extents[axis] // vector
     wide = expr(across) if across is not None else minimum(chunks, threads)
+    if wide.same(0):  # a row shorter than one vector: the conditions below refuse it
+        wide = expr(1)
     conditions = [
         Condition(f"{name} vectors", (extents[axis] % vector).__eq__(0), "a row of the tile is a whole number of vectors"),
         Condition(

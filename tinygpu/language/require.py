@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygpu.constraints.constraint import Constraint, Kind
 from tinygpu.expressions import Expr
-from tinygpu.language.parameters import DeclarationError, Named
+from tinygpu.language.parameters import Named
 
 
 class Require(Named):
@@ -14,11 +14,11 @@ class Require(Named):
     """
 
     def __init__(self, condition: Expr, sentence: str, *, kind: Kind = "legality", why: str = "") -> None:
-        if not isinstance(condition, Expr):
-            raise DeclarationError(f"a Require takes a condition on parameters, not {condition!r}")
-        if kind == "dominance" and not why:
-            raise DeclarationError("a dominance constraint says why what it removes is never the best")
         self.condition = condition
+        if not isinstance(condition, Expr):
+            self.mistake = f"a Require takes a condition on parameters, not {condition!r}"
+        elif kind == "dominance" and not why:
+            self.mistake = "a dominance constraint says why what it removes is never the best; give why=..."
         self.sentence = sentence
         self.kind = kind
         self.why = why

@@ -36,24 +36,30 @@ class TensorDeclaration(Named):
         majors   which orders the tensor may have in memory; the first is the default
         follows  the tensor, declared before, whose dtype decides
         """
-        if isinstance(dtypes, dict) != (follows is not None):
-            raise DeclarationError("a tensor that follows another gives its dtypes per dtype of that one, as a dict")
         self.follows = follows
         self.table = dtypes if isinstance(dtypes, dict) else {}
+        self.dims = dims
+        self.majors = majors
+        self.dtypes: tuple[DType, ...] = ()
         listed = (dtypes,) if isinstance(dtypes, str) else tuple(n for ns in self.table.values() for n in ns) or dtypes
         try:
             self.dtypes = tuple(dict.fromkeys(dtype(n) for n in listed))
         except ValueError as error:
-            raise DeclarationError(str(error)) from None
-        if not dims:
-            raise DeclarationError("a tensor needs at least one dim")
-        for d in dims:
-            if not isinstance(d, Dim):
-                raise DeclarationError(f"a tensor's dims are Dims of the machine, not {d!r}")
-        if len(dims) != 2 and "col" in majors:
-            raise DeclarationError(f"only a tensor with two dims can be column-major, not one with {len(dims)}")
-        self.dims = dims
-        self.majors = majors
+            self.mistake = str(error)
+        others = [d for d in dims if not isinstance(d, Dim)]
+        if isinstance(dtypes, dict) != (follows is not None):
+            self.mistake = "a tensor that follows another gives its dtypes per dtype of that one, as a dict"
+        elif follows is not None and set(self.table) != {t.name for t in follows.dtypes}:
+            had = ", ".join(t.name for t in follows.dtypes)
+            self.mistake = f"the dtypes are given for {', '.join(self.table)}, and {follows.name} can be {had}"
+        elif not dims:
+            self.mistake = "a tensor needs at least one dim"
+        elif others:
+            self.mistake = f"a tensor's dims are Dims of the machine, not {others[0]!r}"
+        elif len(dims) != 2 and "col" in majors:
+            self.mistake = f"only a tensor with two dims can be column-major, not one with {len(dims)}"
+        elif not majors or not set(majors) <= {"row", "col"}:
+            self.mistake = f"majors are 'row' or 'col', not {majors!r}"
 
     @property
     def dtype(self) -> DType:
@@ -107,12 +113,10 @@ class Scalar(Named):
     """A number given at launch."""
 
     def __init__(self, dtype_name: str) -> None:
-        try:
+        if dtype_name in ("f32", "s32", "u32"):
             self.dtype = dtype(dtype_name)
-        except ValueError as error:
-            raise DeclarationError(str(error)) from None
-        if self.dtype.name not in ("f32", "s32", "u32"):
-            raise DeclarationError(f"a Scalar is f32, s32 or u32, not {dtype_name}")
+        else:
+            self.mistake = f"a Scalar is f32, s32 or u32, not {dtype_name!r}"
 
 
 @dataclass(frozen=True, slots=True)

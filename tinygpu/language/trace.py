@@ -58,8 +58,15 @@ def preferences(machine: type[Machine], given: Problem, structure: Structure) ->
 def trace_default(machine: type[Machine]) -> None:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
     default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
-    for structure in machine.structures():
-        trace(machine, default, structure)
+    impossible = [_impossible(trace(machine, default, structure)) for structure in machine.structures()]
+    if all(impossible):
+        sentence = f"it can never work, whatever the parameters: {impossible[0]}"
+        raise DeclarationError(f"{machine.__name__}.program: {sentence}")
+
+
+def _impossible(traced: Trace) -> str:
+    """The sentence of a constraint of legality that no parameter can satisfy; "" where there is none."""
+    return next((c.sentence for c in traced.constraints if c.kind == "legality" and c.condition.same(False)), "")
 
 
 @lru_cache(maxsize=512)
@@ -69,9 +76,14 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     tracer = Tracer(instance)
     try:
         instance.program(tracer)
-    except DeclarationError:
-        raise
-    except TypeError as error:
+    except DeclarationError as error:
+        here = f"{machine.__name__}.program: "
+        if str(error).startswith(here):
+            raise
+        raise DeclarationError(f"{here}{error}") from error
+    except AttributeError as error:
+        raise DeclarationError(f"{machine.__name__}.program: {_unknown(error, instance, tracer)}") from error
+    except (TypeError, ValueError) as error:
         raise DeclarationError(f"{machine.__name__}.program: {error}") from error
     body = tracer.finish()
     if tracer.grid_node is None:
@@ -96,6 +108,16 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)
     return Trace(program, constraints, axes)
+
+
+def _unknown(error: AttributeError, instance: Machine, tracer: Tracer) -> str:
+    """A sentence for a name that does not exist."""
+    if error.obj is instance:
+        declared = [name for name in dir(type(instance)) if not name.startswith("_") and name not in dir(Machine)]
+        return f"the machine declares no {error.name!r}; it declares {', '.join(declared)}"
+    if error.obj is tracer:
+        return f"there is no verb p.{error.name}"
+    return str(error)
 
 
 def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ...]:

@@ -93,7 +93,7 @@ class Tracer:
         persistent  as many CTAs as are resident, and each takes tile after tile
         """
         if self.grid_node is not None:
-            raise self.fail("a program has one grid")
+            raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")
         if not axes:
             raise self.fail("a grid has at least one axis: (dim, extent of a tile)")
         beside = cluster if isinstance(cluster, tuple) else (cluster, *[1] * (len(axes) - 1))
@@ -170,6 +170,7 @@ class Tracer:
     def loop(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
         """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round."""
         index = self._name("i")
+        self._check_step(step)
         with self.nested() as body:
             yield symbol(index) * expr(step)
         self.emit(n.Loop(index, ceil_div(extent, step), False, tuple(body)))
@@ -181,11 +182,16 @@ class Tracer:
         runtime = expr(extent).symbols & set(self.machine.dim_names())
         if runtime:
             raise self.fail(f"unroll over {extent}, which is known at launch only; write p.loop")
+        self._check_step(step)
         with self.nested() as body:
             yield symbol(index) * expr(step)
         divides = expr(extent) % expr(step) == 0
         self.require((Condition(f"steps of {extent}", divides, f"{extent} is a whole number of steps of {step}"),))
         self.emit(n.Loop(index, expr(extent) // expr(step), True, tuple(body)))
+
+    def _check_step(self, step: Operand) -> None:
+        if expr(step).is_number and int(expr(step)) < 1:
+            raise self.fail(f"a loop goes on by 1 element or more each round, not by {step}")
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def smem(
@@ -406,7 +412,7 @@ class Tracer:
         name = self._instruction(instruction, (Elementwise,), "apply")
         takes, gives = instruction.types()
         if len(operands) != len(takes):
-            raise self.fail(f"{name} takes {len(takes)} operands, not {len(operands)}")
+            raise self.fail(f"{name} takes {len(takes)} operand{'s' * (len(takes) > 1)}, not {len(operands)}")
         widest: Tile | None = None
         for operand, want in zip(operands, takes, strict=True):
             if isinstance(operand, Tile):
@@ -419,6 +425,8 @@ class Tracer:
                 widest = operand if widest is None else _wider(widest, operand)
             elif isinstance(operand, n.ScalarArgument) and operand.dtype.name != want:
                 raise self.fail(f"{name} takes {want} here, and the scalar {operand.name} is {operand.dtype}")
+            elif isinstance(operand, bool) or not isinstance(operand, (n.ScalarArgument, Expr, int, float)):
+                raise self.fail(f"{name} takes tiles, scalars, dims and numbers, not {operand!r}")
             elif isinstance(operand, Expr) and want not in ("f32", "s32", "u32"):
                 raise self.fail(f"{name} takes {want} here; the number {operand} can be f32, s32 or u32")
         if widest is None or widest.partition is None:
@@ -487,6 +495,8 @@ class Tracer:
         self._use(value)
         if value.partition is None:
             raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
+        if not 0 <= axis < len(value.shape):
+            raise self.fail(f"{name} reduces along axis {axis}, and {value} has {_axes(len(value.shape))}")
         takes, gives = combine.types()
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
@@ -669,6 +679,10 @@ def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
             )
         below = below * mode.extent
     return tuple(conditions)
+
+
+def _axes(count: int) -> str:
+    return "axis 0 only" if count == 1 else f"the axes 0 to {count - 1}"
 
 
 def _extents(tile: Tile) -> str:

@@ -250,9 +250,7 @@ class MatmulTwoCta(Machine):
             with p.role("mma", warps=1, first=1), acc.fill() as t:
                 p.clear(t.c)
                 with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=depth) as kt:
-                    p.multiply(
-                        self.mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn // 2))
-                    )
+                    p.multiply(self.mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn // 2)))
             with p.role("epilogue", warps=4, first=4), acc.drain() as t:
                 p.store(self.st, self.c.tile(i, j, shape=(bm, bn)), p.load(self.ld, t.c, rows))
 

@@ -1,0 +1,40 @@
+"""Names that a machine may give: what expressions, listings and kernels need to tell things apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tinygpu.language.machine import Machine
+
+# Symbols of expressions that tracing makes: tiles of the grid, rounds of loops, facts of the device.
+TRACED = re.compile(r"(tile|i|u)\d+|device")
+# Identifiers of a kernel that are not the machine's: its shared memory, and a constant of PTX.
+KERNEL = frozenset({"smem", "WARP_SZ"})
+
+
+def mistake_in_names(machine: type[Machine]) -> str:
+    """The first name that cannot stand, as "ATTRIBUTE: sentence"; "" where all can."""
+    return next(_mistakes(machine), "")
+
+
+def _mistakes(machine: type[Machine]) -> Iterator[str]:
+    tensors = [t.name for t in machine.tensor_declarations()]
+    arguments = [*tensors, *machine.dim_names(), *(s.name for s in machine.scalar_declarations())]
+    for name in (*(p.name for p in machine.params()), *arguments):
+        if TRACED.fullmatch(name):
+            yield f"{name}: this name is used for tiles, loops and devices in expressions; choose another one"
+    for name in arguments:
+        if not name.isascii() or name.startswith("_"):
+            yield f"{name}: an argument of a kernel has an ASCII name that begins with a letter"
+        if name in KERNEL:
+            yield f"{name}: this name belongs to the kernel; choose another one"
+    for tensor in tensors:
+        for fact, what in (("ptr", "pointer"), ("ld", "leading dimension")):
+            if f"{tensor}_{fact}" in arguments:
+                yield f"{tensor}_{fact}: the {what} of {tensor} has this name in a kernel; choose another one"
+    title = machine.__name__
+    if not title.isascii() or title.startswith("_") or title.lower() in KERNEL:
+        yield f"a kernel is called like its machine, and cannot be called {title.lower()!r}; choose another name"
