@@ -186,7 +186,15 @@ def error_bound(
     scale = np.maximum(np.abs(np.nan_to_num(magnitude)), np.abs(np.nan_to_num(expected)))
     unit = 2.0**-24 if output.dtype.name != "f64" else 2.0**-53
     last = 2.0 ** -(output.dtype.mantissa + 1) if output.dtype.is_float else 0.0
-    smallest = 2.0**-24 if output.dtype.name == "f16" else 2.0**-126
+    smallest = half_smallest(output.dtype)
     approximate = machine.precision(dict(problem.options))[1] * scale
     bound = 2 * (terms + 8) * unit * scale + last * np.abs(expected) + approximate + smallest
     return np.asarray(np.broadcast_to(bound, expected.shape), dtype=np.float64)
+
+
+def half_smallest(dtype: DType) -> float:
+    """Half of the smallest subnormal of a float type: what rounding may add to a result near zero."""
+    if not dtype.is_float:
+        return 0.0
+    bias = 2 ** (dtype.exponent - 1) - 1
+    return 2.0 ** max(1 - bias - dtype.mantissa - 1, -1074)

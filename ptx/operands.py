@@ -30,9 +30,8 @@ class HostTensor:
     def array(self) -> NDArray[Any]:
         """(shape) the elements, as a view of the storage."""
         kind = self.operand.dtype.numpy
-        flat = self.storage[self.offset_bytes :].view(kind)
         strides = tuple(s * kind.itemsize for s in self.operand.strides())
-        return np.lib.stride_tricks.as_strided(flat, self.operand.shape, strides)
+        return np.ndarray(self.operand.shape, kind, self.storage.data, self.offset_bytes, strides)
 
     def gaps_intact(self) -> bool:
         """Whether every byte that belongs to no element still holds the poison."""

@@ -133,12 +133,14 @@ class InstructionParser(Cursor):
             return register.elements[index]
         if register is not None:
             return register
-        if name.startswith("%") or name == "WARP_SZ":
+        if name == "WARP_SZ":
+            return IntegerOperand(32)
+        if name.startswith("%"):
             if adjacent:
                 name += self._next().text
             if not is_special(name):
                 raise self._fail(f"register {name} is not declared", token)
-            return IntegerOperand(32) if name == "WARP_SZ" else SpecialOperand(name)
+            return SpecialOperand(name)
         offset = 0
         if self._is("+") or self._is("-"):
             sign = -1 if self._next().text == "-" else 1

@@ -198,6 +198,8 @@ class _Parser(InstructionParser):
                 self._registers(function)
             elif token.text in _SPACES or token.text == ".extern":
                 extern = self._accept(".extern")
+                if self._token.text not in _SPACES:
+                    raise self._fail(f"expected a state space after .extern, found `{self._token.text}`")
                 function.variables.extend(self._variables(extern))
             elif not self._skip_debug():
                 raise self._fail(f"`{token.text}` starts no statement", token)

@@ -14,7 +14,7 @@ from tinygpu.ptx.emulator.bits import BITS
 from tinygpu.ptx.emulator.comparisons import COMPARISONS
 from tinygpu.ptx.emulator.control_flow import EXIT, Block, build_blocks
 from tinygpu.ptx.emulator.conversions import CONVERSIONS
-from tinygpu.ptx.emulator.faults import PtxSyntaxError
+from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.fences import FENCES
 from tinygpu.ptx.emulator.floating import FLOATING
 from tinygpu.ptx.emulator.inlining import FlatCode
@@ -126,6 +126,9 @@ class Program:
 
 def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
     """Compile flat code. Raises PtxSyntaxError or UnsupportedInstruction."""
+    for statement in code.statements:
+        if isinstance(statement, Instruction) and compile_function(statement) is None and not _is_control(statement):
+            raise UnsupportedInstruction(statement.line, statement.name)
     blocks = build_blocks(code.statements, code.branch_targets)
     compiled = [_compile_block(binder, block) for block in blocks]
     return Program(
@@ -145,6 +148,10 @@ def compile_function(i: Instruction) -> tuple[str, Compile] | None:
         if i.opcode in table:
             return kind, table[i.opcode]
     return None
+
+
+def _is_control(i: Instruction) -> bool:
+    return i.opcode in ("bra", "brx", "exit", "ret", "trap", "barrier")
 
 
 def _is_float(i: Instruction) -> bool:

@@ -164,9 +164,6 @@ def _isa(s: n.Statement) -> tuple[int, int]:
     if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
         return s.instruction.variant(s.a.dtype, s.b.dtype).isa
     instruction = getattr(s, "instruction", None)
-    label = getattr(instruction, "label", "")
-    if label == "cvt.f32.bf16":
-        return (7, 1)
     if instruction is None or isinstance(instruction, Route):
         return (7, 0)
     version: tuple[int, int] = instruction.isa

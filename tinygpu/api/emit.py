@@ -25,6 +25,21 @@ def spaces(family: Family, asked: Asked, device: Device) -> tuple[MachineSpace, 
     return tuple(build_space(machine, problem, device) for machine, problem in problems(family, asked)[0])
 
 
+def explain(space: MachineSpace, point: Mapping[str, int | str]) -> tuple[str, ...]:
+    """Why a point is out, with the numbers; empty when it is in.
+
+    Values that are left open are chosen such that the point breaks as little as possible.
+    """
+    broken = space.space.explain(point)
+    domains = [part.domains() for part in space.space.parts]
+    offered = any(all(n in d and v in d[n] for n, v in point.items()) for d in domains)
+    if not broken or not offered or all(point.keys() == d.keys() for d in domains):
+        return tuple(v.sentence for v in broken)
+    nearest = space.space.restrict(point).nearest()
+    chosen = ", ".join(f"{n}={v}" for n, v in nearest.point.items() if n not in point)
+    return (*[v.sentence for v in nearest.violations], f"the nearest completion has {chosen}")
+
+
 def complete(space: MachineSpace, point: Mapping[str, int | str]) -> dict[str, int | str]:
     """The best predicted candidate that has these values; raises NotAdmitted with the reasons where there is none."""
     unknown = [name for name in point if name not in space.space.names]

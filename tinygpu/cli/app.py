@@ -180,7 +180,7 @@ def explain_command(
 
     Example: `tinygpu explain matmul_ampere --shape m=4096,n=4096,k=4096 --device rtx4090 bm=256 bn=256 stages=6`
     """
-    from tinygpu.api.emit import spaces
+    from tinygpu.api.emit import explain, spaces
     from tinygpu.api.machines import family
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.arguments import point as read_point
@@ -190,9 +190,9 @@ def explain_command(
     admitted = False
     out = []
     for s in spaces(family(machine), asked(shape, dtype, major, ld, align, option), find(device)):
-        broken = s.space.explain(chosen)
+        broken = explain(s, chosen)
         admitted = admitted or not broken
-        out.append({"machine": s.machine.__name__, "admitted": not broken, "breaks": [v.sentence for v in broken]})
+        out.append({"machine": s.machine.__name__, "admitted": not broken, "breaks": list(broken)})
     if as_json:
         print(json.dumps(out, indent=2))
     else:

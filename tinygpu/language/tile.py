@@ -42,7 +42,8 @@ class Buffer:
 
     @property
     def pitch_bytes(self) -> Expr:
-        return (self.shape[self.contiguous] + self.pad) * self.dtype.bits // 8
+        row = self.shape[self.contiguous] + self.pad
+        return row * self.dtype.bytes if self.dtype.bits % 8 == 0 else row * self.dtype.bits // 8
 
     @property
     def stage_bytes(self) -> Expr:
