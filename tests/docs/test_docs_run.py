@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a page, the status it ends with, and what the page shows of its output (the block's last one)."""
+    """One command of a page, the status it ends with, and what the page shows of its output (the block's last one).
+
+    slow  takes so long that the quick suite leaves it out (the README's main job, which CI runs by itself)
+    """
 
     page: str
     line: int
     words: tuple[str, ...]
     status: int
     shown: str
+    slow: bool
 
 
 @cache
@@ -68,7 +73,8 @@ def commands(page: str) -> Iterator[Command]:
         lines = [line for line in lines if line.startswith("tinygpu ")]
         for number, line in enumerate(lines, 1):
             last = number == len(lines)
-            yield Command(page, block.line, tuple(shlex.split(line)), int("fails" in words), shown if last else "")
+            status, printed = int("fails" in words), shown if last else ""
+            yield Command(page, block.line, tuple(shlex.split(line)), status, printed, "slow" in words)
 
 
 COMMANDS = [c for page in PAGES for c in commands(page)]
@@ -116,7 +122,15 @@ def missing(shown: str, output: str, *, numbers: bool) -> list[str]:
     return [line for line in wanted if not any(line == printed for printed in rest)]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: f"{c.page}:{c.line} {' '.join(c.words[1:3])}")
+def parameters(listed: list[Command]) -> list[Any]:
+    """Commands as test parameters, named by where they stand."""
+    return [
+        pytest.param(c, id=f"{c.page}:{c.line} {' '.join(c.words[1:3])}", marks=[pytest.mark.slow] if c.slow else [])
+        for c in listed
+    ]
+
+
+@pytest.mark.parametrize("command", parameters(COMMANDS))
 def test_a_command_does_what_its_page_shows(
     command: Command, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,9 +139,7 @@ def test_a_command_does_what_its_page_shows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", [c for c in COMMANDS if c.shown], ids=lambda c: f"{c.page}:{c.line} {' '.join(c.words[1:3])}"
-)
+@pytest.mark.parametrize("command", parameters([c for c in COMMANDS if c.shown]))
 def test_a_command_prints_the_numbers_of_its_page(
     command: Command, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
