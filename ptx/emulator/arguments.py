@@ -34,7 +34,7 @@ def bind_arguments(
         raise LaunchError(f"{function.name} takes {len(formal)} arguments ({names}), not {len(args)}")
     data = bytearray()
     offsets: dict[str, int] = {}
-    placed: dict[int, int] = {}
+    placed: dict[tuple[int, int], int] = {}
     for parameter, value in zip(formal, args, strict=True):
         size = max(parameter.size_bytes, 1)
         start = (len(data) + parameter.align_bytes - 1) // parameter.align_bytes * parameter.align_bytes
@@ -44,9 +44,11 @@ def bind_arguments(
     return Parameters(bytes(data), offsets), lambda: None
 
 
-def _encode(parameter: Variable, value: Any, size: int, memory: GlobalMemory, placed: dict[int, int]) -> bytes:
+def _encode(
+    parameter: Variable, value: Any, size: int, memory: GlobalMemory, placed: dict[tuple[int, int], int]
+) -> bytes:
     if isinstance(value, np.ndarray) and value.ndim > 0:
-        value = DeviceBuffer(value)
+        value = DeviceBuffer(value, name=parameter.name)
     if isinstance(value, (DeviceBuffer, SparseBuffer)):
         if size != 8:
             raise LaunchError(f"{parameter.name} is a parameter of {size} bytes and cannot take a buffer's address")
@@ -88,11 +90,13 @@ def _encode_scalar(parameter: Variable, value: Any, size: int) -> bytes:
     )
 
 
-def _place(buffer: DeviceBuffer | SparseBuffer, name: str, memory: GlobalMemory, placed: dict[int, int]) -> int:
+def _place(
+    buffer: DeviceBuffer | SparseBuffer, name: str, memory: GlobalMemory, placed: dict[tuple[int, int], int]
+) -> int:
     """Enter a buffer into device memory (once, also when it is passed twice); returns its base address."""
     if isinstance(buffer, DeviceBuffer):
-        identity = buffer.array.__array_interface__["data"][0] if buffer.array.size else id(buffer)
-        identity = identity if buffer.base is None else id(buffer)
+        start = buffer.array.__array_interface__["data"][0] if buffer.array.size else id(buffer)
+        identity = (start, buffer.array.nbytes) if buffer.base is None else (id(buffer), -1)
         if identity in placed:
             return placed[identity]
         data = memory_bytes(buffer.array, buffer.name or name)
@@ -104,8 +108,8 @@ def _place(buffer: DeviceBuffer | SparseBuffer, name: str, memory: GlobalMemory,
         memory.add(allocation, [Window(allocation, allocation.base, data, buffer.initialised)])
         placed[identity] = allocation.base
         return allocation.base
-    if id(buffer) in placed:
-        return placed[id(buffer)]
+    if (id(buffer), -1) in placed:
+        return placed[id(buffer), -1]
     allocation = Allocation(buffer.name or name, 0, buffer.size_bytes)
     allocation.base = buffer.base if buffer.base is not None else memory.place(buffer.size_bytes)
     windows = [
@@ -113,5 +117,5 @@ def _place(buffer: DeviceBuffer | SparseBuffer, name: str, memory: GlobalMemory,
         for start, array in sorted(buffer.regions.items(), key=lambda item: item[0])
     ]
     memory.add(allocation, windows)
-    placed[id(buffer)] = allocation.base
+    placed[id(buffer), -1] = allocation.base
     return allocation.base

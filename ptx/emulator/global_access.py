@@ -295,7 +295,7 @@ def store(
             row, lane = c.locate(0 if selection is None else first_true(selection))
             c.emulation.fault(
                 "read-only", site.instruction, c.residents, row, lane,
-                f"store to {window.allocation.name}, which is constant memory and cannot be written",
+                f"store to {window.allocation.name}, {window.allocation.why_read_only}",
                 window.allocation.space, int(chosen.reshape(-1)[0]), int(chosen.size),
             )  # fmt: skip
             continue

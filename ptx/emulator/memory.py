@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.faults import LaunchError
 from tinygpu.ptx.emulator.races import GlobalShadow
 from tinygpu.ptx.emulator.types import Array
 
@@ -39,6 +40,13 @@ class Allocation:
     @property
     def end(self) -> int:
         return self.base + self.size_bytes
+
+    @property
+    def why_read_only(self) -> str:
+        """Why a store here is refused, in words."""
+        if self.space == "global":
+            return "whose array is not writeable"
+        return f"which is {'constant' if self.space == 'const' else self.space} memory and cannot be written"
 
 
 class Window:
@@ -85,7 +93,7 @@ class GlobalMemory:
         """Enter an allocation; refuses one that overlaps another."""
         for other in self.allocations:
             if allocation.base < other.end and other.base < allocation.end:
-                raise ValueError(f"{allocation.name} at {allocation.base:#x} overlaps {other.name} at {other.base:#x}")
+                raise LaunchError(f"{allocation.name} at {allocation.base:#x} overlaps {other.name} at {other.base:#x}")
         position = bisect_right(self._allocation_bases, allocation.base)
         self.allocations.insert(position, allocation)
         self._allocation_bases.insert(position, allocation.base)

@@ -1,5 +1,8 @@
 """A corpus of kernels with one planted bug each, and the fixed twin of each."""
 
+# Sentences stay on one line, so that they can be searched for.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

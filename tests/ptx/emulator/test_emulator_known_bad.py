@@ -43,6 +43,6 @@ def test_a_store_outside_the_backed_windows_is_a_fault_of_its_own() -> None:
         emulate(bug.text(False), grid=1, block=64, args=[a, np.zeros(64, np.uint32)])
     assert caught.value.kind == "outside backed windows"
     assert caught.value.sentence == (
-        "load of 4 bytes at global address 0x1000000000c0 is byte 192 of a, which is inside the buffer but in none of its "
-        "backed windows: back these bytes with an array, or do not run this CTA"
+        "load of 4 bytes at global address 0x1000000000c0 is byte 192 of a, which is inside the buffer but in none of "
+        "its backed windows: back these bytes with an array, or do not run this CTA"
     )
