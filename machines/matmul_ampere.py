@@ -18,6 +18,8 @@ from tinygpu.language import (
     Route,
     UnknownLayout,
     blocked,
+    ceil_div,
+    symbol,
 )
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
@@ -54,8 +56,8 @@ class MatmulAmpere(Machine):
     ld_bias = isa.LdGlobal(1)
 
     big_enough = Require(
-        bm * bn >= 32 * wm * wn * 16,
-        "every thread accumulates at least 16 values",
+        (bm * bn >= 32 * wm * wn * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
+        "every thread accumulates at least 16 values, where the tiles fill the device",
         kind="dominance",
         why="fewer accumulators per thread read each operand more often from shared memory than a tile with fewer warps",
     )

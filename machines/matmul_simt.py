@@ -17,7 +17,9 @@ from tinygpu.language import (
     Route,
     UnknownLayout,
     blocked,
+    ceil_div,
     register_blocked,
+    symbol,
 )
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
@@ -51,8 +53,8 @@ class MatmulSimt(Machine):
 
     whole_warps = Require((tall * wide) % 32 == 0, "the threads form whole warps")
     big_enough = Require(
-        bm * bn >= tall * wide * 16,
-        "every thread accumulates at least 16 values",
+        (bm * bn >= tall * wide * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
+        "every thread accumulates at least 16 values, where the tiles fill the device",
         kind="dominance",
         why="below 4 x 4 accumulators the loads from shared memory outnumber half of the FMAs",
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, all_of, any_of, expr, maximum, symbol
 from tinygpu.language.instruction import Transfer
+from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
 from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
@@ -48,8 +49,8 @@ def dominance(program: n.Program, constraints: Iterable[Constraint], params: Ite
                 )
             )
     for v in vectors:
-        if v.name in _shapes(program):
-            continue  # the tile grows with the vector: another trade
+        if v.name in _shapes(program) or v.name in _arranges(program, v):
+            continue  # the tile grows with the vector, or others are moved in its arrangement: another trade
         around = [p for p in patterns if any(v.name in c.condition.symbols and p.name in c.condition.symbols for c in legality)]
         ways: list[dict[str, Expr]] = [{v.name: v * 2}]
         ways += [{v.name: v * 2, p.name: maximum(p // 2, 1)} for p in around]
@@ -116,3 +117,21 @@ def _shapes(program: n.Program) -> set[str]:
             for e in b.shape:
                 found |= e.symbols
     return found
+
+
+def _arranges(program: n.Program, v: Param) -> set[str]:
+    """The vector's name, where it also decides who holds what a transfer of another width moves."""
+    for s in walk(program.body):
+        partition = getattr(s, "partition", None)
+        if isinstance(s, n.Load):
+            partition = s.result.partition
+        elif isinstance(s, n.Store):
+            partition = s.value.partition
+        instruction = getattr(s, "instruction", None)
+        hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
+        outer = [h for h in hops if isinstance(h, Transfer) and GMEM in (h.reads, h.writes)]
+        if partition is None or not outer or any(expr(h.vector).same(symbol(v.name)) for h in outer):
+            continue
+        if any(v.name in e.symbols for m in (*partition.threads, *partition.values) for e in (m.extent, m.stride)):
+            return {v.name}
+    return set()

@@ -224,6 +224,11 @@ def whole_problem(program: n.Program, case: Case, tiles: int = 2) -> Problem | N
     return roomy
 
 
+def pieces(program: n.Program) -> list[tuple[str, int]]:
+    """(dim, extent) of every axis of the grid, loop and window: in what pieces a program walks its dims."""
+    return [(e.dim, e.extent) for e in _extents(program)]
+
+
 def _extents(program: n.Program) -> list[_Extent]:
     out = [_Extent(a.size.sympy.name, int(a.extent), True) for a in program.grid.axes]
     for s in walk(program.body):
@@ -266,4 +271,4 @@ def _inside(program: n.Program, problem: Problem) -> bool:
     return True
 
 
-__all__ = ["CHECKS", "closed_forms", "examine", "roomy_problem", "whole_problem"]
+__all__ = ["CHECKS", "closed_forms", "examine", "pieces", "roomy_problem", "whole_problem"]

@@ -59,7 +59,7 @@ def _constraints(bench: Bench) -> Row:
     failures = [
         Failure(f"the constraint {s.constraint.name!r} ({s.constraint.sentence}) holds for no point of any space tried")
         for s in seen.values()
-        if not s.admitted
+        if not s.admitted and s.constraint.kind == "legality"
     ]
     idle = [s.constraint.name for s in seen.values() if s.admitted and not s.rejected]
     notes = [f"never rejects here: {', '.join(idle)}"] if idle else []
