@@ -1,0 +1,96 @@
+"""Random admitted candidates of every shipped machine: each lowers, assembles for its target, and is right in the emulator.
+
+The quick suite draws a few. The long run draws 2,000 per machine and target: pytest -m slow tests/machines.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tinygpu.api.machines import SHIPPED, family
+
+from tinygpu.devices import device
+from tinygpu.language import Machine, Problem
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+from tinygpu.testing import Case
+from tinygpu.testing.bench import draw_problems
+from tinygpu.testing.draws import DEVICES
+from tinygpu.testing.judges import judge
+
+# Problems that share types, orders and options share traces, which take seconds for the larger machines.
+CANDIDATES_PER_PROBLEM = 25
+LONG_RUN = 2_000
+
+
+def shipped(name: str) -> type[Machine]:
+    (machine,) = family(name).machines
+    return machine
+
+
+def wrong(machine: type[Machine], problems: tuple[Problem, ...], on: str, each: int, seed: int) -> tuple[int, list[str]]:
+    """(how many candidates were judged, what is wrong with those that are)."""
+    rng = np.random.default_rng(seed)
+    cache = SolverCache()
+    judged, faults = 0, []
+    for problem in problems:
+        space = build_space(machine, problem, device(on))
+        for point in space.space.sample(each, rng) if space.space.size else ():
+            case = Case(machine, problem, space.device, point)
+            found = judge(case, cache, seed=seed)
+            judged += 1
+            if found.stage != "right":
+                faults.append(f"{case}\n{found.stage}: {found.sentence}\n{case.snippet('kernel')}")
+    return judged, faults
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_few_random_candidates_are_right_on_every_target(name: str) -> None:
+    machine = shipped(name)
+    count = 1 if name.startswith("matmul") else 2
+    for seed, on in enumerate(DEVICES):
+        problems = draw_problems(machine, count, np.random.default_rng([1, seed]))
+        judged, faults = wrong(machine, problems, on, 2, seed)
+        assert not faults, faults[0]
+        assert judged
+
+
+def _share(work: tuple[str, str, int, int]) -> tuple[int, list[str]]:
+    name, on, seed, count = work
+    machine = shipped(name)
+    problems = draw_problems(machine, 1, np.random.default_rng([2, seed]))
+    return wrong(machine, problems, on, count, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on", DEVICES)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_two_thousand_random_candidates_are_right(name: str, on: str) -> None:
+    """Drawn uniformly from whole spaces, with fresh problems for every few of them."""
+    judged, seed, faults = 0, 0, list[str]()
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        while judged < LONG_RUN and not faults:
+            work = [(name, on, seed + i, CANDIDATES_PER_PROBLEM) for i in range(8)]
+            seed += len(work)
+            for count, found in pool.map(_share, work):
+                judged += count
+                faults += found
+    assert not faults, f"{len(faults)} of {judged} are wrong, the first:\n{faults[0]}"
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+@pytest.mark.parametrize("name", ["axpby", "bias_relu"])
+def test_candidates_that_hypothesis_draws_are_right(name: str, data: st.DataObject) -> None:
+    from tinygpu.testing import candidates, devices, problems
+
+    machine = shipped(name)
+    problem, on = data.draw(problems(machine)), data.draw(devices())
+    point = data.draw(candidates(machine, problem, on))
+    found = judge(Case(machine, problem, on, point), SolverCache())
+    assert found.stage == "right", found.sentence
