@@ -76,12 +76,13 @@ def compare(
     inputs: Inputs,
     order: Order,
     seed: int,
+    terms: int,
 ) -> Check:
     """The outputs of a run against the reference in double precision, on the same inputs made afresh."""
     fresh, _ = make_inputs(machine, problem, inputs, seed)
     arrays = {o.name: fresh[o.name].array for o in problem.operands if o.access != "out"}
     got = {o.name: operands[o.name].array for o in problem.operands if o.access != "in"}
-    check = compare_arrays(machine, problem, arrays, scalars, got, inputs, order)
+    check = compare_arrays(machine, problem, arrays, scalars, got, inputs, order, terms)
     for o in problem.operands:
         if o.access != "in" and not operands[o.name].gaps_intact():
             sentence = f"{o.name}: bytes between its rows were written"
@@ -97,6 +98,7 @@ def compare_arrays(
     got: Mapping[str, NDArray[Any]],
     inputs: Inputs,
     order: Order,
+    terms: int,
     where: str = "",
 ) -> Check:
     """Outputs against the reference on the inputs `given`; the arrays may be a window of the problem's tensors."""
@@ -104,7 +106,7 @@ def compare_arrays(
     magnitude = reference(machine, problem, given, scalars, absolute=True)
     exact = inputs == "integers" and machine.precision(dict(problem.options))[0]
     found = [
-        difference(machine, problem, problem.operand(name), result, expected[name], magnitude[name], exact)
+        difference(machine, problem, problem.operand(name), result, expected[name], magnitude[name], exact, terms)
         for name, result in got.items()
     ]
     worst = max(found, key=lambda d: d.error)
@@ -120,6 +122,7 @@ def difference(
     expected: Any,
     magnitude: Any,
     exact: bool,
+    terms: int,
 ) -> Difference:
     """One output array against the reference."""
     want = np.broadcast_to(np.asarray(expected), got.shape)
@@ -131,7 +134,7 @@ def difference(
         target = rounded.astype(np.float64)
         bad &= ~((values == 0) & (target == 0))  # the sign of a zero is not compared
     else:
-        bound = error_bound(problem, output, target, np.asarray(magnitude, dtype=np.float64), machine)
+        bound = error_bound(problem, output, target, np.asarray(magnitude, dtype=np.float64), machine, terms)
         same = (values == target) | (np.isnan(values) & np.isnan(target))
         bad = ~((np.abs(values - target) <= bound) | same)
     with np.errstate(invalid="ignore"):
@@ -174,6 +177,7 @@ def error_bound(
     expected: NDArray[np.float64],
     magnitude: NDArray[np.float64],
     machine: type[Machine],
+    terms: int,
 ) -> NDArray[np.float64]:
     """Largest error that rounding explains, per element.
 
@@ -181,8 +185,6 @@ def error_bound(
     4.2; taken twice, for products and sums); the result is rounded once to the output's type; approximate functions
     add the machine's `approximation`, relative to both.
     """
-    elements = max(int(np.prod(o.shape)) for o in problem.operands)
-    terms = max(1, elements // max(1, int(np.prod(output.shape)))) + max(problem.dim.values(), default=1)
     scale = np.maximum(np.abs(np.nan_to_num(magnitude)), np.abs(np.nan_to_num(expected)))
     unit = 2.0**-24 if output.dtype.name != "f64" else 2.0**-53
     last = 2.0 ** -(output.dtype.mantissa + 1) if output.dtype.is_float else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tinygpu.language.problem import Problem
@@ -14,7 +15,7 @@ def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Probl
     Along each grid axis: two full tiles, or one full and one partial tile where the real problem has a remainder. Along
     each loop: 2 x stages + 1 rounds and the remainder (`rounds` overrides it), but no more than the problem has.
     """
-    extents = dict(kernel.tiles)
+    extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
     dims = problem.dim
     out = {}
     for name, size in dims.items():

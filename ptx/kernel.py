@@ -49,6 +49,7 @@ class Kernel:
     group          tile rows that are visited together (see `tinygpu.cost.locality.raster`)
     shapes         per tensor the names of its dims, slowest axis first
     steps          (dim, elements per round, pipeline stages) of loops over a dim
+    sums           (dims along which loops add up, elements that reductions combine): what rounding grows with
     facts          what the launch must check
     point          the candidate
     """
@@ -64,12 +65,18 @@ class Kernel:
     group: int
     shapes: tuple[tuple[str, tuple[str, ...]], ...]
     steps: tuple[tuple[str, int, int], ...]
+    sums: tuple[tuple[str, ...], int]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
 
     def grid(self, problem: Problem) -> tuple[int, int, int]:
         """CTAs along x, y, z."""
         return math.prod(-(-problem.dim[d] // e) for d, e in self.tiles), 1, 1
+
+    def terms(self, problem: Problem) -> int:
+        """Terms of the longest sum for one problem, at most."""
+        dims, combined = self.sums
+        return combined * math.prod(problem.dim[d] for d in dims)
 
     def check(self, problem: Problem) -> None:
         """Refuses a problem that breaks a fact for which the kernel was specialised."""
@@ -118,6 +125,7 @@ class Kernel:
             data["group"],
             tuple((name, tuple(dims)) for name, dims in data["shapes"]),
             tuple((d, e, s) for d, e, s in data["steps"]),
+            (tuple(data["sums"][0]), data["sums"][1]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
         )

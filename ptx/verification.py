@@ -85,7 +85,7 @@ def verify(
             continue
         if counters is None:
             counters, lines = report.counters, report.lines
-        checks.append(compare(machine, small, operands, scalars, inputs, order, seed))
+        checks.append(compare(machine, small, operands, scalars, inputs, order, seed, kernel.terms(small)))
     if real_ctas and small != problem:
         checks += sampled_checks(kernel, machine, problem, seed)
     return Verification(kernel.name, small, tuple(checks), counters, lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder
+from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Placement
 from tinygpu.program.spread import Spread
@@ -47,6 +47,7 @@ class Context:
     arguments: dict[str, Reg] = field(default_factory=dict)  # dims, NAME.ptr, NAME.ld and scalars
     indices: dict[str, Number] = field(default_factory=dict)  # tile numbers and loop counters
     index_limits: dict[str, int] = field(default_factory=dict)  # largest value of a loop counter, where known
+    spans: dict[str, tuple[str, int]] = field(default_factory=dict)  # index -> (dim that it counts through, step)
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
@@ -90,6 +91,10 @@ class Context:
                 out = emit.minimum(out, self._number(arg))
             return out
         raise LoweringError(f"{node} cannot be computed in a kernel")
+
+    def value(self, name: str) -> Number:
+        """The run-time value of an index or a dim."""
+        return self._number(symbol(name).sympy)
 
     def affine(self, e: Expr) -> tuple[int, tuple[tuple[str, int], ...]]:
         """An offset as (constant, ((index, coefficient), ...)); indices that are numbers by now are folded in."""

@@ -130,11 +130,11 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
         mine = emit.add(context.thread_digit_sum(spread, tile_axis), constant)
         checked.append(_reaches_beyond(context, tile, tile_axis, tensor.dims[axis], constant, terms))
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
-        ordered = sorted(terms, key=lambda t: _depth(context.indices[t[0]]))
+        ordered = sorted(terms, key=lambda t: _depth(context.value(t[0])))
         place = mine
         base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
-            step = emit.mul(context.indices[index], coefficient)
+            step = emit.mul(context.value(index), coefficient)
             base = emit.add64(base, _bytes(context, tensor, axis, step))
             place = emit.add(step, place)
         starts.append(place)
@@ -162,13 +162,17 @@ def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed
 def _reaches_beyond(
     context: Context, tile: Tile, axis: int, dim: str, constant: int, terms: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Whether the window may lie partly outside: not when it moves in steps of a divisor of the dim that contain it."""
+    """Whether the window may lie partly outside.
+
+    Not when it is counted along this very dim, in steps that contain it and divide the dim.
+    """
     extent = int(tile.shape[axis])
     if not terms or constant < 0:
         return True
     step = max(c for _, c in terms)
     reach = constant + extent + sum(c * _most(context, i) for i, c in terms if c != step)
-    inside = reach <= step and sum(c == step for _, c in terms) == 1
+    outer = [i for i, c in terms if c == step]
+    inside = reach <= step and len(outer) == 1 and context.spans.get(outer[0]) == (dim, step)
     return not (inside and context.facts.divides(step, dim))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinygpu.expressions import FloorDiv
+from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
 from tinygpu.language.problem import Problem
 from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control
@@ -39,6 +39,7 @@ def lower(
     context.thread = context.emit.computed("r", "mov.u32 {d}, %tid.x;")
     tile_indices(context)
     _limits(context, program.body)
+    context.spans = _spans(program)
     control.body(context, program.body)
     context.emit.line("ret;")
     target = max([80, *(_target(s) for s in walk(program.body))])
@@ -77,6 +78,7 @@ def lower(
         int(program.grid.group),
         tuple((t.name, t.dims) for t in program.tensors),
         _steps(program),
+        _sums(program),
         used,
         tuple(sorted(point.items())),
     )
@@ -94,6 +96,38 @@ def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
         stages = int(program.pipeline(s.pipeline).stages) if isinstance(s, n.Pipelined) else 1
         out += [(name, step, stages) for name in names]
     return tuple(dict.fromkeys(out))
+
+
+def _spans(program: n.Program) -> dict[str, tuple[str, int]]:
+    """Indices that count through a whole dim, in steps: those of the grid, and of loops over ceil(dim / step)."""
+    out = {}
+    for axis in program.grid.axes:
+        if axis.size.sympy.is_Symbol:
+            out[axis.index] = (axis.size.sympy.name, int(axis.extent))
+    for s in walk(program.body):
+        if isinstance(s, (n.Loop, n.Pipelined)):
+            for name in s.trips.symbols:
+                for step in _divisors(s.trips):
+                    if s.trips.same(ceil_div(symbol(name), step)):
+                        out[s.index] = (name, step)
+    return out
+
+
+def _divisors(trips: Expr) -> list[int]:
+    """Numbers that a trip count divides by, and 1."""
+    return [1, *[int(f.args[1]) for f in trips.sympy.atoms(FloorDiv) if f.args[1].is_Integer]]
+
+
+def _sums(program: n.Program) -> tuple[tuple[str, ...], int]:
+    """Dims along which loops at run time add up, and elements that reductions combine: what rounding grows with."""
+    dims: dict[str, None] = {}
+    combined = 1
+    for s in walk(program.body):
+        if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
+            dims |= dict.fromkeys(sorted(s.trips.symbols))
+        elif isinstance(s, n.Reduce):
+            combined *= int(s.source.shape[s.axis])
+    return tuple(dims), combined
 
 
 def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:
@@ -116,9 +150,19 @@ def _parameters(program: n.Program) -> tuple[Parameter, ...]:
     out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
     dims = list(dict.fromkeys(d for t in program.tensors for d in t.dims))
     dims += [a.size.sympy.name for a in program.grid.axes if a.size.sympy.name not in dims]
+    dims += sorted(_free_symbols(program) - set(dims))
     out += [Parameter(d, "dim", "u32") for d in dims]
     out += [Parameter(t.name, "ld", "u32") for t in program.tensors if t.rank > 1]
     return tuple(out)
+
+
+def _free_symbols(program: n.Program) -> set[str]:
+    """Dims that expressions name beside the tensors' own: everything that is no index and no tensor fact."""
+    indices = {a.index for a in program.grid.axes}
+    indices |= {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}
+    scalars = {s.name for s in program.scalars}
+    found = {name for e in expressions(program) for name in e.symbols}
+    return {name for name in found - indices - scalars if "." not in name}
 
 
 def _symbol(p: Parameter) -> str:

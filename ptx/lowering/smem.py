@@ -182,6 +182,6 @@ def _start(context: Context, tile: Tile, spread: Spread, axis: int | None) -> tu
     place = context.thread_digit_sum(spread, axis)
     steps = 0
     for index, coefficient in terms:
-        place = emit.add(place, emit.mul(context.indices[index], coefficient))
+        place = emit.add(place, emit.mul(context.value(index), coefficient))
         steps |= coefficient
     return place, constant, steps

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.cost.demand import Chain, Demand, Phase, Work
+from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, Phase, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, Operand, ceil_div, compile_arrays, expr, maximum, minimum, symbol, where
 from tinygpu.language.derive import buffer_bytes, registers_estimate
 from tinygpu.language.instruction import Instruction, Transfer
+from tinygpu.language.machine import HEURISTICS
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
@@ -61,6 +62,7 @@ class Counts:
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     operand: str
     accumulator: str
+    heuristics: tuple[str, ...]
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
@@ -78,13 +80,15 @@ class Counts:
             return Phase(Work(**work), Chain(**{k: v[f"{prefix}.{k}"] for k in CHAIN}))
 
         iteration = phase("iteration")
-        iteration = Phase(iteration.work + Work(smem_load_wavefronts=extra_wavefronts), iteration.chain)
+        if "bank conflicts" in self.heuristics:
+            iteration = Phase(iteration.work + Work(smem_load_wavefronts=extra_wavefronts), iteration.chain)
+        crowding = int("occupancy" in self.heuristics)
         ctas = v["ctas"]
         return Demand(
             ctas=ctas,
             threads_per_cta=v["threads"],
-            registers_per_thread=np.minimum(v["registers"], device.max_registers_per_thread),
-            smem_bytes_per_cta=v["smem"],
+            registers_per_thread=crowding * np.minimum(v["registers"], device.max_registers_per_thread),
+            smem_bytes_per_cta=crowding * v["smem"],
             iterations=v["iterations"],
             iteration=iteration,
             prologue=phase("prologue"),
@@ -101,6 +105,8 @@ class Counts:
 
     def _dram_read(self, v: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> Any:
         """Panels of a grid with two axes are read again when L2 forgot them; everything else is read once."""
+        if "locality" not in self.heuristics:
+            return v["compulsory"] - v["written"]
         if not self.program_has_panels:
             return v["read_once"]
         # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
@@ -126,20 +132,21 @@ class Counts:
         return "row_panel" in self.names
 
 
-def count(program: n.Program) -> Counts:
-    """Prepares the counts of one structure."""
-    counter = _Counter(program)
+def count(program: n.Program, heuristics: tuple[str, ...] = HEURISTICS) -> Counts:
+    """Prepares the counts of one structure; what is not among `heuristics` is counted as if it cost nothing."""
+    counter = _Counter(program, heuristics)
     counter.run()
     named = counter.named()
     multiply = next((s for s in walk(program.body) if isinstance(s, n.Multiply)), None)
     operand = multiply.a.dtype.name if multiply else ""
     accumulator = multiply.accumulator.dtype.name if multiply else ""
-    return Counts(program, tuple(named), compile_arrays(*named.values()), operand, accumulator)
+    return Counts(program, tuple(named), compile_arrays(*named.values()), operand, accumulator, heuristics)
 
 
 class _Counter:
-    def __init__(self, program: n.Program) -> None:
+    def __init__(self, program: n.Program, heuristics: tuple[str, ...]) -> None:
         self.program = program
+        self.heuristics = heuristics
         self.threads = program.threads
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
         self.iterations: Expr = expr(1)
@@ -260,7 +267,9 @@ class _Counter:
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
         if tile.memory is GMEM and tile.tensor is not None:
-            sectors = requests * request_sectors(partition, tile, expr(hop.vector))
+            least = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * SECTOR_BYTES)
+            touched = request_sectors(partition, tile, expr(hop.vector)) if "coalescing" in self.heuristics else least
+            sectors = requests * touched
             tally.add("sectors_written" if hop.writes is GMEM else "sectors_read", sectors)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"

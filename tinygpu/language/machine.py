@@ -34,7 +34,8 @@ from tinygpu.language.tile import Tile, gmem_tile
 
 Structure = tuple[tuple[str, str | int], ...]
 
-HEURISTICS = ("coalescing", "bank conflicts", "divergence", "occupancy", "locality")
+# What the predictor charges for; a machine that leaves one out is predicted as if it had no such cost.
+HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality")
 
 
 class _Namespace(dict[str, Any]):

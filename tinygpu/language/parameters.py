@@ -140,16 +140,11 @@ class Option(Named):
 class UnknownLayout(Named):
     """A shared-memory layout that the solver finds: the one under which every access to the buffer conflicts least.
 
-    padding   rows may be lengthened
-    swizzle   chunks of a row may be exchanged by an XOR with row bits
+    Chunks of a row may be exchanged by an XOR with row bits; rows are as long as the buffer's `pad` makes them.
     """
 
-    def __init__(self, *, padding: bool = True, swizzle: bool = True) -> None:
-        self.padding = padding
-        self.swizzle = swizzle
-
     def __repr__(self) -> str:
-        return f"UnknownLayout(padding={self.padding}, swizzle={self.swizzle})"
+        return "UnknownLayout()"
 
 
 def names(items: Iterable[Named]) -> str:

@@ -50,7 +50,7 @@ class MachineSpace:
     def counts(self, index: int) -> Counts:
         """The compiled counts of one part."""
         if index not in self._counts:
-            self._counts[index] = count(self.traces[index].program)
+            self._counts[index] = count(self.traces[index].program, self.machine.heuristics)
         return self._counts[index]
 
     @cached_property

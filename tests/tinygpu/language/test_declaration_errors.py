@@ -161,7 +161,7 @@ FOURTEEN: dict[str, Any] = {
         (
             {"heuristics": lambda: ("speed",)},
             "Thing.heuristics: unknown heuristic 'speed'; "
-            "known: coalescing, bank conflicts, divergence, occupancy, locality",
+            "known: coalescing, bank conflicts, occupancy, locality",
         ),
         ({"params": lambda: Param(1, 2)}, "Thing.params: this name belongs to Machine; choose another one"),
         ({"problem": lambda: isa.Add("f32")}, "Thing.problem: this name belongs to Machine; choose another one"),
@@ -805,4 +805,4 @@ def test_choices_between_routes_have_names() -> None:
     choice = Choice(isa.CpAsync(4), Route(isa.LdGlobal(4), isa.StShared(4)))
     assert choice.labels == ("cp.async", "ld.global+st.shared")
     assert not choice.mistake
-    assert repr(UnknownLayout(padding=False)) == "UnknownLayout(padding=False, swizzle=True)"
+    assert repr(UnknownLayout()) == "UnknownLayout()"
