@@ -25,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Small machines for one operation: search them under constraints, emit PTX that is proved right on a CPU.",
+    help="Small machines for one operation: search them under constraints, emit PTX that an emulator verifies on a CPU.",
 )
 
 
