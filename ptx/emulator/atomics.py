@@ -114,12 +114,13 @@ def _atomic(b: Binder, i: Instruction) -> Run:
         b.note_global_width(width)
     site = b.site(i)
     update = _update(operation, name)
+    releases = i.has("release") or i.has("acq_rel")
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         addresses = as_u64(np.broadcast_to(get_address(c), (c.n, 32)))
         if space != "generic":
-            _apply(c, site, space, addresses, width, update, value, second, get)
+            _apply(c, site, space, addresses, width, update, value, second, get, releases)
             return
         outer = c.mask
         for chosen, mask, base in split_generic(c, addresses):
@@ -129,7 +130,7 @@ def _atomic(b: Binder, i: Instruction) -> Run:
             if chosen == "local":
                 raise b.unsupported("atomics on local memory")
             place = addresses - base if own == "shared" else addresses
-            _apply(c, site, own, place, width, update, value, second, get)
+            _apply(c, site, own, place, width, update, value, second, get, releases)
         c.narrow(outer)
 
     return run
@@ -141,7 +142,7 @@ def _full(c: Cohort, get: Getter) -> Array:
 
 def _apply(
     c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update, value: Getter,
-    second: Getter | None, get: Getter | None,
+    second: Getter | None, get: Getter | None, releases: bool,
 ) -> None:  # fmt: skip
     picked = c.pick(addresses)
     if picked.size == 0:
@@ -171,26 +172,28 @@ def _apply(
                     "first, and pass a barrier",
                     "shared", address, int(np.count_nonzero(uninitialised)),
                 )  # fmt: skip
-        view = c.residents.shared.view(width, 1)
+        view, where = c.residents.shared.view(width, 1), flat[chosen] // width
         result[chosen] = one_after_another(
-            view, flat[chosen] // width, update, values[chosen], None if seconds is None else seconds[chosen]
+            view, where, update, values[chosen], None if seconds is None else seconds[chosen]
         )
+        c.emulation.changes += bool((view[where] != result[chosen]).any())
         if c.emulation.checking:
             shared_access.mark_written(c, site, flat[chosen], width, who, c.emulation.tick, atomic=True)
     else:
         requests, _, _ = site.count_global(addresses, c.mask, width)
         counters.atomic_requests += requests
-        c.residents.release(c, picked)
+        c.residents.release(c, picked, releases)
         for window, selection in global_access.resolve(c, site, picked, width, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)
             offsets = (part - np.uint64(window.base)).view(np.int64)
             if c.emulation.checking:
                 global_access.check_write(c, site, window, offsets, width, selection, None, atomic=True)
+            view, where = window.view(width, 1), offsets.reshape(-1) // width
             result[lanes] = one_after_another(
-                window.view(width, 1), offsets.reshape(-1) // width, update, values[lanes],
-                None if seconds is None else seconds[lanes],
-            )  # fmt: skip
+                view, where, update, values[lanes], None if seconds is None else seconds[lanes]
+            )
+            c.emulation.changes += bool((view[where] != result[lanes]).any())
             if window.valid is not None:
                 window.valid[offsets.reshape(-1, 1) + np.arange(width)] = True
         c.residents.acquire(c, picked)

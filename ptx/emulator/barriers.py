@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.program import BarrierSpec, Terminator
 from tinygpu.ptx.emulator.registers import LANES
-from tinygpu.ptx.emulator.residents import Cohort, Residents, RowSet, compact_rows
+from tinygpu.ptx.emulator.residents import Cohort, Incomplete, Residents, RowSet, compact_rows
 from tinygpu.ptx.emulator.syntax import Instruction
 
 Bools = NDArray[np.bool_]
@@ -55,7 +55,6 @@ class Barriers:
         residents = self._residents
         emulation = residents.emulation
         active = np.ones((c.n, LANES), np.bool_) if c.mask is None else c.mask
-        emulation.counters.barriers += int(np.count_nonzero(active.any(axis=1)))
         number = spec.number(c)
         count = None if spec.count is None else spec.count(c)
         predicate = None
@@ -63,6 +62,7 @@ class Barriers:
             predicate = np.array(np.broadcast_to(spec.predicate(c), (c.n, LANES)))
         if spec.aligned:
             self._check_whole(c, active, instruction)
+        emulation.counters.barriers += int(np.count_nonzero(active.any(axis=1)))
         if (
             np.ndim(number) == 0 and count is None and not self.open and c.n == residents.warps
             and predicate is None and bool((active == residents.alive).all())
@@ -100,6 +100,8 @@ class Barriers:
         partial = (active != alive).any(axis=1) & active.any(axis=1)
         if not partial.any():
             return
+        if c.patient:
+            raise Incomplete
         at = int(np.argmax(partial))
         lane = int(np.argmax(active[at]))
         self._residents.emulation.fault(
@@ -108,9 +110,10 @@ class Barriers:
             "lanes: all lanes of a warp must reach it together, so take it out of the branch that parted them",
         )  # fmt: skip
 
-    def _note_exited(self, instruction: Instruction) -> None:
+    def _note_exited(self, instruction: Instruction, cta: int | None = None) -> None:
         residents = self._residents
-        if bool((residents.alive == residents.exists).all()):
+        rows = slice(None) if cta is None else slice(cta, None, len(residents.ctas))
+        if bool((residents.alive[rows] == residents.exists[rows]).all()):
             return
         residents.emulation.advise(
             "barrier after exit", instruction,
@@ -178,7 +181,7 @@ class Barriers:
         tick = residents.emulation.tick
         everyone = np.arange(cta, residents.warps, len(residents.ctas))
         if barrier.expected is None:
-            self._note_exited(barrier.arrivals[-1].instruction)
+            self._note_exited(barrier.arrivals[-1].instruction, cta)
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.join_cross(everyone)
         elif rows.size == everyone.size and waiting.size == everyone.size:

@@ -45,6 +45,7 @@ class Emulation:
 
     tick      rises with every memory instruction; the time of happens-before
     checking  whether races and uninitialised values are looked for
+    changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Emulation:
         self.checking = check is not False
         self.lines = lines
         self.tick = 1
+        self.changes = 0
         self.counters = Counters()
         self.total_warps = 0
         self.locations: dict[int, NDArray[np.int32]] = {}

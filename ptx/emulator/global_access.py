@@ -306,12 +306,14 @@ def store(
             changed = np.asarray(np.take(view, index, axis=0, mode="clip") != part)
             if count > 1:
                 changed = np.asarray(changed.any(axis=-1))
+            c.emulation.changes += bool(changed.any())
             check_write(c, site, window, offsets, size, selection, changed, atomic=strong)
             view[index] = part
             _check_same_instruction(c, site, window, view, index, part, count, offsets, selection)
             if window.valid is not None:
                 window.valid[: window.data.size // size * size].reshape(-1, size)[index] = True
         else:
+            c.emulation.changes += 1
             view[index] = part
 
 

@@ -359,7 +359,7 @@ def _store_writer(space: str, site: Site, width: int, count: int, strong: bool) 
                 "global", address, int(np.count_nonzero(invalid)),
             )  # fmt: skip
         if strong:
-            c.residents.release(c, c.pick(addresses))
+            c.residents.release(c, c.pick(addresses), site.instruction.has("release"))
         global_access.store(c, site, addresses, values, width, count, strong)
 
     def write_shared(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:

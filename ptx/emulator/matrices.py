@@ -18,7 +18,7 @@ from tinygpu.ptx.emulator import shared_access
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile
 from tinygpu.ptx.emulator.meter import Site, phase_wavefronts
-from tinygpu.ptx.emulator.residents import Cohort
+from tinygpu.ptx.emulator.residents import Cohort, Incomplete
 from tinygpu.ptx.emulator.shared_access import ANY_LANE, WARP_BITS
 from tinygpu.ptx.emulator.syntax import Instruction
 from tinygpu.ptx.emulator.types import Array
@@ -41,6 +41,8 @@ def require_whole_warp(c: Cohort, i: Instruction) -> bool:
     partial &= c.mask.any(axis=1)
     if not partial.any():
         return True
+    if c.patient:
+        raise Incomplete
     at = int(np.argmax(partial))
     active = int(np.count_nonzero(c.mask[at]))
     lane = int(np.argmax(c.mask[at]))
@@ -343,11 +345,11 @@ def _mma(b: Binder, i: Instruction) -> Run:
     saturating = i.has("satfinite")
 
     def run(c: Cohort) -> None:
+        if not require_whole_warp(c, i):
+            return
         counters = c.emulation.counters
         counters.mma[name] = counters.mma.get(name, 0) + c.n
         counters.mma_operations += c.n * operations
-        if not require_whole_warp(c, i):
-            return
         left = _matrix(c, sources_a, frag_a, decode_a)
         right = _matrix(c, sources_b, frag_b, decode_b)
         product = np.matmul(left, right).reshape(c.n, -1)

@@ -95,6 +95,7 @@ class CompiledBlock:
 
     touched  registers that are read or written, for cohorts whose rows are copied out and back
     written  registers that are written
+    polls    it looks at something that other threads may change: a loop around it may be waiting for them
     """
 
     rank: int
@@ -103,6 +104,7 @@ class CompiledBlock:
     targets: list[int]
     touched: tuple[Slot, ...]
     written: tuple[Slot, ...]
+    polls: bool = False
     executed: int = 0
     threads: int = 0
 
@@ -198,22 +200,21 @@ def _guarded(operation: Operation, run: Run, guard: Getter, slot: Slot | None) -
         holds = guard(c)
         if outer is None:
             if holds.all():
+                run(c)
                 operation.executed += c.n
                 operation.threads += c.n * 32
-                run(c)
                 return
             mask = holds
         else:
             mask = holds & outer
         lanes = int(np.count_nonzero(mask))
+        if lanes:
+            # A copy: the instruction may write its own guard.
+            c.narrow(mask.copy() if mask is holds else mask)
+            run(c)
+            c.narrow(outer)
         operation.executed += c.n
         operation.threads += lanes
-        if not lanes:
-            return
-        # A copy: the instruction may write its own guard.
-        c.narrow(mask.copy() if mask is holds else mask)
-        run(c)
-        c.narrow(outer)
 
     return guarded
 
@@ -227,8 +228,15 @@ def _compile_block(b: Binder, block: Block) -> CompiledBlock:
         touched |= operation.reads | operation.writes
         written |= operation.writes
     return CompiledBlock(
-        block.rank, operations, terminator, block.targets, tuple(sorted(touched)), tuple(sorted(written))
-    )
+        block.rank, operations, terminator, block.targets, tuple(sorted(touched)), tuple(sorted(written)),
+        any(_polls(i) for i in block.body),
+    )  # fmt: skip
+
+
+def _polls(i: Instruction) -> bool:
+    if i.opcode in ("atom", "nanosleep", "mbarrier"):
+        return True
+    return i.opcode == "ld" and any(i.has(m) for m in ("volatile", "relaxed", "acquire", "mmio"))
 
 
 def _compile_end(b: Binder, block: Block) -> tuple[Terminator, set[Slot], set[Slot]]:

@@ -71,17 +71,26 @@ class RowSet:
     who: NDArray[np.int64]
 
 
+class Incomplete(Exception):
+    """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them."""
+
+
 class Cohort:
     """Warps that carry out the same instruction together.
 
-    files   typed registers, each (n, 32)
-    mask    (n, 32) active lanes, or None when all are
-    where   the same for NumPy's `where=` (True when all are)
+    files    typed registers, each (n, 32)
+    mask     (n, 32) active lanes, or None when all are
+    where    the same for NumPy's `where=` (True when all are)
+    patient  lanes of these warps may have been left behind by the scheduler: an instruction that needs them may raise
+             Incomplete instead of reporting a fault
     """
 
-    __slots__ = ("emulation", "files", "mask", "n", "residents", "set", "where")
+    __slots__ = ("emulation", "files", "mask", "n", "patient", "residents", "set", "where")
 
-    def __init__(self, residents: Residents, rowset: RowSet, files: Files, mask: NDArray[np.bool_] | None) -> None:
+    def __init__(
+        self, residents: Residents, rowset: RowSet, files: Files, mask: NDArray[np.bool_] | None, patient: bool = False
+    ) -> None:
+        self.patient = patient
         self.residents = residents
         self.emulation = residents.emulation
         self.set = rowset

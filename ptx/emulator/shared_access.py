@@ -316,11 +316,13 @@ def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, co
     view = c.residents.shared.view(width, count)
     at = index // size if size > 1 else index
     if not c.emulation.checking:
+        c.emulation.changes += 1
         view[at] = values
         return index
     changed = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
         changed = np.asarray(changed.any(axis=-1))
+    c.emulation.changes += bool(changed.any())
     check_write(c, site, index, size, rows, changed)
     view[at] = values
     mark_written(c, site, index, size, who, c.emulation.tick)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.integer import Compile, emit, last_type
-from tinygpu.ptx.emulator.residents import Cohort
+from tinygpu.ptx.emulator.residents import Cohort, Incomplete
 from tinygpu.ptx.emulator.syntax import Instruction, PairOperand, SinkOperand
 from tinygpu.ptx.emulator.types import Array, numpy_type
 
@@ -45,6 +45,8 @@ def check_members(c: Cohort, i: Instruction, members: Array) -> None:
     c.residents.clocks.sync_warps(c.set.index, c.emulation.tick)
     if not bad.any():
         return
+    if c.patient and not left_out[bad].any():
+        raise Incomplete
     flat = int(np.argmax(bad.reshape(-1)))
     at, lane = divmod(flat, 32)
     row = int(c.set.index[at])
@@ -196,8 +198,10 @@ def _match(b: Binder, i: Instruction) -> Run:
 def _redux(b: Binder, i: Instruction) -> Run:
     name = last_type(b, i)
     operation = next((m for m in ("add", "min", "max", "and", "or", "xor") if i.has(m)), None)
-    if operation is None or name == "f32":
-        raise b.unsupported()
+    if operation is None:
+        raise b.fail(f"`{i.name}` names no operation")
+    if name == "f32":
+        return _redux_float(b, i, operation)
     d, x, mask = b.operands(i, 3)
     seen = "u32" if name == "b32" else name
     source, members = b.source(x, seen), b.source(mask, "u32")
@@ -219,6 +223,32 @@ def _redux(b: Binder, i: Instruction) -> Run:
         inside = (masks[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
         spread = np.where(inside, values[:, None, :], dtype.type(neutral))
         np.copyto(get(c), ufunc.reduce(spread, axis=2, dtype=dtype), where=c.where)
+
+    return run
+
+
+def _redux_float(b: Binder, i: Instruction, operation: str) -> Run:
+    if operation not in ("min", "max"):
+        raise b.fail("redux.sync of .f32 has .min and .max only")
+    d, x, mask = b.operands(i, 3)
+    source, members = b.source(x, "f32"), b.source(mask, "u32")
+    get = b.destination(d, "f32")
+    absolute, propagate = i.has("abs"), i.has("NaN")
+    neutral = np.float32(np.inf if operation == "min" else -np.inf)
+
+    def run(c: Cohort) -> None:
+        chosen = members(c)
+        check_members(c, i, chosen)
+        masks = active_bits(c) & np.broadcast_to(np.asarray(chosen, np.uint32), (c.n, 32))
+        values = np.broadcast_to(source(c), (c.n, 32))
+        values = np.abs(values) if absolute else values
+        inside = (masks[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
+        nan = np.isnan(values)[:, None, :] & inside
+        spread = np.where(inside & ~nan, values[:, None, :], neutral)
+        result = spread.min(axis=2) if operation == "min" else spread.max(axis=2)
+        spoiled = nan.any(axis=2) if propagate else (nan == inside).all(axis=2)
+        canonical = np.uint32(0x7FFFFFFF).view(np.float32)
+        np.copyto(get(c), np.where(spoiled, canonical, result), where=c.where)
 
     return run
 
