@@ -255,6 +255,7 @@ class Binder:
         if name.startswith(("%envreg", "%pm", "%current_graph_exec")):
             return lambda c: dtype.type(0)
         slot = self._special_slot(name)
+        self.reads.add(slot)
         if bits == 32:
             return _indexed(view_index(type_name), slot[1])
         get = _indexed(5, slot[1])

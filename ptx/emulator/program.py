@@ -32,7 +32,7 @@ from tinygpu.ptx.emulator.types import TYPES
 from tinygpu.ptx.emulator.warp_ops import WARP_OPS
 
 # Instruction classes of the meter, by table; the type decides between integer and float.
-_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
+INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
     ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
     ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES), ("matrix", MATRICES), ("fence", FENCES),
 )  # fmt: skip
@@ -146,7 +146,7 @@ def compile_function(i: Instruction) -> tuple[str, Compile] | None:
         return "float", FLOATING[i.opcode]
     if i.opcode in INTEGER:
         return "integer", INTEGER[i.opcode]
-    for kind, table in _TABLES:
+    for kind, table in INSTRUCTION_TABLES:
         if i.opcode in table:
             return kind, table[i.opcode]
     return None

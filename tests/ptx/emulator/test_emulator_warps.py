@@ -130,6 +130,18 @@ def run_flag(body: str, block: int = 64, **options: object) -> np.ndarray:  # ty
     return memory
 
 
+def test_special_registers_are_read_by_any_set_of_warps() -> None:
+    """Warps 0, 1 and 5 go one way: rows that are no slice, whose registers are gathered."""
+    body = """
+shr.u32 %r2, %r1, 5; mov.u32 %r5, 0; setp.eq.u32 %p1, %r2, 5; setp.lt.or.u32 %p1, %r2, 2, %p1; @!%p1 bra END;
+mov.u32 %r5, %tid.x; mov.u32 %r4, %laneid; mad.lo.u32 %r5, %r4, 1000, %r5;
+END: mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r5; ret;
+"""
+    memory = np.zeros(256, np.uint32)
+    emulate(module(HEAD + body, [".param .u64 a"]), grid=1, block=256, args=[memory])
+    assert memory.tolist() == [t + 1000 * (t % 32) if t // 32 in (0, 1, 5) else 0 for t in range(256)]
+
+
 @pytest.mark.parametrize("waiter", [0, 40])
 def test_a_thread_may_wait_for_a_flag_that_another_sets(waiter: int) -> None:
     """The waiter stands before (in the same warp, even) or after the setter in the text: both come through."""
