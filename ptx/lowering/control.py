@@ -125,7 +125,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     stages = int(context.program.pipeline(s.pipeline).stages)
     grouped = context.program.pipeline(s.pipeline).completion == "commit group"
     trips = context.number(s.trips)
-    if context.dirty:
+    if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
         barrier(context)
     if stages == 1:
         _one_stage(context, s, trips, grouped)

@@ -120,15 +120,21 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
     base: Number = context.arguments[f"{tensor.name}.ptr"]
     starts: list[Number] = []
     checked: list[bool] = []
+    fixed = dict(tile.fixed)
     for axis in range(tensor.rank):
-        if axis not in tile.axes:
+        if axis in tile.axes:
+            along = tile.axes.index(axis)
+            offset, extent = tile.offset[along], int(tile.shape[along])
+            digits = context.thread_digit_sum(spread, along)
+        elif axis in fixed:
+            offset, extent, digits = fixed[axis], 1, 0
+        else:
             starts.append(0)
             checked.append(False)
             continue
-        tile_axis = tile.axes.index(axis)
-        constant, terms = context.affine(tile.offset[tile_axis])
-        mine = emit.add(context.thread_digit_sum(spread, tile_axis), constant)
-        checked.append(_reaches_beyond(context, tile, tile_axis, tensor.dims[axis], constant, terms))
+        constant, terms = context.affine(offset)
+        mine = emit.add(digits, constant)
+        checked.append(_reaches_beyond(context, extent, tensor.dims[axis], constant, terms))
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
         ordered = sorted(terms, key=lambda t: _depth(context.value(t[0])))
         place = mine
@@ -160,13 +166,12 @@ def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed
 
 
 def _reaches_beyond(
-    context: Context, tile: Tile, axis: int, dim: str, constant: int, terms: tuple[tuple[str, int], ...]
+    context: Context, extent: int, dim: str, constant: int, terms: tuple[tuple[str, int], ...]
 ) -> bool:
     """Whether the window may lie partly outside.
 
     Not when it is counted along this very dim, in steps that contain it and divide the dim.
     """
-    extent = int(tile.shape[axis])
     if not terms or constant < 0:
         return True
     step = max(c for _, c in terms)

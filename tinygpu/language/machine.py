@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand
+from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import (
@@ -68,21 +68,38 @@ class _MachineType(type):
 
 
 class BoundTensor:
-    """A tensor as `program` sees it: windows of it are the operands of loads, copies and stores."""
+    """A tensor as `program` sees it: windows of it are the operands of loads, copies and stores.
 
-    def __init__(self, tensor: Tensor) -> None:
+    leading  coordinates along its first axes, where it stands for one part of a batch
+    """
+
+    def __init__(self, tensor: Tensor, leading: tuple[Expr, ...] = ()) -> None:
         self.tensor = tensor
+        self.leading = leading
         self.name = tensor.name
         self.dtype: DType = tensor.dtype
         self.contiguous = tensor.contiguous_axis
 
+    @property
+    def rank(self) -> int:
+        """Dims along which its windows run."""
+        return self.tensor.rank - len(self.leading)
+
+    def at(self, *leading: Operand) -> BoundTensor:
+        """One part of a batch: the tensor of the remaining dims, at coordinates along the first ones."""
+        if not 0 < len(leading) < self.rank:
+            raise DeclarationError(
+                f"{self.name} has {_dims(self.rank)}; at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
+            )
+        return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
+
     def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
         """The window of `shape` that begins at `offset`."""
-        if len(offset) != self.tensor.rank or len(shape) != self.tensor.rank:
+        if len(offset) != self.rank or len(shape) != self.rank:
             raise DeclarationError(
-                f"{self.name} has {self.tensor.rank} dims; the window gives {len(offset)} offsets and {len(shape)} extents"
+                f"{self.name} has {_dims(self.rank)}; the window gives {len(offset)} offsets and {len(shape)} extents"
             )
-        return gmem_tile(self.tensor, offset, shape)
+        return gmem_tile(self.tensor, offset, shape, None, self.leading)
 
     def row(self, offset: Operand, extent: Operand) -> Tile:
         """A window of a tensor with one dim, as a 1 x extent tile that stands for every row."""
@@ -93,13 +110,17 @@ class BoundTensor:
         return self._line(offset, extent, 0)
 
     def _line(self, offset: Operand, extent: Operand, axis: int) -> Tile:
-        if self.tensor.rank != 1:
-            raise DeclarationError(f"{self.name} has {self.tensor.rank} dims; row and column take a tensor with one")
+        if self.rank != 1:
+            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; row and column take a tensor with one")
         shape: list[Operand] = [1, 1]
         start: list[Operand] = [0, 0]
         axes: list[int | None] = [None, None]
-        shape[axis], start[axis], axes[axis] = extent, offset, 0
-        return gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes))
+        shape[axis], start[axis], axes[axis] = extent, offset, len(self.leading)
+        return gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes), self.leading)
+
+
+def _dims(count: int) -> str:
+    return "1 dim" if count == 1 else f"{count} dims"
 
 
 class Machine(metaclass=_MachineType):

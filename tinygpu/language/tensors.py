@@ -75,6 +75,10 @@ class TensorDeclaration(Named):
         """Inside `program`: the window of `shape` that begins at `offset`, in elements."""
         raise self._outside("tile")
 
+    def at(self, *leading: Operand) -> Any:
+        """Inside `program`: one part of a batch, at coordinates along the first dims."""
+        raise self._outside("at")
+
     def row(self, offset: Operand, extent: Operand) -> Any:
         """Inside `program`, for one dim: a 1 x extent window that stands for every row."""
         raise self._outside("row")

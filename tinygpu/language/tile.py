@@ -64,6 +64,7 @@ class Tile:
     offset     where the window begins in the tensor or buffer, per axis
     axes       for GMEM: which axis of the tensor each axis of the tile runs along (None: the same element all along)
     partition  for registers: who holds what
+    fixed      for GMEM: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
     """
 
     name: str
@@ -75,10 +76,12 @@ class Tile:
     tensor: Tensor | None = None
     buffer: Buffer | None = None
     partition: Partition | None = None
+    fixed: tuple[tuple[int, Expr], ...] = ()
 
     def __str__(self) -> str:
-        window = ", ".join(f"{o}:+{s}" for o, s in zip(self.offset, self.shape, strict=True))
-        return f"{self.name}[{window}]" if self.memory is not RMEM else f"%{self.name}"
+        window = [str(coordinate) for _, coordinate in self.fixed]
+        window += [f"{o}:+{s}" for o, s in zip(self.offset, self.shape, strict=True)]
+        return f"{self.name}[{', '.join(window)}]" if self.memory is not RMEM else f"%{self.name}"
 
     @property
     def contiguous(self) -> int | None:
@@ -116,10 +119,18 @@ class Tile:
 
 
 def gmem_tile(
-    tensor: Tensor, offset: tuple[Operand, ...], shape: tuple[Operand, ...], axes: tuple[int | None, ...] | None = None
+    tensor: Tensor,
+    offset: tuple[Operand, ...],
+    shape: tuple[Operand, ...],
+    axes: tuple[int | None, ...] | None = None,
+    leading: tuple[Expr, ...] = (),
 ) -> Tile:
-    """A window of a tensor; `axes` says which tensor axis each tile axis runs along (default: one to one)."""
-    running = tuple(range(tensor.rank)) if axes is None else axes
+    """A window of a tensor.
+
+    axes     which tensor axis each tile axis runs along (default: one to one, after the leading ones)
+    leading  coordinates along the first axes of the tensor, along which the tile has no axis
+    """
+    running = tuple(range(len(leading), tensor.rank)) if axes is None else axes
     return Tile(
         name=tensor.name,
         memory=GMEM,
@@ -128,4 +139,5 @@ def gmem_tile(
         offset=tuple(expr(o) for o in offset),
         axes=running,
         tensor=tensor,
+        fixed=tuple(enumerate(leading)),
     )

@@ -122,6 +122,8 @@ def _count_store(count: NDArray[np.int64], target: Tile, who: Spread, known: Map
     for axis, home in enumerate(target.axes):
         if home is not None:
             place_in[home] = held[:, axis] + value(target.offset[axis], known)
+    for home, coordinate in target.fixed:
+        place_in[home] += value(coordinate, known)
     inside = np.ones(len(held), dtype=np.bool_)
     for where, size in zip(place_in, count.shape, strict=True):
         inside &= (where >= 0) & (where < size)

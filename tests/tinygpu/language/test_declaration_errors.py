@@ -334,7 +334,7 @@ def load(self: Any, p: Any, x: Any, y: Any, who: Any) -> Any:
         ),
         (
             lambda self, p, x, y, who: self.x.tile(0, 0, shape=(1, 1)),
-            "x has 1 dims; the window gives 2 offsets and 2 extents",
+            "x has 1 dim; the window gives 2 offsets and 2 extents",
         ),
         (lambda self, p, x, y, who: x.window((0, 0), (1, 1)), "x has 1 axes; the window gives 2 and 2"),
         (
