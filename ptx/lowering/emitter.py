@@ -7,10 +7,12 @@ pass that moves code.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from tinygpu.expressions import Operand as ExprOperand
 
+_REGISTER = re.compile(r"%[rdphfg]\d+")
 KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16", "f": "f32", "g": "f64"}
 
 
@@ -48,6 +50,7 @@ class Emitter:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self.pure: set[str] = set()  # registers of computed values
         self.labels = 0
         self.blocks: list[Block] = [Block(0, "  ")]
 
@@ -81,6 +84,18 @@ class Emitter:
     def declarations(self) -> list[str]:
         return [f"  .reg .{KINDS[k]} %{k}<{n}>;" for k, n in sorted(self.counts.items())]
 
+    def lines(self) -> list[str]:
+        """The statements of the whole kernel, without computed values that nothing uses."""
+        used: set[str] = set()
+        kept = []
+        for line in reversed(self.block.lines()):  # a computed value stands before whatever uses it
+            registers = _REGISTER.findall(line)
+            if registers and registers[0] in self.pure - used and line.split()[1].startswith(registers[0]):
+                continue
+            used.update(registers)
+            kept.append(line)
+        return kept[::-1]
+
     # -- registers -------------------------------------------------------------------------------------------------
     def new(self, kind: str, depth: int | None = None) -> Reg:
         number = self.counts.get(kind, 0)
@@ -95,6 +110,7 @@ class Emitter:
         known = block.known.get(identity)
         if known is None:
             known = self.new(kind, depth)
+            self.pure.add(known.name)
             values = [str(o) for o in operands]
             block.head.append(block.indent + text.format(*values, d=known))
             block.known[identity] = known

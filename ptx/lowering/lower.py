@@ -61,7 +61,7 @@ def lower(
             "{",
             *context.emit.declarations(),
             *prologue,
-            *context.emit.block.lines(),
+            *context.emit.lines(),
             "}",
             "",
         ]
