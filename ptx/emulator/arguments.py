@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,8 @@ class Parameters:
     offsets: dict[str, int]
 
 
-def bind_arguments(
-    function: Function, args: Sequence[Any], memory: GlobalMemory
-) -> tuple[Parameters, Callable[[], None]]:
-    """The parameter bytes of a launch, and a function to call after it."""
+def bind_arguments(function: Function, args: Sequence[Any], memory: GlobalMemory) -> Parameters:
+    """The parameter bytes of a launch; its buffers are entered into device memory."""
     formal = function.parameters
     if len(args) != len(formal):
         names = ", ".join(p.name for p in formal)
@@ -41,7 +39,7 @@ def bind_arguments(
         data.extend(bytes(start - len(data)))
         offsets[parameter.key] = start
         data.extend(_encode(parameter, value, size, memory, placed))
-    return Parameters(bytes(data), offsets), lambda: None
+    return Parameters(bytes(data), offsets)
 
 
 def _encode(

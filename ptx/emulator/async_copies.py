@@ -210,7 +210,7 @@ def _source_parts(
         parts: list[Part] = []
         for window, selection in global_access.resolve(c, site, fro, size, "cp.async"):
             chosen = fro if selection is None else fro[selection]
-            offsets = (chosen - np.uint64(window.base)).view(np.int64)
+            offsets = (chosen - np.uint64(window.origin)).view(np.int64)
             if checking:
                 global_access.check_read(c, site, window, offsets, size, selection)
             parts.append((window, offsets.reshape(-1), None if selection is None else selection.reshape(-1), None))
@@ -233,7 +233,7 @@ def _source_parts(
         addresses = c.pick(full)
         for window, selection in global_access.resolve(c, site, addresses, int(count), "cp.async", size):
             chosen = addresses if selection is None else addresses[selection]
-            offsets = (chosen - np.uint64(window.base)).view(np.int64)
+            offsets = (chosen - np.uint64(window.origin)).view(np.int64)
             if checking:
                 _check_partial(c, site, window, offsets, int(count), selection)
             where = np.flatnonzero(mask.reshape(-1))

@@ -182,11 +182,12 @@ def _apply(
     else:
         requests, _, _ = site.count_global(addresses, c.mask, width)
         counters.atomic_requests += requests
-        c.residents.release(c, picked, releases)
+        acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
+        c.residents.order.access(c, picked, True, True, acquires, releases)
         for window, selection in global_access.resolve(c, site, picked, width, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)
-            offsets = (part - np.uint64(window.base)).view(np.int64)
+            offsets = (part - np.uint64(window.origin)).view(np.int64)
             if c.emulation.checking:
                 global_access.check_write(c, site, window, offsets, width, selection, None, atomic=True)
             view, where = window.view(width, 1), offsets.reshape(-1) // width
@@ -196,7 +197,6 @@ def _apply(
             c.emulation.changes += bool((view[where] != result[lanes]).any())
             if window.valid is not None:
                 window.valid[offsets.reshape(-1, 1) + np.arange(width)] = True
-        c.residents.acquire(c, picked)
     if get is not None:
         target = get(c)
         if c.mask is None:

@@ -71,9 +71,10 @@ class Barriers:
             self._note_exited(instruction)
             residents.clocks.join_cta(slice(None), emulation.tick)
             residents.shadow.forget_reads()
-            if residents.cross is not None:
+            if residents.order.strict is not None:
                 for cta in range(len(residents.ctas)):
-                    residents.join_cross(np.arange(cta, residents.warps, len(residents.ctas)))
+                    members = np.arange(cta, residents.warps, len(residents.ctas))
+                    residents.order.join(members, members)
             return [(resume, c.set.index, active)]
         numbers = np.broadcast_to(np.asarray(number), (c.n, LANES))
         counts = None if count is None else np.broadcast_to(np.asarray(count), (c.n, LANES))
@@ -183,14 +184,13 @@ class Barriers:
         if barrier.expected is None:
             self._note_exited(barrier.arrivals[-1].instruction, cta)
             residents.clocks.join_cta(np.array([cta]), tick)
-            residents.join_cross(everyone)
+            residents.order.join(everyone, everyone)
         elif rows.size == everyone.size and waiting.size == everyone.size:
             residents.clocks.join_cta(np.array([cta]), tick)
-            residents.join_cross(everyone)
+            residents.order.join(everyone, everyone)
         elif waiting.size:
             residents.clocks.join(rows, waiting, tick)
-            if residents.cross is not None:
-                residents.cross[waiting] = np.maximum(residents.cross[waiting], residents.cross[rows].max(axis=0))
+            residents.order.join(rows, waiting)
         self._reduce(barrier)
         return [(a.resume, a.rows, a.lanes) for a in barrier.arrivals if a.waits]
 

@@ -11,7 +11,8 @@ _TITLES = {
     "integer": "integer arithmetic", "float": "floating point (f16, bf16, f32, f64 and packed pairs)",
     "bits": "logic, shifts, bit fields", "compare": "comparison and selection", "convert": "conversion",
     "move": "moves and addresses", "memory": "loads and stores", "atomic": "atomics", "warp": "lanes of a warp",
-    "async": "asynchronous copies", "matrix": "matrices", "fence": "fences and hints", "control": "control and barriers",
+    "async": "asynchronous copies", "matrix": "matrices", "fence": "fences and hints",
+    "control": "control and barriers",
 }  # fmt: skip
 
 

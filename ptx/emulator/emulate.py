@@ -71,7 +71,7 @@ def emulate(
         raise UnsupportedInstruction(function.line, f".entry {function.name}", "clusters of more than one CTA")
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
-        parameters, write_back = bind_arguments(function, args, memory)
+        parameters = bind_arguments(function, args, memory)
         functions = {f.name: f for f in module.functions if f.has_body}
         functions = {**{f.name: f for f in module.functions}, **functions}
         code = flatten(function, functions)
@@ -79,8 +79,11 @@ def emulate(
         program = compile_program(function.name, code, binder)
         emulation = Emulation(launch, program, memory, order, seed, check, module.lines)
         chosen = _choose_ctas(ctas, launch.grid)
-        _run(emulation, chosen, step_limit)
-        write_back()
+        try:
+            _run(emulation, chosen, step_limit)
+        finally:
+            for window in memory.windows:
+                window.write_back()
     return _report(emulation, program)
 
 

@@ -17,7 +17,7 @@ def _fence(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         if not scope_cta:
-            c.residents.fence(c)
+            c.residents.order.fence(c)
 
     return run
 

@@ -122,7 +122,7 @@ def _load_window(
 ) -> tuple[Array, NDArray[np.bool_] | None]:
     size = width * count
     addresses = picked if selection is None else picked[selection]
-    offsets = (addresses - np.uint64(window.base)).view(np.int64)
+    offsets = (addresses - np.uint64(window.origin)).view(np.int64)
     index = offsets // size if size > 1 else offsets
     values = np.take(window.view(width, count), index, axis=0, mode="clip")
     invalid: NDArray[np.bool_] | None = None
@@ -195,7 +195,7 @@ def check_write(
 
 
 def _unordered(
-    c: Cohort, selection: Selection, ticks: NDArray[np.int32], who: NDArray[np.int32]
+    c: Cohort, site: Site, selection: Selection, ticks: NDArray[np.int32], who: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     """Which earlier accesses (tick > 0, by launch-wide warp `who`) did not happen before this one."""
     residents = c.residents
@@ -208,8 +208,19 @@ def _unordered(
         mine, rows = mine[..., None], rows[..., None]
     same_cta = who // wpc == mine // wpc
     limit = residents.clocks.vector[rows, who % wpc]
-    other = residents.cross_limit(rows, who)
-    return np.asarray((ticks > 0) & (ticks > np.where(same_cta, limit, other)))
+    strict, lenient = residents.order.limits(rows, who)
+    bad = np.asarray((ticks > 0) & (ticks > np.where(same_cta, limit, strict)))
+    if lenient is None or not bad.any():
+        return bad
+    worse = bad & (ticks > np.where(same_cta, limit, lenient))
+    excused = bad & ~worse
+    if excused.any():
+        c.emulation.advise(
+            "acquire without a fence", site.instruction,
+            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // wpc)} published: after the atomic or "
+            "strong load that saw it, a fence (or .acquire) is missing",
+        )  # fmt: skip
+    return worse
 
 
 def _check_order(
@@ -221,7 +232,7 @@ def _check_order(
     if not ticks.any():
         return
     who = writer.reshape(-1, span)[index] if span > 1 else writer[index]
-    bad = _unordered(c, selection, ticks, who)
+    bad = _unordered(c, site, selection, ticks, who)
     if strong:
         bad &= ~(atomics.reshape(-1, span)[index] if span > 1 else atomics[index])
     if changed is not None:
@@ -241,7 +252,7 @@ def _check_readers(
         if not ticks.any():
             continue
         who = reader.reshape(-1, span)[index] if span > 1 else reader[index]
-        bad = _unordered(c, selection, ticks, who)
+        bad = _unordered(c, site, selection, ticks, who)
         if changed is not None:
             bad &= changed[..., None] if bad.ndim > changed.ndim else changed
         if bad.any():
@@ -258,7 +269,7 @@ def _report(
     position = at if selection is None else int(np.flatnonzero(selection.reshape(-1))[at])
     row, lane = c.locate(position)
     granule = max(size, c.emulation.program.global_granule_bytes)
-    address = window.base + int(index.reshape(-1)[at]) * granule
+    address = window.origin + int(index.reshape(-1)[at]) * granule
     wpc = c.residents.warps_per_cta
     mine = int(np.broadcast_to(c.set.global_warp, (c.n, 32))[int(np.searchsorted(c.set.index, row)), 0])
     offset = address - window.allocation.base
@@ -299,7 +310,7 @@ def store(
                 window.allocation.space, int(chosen.reshape(-1)[0]), int(chosen.size),
             )  # fmt: skip
             continue
-        offsets = (chosen - np.uint64(window.base)).view(np.int64)
+        offsets = (chosen - np.uint64(window.origin)).view(np.int64)
         index = offsets // size if size > 1 else offsets
         view = window.view(width, count)
         if c.emulation.checking:
@@ -333,10 +344,10 @@ def _check_same_instruction(
     offset = int(offsets.reshape(-1)[at])
     c.emulation.fault(
         "race", site.instruction, c.residents, row, lane,
-        f"writes byte {offset + window.base - window.allocation.base} of {window.allocation.name} (global address "
-        f"{window.base + offset:#x}), to which another thread writes a different value in the same instruction: "
+        f"writes byte {offset + window.origin - window.allocation.base} of {window.allocation.name} (global address "
+        f"{window.origin + offset:#x}), to which another thread writes a different value in the same instruction: "
         "give each thread its own bytes, or use atomics",
-        "global", window.base + offset, int(np.count_nonzero(lost)),
+        "global", window.origin + offset, int(np.count_nonzero(lost)),
     )  # fmt: skip
 
 

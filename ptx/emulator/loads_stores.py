@@ -164,7 +164,7 @@ def _reader(space: str, site: Site, width: int, count: int, strong: bool) -> Rea
             counters.global_load_bytes += moved
         values = global_access.load(c, site, addresses, width, count, strong)
         if strong:
-            c.residents.acquire(c, c.pick(addresses))
+            c.residents.order.access(c, c.pick(addresses), True, False, acquire=site.instruction.has("acquire"))
         return values
 
     def read_shared(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
@@ -359,7 +359,7 @@ def _store_writer(space: str, site: Site, width: int, count: int, strong: bool) 
                 "global", address, int(np.count_nonzero(invalid)),
             )  # fmt: skip
         if strong:
-            c.residents.release(c, c.pick(addresses), site.instruction.has("release"))
+            c.residents.order.access(c, c.pick(addresses), False, True, release=site.instruction.has("release"))
         global_access.store(c, site, addresses, values, width, count, strong)
 
     def write_shared(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:

@@ -23,6 +23,7 @@ LOCAL_WINDOW = 0x0000_7E00_0000_0000
 CONST_WINDOW = 0x0000_7D00_0000_0000
 PARAM_WINDOW = 0x0000_7C00_0000_0000
 WINDOW_BYTES = 0x0000_0100_0000_0000
+_WINDOW_ALIGNMENT_BYTES = 32
 
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -52,20 +53,33 @@ class Allocation:
 class Window:
     """Backed bytes of an allocation, with typed views.
 
-    valid   which bytes are initialised, or None when all are
-    shadow  who read and wrote what last; None until a race check needs it
+    base, end  device addresses that are backed
+    origin     device address of data[0]: a multiple of 32 bytes, so that aligned vectors are whole elements of a view
+    data       the bytes; a window that starts elsewhere works on a padded copy, which write_back() copies back
+    valid      which bytes are initialised, or None when all are
+    shadow     who read and wrote what last; None until a race check needs it
     """
 
-    __slots__ = ("_views", "allocation", "base", "data", "end", "shadow", "valid")
+    __slots__ = ("_source", "_views", "allocation", "base", "data", "end", "origin", "shadow", "valid")
 
     def __init__(self, allocation: Allocation, base: int, data: NDArray[np.uint8], initialised: bool = True) -> None:
         self.allocation = allocation
         self.base = base
-        self.data = data
         self.end = base + data.size
+        self.origin = base // _WINDOW_ALIGNMENT_BYTES * _WINDOW_ALIGNMENT_BYTES
+        self._source: NDArray[np.uint8] | None = None
+        if self.origin != base:
+            self._source = data
+            data = np.concatenate([np.zeros(base - self.origin, np.uint8), data])
+        self.data = data
         self.valid: NDArray[np.bool_] | None = None if initialised else np.zeros(data.size, np.bool_)
         self.shadow: GlobalShadow | None = None
         self._views: dict[tuple[int, int], Array] = {}
+
+    def write_back(self) -> None:
+        """Copy a padded copy back to where its bytes came from."""
+        if self._source is not None and self._source.flags.writeable:
+            self._source[...] = self.data[self.base - self.origin :]
 
     def view(self, width: int, count: int) -> Array:
         """The bytes as aligned elements of `width` bytes: (elements,) or, for vectors, (vectors, count)."""

@@ -94,6 +94,8 @@ def _cvta(b: Binder, i: Instruction) -> Run:
     name = last_type(b, i)
     space = _space(b, i)
     bits = TYPES[name].bits
+    if bits not in (32, 64):
+        raise b.fail(f"`{i.name}`: addresses have 32 or 64 bits")
     d, x = b.operands(i, 2)
     base = generic_base(space)
     dtype: Any = np.dtype(f"u{bits // 8}")

@@ -170,7 +170,12 @@ def compile_instruction(b: Binder, i: Instruction) -> Operation:
     if found is None:
         raise b.unsupported()
     kind, compile_it = found
-    run = compile_it(b, i)
+    try:
+        run = compile_it(b, i)
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        if isinstance(error, PtxSyntaxError):
+            raise
+        raise b.fail(f"`{i.name}` does not take these types or operands") from error
     reads, writes = frozenset(b.reads), frozenset(b.writes)
     careful = make_taint(b, i, run, kind, reads, writes)
     guard = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.cta_order import CtaOrder
 from tinygpu.ptx.emulator.races import Clocks, SharedShadow
 from tinygpu.ptx.emulator.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.types import Array
@@ -158,8 +159,7 @@ class Residents:
         self.local = PrivateBytes(self.warps * LANES, program.local.extent_bytes)
         self.local_valid: NDArray[np.bool_] = np.zeros(self.local.data.size, np.bool_)
         self.copies: CopyQueue | None = None
-        self.fenced: dict[int, NDArray[np.int32]] = {}
-        self.cross: NDArray[np.int32] | None = None
+        self.order = CtaOrder(self)
         self.group_counts = np.zeros((self.warps, LANES), np.int64)
         linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
         exists = np.repeat(linear < launch.threads_per_cta, count, axis=0)
@@ -253,66 +253,6 @@ class Residents:
             count=int(np.count_nonzero(bad)),
         )  # fmt: skip
         bits[c.set.rows] = np.where(bad, 0, bits[c.set.rows]).astype(bits.dtype)
-
-    # ---- order between CTAs ---------------------------------------------------------------------------------------
-
-    def _snapshot(self, row: int) -> NDArray[np.int32]:
-        """Per launch-wide warp: tick up to which its accesses happened before now, as this row knows."""
-        wpc = self.warps_per_cta
-        known = np.zeros(self.emulation.total_warps, np.int32) if self.cross is None else self.cross[row].copy()
-        first = (row % len(self.ctas) + self.first_number) * wpc
-        own = self.clocks.vector[row].copy()
-        own[row // len(self.ctas)] = self.emulation.tick
-        known[first : first + wpc] = np.maximum(known[first : first + wpc], own)
-        return known
-
-    def fence(self, c: Cohort) -> None:
-        """Active warps pass a fence: what happened before it goes along with their next atomics and strong stores."""
-        if not self.emulation.checking:
-            return
-        rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
-        for row in rows:
-            self.fenced[int(row)] = self._snapshot(int(row))
-
-    def release(self, c: Cohort, addresses: Array, at_once: bool = False) -> None:
-        """Atomics or strong stores at these addresses (of active lanes) publish what their warps fenced."""
-        if not self.emulation.checking or not (self.fenced or at_once):
-            return
-        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        locations = self.emulation.locations
-        for row, address in {(int(r), int(a)) for r, a in zip(rows, addresses.reshape(-1), strict=True)}:
-            known = self._snapshot(row) if at_once else self.fenced.get(row)
-            if known is not None:
-                old = locations.get(address)
-                locations[address] = known if old is None else np.maximum(old, known)
-
-    def acquire(self, c: Cohort, addresses: Array) -> None:
-        """Atomics or strong loads at these addresses learn what was published there."""
-        locations = self.emulation.locations
-        if not locations or addresses.size == 0:
-            return
-        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        wpc = self.warps_per_cta
-        for row, address in {(int(r), int(a)) for r, a in zip(rows, addresses.reshape(-1), strict=True)}:
-            known = locations.get(address)
-            if known is None:
-                continue
-            if self.cross is None:
-                self.cross = np.zeros((self.warps, self.emulation.total_warps), np.int32)
-            self.cross[row] = np.maximum(self.cross[row], known)
-            first = (row % len(self.ctas) + self.first_number) * wpc
-            self.clocks.learn(row, known[first : first + wpc])
-
-    def join_cross(self, rows: NDArray[np.int64]) -> None:
-        """The warps of one CTA met at a barrier: each knows what any of them knew of other CTAs."""
-        if self.cross is not None:
-            self.cross[rows] = self.cross[rows].max(axis=0)
-
-    def cross_limit(self, rows: NDArray[np.int64], who: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Per pair of row and launch-wide warp of another CTA: tick up to which its accesses happened before."""
-        if self.cross is None:
-            return np.zeros(1, np.int32)
-        return np.asarray(self.cross[rows, np.minimum(who, self.cross.shape[1] - 1)])
 
     def rowset(self, rows: slice | NDArray[np.int64]) -> RowSet:
         """The RowSet of a slice (cached) or of an array of rows."""
