@@ -58,7 +58,7 @@ def in_rows_of(pitch_bytes: int, statement: str) -> Specimen:
 
 @pytest.mark.parametrize(
     ("instruction", "text"), [(isa.LdShared(symbol("vector")), load), (isa.StShared(symbol("vector")), store),
-                              (isa.CpAsync(symbol("vector")), copy)], ids=str,
+                              (isa.CpAsync(symbol("vector")), copy)], ids=["ld.shared", "st.shared", "cp.async"],
 )  # fmt: skip
 @pytest.mark.parametrize("width_bytes", [4, 8, 16])
 def test_rows_of_smem_are_aligned_if_and_only_if_no_access_faults(
