@@ -1,4 +1,4 @@
-"""Chains of element-wise functions, written once: on tiles of a traced program they become instructions, on arrays NumPy."""
+"""Chains of element-wise functions, written once: on tiles of a traced program instructions, on arrays NumPy."""
 
 from __future__ import annotations
 

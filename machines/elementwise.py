@@ -26,7 +26,8 @@ def elementwise(
 ) -> type[Machine]:
     """A machine that computes `y = chain(**inputs, **scalars)` element by element, in f32.
 
-    chain          a function of the inputs and scalars by name, built of Python's operators and of `tinygpu.machines.chain`
+    chain          a function of the inputs and scalars by name, built of Python's operators and of
+                   `tinygpu.machines.chain`
     inputs         name -> (dtype, dims): ("f16", ("m", "n")), or ("f16", ("n",)) for one that broadcasts
     output         (dtype, dims) of the result, which is called y; one or two dims
     scalars        names of f32 numbers given at launch
@@ -42,7 +43,9 @@ def elementwise(
         raise DeclarationError(f"{name}: an element-wise machine works on one or two dims, not on {len(dims)}")
     for given, (_, named) in inputs.items():
         if not set(named) <= set(dims) or [d for d in dims if d in named] != list(named):
-            raise DeclarationError(f"{name}: {given} has the dims {', '.join(named)}, which do not broadcast to {', '.join(dims)}")
+            raise DeclarationError(
+                f"{name}: {given} has the dims {', '.join(named)}, which do not broadcast to {', '.join(dims)}"
+            )
     if not any(named == dims for _, named in inputs.values()):
         raise DeclarationError(f"{name}: at least one input has all the dims {', '.join(dims)}")
 

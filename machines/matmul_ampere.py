@@ -59,7 +59,9 @@ class MatmulAmpere(Machine):
         (bm * bn >= 32 * wm * wn * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
         "every thread accumulates at least 16 values, where the tiles fill the device",
         kind="dominance",
-        why="fewer accumulators per thread read each operand more often from shared memory than a tile with fewer warps",
+        why=(
+            "fewer accumulators per thread read each operand more often from shared memory than a tile with fewer warps"
+        ),
     )
 
     @classmethod

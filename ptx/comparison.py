@@ -1,4 +1,4 @@
-"""Comparing a kernel's outputs with the machine's reference: bit for bit, or within the error that rounding explains."""
+"""Compares a kernel's outputs with the machine's reference: bit for bit, or within the error that rounding explains."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def difference(
         bad = ~((np.abs(values - target) <= bound) | same)
     with np.errstate(invalid="ignore"):
         error = np.where(values == target, 0.0, np.abs(values - target))
-    error = np.where(np.isnan(error) & (np.isnan(values) != np.isnan(target)), np.inf, np.nan_to_num(error, posinf=np.inf))
+    one_sided = np.isnan(error) & (np.isnan(values) != np.isnan(target))
+    error = np.where(one_sided, np.inf, np.nan_to_num(error, posinf=np.inf))
     place = np.unravel_index(int(np.argmax(error)), error.shape)
     return Difference(float(error[place]), float(bound[place]), int(bad.sum()), bad.size)
 
@@ -198,5 +199,5 @@ def half_smallest(dtype: DType) -> float:
     """Half of the smallest subnormal of a float type: what rounding may add to a result near zero."""
     if not dtype.is_float:
         return 0.0
-    bias = 2 ** (dtype.exponent - 1) - 1
+    bias = (1 << (dtype.exponent - 1)) - 1
     return 2.0 ** max(1 - bias - dtype.mantissa - 1, -1074)

@@ -1,4 +1,4 @@
-"""Inputs of a verification: integers whose sums are exact, and random numbers; and the launch arguments made of them."""
+"""Inputs of a verification: integers whose sums are exact, random numbers, and the launch arguments made of them."""
 
 from __future__ import annotations
 

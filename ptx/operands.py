@@ -1,4 +1,4 @@
-"""Host arrays for the operands of a problem: with gaps between rows, poisoned outputs, and the alignment it promises."""
+"""Host arrays for the operands of a problem: gaps between rows, poisoned outputs, and the alignment it promises."""
 
 from __future__ import annotations
 

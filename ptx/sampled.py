@@ -1,8 +1,8 @@
 """Runs some CTAs of the real problem: the first, the last and those at the edges, over sparsely backed tensors.
 
-The derived problem shows that a kernel is right; this shows that it still is where offsets are as large as the real problem
-makes them. Only the windows that a CTA's own tile needs are backed: along the grid's dims the tile, along all others
-everything. A kernel that reads beyond (a stencil) says so by its fault, and is then left to the derived problem.
+The derived problem shows that a kernel is right; this shows that it still is where offsets are as large as the real
+problem makes them. Only the windows that a CTA's own tile needs are backed: along the grid's dims the tile, along all
+others everything. A kernel that reads beyond (a stencil) says so by its fault, and is then left to the derived problem.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Verification: runs a kernel's PTX in the emulator and compares it with the machine's reference.
 
 What ships is what was verified: dims, leading dimensions and the grid are launch arguments, so the same text runs on a
-small *derived problem* that keeps every fact for which the kernel was specialised, has full and partial tiles along each
-axis as the real one has, and enough rounds of each loop that every pipeline slot is reused. Inputs are first small
+small *derived problem* that keeps every fact for which the kernel was specialised, has full and partial tiles along
+each axis as the real one has, and enough rounds of each loop that every pipeline slot is reused. Inputs are first small
 integers, for which every sum is exact and the result must agree bit for bit; then random numbers within a stated bound.
 """
 

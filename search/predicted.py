@@ -14,8 +14,8 @@ from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
 
-# Among candidates that take the same time, the one that keeps its units less busy is preferred: this share of their busy
-# seconds is added to a score, too little to order different times.
+# Among candidates that take the same time, the one that keeps its units less busy is preferred: this share of their
+# busy seconds is added to a score, too little to order different times.
 TIE_SHARE = 1e-7
 
 

@@ -1,7 +1,7 @@
 """Refines the best predictions with what only shows candidate by candidate: bank conflicts that no layout avoids.
 
-A prediction without conflicts is a lower bound, so candidates are refined in the order of their bounds until no bound is
-below what has been found: the order that comes out is exact under the predictor.
+A prediction without conflicts is a lower bound, so candidates are refined in the order of their bounds until no bound
+is below what has been found: the order that comes out is exact under the predictor.
 """
 
 from __future__ import annotations

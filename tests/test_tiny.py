@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, blocked
+from tinygpu.layouts import Layout, compose
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.ptx import isa
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
 from tinygpu.ptx.verification import verify
 from tinygpu.search import Evaluation, minimize
-
-from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, blocked
-from tinygpu.layouts import Layout, compose
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

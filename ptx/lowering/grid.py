@@ -9,8 +9,8 @@ from tinygpu.ptx.lowering.emitter import Number
 def tile_indices(context: Context) -> None:
     """Splits the CTA number into tile numbers.
 
-    The last axis runs fastest. With groups of g, g rows of tiles are visited column by column before the next g rows, so
-    that CTAs that run at the same time share rows and columns in L2.
+    The last axis runs fastest. With groups of g, g rows of tiles are visited column by column before the next g rows,
+    so that CTAs that run at the same time share rows and columns in L2.
     """
     grid = context.program.grid
     if grid.persistent or int(grid.cluster) != 1:
@@ -28,7 +28,7 @@ def tile_indices(context: Context) -> None:
             cta = emit.div(cta, count)
         context.indices[axes[0].index] = cta
         return
-    for axis, count in zip(axes[:-2], counts[:-2], strict=True):
+    for axis in axes[:-2]:
         inner = emit.mul(counts[-2], counts[-1])
         context.indices[axis.index] = emit.div(cta, inner)
         cta = emit.rem(cta, inner)

@@ -137,7 +137,9 @@ def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:
 
 
 def _header(program: n.Program, point: Mapping[str, int | str], facts: tuple[Fact, ...]) -> list[str]:
-    tensors = " ".join(f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else ':col'}" for t in program.tensors)
+    tensors = " ".join(
+        f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else ':col'}" for t in program.tensors
+    )
     return [
         f"// {program.machine}: {tensors}",
         "// " + " ".join(f"{k}={v}" for k, v in sorted(point.items())),

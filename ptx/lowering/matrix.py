@@ -34,7 +34,9 @@ def load_matrix(context: Context, s: n.Load) -> None:
 def multiply(context: Context, s: n.Multiply) -> None:
     """mma.sync over all fragments of the warp's tile."""
     if s.a.memory is not RMEM or s.b.memory is not RMEM or s.accumulator.memory is not RMEM:
-        raise LoweringError(f"{s.name} ({s.instruction}) on operands outside registers is not written for this target yet")
+        raise LoweringError(
+            f"{s.name} ({s.instruction}) on operands outside registers is not written for this target yet"
+        )
     emit = context.emit
     a, b, c = (context.tiles[t.name] for t in (s.a, s.b, s.accumulator))
     m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)

@@ -66,7 +66,9 @@ def load(context: Context, s: n.Load) -> None:
     context.tiles[s.result.name] = read(context, s.instruction, s.source, s.result.partition, s.fill)
 
 
-def read(context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0) -> RegisterTile:
+def read(
+    context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0
+) -> RegisterTile:
     """Loads a window into fresh registers."""
     who = spread(partition)
     vector = vector_of(instruction, who)

@@ -18,9 +18,9 @@ from tinygpu.ptx.lowering.emitter import Number
 class SmemAccess:
     """A window of a buffer under a spread.
 
-    An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X the XOR of the masks of the bits of r.
-    The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout
-    is swizzled, one XOR per distinct pattern.
+    An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X(r) the XOR of the masks of r's bits.
+    The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout is
+    swizzled, one XOR per distinct pattern.
     """
 
     context: Context
@@ -118,7 +118,9 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     threads = spread.thread_coordinates()
     thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
     thread_bytes = (threads[:, column_axis] if column_axis is not None else np.zeros(len(threads), np.int64)) * element
-    split = splits(place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element)
+    split = splits(
+        place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
+    )
     swizzled: Number = 0
     possible = 0
     if place.xor and split:

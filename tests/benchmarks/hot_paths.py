@@ -1,7 +1,8 @@
 """Times of the hot paths, side by side in one run: python -m tests.benchmarks.hot_paths
 
-For a 256 x 256 x 256 f16 product of `matmul_ampere`: building the space, predicting all of it, filling in and lowering one
-candidate, assembling it, and verifying it. Machines are noisy, so each line also says how it compares with the assembler.
+For a 256 x 256 x 256 f16 product of `matmul_ampere`: building the space, predicting all of it, filling in and lowering
+one candidate, assembling it, and verifying it. Machines are noisy, so each line also gives its time as a multiple of
+the assembler's.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def main() -> None:
         ("prediction of all of them", predict_s, f"{size / predict_s:,.0f} candidates/s"),
         ("fill in, solve (cached), lower", lower_s, f"{len(built.kernel.ptx) / lower_s / 1e6:.2f} MB of PTX/s"),
         ("assemble", assemble_s, ""),
-        (f"verify 256^3, {len(result.checks)} runs", verify_s, f"{threads / verify_s / 1e6:.1f} M thread-instructions/s"),
+        (
+            f"verify 256^3, {len(result.checks)} runs",
+            verify_s,
+            f"{threads / verify_s / 1e6:.1f} M thread-instructions/s",
+        ),
     )
     for name, seconds, rate in rows:
         print(f"{name:36} {seconds * 1e3:9.1f} ms  {seconds / assemble_s:7.2f} x assemble  {rate}")

@@ -1,7 +1,9 @@
-"""Error of the Ampere machine's best predicted time: python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--every N]
+"""Error of the Ampere machine's best predicted time.
 
-As prediction_error.py, but the candidates are those of the project's own machine `matmul_ampere`, all of them, for every
-N-th problem of the A100's columns. Nothing is fitted.
+    python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--every N]
+
+As prediction_error.py, but the candidates are those of the project's own machine `matmul_ampere`, all of them, for
+every N-th problem of the A100's columns. Nothing is fitted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Error of the register estimate against the assembler: python -m tests.benchmarks.register_estimate [COUNT]
 
-Draws COUNT candidates of each shipped matmul machine uniformly, assembles them, and prints reported - estimated registers
-of those that do not spill, and how many spill.
+Draws COUNT candidates of each shipped matmul machine uniformly, assembles them, and prints reported - estimated
+registers of those that do not spill, and how many spill.
 """
 
 from __future__ import annotations

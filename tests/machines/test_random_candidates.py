@@ -1,4 +1,5 @@
-"""Random admitted candidates of every shipped machine: each lowers, assembles for its target, and is right in the emulator.
+"""Random admitted candidates of every shipped machine: each lowers, assembles for its target, and is right in the
+emulator.
 
 The quick suite draws a few. The long run draws 2,000 per machine and target: pytest -m slow tests/machines.
 """
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tinygpu.api.machines import SHIPPED, family
 
+from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.solver.smem import SolverCache
@@ -33,7 +34,9 @@ def shipped(name: str) -> type[Machine]:
     return machine
 
 
-def wrong(machine: type[Machine], problems: tuple[Problem, ...], on: str, each: int, seed: int) -> tuple[int, list[str]]:
+def wrong(
+    machine: type[Machine], problems: tuple[Problem, ...], on: str, each: int, seed: int
+) -> tuple[int, list[str]]:
     """(how many candidates were judged, what is wrong with those that are)."""
     rng = np.random.default_rng(seed)
     cache = SolverCache()

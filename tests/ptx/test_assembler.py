@@ -11,6 +11,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from tinygpu.ptx.assembler import (
     AssemblerError,
     AssemblerUnavailable,

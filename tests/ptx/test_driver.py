@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tinygpu.ptx.driver import DriverStatus, Gpu, available, probe
 
 # a library that every machine has stands in for the driver's, and a program stands in for its answers

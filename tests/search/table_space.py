@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
+
 from tinygpu.search import Columns, Evaluation, Failure, Point
 from tinygpu.search.searchable import rows
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinygpu.search import STRATEGIES, Columns, Evaluation, Point, Searchable, minimize
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import symbol
+from tinygpu.search import STRATEGIES, Columns, Evaluation, Point, Searchable, minimize
 from tinygpu.spaces.part import Axis, Part
 from tinygpu.spaces.space import Space
 

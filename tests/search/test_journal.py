@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_space import Recording, RecordingColumns, TableSpace, problems
+
 from tinygpu.search import STRATEGIES, Evaluation, Failure, minimize
 from tinygpu.search.journal import Journal
 

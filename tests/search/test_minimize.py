@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_space import Recording, RecordingColumns, TableSpace, least, problems
+
 from tinygpu.search import STRATEGIES, Evaluation, Failure, Point, Progress, Result, minimize
 from tinygpu.search.annealing import spread_of
 from tinygpu.search.evaluation import Trial

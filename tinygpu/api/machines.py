@@ -68,6 +68,7 @@ def _from_file(name: str) -> type[Machine]:
     spec.loader.exec_module(module)
     found = getattr(module, cls, None)
     if not isinstance(found, type) or not issubclass(found, Machine):
-        mine = [k for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, Machine) and v is not Machine]
+        classes = {k: v for k, v in vars(module).items() if isinstance(v, type)}
+        mine = [k for k, v in classes.items() if issubclass(v, Machine) and v is not Machine]
         raise MachineNotFound(f"{path} has no machine {cls!r}; it has {', '.join(mine) or 'none'}")
     return found

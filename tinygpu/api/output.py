@@ -62,7 +62,8 @@ def summary(finalist: Finalist, verification: Verification | None) -> str:
         "relies on   " + (", ".join(map(str, k.facts)) or "nothing"),
         f"assembled   {a.registers} registers, {a.spill_store_bytes + a.spill_load_bytes} B spilled, "
         f"{int(p.occupancy.ctas_per_sm)} CTAs per SM",
-        f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: {p.sentence()}",
+        f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: "
+        f"{p.sentence()}",
     ]
     for name, solution in finalist.refined.layouts.solutions.items():
         lines.append(f"layout      {name}: {solution}")

@@ -41,7 +41,13 @@ class Asked:
                 raise ProblemError(f"{machine.__name__} works on {names}, not on {every}")
             dtypes = {t.name: every for t in able} | dtypes
         return problem(
-            machine, self.dims, dtypes=dtypes, majors=self.majors, lds=self.lds, aligns=self.aligns, options=self.options
+            machine,
+            self.dims,
+            dtypes=dtypes,
+            majors=self.majors,
+            lds=self.lds,
+            aligns=self.aligns,
+            options=self.options,
         )
 
 
@@ -54,7 +60,10 @@ class Refusal:
 
 
 def problems(given: Family, asked: Asked) -> tuple[list[tuple[type[Machine], Problem]], list[Refusal]]:
-    """The problem for each machine of a family, and refusals. Types that were left open are those of the first machine."""
+    """The problem for each machine of a family, and refusals.
+
+    Types that were left open are those of the first machine.
+    """
     accepted: list[tuple[type[Machine], Problem]] = []
     refused: list[Refusal] = []
     wanted = asked

@@ -1,4 +1,7 @@
-"""Tune: from a problem to the best verified kernel. Every step is a function of its own room; this file is their order."""
+"""Tune: from a problem to the best verified kernel.
+
+Every step is a function of its own room; this file is their order.
+"""
 
 from __future__ import annotations
 

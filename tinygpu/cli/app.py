@@ -25,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Small machines for one operation: search them under constraints, emit PTX that an emulator verifies on a CPU.",
+    help="Small machines for one operation: searched under constraints, emitted as PTX, verified in an emulator.",
 )
 
 
@@ -60,7 +60,8 @@ def machines_command(as_json: JSON = False) -> None:
 
     found = {name: family(name).machines[0] for name in SHIPPED}
     if as_json:
-        print(json.dumps({"machines": {k: v.summary() for k, v in found.items()}, "families": dict(FAMILIES)}, indent=2))
+        summaries = {k: v.summary() for k, v in found.items()}
+        print(json.dumps({"machines": summaries, "families": dict(FAMILIES)}, indent=2))
         return
     rows = table("name", "what it computes", "dims", "tensors")
     for name, machine in found.items():
@@ -86,7 +87,8 @@ def show_command(machine: MACHINE, as_json: JSON = False) -> None:
 
 @app.command("devices")
 def devices_command(
-    name: Annotated[str, typer.Argument(help="one GPU, to see every figure with its source")] = "", as_json: JSON = False
+    name: Annotated[str, typer.Argument(help="one GPU, to see every figure with its source")] = "",
+    as_json: JSON = False,
 ) -> None:
     """List the GPUs that are known, or every figure of one with unit, kind and source.
 
@@ -115,7 +117,14 @@ def devices_command(
     for d in listed:
         f16 = f"{d.f16_tflops:,.0f}" if d.f16_tflops else "-"
         rows.add_row(
-            d.name, d.aliases, d.target, str(d.sms), f16, f"{d.dram_gb_per_s:,.0f}", f"{d.l2_mib:g}", str(d.smem_kib_per_cta)
+            d.name,
+            d.aliases,
+            d.target,
+            str(d.sms),
+            f16,
+            f"{d.dram_gb_per_s:,.0f}",
+            f"{d.l2_mib:g}",
+            str(d.smem_kib_per_cta),
         )
     console.print(rows)
 
@@ -147,7 +156,10 @@ def space_command(
     for s in spaces(family(machine), asked(shape, dtype, major, ld, align, option), find(device)):
         empty = empty and not s.space.size
         if as_json:
-            rows = [{"constraint": r.name, "kind": r.kind, "source": r.source, "removed": r.removed} for r in s.space.funnel]
+            rows = [
+                {"constraint": r.name, "kind": r.kind, "source": r.source, "removed": r.removed}
+                for r in s.space.funnel
+            ]
             out.append(
                 {"machine": s.machine.__name__, "raw": s.space.raw_size, "funnel": rows, "candidates": s.space.size}
             )

@@ -30,7 +30,8 @@ def watching(console: Console, *, quiet: bool) -> Iterator[Watcher]:
                 console.print(f"... {text}")
 
         def progress(p: Progress) -> None:
-            best = f"best {p.best.value * 1e6:,.1f} us" if p.best is not None and p.best.value is not None else "none yet"
+            value = p.best.value if p.best is not None else None
+            best = f"best {value * 1e6:,.1f} us" if value is not None else "none yet"
             done = f"{p.evaluations:,}" + (f" of {p.total:,}" if p.total else "")
             status.update(f"{current}: {done} tried, {p.rate:,.0f}/s, {best}")
 

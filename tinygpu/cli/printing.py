@@ -95,10 +95,14 @@ def searched_report(s: Searched) -> None:
     spilled = [f for f in s.finalists if f.spills]
     if spilled:
         worst = max(f.assembly.spill_store_bytes + f.assembly.spill_load_bytes for f in spilled)
-        console.print(f"{len(spilled)} more were assembled and left out, because they SPILL up to {worst} B of registers")
+        console.print(
+            f"{len(spilled)} more were assembled and left out, because they SPILL up to {worst} B of registers"
+        )
     errors = [f.assembly.registers - f.refined.registers for f in s.finalists if f.assembly.registers < 255]
     if errors:
-        console.print(f"register estimate: off by {min(errors):+d} to {max(errors):+d} on those that the assembler gives")
+        console.print(
+            f"register estimate: off by {min(errors):+d} to {max(errors):+d} on those that the assembler gives"
+        )
 
 
 def verification_report(v: Verification) -> None:
@@ -141,6 +145,8 @@ def tuned_report(t: Tuned, files: Sequence[Path], driver: DriverStatus) -> None:
     )
     layouts_report(w)
     verification_report(t.verification)
-    console.print(f"\nnot measured: {driver.reason}" if not driver.present else "\nnot measured yet: see `tinygpu bench`")
+    console.print(
+        f"\nnot measured: {driver.reason}" if not driver.present else "\nnot measured yet: see `tinygpu bench`"
+    )
     for f in files:
         console.print(f"wrote {f}")

@@ -1,8 +1,8 @@
 """Counts what a program asks of a GPU: from Program to Demand, for one candidate or for arrays of them.
 
 The counts are expressions over parameters, dims and tensor facts, made once per structure and evaluated for all
-candidates at once. They are exact for tiles inside the tensors whose rows begin at sector boundaries; edges run the same
-instructions with fewer lanes. Shared-memory wavefronts are counted without bank conflicts: the layout solver says
+candidates at once. They are exact for tiles inside the tensors whose rows begin at sector boundaries; edges run the
+same instructions with fewer lanes. Shared-memory wavefronts are counted without bank conflicts: the layout solver says
 which conflicts remain (`tinygpu.cost.conflicts`).
 """
 
@@ -32,8 +32,8 @@ from tinygpu.program.tree import walk
 WORK = tuple(f.name for f in fields(Work))
 CHAIN = tuple(f.name for f in fields(Chain))
 
-# Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and address
-# arithmetic, predicates. Counted in the PTX of the shipped machines.
+# Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
+# address arithmetic, predicates. Counted in the PTX of the shipped machines.
 ROUND_INSTRUCTIONS = 16
 PROLOGUE_INSTRUCTIONS = 60
 

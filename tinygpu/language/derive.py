@@ -11,8 +11,8 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 
-# Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with a
-# loop. The predictor expects 14, and 20 more per buffer of a ring: medians of the assembler's reports on random
+# Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with
+# a loop. The predictor expects 14, and 20 more per buffer of a ring: medians of the assembler's reports on random
 # candidates of the shipped machines (`tests/benchmarks/register_estimate.py` prints the error).
 LEAST_OVERHEAD = 24
 EXPECTED_OVERHEAD, EXPECTED_PER_BUFFER = 14, 20
@@ -104,7 +104,10 @@ def _registers(program: n.Program) -> list[Constraint]:
     if any(r.registers for r in program.roles):
         return _budgets(program)
     need = live_registers(program.body) + LEAST_OVERHEAD
-    why = "beyond the limit the assembler spills to local memory, which costs more than a smaller tile (judged by its report)"
+    why = (
+        "beyond the limit the assembler spills to local memory, "
+        "which costs more than a smaller tile (judged by its report)"
+    )
     return [
         Constraint(
             "registers per thread",
@@ -228,9 +231,13 @@ def _peaks(
     needed_after: frozenset[str],
     peaks: dict[frozenset[str], Expr],
 ) -> dict[str, Expr]:
-    """Walks a body with the tiles that live before it; notes what lives at each statement; returns what lives after it."""
+    """Walks a body with the tiles that live before it; returns what lives after it.
+
+    Notes in `peaks` what lives at each statement.
+    """
     live = dict(outer)
-    after = [needed_after | frozenset().union(*[_used(s) for s in body[i + 1 :]], frozenset()) for i in range(len(body))]
+    used = [_used(s) for s in body]
+    after = [needed_after.union(*used[i + 1 :]) for i in range(len(body))]
     for s, later in zip(body, after, strict=True):
         if isinstance(s, n.Pipelined):
             held = {f"copy {c.name}": _copy_registers(c) for c in s.fill if isinstance(c, n.Copy)}

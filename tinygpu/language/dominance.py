@@ -1,7 +1,7 @@
 """Derived dominance: candidates that work, but beside which the space holds another one that is never slower.
 
-Each rule names the other candidate by a substitution (twice the vector, twice the threads side by side, the earlier option
-of an ordered choice) and removes a point where that one satisfies every legality constraint.
+Each rule names the other candidate by a substitution (twice the vector, twice the threads side by side, the earlier
+option of an ordered choice) and removes a point where that one satisfies every legality constraint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def dominance(program: n.Program, constraints: Iterable[Constraint], params: Ite
     for v in vectors:
         if v.name in _shapes(program) or v.name in _arranges(program, v):
             continue  # the tile grows with the vector, or others are moved in its arrangement: another trade
-        around = [p for p in patterns if any(v.name in c.condition.symbols and p.name in c.condition.symbols for c in legality)]
+        around = [p for p in patterns if any({v.name, p.name} <= c.condition.symbols for c in legality)]
         ways: list[dict[str, Expr]] = [{v.name: v * 2}]
         ways += [{v.name: v * 2, p.name: maximum(p // 2, 1)} for p in around]
         wider = any_of([_holds(legality, w, v) & all_of([p >= 2 for p in around if p.name in w]) for w in ways])

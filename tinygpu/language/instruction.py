@@ -86,7 +86,8 @@ class Instruction:
 
     def rule(self, name: str, condition: Expr | bool, sentence: str, judge: Any = "emulator") -> Constraint:
         """A legality constraint that this instruction brings."""
-        return Constraint(f"{self.label} {name}", _condition(condition), sentence, "legality", self.label, judge, self.source)
+        title = f"{self.label} {name}"
+        return Constraint(title, _condition(condition), sentence, "legality", self.label, judge, self.source)
 
 
 def _run(partition: Partition, contiguous: int | None) -> Expr:
@@ -262,7 +263,7 @@ class Tiled:
 def tiled(
     instruction: MatrixMultiply, a: DType, b: DType, shape: tuple[Operand, Operand], warps: tuple[Operand, Operand]
 ) -> Tiled:
-    """Partitions of one step of `instruction` over an m x n tile, the warps in a grid of `warps` = (along m, along n)."""
+    """Partitions of one step of `instruction` over an m x n tile, `warps` = (along m, along n) the grid of warps."""
     m, n, k = instruction.shape(a, b)
     bm, bn = expr(shape[0]), expr(shape[1])
     wm, wn = expr(warps[0]), expr(warps[1])

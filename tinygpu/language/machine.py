@@ -1,8 +1,8 @@
 """The user's class: a small machine for one operation.
 
-A machine declares tensors, instructions, parameters, constraints, a `program` and a `reference`. When the class is made,
-its program is traced once for every structure (every combination of its Choices) with parameters as symbols, so that a
-machine that cannot work fails here, with a sentence that names the class and the attribute.
+A machine declares tensors, instructions, parameters, constraints, a `program` and a `reference`. When the class is
+made, its program is traced once for every structure (every combination of its Choices) with parameters as symbols, so
+that a machine that cannot work fails here, with a sentence that names the class and the attribute.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class BoundTensor:
         """One part of a batch: the tensor of the remaining dims, at coordinates along the first ones."""
         if not 0 < len(leading) < self.rank:
             raise DeclarationError(
-                f"{self.name} has {_dims(self.rank)}; at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
+                f"{self.name} has {_dims(self.rank)}; "
+                f"at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
             )
         return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
 
@@ -131,7 +132,8 @@ class Machine(metaclass=_MachineType):
     exact: ClassVar[bool] = True
     # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.
     approximation: ClassVar[float] = 0.0
-    # The operation in NumPy, a static method: inputs, scalars and options by name; gives the output, or a dict of several.
+    # The operation in NumPy, a static method: takes inputs, scalars and options by name, and gives the output, or a
+    # dict of several.
     reference: ClassVar[Callable[..., Any]]
 
     def program(self, p: Any) -> None:
@@ -219,7 +221,10 @@ class Machine(metaclass=_MachineType):
 
     @classmethod
     def problem(cls, **dims: Any) -> Problem:
-        """A problem of this machine: dims by name; `dtypes=`, `majors=`, `lds=`, `aligns=`, `options=` as in `problem`."""
+        """A problem of this machine: dims by name.
+
+        `dtypes=`, `majors=`, `lds=`, `aligns=` and `options=` are as in `problem`.
+        """
         extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "aligns", "options") if k in dims}
         return problem(cls, dims, **extra)
 

@@ -128,7 +128,11 @@ def blocked(
     if wide.same(0):  # a row shorter than one vector: the conditions below refuse it
         wide = expr(1)
     conditions = [
-        Condition(f"{name} vectors", (extents[axis] % vector).__eq__(0), "a row of the tile is a whole number of vectors"),
+        Condition(
+            f"{name} vectors",
+            (extents[axis] % vector).__eq__(0),
+            "a row of the tile is a whole number of vectors",
+        ),
         Condition(
             f"{name} columns",
             all_of([chunks % wide == 0, threads % wide == 0]),
@@ -170,7 +174,11 @@ def register_blocked(
     down, across = expr(block[0]), expr(block[1])
     conditions = (
         Condition(f"{name} rows", rows % (tall * down) == 0, "the threads' blocks divide the rows of the tile"),
-        Condition(f"{name} columns", columns % (wide * across) == 0, "the threads' blocks divide the columns of the tile"),
+        Condition(
+            f"{name} columns",
+            columns % (wide * across) == 0,
+            "the threads' blocks divide the columns of the tile",
+        ),
     )
     return Partition(
         (rows, columns),

@@ -165,7 +165,8 @@ def problem(
         ld = (lds or {}).get(declared.name, contiguous)
         if ld < contiguous:
             raise ProblemError(
-                f"{title}: the leading dimension of {declared.name} is {ld}, less than its {contiguous} contiguous elements"
+                f"{title}: the leading dimension of {declared.name} is {ld}, "
+                f"less than its {contiguous} contiguous elements"
             )
         kind = chosen[declared.name]
         align = (aligns or {}).get(declared.name, 16)

@@ -134,7 +134,9 @@ def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ..
     return tensors(full, machine.tensor_declarations())
 
 
-def _instance(machine: type[Machine], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure) -> Machine:
+def _instance(
+    machine: type[Machine], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure
+) -> Machine:
     instance = machine.__new__(machine)
     present = {t.name for t in made}
     for t in made:
@@ -158,7 +160,9 @@ def _check_outputs(machine: type[Machine], program: n.Program) -> None:
     }
     for t in program.tensors:
         if t.access != "in" and t.name not in written:
-            raise DeclarationError(f"{machine.__name__}.program: nothing is stored into {t.name}, which is declared {t.access}")
+            raise DeclarationError(
+                f"{machine.__name__}.program: nothing is stored into {t.name}, which is declared {t.access}"
+            )
 
 
 def _distinct(constraints: list[Constraint]) -> tuple[Constraint, ...]:

@@ -289,7 +289,9 @@ class Tracer:
         self._same_shape(name, target, value.partition)
         self._in_slot(name, target, writing=True)
         if target.dtype.bits != value.dtype.bits or target.dtype.kind != value.dtype.kind:
-            raise self.fail(f"{name} stores {value.dtype} values into {target.name}, which is {target.dtype}; convert first")
+            raise self.fail(
+                f"{name} stores {value.dtype} values into {target.name}, which is {target.dtype}; convert first"
+            )
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
         self._bring(instruction, target, value.partition)
@@ -421,7 +423,9 @@ class Tracer:
                 if operand.partition is None:
                     raise self.fail(f"{name} computes on registers, and {operand.name} lies in {operand.memory}")
                 if operand.dtype.name != want:
-                    raise self.fail(f"{name} takes {want} here, and {operand.name} is {operand.dtype}; convert it first")
+                    raise self.fail(
+                        f"{name} takes {want} here, and {operand.name} is {operand.dtype}; convert it first"
+                    )
                 widest = operand if widest is None else _wider(widest, operand)
             elif isinstance(operand, n.ScalarArgument) and operand.dtype.name != want:
                 raise self.fail(f"{name} takes {want} here, and the scalar {operand.name} is {operand.dtype}")

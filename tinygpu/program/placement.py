@@ -18,7 +18,8 @@ class BufferPlace:
     offset_bytes  of its first stage in the CTA's shared memory
     stage_bytes   from one stage to the next
     pitch_bytes   from one row to the next
-    xor           (row bit, mask over the byte within the row): the swizzle; a row with the bit set has the mask XORed in
+    xor           (row bit, mask over the byte within the row): the swizzle; where the row has
+                  the bit, the mask is XORed into the byte
     """
 
     offset_bytes: int

@@ -1,8 +1,8 @@
 """Schedules a traced program: brings together what the same warps do, so that filling runs ahead of draining.
 
 A machine says who fills a pipeline and who drains it. Where these are different roles, each keeps its own loop. Where
-they are the same warps, the fill loop and the drain loop become one `Pipelined` loop, in which the next slots are filled
-while the current one is drained.
+they are the same warps, the fill loop and the drain loop become one `Pipelined` loop, in which the next slots are
+filled while the current one is drained.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _interleave(
         elif len(fills) == 1 and len(drains) == 1 and fills[0].pipeline == drains[0].pipeline:
             if len(s.body) != 2:
                 raise DeclarationError(
-                    f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing beside; "
-                    "move the other statements into one of the two"
+                    f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing "
+                    "beside; move the other statements into one of the two"
                 )
             out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body))
         else:

@@ -1,4 +1,4 @@
-"""Touches: which coordinates each lane of each warp instruction touches, for every memory access of a filled-in program."""
+"""Touches: the coordinates that each lane of each warp instruction touches, in every memory access of a program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Touch:
     writes       whether the window is written
     width_bytes  bytes per lane
     lanes        (instances, 32, axes) coordinates in the window of each lane's first element, one entry per warp
-                 instruction; for ldmatrix (instances, 8, axes), one entry per 8x8 matrix; -1 marks a lane that stays out
+                 instruction; for ldmatrix (instances, 8, axes), one entry per 8x8 matrix; -1 marks a lane
+                 that stays out
     """
 
     name: str

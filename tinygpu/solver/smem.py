@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
 
 
-# Swizzles are all tried, some at a time, where 2^LISTED_FLIPS bounds their number and LISTED_PAIRS the pairs to compare.
+# Swizzles are all tried, LISTED_AT_ONCE at a time, where 2^LISTED_FLIPS bounds their number and LISTED_PAIRS bounds
+# the pairs to compare.
 LISTED_FLIPS = 8
 LISTED_PAIRS = 4_000_000
 LISTED_AT_ONCE = 128
@@ -259,13 +260,13 @@ class _Question:
         return SwizzleQuestion(name, sources, phases, self.vector_bytes, self.rlimit)
 
     def listable(self, question: SwizzleQuestion) -> bool:
-        """Whether all swizzles are so few that trying each is quicker than asking Z3, which is slow where rows carry."""
+        """Whether swizzles are so few that trying each is quicker than asking Z3, which is slow where rows carry."""
         flips = sum(allowed.bit_count() for _, allowed in question.sources)
         pairs = sum(len(row) for phase in question.phases for row in phase.rows)
         return 0 < flips <= LISTED_FLIPS and pairs << flips <= LISTED_PAIRS
 
     def from_list(self, question: SwizzleQuestion, pitch: int) -> _Best:
-        """The best of all swizzles at this pitch, the one with the fewest flipped bits of equals: exact by enumeration."""
+        """The best of all swizzles at this pitch, of equals the one with the fewest flips: exact by enumeration."""
         best: _Best | None = None
         candidates = every_xor(question.sources)
         for start in range(0, len(candidates), LISTED_AT_ONCE):

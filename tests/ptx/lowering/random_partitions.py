@@ -1,4 +1,4 @@
-"""Random partitions of tiles with two axes, with their numbers in: any digits in any order, on threads and on values."""
+"""Random partitions of tiles with two axes, filled in: any digits in any order, on threads and on values."""
 
 from __future__ import annotations
 

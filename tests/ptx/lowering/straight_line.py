@@ -1,4 +1,4 @@
-"""A tiny interpreter of straight-line integer PTX, for all threads of a CTA at once: what addresses does a kernel ask for?
+"""A tiny interpreter of straight-line integer PTX for all threads of a CTA at once: which addresses does a kernel use?
 
 It knows the few instructions of address arithmetic, shares nothing with the emulator, and refuses everything else.
 """
