@@ -13,7 +13,7 @@ def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Probl
     """The small problem on which a kernel is verified: same facts, same remainders, fewer tiles.
 
     Along each grid axis: two full tiles, or one full and one partial tile where the real problem has a remainder. Along
-    each loop: 2 x stages + 1 rounds and the remainder (`rounds` overrides it), but no more than the problem has.
+    each loop: 2 x stages + 1 rounds and the remainder, or exactly `rounds`; but no more than the problem has.
     """
     extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
     dims = problem.dim
@@ -26,7 +26,9 @@ def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Probl
             small = size
         for dim, step, stages in kernel.steps:
             if dim == name:
-                wanted = (rounds or 2 * stages + 1) * step + size % step
+                wanted = (2 * stages + 1) * step + size % step
+                if rounds is not None:
+                    wanted = (rounds - 1) * step + (size % step or step)
                 small = max(small, wanted) if name in extents else wanted
         out[name] = min(size, small)
     return resized(kernel, problem, out)

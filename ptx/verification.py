@@ -9,13 +9,13 @@ integers, for which every sum is exact and the result must agree bit for bit; th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.comparison import Check, Order, compare
 from tinygpu.ptx.derived import derive
-from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, emulate
+from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Report, emulate
 from tinygpu.ptx.inputs import Inputs, arguments, make_inputs
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.sampled import sampled_checks
@@ -55,37 +55,48 @@ def verify(
     random_inputs: bool = True,
     seed: int = 0,
     derived: Problem | None = None,
-    real_ctas: bool = False,
+    thorough: bool = False,
 ) -> Verification:
     """Emulates `kernel` on the problem derived from `problem`, under several orders of asynchronous work.
 
-    real_ctas  also run the first, the last and the edge CTAs of the problem itself, over sparsely backed tensors
+    thorough  also run loops with fewer rounds than their pipeline has stages, and the first, the last and the edge CTAs
+              of the problem itself, over sparsely backed tensors
     """
     small = derived or derive(kernel, problem)
-    checks: list[Check] = []
-    counters: Counters | None = None
-    lines: dict[int, LineCounters] = {}
-    runs: list[tuple[Inputs, Order]] = [("integers", order) for order in orders]
+    runs: list[tuple[Problem, Inputs, Order, str]] = [(small, "integers", order, "") for order in orders]
     if random_inputs:
-        runs.append(("random", orders[0]))
-    for inputs, order in runs:
-        operands, scalars = make_inputs(machine, small, inputs, seed)
-        try:
-            report = emulate(
-                kernel.ptx,
-                grid=kernel.grid(small),
-                block=(kernel.threads, 1, 1),
-                args=arguments(kernel, small, operands, scalars),
-                dynamic_smem=kernel.smem_bytes,
-                seed=seed,
-                order=order,
-            )
-        except EmulationFault as fault:
-            checks.append(Check(inputs, order, float("nan"), 0.0, 0, 0, str(fault)))
-            continue
-        if counters is None:
-            counters, lines = report.counters, report.lines
-        checks.append(compare(machine, small, operands, scalars, inputs, order, seed, kernel.terms(small)))
-    if real_ctas and small != problem:
+        runs.append((small, "random", orders[0], ""))
+    if thorough:
+        for rounds in range(1, max([1, *(stages for _, _, stages in kernel.steps)])):
+            runs.append((derive(kernel, problem, rounds), "integers", orders[0], f"loops of {rounds} rounds"))
+    checks: list[Check] = []
+    first: Report | None = None
+    for run_on, inputs, order, where in runs:
+        check, report = _run(kernel, machine, run_on, inputs, order, seed, where)
+        checks.append(check)
+        first = first or report
+    if thorough and small != problem:
         checks += sampled_checks(kernel, machine, problem, seed)
-    return Verification(kernel.name, small, tuple(checks), counters, lines)
+    counted = (first.counters, first.lines) if first is not None else (None, {})
+    return Verification(kernel.name, small, tuple(checks), *counted)
+
+
+def _run(
+    kernel: Kernel, machine: type[Machine], problem: Problem, inputs: Inputs, order: Order, seed: int, where: str
+) -> tuple[Check, Report | None]:
+    """One emulation of the whole grid of a small problem."""
+    operands, scalars = make_inputs(machine, problem, inputs, seed)
+    try:
+        report = emulate(
+            kernel.ptx,
+            grid=kernel.grid(problem),
+            block=(kernel.threads, 1, 1),
+            args=arguments(kernel, problem, operands, scalars),
+            dynamic_smem=kernel.smem_bytes,
+            seed=seed,
+            order=order,
+        )
+    except EmulationFault as fault:
+        return Check(inputs, order, float("nan"), 0.0, 0, 0, str(fault), where), None
+    check = compare(machine, problem, operands, scalars, inputs, order, seed, kernel.terms(problem))
+    return replace(check, where=where), report

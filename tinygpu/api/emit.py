@@ -66,4 +66,4 @@ def emit(space: MachineSpace, point: Mapping[str, int | str]) -> Finalist:
 def verify_point(space: MachineSpace, point: Mapping[str, int | str], seed: int = 0) -> tuple[Finalist, Verification]:
     """One point's kernel, emulated."""
     made = emit(space, point)
-    return made, verify(made.built.kernel, space.machine, space.problem, seed=seed, real_ctas=True)
+    return made, verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True)

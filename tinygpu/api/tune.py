@@ -136,7 +136,7 @@ def tune(
     winner = ranked[0]
     watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
     verification = verify(
-        winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, real_ctas=True
+        winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, thorough=True
     )
     return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
 

@@ -335,7 +335,7 @@ def verify_command(
     from tinygpu.ptx.verification import verify
 
     made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, real_ctas=True)
+    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)
     if as_json:
         print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
     else:

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.constraints.query import Notebook
@@ -74,7 +74,7 @@ def test_the_solution_is_the_best_of_all_swizzles_that_listing_finds(
 
 
 @given(st.integers(9, 11), st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 def test_no_linear_placement_of_whole_vectors_beats_it_once_a_line_is_read(bits: int, data: st.DataObject) -> None:
     """An access that reads 128 bytes in a row forces the bank kernel to be one that this form reaches."""
     line = BitAccess("line", (16, 32, 64, 128, 256), 16, weight=1000)
