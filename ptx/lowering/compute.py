@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -175,6 +173,6 @@ def _lane_masks(who: Spread, axis: int) -> list[int]:
     below = 1
     for extent, a, _ in who.threads:
         if a == axis:
-            masks += list(itertools.takewhile(lambda m, top=below * extent: m < top, (below << i for i in range(6))))  # type: ignore[misc]
+            masks += [below << i for i in range(6) if below << i < below * extent]
         below *= extent
     return masks

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.spread import matrix_addresses, spread
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.moves import at
 from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.smem import smem_access
@@ -54,5 +57,5 @@ def multiply(context: Context, s: n.Multiply) -> None:
             emit.line(f"{text} {d}, {x}, {y}, {d};")
 
 
-def _registers(registers: object) -> str:
-    return "{" + ", ".join(map(str, registers)) + "}"  # type: ignore[call-overload]
+def _registers(registers: Sequence[Reg]) -> str:
+    return "{" + ", ".join(map(str, registers)) + "}"

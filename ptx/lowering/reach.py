@@ -29,9 +29,8 @@ def _reasons(program: n.Program) -> Iterator[str]:
     if not program.grid.cluster.same(1):
         yield f"{program.grid.cluster} CTAs form a cluster"
     for s in walk(program.body):
-        instruction = getattr(s, "instruction", None)
-        if _unwritten(instruction):
-            yield f"{s.name} is {instruction}"  # type: ignore[union-attr]
+        if isinstance(s, (n.Load, n.Store, n.Copy, n.Apply, n.Multiply)) and _unwritten(s.instruction):
+            yield f"{s.name} is {s.instruction}"
 
 
 def _unwritten(instruction: object) -> bool:

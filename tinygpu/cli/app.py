@@ -200,21 +200,22 @@ def explain_command(
 
     chosen = read_point(point)
     admitted = False
-    out = []
+    verdicts: list[tuple[str, list[str]]] = []
     for s in spaces(family(machine), asked(shape, dtype, major, ld, align, option), find(device)):
         broken = explain(s, chosen)
         admitted = admitted or not broken
-        out.append({"machine": s.machine.__name__, "admitted": not broken, "breaks": list(broken)})
+        verdicts.append((s.machine.__name__, list(broken)))
     if as_json:
+        out = [{"machine": name, "admitted": not breaks, "breaks": breaks} for name, breaks in verdicts]
         print(json.dumps(out, indent=2))
     else:
-        for entry in out:
-            if entry["admitted"]:
+        for name, breaks in verdicts:
+            if not breaks:
                 count = "" if len(chosen) else " (no parameter was given)"
-                print(f"{entry['machine']}: admitted{count}")
+                print(f"{name}: admitted{count}")
             else:
-                print(f"{entry['machine']}: out")
-                for sentence in entry["breaks"]:  # type: ignore[attr-defined]
+                print(f"{name}: out")
+                for sentence in breaks:
                     print(f"  {sentence}")
     if not admitted:
         raise typer.Exit(1)

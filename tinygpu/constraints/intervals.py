@@ -117,10 +117,10 @@ class Interval:
 Operand: TypeAlias = "Interval | int"
 
 
-def _interval(value: object) -> Interval:
+def _interval(value: Any) -> Interval:
     if isinstance(value, Interval):
         return value
-    number = int(value)  # type: ignore[call-overload]
+    number = int(value)
     return Interval(number, number)
 
 

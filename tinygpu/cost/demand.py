@@ -177,9 +177,9 @@ def _values(cells: Work | Chain) -> list[Cells]:
     return [getattr(cells, f.name) for f in fields(cells)]
 
 
-def _visit(value: object, see: Callable[[str, Cells], None]) -> None:
+def _visit(value: Demand | Phase | Work | Chain, see: Callable[[str, Cells], None]) -> None:
     """Calls see(name, cells) for every count in a demand, in the order of the fields."""
-    for f in fields(value):  # type: ignore[arg-type]
+    for f in fields(value):
         inner = getattr(value, f.name)
         if isinstance(inner, Work | Chain | Phase):
             _visit(inner, see)
@@ -187,7 +187,7 @@ def _visit(value: object, see: Callable[[str, Cells], None]) -> None:
             see(f.name, inner)
 
 
-def _refuse_negative(kind: str, value: object) -> None:
+def _refuse_negative(kind: str, value: Demand | Phase | Work | Chain) -> None:
     def check(name: str, cells: Cells) -> None:
         array = np.asarray(cells)
         if array.dtype.kind not in "iuf":

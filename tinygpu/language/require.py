@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygpu.constraints.constraint import Constraint, Kind
+from tinygpu.constraints.constraint import Constraint, Judge, Kind
 from tinygpu.expressions import Expr
 from tinygpu.language.parameters import Named
 
@@ -24,6 +24,6 @@ class Require(Named):
         self.why = why
 
     def constraint(self, machine: str) -> Constraint:
-        judge = "model" if self.kind == "dominance" else "emulator"
+        judge: Judge = "model" if self.kind == "dominance" else "emulator"
         name = self.name.replace("_", " ")
-        return Constraint(name, self.condition, self.sentence, self.kind, machine, judge, self.why)  # type: ignore[arg-type]
+        return Constraint(name, self.condition, self.sentence, self.kind, machine, judge, self.why)

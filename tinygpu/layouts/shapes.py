@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tinygpu.layouts.errors import LayoutError
 
 IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 
 
-def normalised(tree: object, what: str) -> IntTuple:
+def normalised(tree: Any, what: str) -> IntTuple:
     """`tree` as plain ints and tuples (lists and NumPy integers are converted); `what` names it in the error."""
     if isinstance(tree, (tuple, list)):
         return tuple(normalised(t, what) for t in tree)
     if isinstance(tree, bool):
         raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}")
     try:
-        return operator.index(tree)  # type: ignore[arg-type]
+        return operator.index(tree)
     except TypeError:
         raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.spread import Spread, matrix_addresses, spread
 
 MATRIX_ROW_BYTES = 16
+TouchKind = Literal["ldst", "cp.async", "ldmatrix"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +42,7 @@ class Touch:
     name: str
     instruction: Instruction
     tile: Tile
-    kind: str
+    kind: TouchKind
     writes: bool
     width_bytes: int
     lanes: NDArray[np.int64]
@@ -75,7 +77,7 @@ def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes:
         coordinates = _whole_warps(coordinates, -1 if writes else None)
     threads, values, axes = coordinates.shape
     warps = coordinates.reshape(threads // 32, 32, values, axes).transpose(0, 2, 1, 3).reshape(-1, 32, axes)
-    kind = "cp.async" if hop.completion == "commit group" else "ldst"
+    kind: TouchKind = "cp.async" if hop.completion == "commit group" else "ldst"
     return Touch(name, hop, tile, kind, writes, vector * tile.dtype.bytes, warps)
 
 

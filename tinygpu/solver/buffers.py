@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
-from tinygpu.program.touches import Touch, offsets, touches, unrolled_statements
+from tinygpu.program.touches import Touch, TouchKind, offsets, touches, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
 from tinygpu.solver.smem_layout import SmemLayout
 from tinygpu.solver.solution import Solution, results_of
@@ -63,7 +63,7 @@ def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
 
 def buffer_accesses(program: n.Program) -> dict[str, list[TileAccess]]:
     """Per buffer: who touches which row and byte column."""
-    gathered: dict[str, dict[tuple[str, int, str, bool], list[NDArray[np.int64]]]] = {}
+    gathered: dict[str, dict[tuple[str, int, TouchKind, bool], list[NDArray[np.int64]]]] = {}
     known: dict[int, list[Touch]] = {}
     for placed in unrolled_statements(program.body):
         if id(placed.statement) not in known:
@@ -77,7 +77,7 @@ def buffer_accesses(program: n.Program) -> dict[str, list[TileAccess]]:
             gathered.setdefault(buffer.name, {}).setdefault(key, []).append(lanes)
     return {
         name: [
-            TileAccess(f"{'write' if writes else 'read'} by {who}", np.concatenate(lanes), width, kind)  # type: ignore[arg-type]
+            TileAccess(f"{'write' if writes else 'read'} by {who}", np.concatenate(lanes), width, kind)
             for (who, width, kind, writes), lanes in found.items()
         ]
         for name, found in gathered.items()

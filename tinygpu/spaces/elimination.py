@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ class _Elimination:
         for step in steps[done:]:
             if not len(source):
                 break
-            cells = _Columns(lambda n, s=source, c=choice: self._cells(n, axis.name, local, s, c))  # type: ignore[misc]
+            cells = _Columns(partial(self._cells, axis=axis.name, local=local, source=source, choice=choice))
             keep = np.broadcast_to(np.asarray(_judge(step, cells), dtype=np.bool_), source.shape)
             if keep.all():
                 continue

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -216,8 +217,8 @@ def _best(
     return least, chosen
 
 
-def _plain(v: object) -> int | str:
-    return v if isinstance(v, str) else int(v)  # type: ignore[call-overload]
+def _plain(v: Any) -> int | str:
+    return v if isinstance(v, str) else int(v)
 
 
 def _spills(case: Case, bench: Bench) -> str:
