@@ -74,16 +74,17 @@ def read(
     vector = vector_of(instruction, who)
     place = access(context, source, who, vector)
     tile = allocate(context.emit, source.dtype, who.value_count)
+    mine = _takes_part(context, who)
     for first in range(0, who.value_count, vector):
-        _read_vector(context, instruction.opcode, place, tile, first, vector, fill)
+        _read_vector(context, instruction.opcode, place, tile, first, vector, fill, mine)
     return tile
 
 
 def _read_vector(
-    context: Context, opcode: str, place: Place, tile: RegisterTile, first: int, vector: int, fill: float
+    context: Context, opcode: str, place: Place, tile: RegisterTile, first: int, vector: int, fill: float, mine: Number
 ) -> None:
     emit = context.emit
-    exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else 1
+    exists = emit.both(place.exists(first, vector) if isinstance(place, GmemAccess) else 1, mine)
     if exists != 1:
         _fill(context, tile, first, vector, fill)
     straddles = isinstance(place, GmemAccess) and place.straddles(vector)
@@ -94,7 +95,8 @@ def _read_vector(
     if straddles and isinstance(place, GmemAccess):
         emit.line(f"@{exists} bra {done};")
         for value in range(first, first + vector):
-            _load_piece(context, opcode, place.address(value), tile, value, 1, place.exists(value))
+            one = emit.both(place.exists(value), mine)
+            _load_piece(context, opcode, place.address(value), tile, value, 1, one)
         emit.place_label(done)
 
 
@@ -215,9 +217,14 @@ def _one_holder(context: Context, who: Spread) -> Number:
             digit = emit.rem(emit.div(context.thread, below), extent)
             out = emit.both(out, emit.less(digit, 1))
         below *= extent
-    if below < context.threads:
-        out = emit.both(out, emit.less(context.thread, below))
-    return out
+    return emit.both(out, _takes_part(context, who))
+
+
+def _takes_part(context: Context, who: Spread) -> Number:
+    """Predicate of the threads among which the tile is divided; the role may have more."""
+    if context.thread is None:
+        raise LoweringError("no role is open")
+    return context.emit.less(context.thread, who.thread_count) if who.thread_count < context.threads else 1
 
 
 def _store_piece(
@@ -289,7 +296,7 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
     target = smem_access(context, s.target, who)
     width = vector * s.source.dtype.bytes
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
-    opcode = f"{instruction.opcode}.{instruction.cache(width)}.shared.global"
+    opcode = f"{_guard(_takes_part(context, who))}{instruction.opcode}.{instruction.cache(width)}.shared.global"
     for first in range(0, who.value_count, vector):
         size = source.bytes_left(first, vector)
         register, near = source.address(first)

@@ -253,8 +253,9 @@ class _Counter:
                 tally.wait("fmas", times * values)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
-        """Warp instructions that move a tile."""
-        return ceil_div(self.threads, 32) * (partition.value_count // expr(hop.vector))
+        """Warp instructions that move a tile; threads of the role beyond the partition's take no part."""
+        threads = partition.made_for if partition.made_for is not None else partition.thread_count
+        return ceil_div(threads, 32) * (partition.value_count // expr(hop.vector))
 
     def _transfer(
         self, hop: Transfer, tile: Tile, partition: Partition | None, tally: Tally, times: Expr

@@ -73,21 +73,13 @@ def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes:
     coordinates = who.coordinates()[:, ::vector, :].copy()
     if writes and tile.memory in (GMEM, SMEM) and hop.reads is RMEM:
         coordinates[~_holders(who)] = -1
-    if len(coordinates) % 32:  # the rest of the last warp holds what its first threads hold, and stores nothing
-        coordinates = _whole_warps(coordinates, -1 if writes else None)
+    if len(coordinates) % 32:  # the rest of the last warp takes no part
+        idle = np.full((-len(coordinates) % 32, *coordinates.shape[1:]), -1)
+        coordinates = np.concatenate([coordinates, idle])
     threads, values, axes = coordinates.shape
     warps = coordinates.reshape(threads // 32, 32, values, axes).transpose(0, 2, 1, 3).reshape(-1, 32, axes)
     kind: TouchKind = "cp.async" if hop.completion == "commit group" else "ldst"
     return Touch(name, hop, tile, kind, writes, vector * tile.dtype.bytes, warps)
-
-
-def _whole_warps(coordinates: NDArray[np.int64], idle: int | None) -> NDArray[np.int64]:
-    """(threads, values, axes) lengthened to whole warps: by the threads from the start, or by idle ones."""
-    more = -len(coordinates) % 32
-    rest = np.resize(coordinates, (more, *coordinates.shape[1:]))
-    if idle is not None:
-        rest[...] = idle
-    return np.concatenate([coordinates, rest])
 
 
 def _holders(who: Spread) -> NDArray[np.bool_]:

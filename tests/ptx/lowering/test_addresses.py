@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,27 @@ def test_shared_accesses_touch_what_partition_and_layout_say(data: st.DataObject
             column = np.where(row >> bit & 1, column ^ mask, column)
         assert np.array_equal(access.active, mine)
         assert np.array_equal(access.address[mine], (SHARED + row * pitch + column).astype(np.uint64)[mine])
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([4, 8, 32]), st.sampled_from([1, 2, 4]))
+def test_threads_beyond_a_partition_take_no_part(few: int, warps: int) -> None:
+    """A role of more threads than the tile is divided among: the others neither load nor store."""
+    partition = blocked((few, 4), threads=few, vector=4, across=1)
+    tensors = (Tensor("x", dtype("f32"), ("m", "n"), "in"), Tensor("y", dtype("f32"), ("m", "n"), "out"))
+    operands = tuple(Operand(t.name, t.dtype, (64, 64), "row", 64, 16, t.access) for t in tensors)
+    value = register_tile("v1", "f32", partition)
+    body = (
+        n.Load("ld", isa.LdGlobal(4), gmem_tile(tensors[0], (0, 0), partition.shape), value),
+        n.Store("st", isa.StGlobal(4), value, gmem_tile(tensors[1], (0, 0), partition.shape)),
+    )
+    made = program(tensors, [("m", few), ("n", 4)], partition, body)
+    made = replace(made, roles=(Role("all", expr(warps), ZERO),))
+    kernel = lower(made, Problem((("m", 64), ("n", 64)), operands), {})
+    accesses = run(kernel, 32 * warps, m=64, n=64, x_ld=64, y_ld=64, **{"%ctaid.x": 0})
+    assert len(accesses) == 2
+    for access in accesses:
+        assert access.active.tolist() == [True] * few + [False] * (32 * warps - few)
 
 
 def test_an_offset_of_a_window_is_part_of_every_address() -> None:
