@@ -76,7 +76,7 @@ class Kernel:
     def terms(self, problem: Problem) -> int:
         """Terms of the longest sum for one problem, at most."""
         dims, combined = self.sums
-        return combined * math.prod(problem.dim[d] for d in dims)
+        return combined + math.prod(problem.dim[d] for d in dims)
 
     def check(self, problem: Problem) -> None:
         """Refuses a problem that breaks a fact for which the kernel was specialised."""

@@ -10,6 +10,7 @@ from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.tree import expressions, walk
+from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control
@@ -121,12 +122,12 @@ def _divisors(trips: Expr) -> list[int]:
 def _sums(program: n.Program) -> tuple[tuple[str, ...], int]:
     """Dims along which loops at run time add up, and elements that reductions combine: what rounding grows with."""
     dims: dict[str, None] = {}
-    combined = 1
+    combined = 0
     for s in walk(program.body):
         if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
             dims |= dict.fromkeys(sorted(s.trips.symbols))
-        elif isinstance(s, n.Reduce):
-            combined *= int(s.source.shape[s.axis])
+        elif isinstance(s, n.Reduce) and not isinstance(s.combine, (Max, Min)):
+            combined += int(s.source.shape[s.axis])
     return tuple(dims), combined
 
 
