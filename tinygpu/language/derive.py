@@ -242,10 +242,11 @@ def _peaks(
         if isinstance(s, n.Pipelined):
             held = {f"copy {c.name}": _copy_registers(c) for c in s.fill if isinstance(c, n.Copy)}
             around = live | {k: v for k, v in held.items() if not v.same(0)}
-            live |= _peaks(s.drain, around, later | _used(s), peaks)
+            live |= _peaks(s.drain, around, later | (_used(s) & around.keys()), peaks)
             live = {k: v for k, v in live.items() if not k.startswith("copy ")}
         elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
-            inner = later | (_used(s) if isinstance(s, n.Loop) else frozenset())
+            # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
+            inner = later | (_used(s) & live.keys() if isinstance(s, n.Loop) else frozenset())
             live = _peaks(s.body, live, inner, peaks)
         else:
             operands = _used(s)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import row_machines as rows
 import tile_machines as tiles
+from attention_machine import Attention
 
 from tinygpu.devices import device
 from tinygpu.language import Machine
@@ -73,6 +74,7 @@ def test_without_shared_memory(machine: type[Machine], asked: dict[str, Any]) ->
             (tiles.ManyTiles, {"m": 50, "n": 70}),
             (tiles.BatchedMatmul, {"b": 3, "m": 40, "n": 72, "k": 40}),
             (tiles.PanelMatmul, {"m": 40, "n": 72, "k": 40}),
+            (Attention, {"h": 2, "m": 24, "n": 64, "d": 64}),
         ]
     ),
 )
