@@ -4,7 +4,8 @@
     read("a.ld % 8 == 0")           the condition; a.ld is one symbol
 
 Integers, symbols (dots belong to the name), + - * // % ** , max and min, comparisons, and, or, not, and
-`a if condition else b`. Reading what was written gives the same expression, term for term.
+`a if condition else b`. Reading what was written gives the same expression, term for term, except where sympy now sees
+what it had not seen before: that one of `a == 0 or b or a != 0` always holds.
 """
 
 from __future__ import annotations

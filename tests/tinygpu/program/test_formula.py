@@ -2,9 +2,10 @@
 
 import re
 from itertools import product
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from random_expressions import Tree, build, conditions, integers, meaning
 
 from tinygpu.expressions import Expr, evaluate, expr, maximum, minimum, symbol, where
@@ -13,15 +14,28 @@ from tinygpu.program.formula import FormulaError, read, write
 NAMES = ("a", "b.ld", "device.cc")
 
 
+A_IS_0 = ("==", ("symbol", "a"), ("number", 0))
+TWICE = ("!=", ("symbol", "a"), ("+", ("symbol", "a"), ("symbol", "a")))
+
+
 @settings(max_examples=250)
 @given(integers(NAMES) | conditions(NAMES))
+@example(("or", ("or", A_IS_0, TWICE), ("not", A_IS_0)))
 def test_reading_what_was_written_gives_the_same_expression(tree: Tree) -> None:
     original = build(tree)
     text = write(original)
     again = read(text)
-    assert again.same(original), text
-    assert write(again) == text
-    assert str(again) == str(original)
+    if original.same(Expr(taken_together(original.sympy))):
+        assert again.same(original), text
+        assert write(again) == text
+        assert str(again) == str(original)
+    else:  # sympy itself simplifies it once its parts stand side by side
+        assert again.same(Expr(taken_together(original.sympy))), text
+
+
+def taken_together(node: Any) -> Any:
+    """A sympy node made once more from its parts."""
+    return node.func(*map(taken_together, node.args)) if node.args else node
 
 
 @settings(max_examples=150)
