@@ -1,7 +1,7 @@
 """Order between CTAs: what warps learn of each other's accesses through fences, atomics and strong accesses.
 
-PTX memory model ("Release and Acquire Patterns"): a fence (or .release) and then a strong write or atomic publishes what
-the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. Reading what was
+The PTX memory model ("Release and Acquire Patterns"): a fence (or .release) and then a strong write or atomic publishes
+what the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. Reading what was
 published without a fence behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
 """
 
@@ -66,30 +66,49 @@ class CtaOrder:
         if not emulation.checking or addresses.size == 0 or not (publishes or (reads and locations)):
             return
         rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        pairs = dict.fromkeys((int(r), int(a)) for r, a in zip(rows, addresses.reshape(-1), strict=True))
-        for row, address in pairs:
-            known = locations.get(address) if reads else None
-            if known is not None:
-                self._learn(row, known, acquire)
-                if not acquire:
-                    old = self._unconfirmed.get(row)
-                    self._unconfirmed[row] = known if old is None else np.maximum(old, known)
-            if publishes:
-                told = self._snapshot(row) if release else self._fenced.get(row)
-                if told is not None:
-                    old = locations.get(address)
-                    locations[address] = told if old is None else np.maximum(old, told)
+        # Many lanes meet the same clocks: joins and snapshots are made once each.
+        joins: dict[tuple[int, int], Known] = {}
+        snapshots: dict[int, Known | None] = {}
+        learned: set[tuple[int, int]] = set()
+        for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
+            old = locations.get(address)
+            if reads and old is not None and (row, id(old)) not in learned:
+                learned.add((row, id(old)))
+                if self._learn(row, old, acquire):
+                    snapshots.pop(row, None)
+            if not publishes:
+                continue
+            if row not in snapshots:
+                snapshots[row] = self._snapshot(row) if release else self._fenced.get(row)
+            told = snapshots[row]
+            if told is None or told is old:
+                continue
+            if old is None:
+                locations[address] = told
+            else:
+                key = (id(old), id(told))
+                if key not in joins:
+                    joins[key] = np.maximum(old, told)
+                locations[address] = joins[key]
 
-    def _learn(self, row: int, known: Known, strictly: bool) -> None:
+    def _learn(self, row: int, known: Known, strictly: bool) -> bool:
+        """The row learns; returns whether that was news."""
         residents = self._residents
         if self.strict is None or self.lenient is None:
             shape = (residents.warps, residents.emulation.total_warps)
             self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        table = self.strict if strictly else self.lenient
+        if bool((known <= table[row]).all()):
+            return False
         self.lenient[row] = np.maximum(self.lenient[row], known)
         if strictly:
             self.strict[row] = np.maximum(self.strict[row], known)
+        else:
+            waiting = self._unconfirmed.get(row)
+            self._unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
         first = (row % len(residents.ctas) + residents.first_number) * residents.warps_per_cta
         residents.clocks.learn(row, known[first : first + residents.warps_per_cta])
+        return True
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
         """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""

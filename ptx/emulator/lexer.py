@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,65 +33,74 @@ class Token:
 # Lexical rules: PTX ISA, "Syntax": identifiers, integer constants (decimal, 0x, 0b, octal, suffix U), floating
 # constants as exact bits (0f and 8 hex digits, 0d and 16) or decimal. Alternatives are tried in this order.
 _LEXEME = re.compile(
-    r"""
-    (?P<space>[ \t\r\f\v]+|//[^\n]*)
-  | (?P<newline>\n)
-  | (?P<comment>/\*)
+    r"""[ \t\r\f\v]*(?:
+    (?P<dot>\.[\w$]+(?:::[\w$]+)*)
+  | (?P<word>[A-Za-z][\w$]*|[_$%][\w$]+|_)
   | (?P<exact32>0[fF][0-9a-fA-F]{8}(?![\w$]))
   | (?P<exact64>0[dD][0-9a-fA-F]{16}(?![\w$]))
   | (?P<float>(?:[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![\w$]))
-  | (?P<hex>0[xX][0-9a-fA-F]+U?(?![\w$]))
-  | (?P<binary>0[bB][01]+U?(?![\w$]))
-  | (?P<decimal>[0-9]+U?(?![\w$]))
-  | (?P<word>[A-Za-z][\w$]*|[_$%][\w$]+|_)
-  | (?P<dot>\.[\w$]+(?:::[\w$]+)*)
+  | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?(?![\w$]))
   | (?P<string>"[^"\n]*")
-  | (?P<punct><<|>>|<=|>=|==|!=|&&|\|\||[@{}()\[\];:,=+\-*/%&|^~!<>?.])
-    """,
+  | (?P<punct><<|>>|<=|>=|==|!=|&&|\|\||[@{}()\[\]:;,=+\-*/%&|^~!<>?.])
+  | (?P<blank>$)
+    )""",
     re.VERBOSE | re.ASCII,
 )
+# Strings are matched so that what looks like a comment inside one is none.
+_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments turned into blanks, so that every place stays where it is."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match.group()
+        if found.startswith('"'):
+            return found
+        if found == "/*":
+            line = text.count("\n", 0, match.start()) + 1
+            column = match.start() - text.rfind("\n", 0, match.start())
+            raise PtxSyntaxError(line, column, "this comment is never closed with */")
+        return re.sub(r"[^\n]", " ", found) if "\n" in found else " " * len(found)
+
+    return _COMMENT.sub(blank, text)
 
 
 def tokenize(text: str) -> list[Token]:
     """The tokens of a PTX text, comments and white space left out, closed by one token of kind "end"."""
-    import struct
-
     tokens: list[Token] = []
-    position, line, line_start = 0, 1, 0
-    length = len(text)
+    number, content = 1, ""
+    for number, content in enumerate(_without_comments(text).split("\n"), 1):
+        _tokenize_line(content, number, tokens)
+    tokens.append(Token("end", "end of text", number, len(content) + 1))
+    return tokens
+
+
+def _tokenize_line(content: str, line: int, tokens: list[Token]) -> None:
+    position, length = 0, len(content)
+    match_at = _LEXEME.match
     while position < length:
-        match = _LEXEME.match(text, position)
-        column = position - line_start + 1
+        match = match_at(content, position)
         if match is None:
-            raise PtxSyntaxError(line, column, f"character {text[position]!r} starts no token of PTX")
+            while content[position] in " \t\r\f\v":
+                position += 1
+            raise PtxSyntaxError(line, position + 1, f"character {content[position]!r} starts no token of PTX")
         kind = match.lastgroup
-        lexeme = match.group()
+        if kind == "blank" or kind is None:
+            return
         position = match.end()
-        if kind == "space":
-            continue
-        if kind == "newline":
-            line, line_start = line + 1, position
-        elif kind == "comment":
-            end = text.find("*/", position)
-            if end < 0:
-                raise PtxSyntaxError(line, column, "this comment is never closed with */")
-            newlines = text.count("\n", position, end)
-            if newlines:
-                line, line_start = line + newlines, text.rfind("\n", position, end) + 1
-            position = end + 2
-        elif kind == "exact32":
-            tokens.append(Token("float", lexeme, line, column, (32, int(lexeme[2:], 16))))
-        elif kind == "exact64":
-            tokens.append(Token("float", lexeme, line, column, (64, int(lexeme[2:], 16))))
+        lexeme = match.group(kind)
+        column = position - len(lexeme) + 1
+        if kind in ("dot", "word", "punct", "string"):
+            tokens.append(Token(kind, lexeme, line, column))  # type: ignore[arg-type]
+        elif kind == "integer":
+            tokens.append(Token("integer", lexeme, line, column, _integer(lexeme, line, column)))
         elif kind == "float":
             pattern = int.from_bytes(struct.pack("<d", float(lexeme)), "little")
             tokens.append(Token("float", lexeme, line, column, (64, pattern)))
-        elif kind in ("hex", "binary", "decimal"):
-            tokens.append(Token("integer", lexeme, line, column, _integer(lexeme, line, column)))
-        elif kind in ("word", "dot", "string", "punct"):
-            tokens.append(Token(kind, lexeme, line, column))  # type: ignore[arg-type]
-    tokens.append(Token("end", "end of text", line, length - line_start + 1))
-    return tokens
+        else:
+            bits = 32 if kind == "exact32" else 64
+            tokens.append(Token("float", lexeme, line, column, (bits, int(lexeme[2:], 16))))
 
 
 def _integer(lexeme: str, line: int, column: int) -> tuple[int, int]:

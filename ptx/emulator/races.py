@@ -69,9 +69,9 @@ class Clocks:
         own = row // self.ctas
         self.vector[row] = np.maximum(self.vector[row], known)
         self.vector[row, own] = OWN
-        others = np.delete(self.vector[row], own)
-        if others.size:
-            self.synced[row] = min(int(others.min()), int(self.warp_synced[row]))
+        if self.warps_per_cta > 1:
+            # The own entry is the greatest of all, so the least is another warp's.
+            self.synced[row] = min(int(self.vector[row].min()), int(self.warp_synced[row]))
 
 
 class SharedShadow:
