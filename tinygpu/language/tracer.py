@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
-from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, all_of, ceil_div, expr, symbol
+from tinygpu.expressions import Expr, Operand, ceil_div, expr, symbol
+from tinygpu.language.checks import Checks, axes_of, extents_of
 from tinygpu.language.instruction import (
     BulkTransfer,
     Elementwise,
@@ -26,55 +25,20 @@ from tinygpu.language.instruction import (
     Transfer,
     tiled,
 )
-from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, TMEM_LANES, Memory
-from tinygpu.language.parameters import DeclarationError, UnknownLayout
+from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, Memory
+from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import Condition, Partition
-from tinygpu.language.ring import DONE, BufferSpec, Ring, completion, uses
+from tinygpu.language.ring import BufferSpec, Ring, completion, uses
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.roles import role as make_role
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 
-if TYPE_CHECKING:
-    from tinygpu.language.machine import Machine
-
 
 @dataclass(slots=True, eq=False)
-class Tracer:
-    """Records one structure of a machine. `self.machine` is the instance whose structural choices are made."""
-
-    machine: Machine
-    constraints: list[Constraint] = field(default_factory=list)
-    roles: list[Role] = field(default_factory=list)
-    pipelines: list[Pipeline] = field(default_factory=list)
-    grid_node: n.Grid | None = None
-    bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
-    counter: int = 0
-    unused: dict[str, str] = field(default_factory=dict)
-    owners: dict[str, str] = field(default_factory=dict)  # register value -> role
-    slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
-    current_role: Role | None = None
-
-    # -- statements ------------------------------------------------------------------------------------------------
-    def emit(self, statement: n.Statement) -> None:
-        self.bodies[-1].append(statement)
-
-    @contextmanager
-    def nested(self) -> Iterator[list[n.Statement]]:
-        body: list[n.Statement] = []
-        self.bodies.append(body)
-        try:
-            yield body
-        finally:
-            self.bodies.pop()
-
-    def fail(self, sentence: str) -> DeclarationError:
-        return DeclarationError(f"{type(self.machine).__name__}.program: {sentence}")
-
-    def require(self, conditions: tuple[Condition, ...]) -> None:
-        for c in conditions:
-            self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
+class Tracer(Checks):
+    """Records one structure of a machine: the verbs of `program`."""
 
     # -- work ------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -144,28 +108,6 @@ class Tracer:
         self.current_role = None
         self.emit(n.InRole(name, tuple(body)))
 
-    def _check_role(self, made: Role) -> None:
-        # PTX ISA, setmaxnreg: the register count is a multiple of 8 from 24 to 256, for a whole warpgroup.
-        if made.registers and (made.registers % 8 or not 24 <= made.registers <= 256):
-            raise self.fail(
-                f"role {made.name!r} has a budget of {made.registers} registers; it is a multiple of 8 from 24 to 256"
-            )
-        if made.registers:
-            self._whole_warpgroups(made, "a register budget")
-        rest, every = made.share
-        if not 0 <= rest < every:
-            raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
-        if every > 1 and not (self.grid_node and self.grid_node.persistent):
-            raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
-
-    def _whole_warpgroups(self, role: Role, what: str) -> None:
-        for count, words in ((role.warps, "warps"), (role.first, "as its first warp")):
-            whole = count % 4 == 0
-            if whole.same(False):
-                raise self.fail(f"role {role.name!r} has {count} {words}, and {what} takes whole warpgroups of 4 warps")
-            sentence = f"role {role.name} is made of whole warpgroups, which {what} takes"
-            self.require((Condition(f"warpgroups of {role.name}", whole, sentence),))
-
     @contextmanager
     def loop(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
         """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round."""
@@ -188,10 +130,6 @@ class Tracer:
         divides = expr(extent) % expr(step) == 0
         self.require((Condition(f"steps of {extent}", divides, f"{extent} is a whole number of steps of {step}"),))
         self.emit(n.Loop(index, expr(extent) // expr(step), True, tuple(body)))
-
-    def _check_step(self, step: Operand) -> None:
-        if expr(step).is_number and int(expr(step)) < 1:
-            raise self.fail(f"a loop goes on by 1 element or more each round, not by {step}")
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def smem(
@@ -225,15 +163,6 @@ class Tracer:
         return BufferSpec(
             where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else ""
         )
-
-    def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
-        if len(shape) != 2:
-            raise self.fail(f"a buffer in TMEM has two axes, lanes and columns, not {len(shape)}")
-        fits = shape[0] <= TMEM_LANES
-        if fits.same(False):
-            raise self.fail(f"a buffer in TMEM has at most {TMEM_LANES} lanes, not {shape[0]}")
-        sentence = f"a buffer in TMEM has at most {TMEM_LANES} rows, its lanes"
-        self.require((Condition("tmem lanes", fits, sentence),))
 
     @contextmanager
     def pipeline(self, name: str, stages: Operand, **buffers: BufferSpec) -> Iterator[Ring]:
@@ -343,28 +272,6 @@ class Tracer:
         self.emit(n.Copy(name, instruction, source, target, partition, token, multicast))
         return token
 
-    def _bring_whole(
-        self, name: str, instruction: BulkTransfer, source: Tile, target: Tile, partition: Partition | None
-    ) -> None:
-        if partition is not None:
-            raise self.fail(f"{name} ({instruction}) moves the whole tile by itself; leave the partition out")
-        if len(source.shape) != len(target.shape) or not all(
-            a.same(b) for a, b in zip(source.shape, target.shape, strict=True)
-        ):
-            raise self.fail(f"{name} copies {_extents(source)} of {source.name} to {_extents(target)} of {target.name}")
-        self._acts(name, instruction)
-        self.constraints.extend(instruction.legality(source, target))
-
-    def _check_multicast(self, name: str, instruction: Instruction | Route, source: Tile, axis: int) -> None:
-        axes = self.grid_node.axes if self.grid_node else ()
-        if not isinstance(instruction, BulkTransfer):
-            raise self.fail(f"{name} ({instruction}) serves one CTA; only a BulkTransfer is multicast")
-        if not 0 <= axis < len(axes) or axes[axis].cluster.same(1):
-            raise self.fail(f"{name} is multicast along axis {axis} of the grid, along which there is no cluster")
-        if any(axes[axis].index in o.symbols for o in source.offset):
-            moving = f"its window of {source.name} moves along that axis"
-            raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
-
     def clear(self, tile: Tile) -> None:
         """The accumulator in TMEM begins as zeros; one in registers begins with `full`."""
         if tile.memory is not TMEM:
@@ -375,26 +282,6 @@ class Tracer:
 
     def _token(self, target: Tile, completion: str) -> Token | None:
         return Token(self._number(), target.name, completion) if completion else None
-
-    def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
-        """A buffer is touched inside the fill or drain that yielded it: written in a fill, read in a drain."""
-        if tile.buffer is None:
-            return
-        pipeline = tile.buffer.name.split(".")[0]
-        verb = self.slots.get(pipeline)
-        if verb is None:
-            raise self.fail(f"{name} touches {tile.name} after its slot was handed on; do it inside the fill or drain")
-        if verb != ("fill" if writing else "drain"):
-            does, right = ("writes", "filled") if writing else ("reads", "drained")
-            raise self.fail(f"{name} {does} {tile.name} where {pipeline!r} is {DONE[verb]}; do it where it is {right}")
-
-    def _acts(self, name: str, instruction: Instruction) -> None:
-        """The device has the instruction, and the role has the warps that carry it out together."""
-        self.constraints.append(instruction.target_rule())
-        if self.current_role is None:
-            raise self.fail(f"{name} stands outside a role; say which warps do it with `with p.role(...)`")
-        if instruction.scope == "warpgroup":
-            self._whole_warpgroups(self.current_role, str(instruction))
 
     # -- computing -------------------------------------------------------------------------------------------------
     def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
@@ -472,7 +359,8 @@ class Tracer:
         columns = accumulator.shape[1] // instruction.ctas
         if not (a.shape[1].same(b.shape[0]) and a.shape[0].same(accumulator.shape[0]) and columns.same(b.shape[1])):
             shared = f" shared by {instruction.ctas} CTAs" if instruction.ctas > 1 else ""
-            raise self.fail(f"{name} multiplies {_extents(a)} by {_extents(b)}{shared} into {_extents(accumulator)}")
+            made = extents_of(accumulator)
+            raise self.fail(f"{name} multiplies {extents_of(a)} by {extents_of(b)}{shared} into {made}")
         self._in_slot(name, a, writing=False)
         self._in_slot(name, b, writing=False)
         self._in_slot(name, accumulator, writing=True)
@@ -484,14 +372,6 @@ class Tracer:
         self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
         return token
 
-    def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
-        extents = (*accumulator.shape, a.shape[1])
-        shape = instruction.shape(a.dtype, b.dtype)
-        for have, one, what in zip(extents, shape, ("rows", "columns", "depth"), strict=True):
-            fits = have % one == 0
-            sentence = f"the {what} of the tile, {have}, are a whole number of instructions of {one}"
-            self.require((Condition(f"{instruction.label} {what}", fits, sentence),))
-
     def reduce(self, combine: Elementwise, shuffle: Shuffle, value: Tile, axis: int) -> Tile:
         """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it."""
         name = self._instruction(combine, (Elementwise,), "reduce")
@@ -500,7 +380,7 @@ class Tracer:
         if value.partition is None:
             raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
         if not 0 <= axis < len(value.shape):
-            raise self.fail(f"{name} reduces along axis {axis}, and {value} has {_axes(len(value.shape))}")
+            raise self.fail(f"{name} reduces along axis {axis}, and {value} has {axes_of(len(value.shape))}")
         takes, gives = combine.types()
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
@@ -526,7 +406,7 @@ class Tracer:
         self.require(made.c.conditions)
         return made
 
-    # -- checks ----------------------------------------------------------------------------------------------------
+    # -- the whole -------------------------------------------------------------------------------------------------
     def finish(self) -> tuple[n.Statement, ...]:
         if self.grid_node is None:
             raise self.fail("the program opens no grid; begin with `with p.grid(...)`")
@@ -536,100 +416,6 @@ class Tracer:
             raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
         return tuple(self.bodies[0])
 
-    def _instruction(self, instruction: Any, family: tuple[type, ...], verb: str) -> str:
-        if not isinstance(instruction, family):
-            wanted = " or ".join(f.__name__ for f in family)
-            raise self.fail(f"p.{verb} takes a {wanted}, not {instruction!r}")
-        return self.machine.attribute_of(instruction)
-
-    def _path(self, instruction: Any, source: Memory, target: Memory | None) -> None:
-        reads, writes = getattr(instruction, "reads", None), getattr(instruction, "writes", None)
-        name = self.machine.attribute_of(instruction)
-        if reads is not source:
-            raise self.fail(
-                f"{name} ({instruction}) reads {reads}, but the operand lies in {source}: "
-                f"no instruction brings it from {source} to {reads}"
-            )
-        if target is not None and writes is not target:
-            raise self.fail(
-                f"{name} ({instruction}) writes {writes}, but the result belongs in {target}: "
-                f"an instruction from {source} to {target} is missing"
-            )
-
-    def _bring(self, instruction: Any, memory_side: Tile, partition: Partition) -> None:
-        self._fits_role(memory_side.name, partition)
-        self._acts(self.machine.attribute_of(instruction), instruction)
-        self.constraints.extend(instruction.legality(memory_side, partition))
-        if isinstance(instruction, Transfer):
-            self._begins_at_vectors(instruction, memory_side)
-
-    def _begins_at_vectors(self, instruction: Transfer, tile: Tile) -> None:
-        """The window begins at a whole number of vectors along the contiguous axis, in every round of every loop."""
-        axis, vector = tile.contiguous, expr(instruction.vector)
-        if axis is None or vector.same(1):
-            return
-        offset = tile.offset[axis].sympy.expand()
-        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
-        counters = sorted((s for s in offset.free_symbols if s.name not in known), key=str)
-        steps = [Expr(offset.coeff(s)) for s in counters] + [Expr(offset.subs(dict.fromkeys(counters, 0)))]
-        # Tiles that follow each other begin at vectors, because a tile is a whole number of them.
-        own = [s for s in steps if not s.same(tile.shape[axis]) and not s.same(0)]
-        magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in own]
-        whole = [m % vector == 0 for m in magnitudes if not (m % vector).same(0)]
-        if whole:
-            self.constraints.append(
-                instruction.rule(
-                    f"start in {tile.name}",
-                    all_of(whole),
-                    f"the windows of {tile.name} begin at multiples of the vectors that {instruction.label} moves",
-                )
-            )
-
-    def _fits_role(self, name: str, partition: Partition) -> None:
-        """The partition's own conditions, and that the role has the threads that it names."""
-        self.require(partition.conditions)
-        if self.current_role is None:
-            raise self.fail(f"{name} is touched outside a role; say which warps do it with `with p.role(...)`")
-        named = partition.made_for if partition.made_for is not None else partition.thread_count
-        if not named.same(self.current_role.threads):
-            enough = named <= self.current_role.threads
-            sentence = f"the role has the threads among which {name} is divided"
-            self.require((Condition(f"threads for {name}", enough, sentence),))
-
-    def _same_shape(self, name: str, tile: Tile, partition: Partition) -> None:
-        if len(tile.shape) != len(partition.shape) or not all(
-            a.same(b) for a, b in zip(tile.shape, partition.shape, strict=True)
-        ):
-            have, want = "x".join(map(str, tile.shape)), "x".join(map(str, partition.shape))
-            raise self.fail(f"{name} moves {tile.name} as {have}, but its partition is for {want}")
-
-    def _broadcasts(self, name: str, operands: tuple[Any, ...], widest: Tile) -> None:
-        for operand in operands:
-            if not isinstance(operand, Tile):
-                continue
-            if len(operand.shape) != len(widest.shape):
-                raise self.fail(f"{name} mixes tiles with {len(operand.shape)} and {len(widest.shape)} axes")
-            for axis, (a, b) in enumerate(zip(operand.shape, widest.shape, strict=True)):
-                if not a.same(b) and not a.same(1):
-                    raise self.fail(f"{name} mixes extents {a} and {b} along axis {axis}")
-            if operand.partition is not None and widest.partition is not None:
-                self._same_threads(name, operand, operand.partition, widest.partition)
-
-    def _same_threads(self, name: str, operand: Tile, mine: Partition, wanted: Partition) -> None:
-        """Each thread holds the operand's values that it combines: thread modes agree, but for broadcast axes."""
-        for axis, (a, b) in enumerate(zip(mine.shape, wanted.shape, strict=True)):
-            if a.same(1) and not b.same(1):
-                wanted = wanted.reduced(axis)
-        sentence = f"each thread holds the values of {operand.name} that {name} combines with its own"
-        if len(mine.threads) != len(wanted.threads):
-            raise self.fail(f"{name} combines tiles that are held by other threads: {mine} and {wanted}")
-        for have, want in zip(mine.threads, wanted.threads, strict=True):
-            held = (have.extent == want.extent) & ((have.stride == want.stride) | (have.extent == 1))
-            if have.axis != want.axis:
-                held = (have.extent == 1) & (want.extent == 1)
-            if not (have.axis == want.axis and have.extent.same(want.extent) and have.stride.same(want.stride)):
-                self.require((Condition(f"threads of {operand.name}", held, sentence),))
-
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")
         self.unused[name] = what
@@ -637,19 +423,6 @@ class Tracer:
             self.owners[name] = self.current_role.name
         zero = tuple(expr(0) for _ in partition.shape)
         return Tile(name, RMEM, kind, partition.shape, zero, (), None, None, partition)
-
-    def _use(self, tile: Tile) -> None:
-        self._owned(tile)
-        self.unused.pop(tile.name, None)
-
-    def _owned(self, tile: Tile) -> None:
-        """A register value belongs to the role that made it."""
-        owner = self.owners.get(tile.name)
-        if owner is not None and self.current_role is not None and owner != self.current_role.name:
-            raise self.fail(
-                f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
-                "hand it over through a pipeline"
-            )
 
     def _number(self) -> int:
         self.counter += 1
@@ -684,10 +457,3 @@ def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
         below = below * mode.extent
     return tuple(conditions)
 
-
-def _axes(count: int) -> str:
-    return "axis 0 only" if count == 1 else f"the axes 0 to {count - 1}"
-
-
-def _extents(tile: Tile) -> str:
-    return "x".join(map(str, tile.shape))
