@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import ml_dtypes
@@ -53,7 +54,7 @@ def sign_of(pattern: int, f: Format) -> int:
     return pattern >> (f.bits - 1)
 
 
-def expect(got: list[int], want: list[int], f: Format, inputs: list[tuple[int, ...]]) -> None:
+def expect(got: list[int], want: list[int], f: Format, inputs: Sequence[tuple[int, ...]]) -> None:
     for g, w, row in zip(got, want, inputs, strict=True):
         assert g == w, f"{[hex(v) for v in row]}: got {g:#x}, want {w:#x}"
 
@@ -221,7 +222,10 @@ def test_float_to_integer_rounds_and_clamps(name: str, bits: int, data: st.DataO
         (got,) = run_instruction(f"cvt.{mode}.{name}.f32 %d0, %a0;", [np.array(x, np.uint32)], [f"u{width // 8}"])
         for pattern, result in zip(x, got, strict=True):
             exact = value(pattern, F32)
-            whole = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](exact)
+            rounding: dict[str, Callable[[Fraction], int]] = {
+                "rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil
+            }  # fmt: skip
+            whole = rounding[mode](exact)
             assert int(result) == max(low, min(high, whole)) & ((1 << width) - 1)
 
 

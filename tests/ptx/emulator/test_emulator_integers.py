@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ def unsigned_dtype(bits: int) -> str:
     return f"u{bits // 8}"
 
 
-BINARY: list[tuple[str, int, int, Callable[[int, int], int]]] = []
+BINARY: list[tuple[str, int, int, Callable[..., int]]] = []
 for b in (16, 32, 64):
     BINARY += [
         (f"add.u{b} %d0, %a0, %a1;", b, b, lambda x, y: x + y),
@@ -112,7 +113,7 @@ BINARY += [
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_two_operand_instructions_agree_with_python_integers(
-    text: str, bits: int, result_bits: int, oracle: Callable[[int, int], int], data: st.DataObject
+    text: str, bits: int, result_bits: int, oracle: Callable[..., int], data: st.DataObject
 ) -> None:
     x, y = data.draw(values(bits)), data.draw(values(bits))
     dtype = unsigned_dtype(bits)
@@ -174,7 +175,7 @@ def nth_one(x: int, base: int, count: int) -> int:
     return ones[count - 1] if len(ones) >= count else -1
 
 
-THREE: list[tuple[str, Callable[[int, int, int], int]]] = [
+THREE: list[tuple[str, Callable[..., int]]] = [
     ("prmt.b32 %d0, %a0, %a1, %a2;", prmt),
     ("prmt.b32 %d0, %a0, %a1, 0x5410;", lambda x, y, z: prmt(x, y, 0x5410)),
     ("prmt.b32.f4e %d0, %a0, %a1, %a2;", lambda x, y, z: (y << 32 | x) >> 8 * (z & 3)),
@@ -218,14 +219,14 @@ THREE: list[tuple[str, Callable[[int, int, int], int]]] = [
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_three_operand_instructions_agree_with_python_integers(
-    text: str, oracle: Callable[[int, int, int], int], data: st.DataObject
+    text: str, oracle: Callable[..., int], data: st.DataObject
 ) -> None:
     inputs = [data.draw(values(32)) for _ in range(3)]
     (got,) = run_instruction(text, [np.array(v, np.uint32) for v in inputs], [np.uint32])
     assert [int(v) for v in got] == [oracle(*row) & 0xFFFFFFFF for row in zip(*inputs, strict=True)]
 
 
-UNARY: list[tuple[str, int, int, Callable[[int], int]]] = []
+UNARY: list[tuple[str, int, int, Callable[..., int]]] = []
 for b in (32, 64):
     UNARY += [
         (f"popc.b{b} %d0, %a0;", b, 32, lambda x: x.bit_count()),
@@ -265,7 +266,7 @@ UNARY += [
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_one_operand_instructions_agree_with_python_integers(
-    text: str, bits: int, result_bits: int, oracle: Callable[[int], int], data: st.DataObject
+    text: str, bits: int, result_bits: int, oracle: Callable[..., int], data: st.DataObject
 ) -> None:
     x = data.draw(values(bits))
     (got,) = run_instruction(text, [np.array(x, unsigned_dtype(bits))], [unsigned_dtype(result_bits)])
@@ -303,7 +304,7 @@ def test_setp_combines_with_a_predicate(data: st.DataObject) -> None:
     x, y = data.draw(values(32)), data.draw(values(32))
     p = data.draw(st.lists(st.booleans(), min_size=LANES, max_size=LANES))
     arrays = [np.array(x, np.uint32), np.array(y, np.uint32), np.array(p, np.bool_)]
-    for operation, fold in (("and", lambda a, b: a and b), ("or", lambda a, b: a or b), ("xor", lambda a, b: a != b)):
+    for operation, fold in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
         for bang in ("", "!"):
             text = f"setp.lt.{operation}.u32 %d0|%d1, %a0, %a1, {bang}%a2;"
             low, high = run_instruction(text, arrays, [np.bool_, np.bool_])

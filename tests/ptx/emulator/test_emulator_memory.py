@@ -206,7 +206,7 @@ st.global.v4.u32 [%rd2], {%r1, %r2, %r3, %r4}; st.global.u32 [%rd1+40], %r4; ret
 def test_asynchronous_copies_of_every_size_fill_with_zeros(data: st.DataObject) -> None:
     size = data.draw(st.sampled_from([4, 8, 16]))
     read = data.draw(st.lists(st.integers(0, size), min_size=32, max_size=32))
-    order = data.draw(st.sampled_from(["late", "early", "random"]))
+    order: Any = data.draw(st.sampled_from(["late", "early", "random"]))
     body = f"""
 .reg .b32 %r<12>; .reg .b64 %rd<8>;
 .shared .align 16 .b8 s[512];
@@ -242,7 +242,8 @@ st.global.u32 [%rd2], %r5; ret;
 """
     text = module(body, [".param .u64 x", ".param .u64 y"])
     x = np.arange(100, 132, dtype=np.uint32)
-    for order, want in (("late", [7] * 32), ("early", x.tolist())):
+    orders: list[tuple[Any, list[int]]] = [("late", [7] * 32), ("early", x.tolist())]
+    for order, want in orders:
         y = np.zeros(32, np.uint32)
         report = emulate(text, grid=1, block=32, args=[x, y], order=order, check="collect")
         assert y.tolist() == want

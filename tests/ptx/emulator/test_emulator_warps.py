@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instruction_bench import module, run_instruction
+from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import EmulationFault, emulate
 from tinygpu.ptx.emulator.control_flow import EXIT, build_blocks
@@ -124,9 +127,9 @@ OUT: activemask.b32 %d1; }
 HEAD = ".reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p<4>; ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x;\n"
 
 
-def run_flag(body: str, block: int = 64, **options: object) -> np.ndarray:  # type: ignore[type-arg]
+def run_flag(body: str, block: int = 64, **options: Any) -> NDArray[np.uint32]:
     memory = np.zeros(8, np.uint32)
-    emulate(module(HEAD + body, [".param .u64 a"]), grid=1, block=block, args=[memory], **options)  # type: ignore[arg-type]
+    emulate(module(HEAD + body, [".param .u64 a"]), grid=1, block=block, args=[memory], **options)
     return memory
 
 
