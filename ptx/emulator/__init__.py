@@ -1,6 +1,5 @@
 """The PTX emulator: runs PTX text of any compiler on NumPy arrays, checks it, and counts what it does."""
 
-from tinygpu.ptx.emulator.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.emulate import emulate
 from tinygpu.ptx.emulator.faults import (
     Advisory,
@@ -10,8 +9,9 @@ from tinygpu.ptx.emulator.faults import (
     PtxSyntaxError,
     UnsupportedInstruction,
 )
-from tinygpu.ptx.emulator.meter import Counters, LineCounters
 from tinygpu.ptx.emulator.report import Report
+from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
+from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
 
 __all__ = [
     "Advisory",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tinygpu.ptx.emulator.floating import FLOATING
-from tinygpu.ptx.emulator.integer import INTEGER
-from tinygpu.ptx.emulator.program import INSTRUCTION_TABLES
+from tinygpu.ptx.emulator.instructions.floating import FLOATING
+from tinygpu.ptx.emulator.instructions.integer import INTEGER
+from tinygpu.ptx.emulator.run.program import INSTRUCTION_TABLES
 
 _CONTROL = ("bra", "brx.idx", "call", "exit", "ret", "trap", "bar", "barrier")
 _TITLES = {

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinygpu.ptx.emulator.arguments import bind_arguments
-from tinygpu.ptx.emulator.emulation import Check, Dim3, Emulation, Launch, Order
 from tinygpu.ptx.emulator.faults import LaunchError, UnsupportedInstruction
-from tinygpu.ptx.emulator.inlining import flatten
-from tinygpu.ptx.emulator.memory import GlobalMemory
-from tinygpu.ptx.emulator.meter import LineCounters
-from tinygpu.ptx.emulator.parser import parse
-from tinygpu.ptx.emulator.placement import make_binder
-from tinygpu.ptx.emulator.program import Program, compile_program
 from tinygpu.ptx.emulator.report import Report
-from tinygpu.ptx.emulator.residents import Residents
-from tinygpu.ptx.emulator.scheduler import Scheduler
-from tinygpu.ptx.emulator.syntax import Function, Module
+from tinygpu.ptx.emulator.run.arguments import bind_arguments
+from tinygpu.ptx.emulator.run.placement import make_binder
+from tinygpu.ptx.emulator.run.program import Program, compile_program
+from tinygpu.ptx.emulator.run.scheduler import Scheduler
+from tinygpu.ptx.emulator.source.inlining import flatten
+from tinygpu.ptx.emulator.source.parser import parse
+from tinygpu.ptx.emulator.source.syntax import Function, Module
+from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Launch, Order
+from tinygpu.ptx.emulator.state.memory import GlobalMemory
+from tinygpu.ptx.emulator.state.meter import LineCounters
+from tinygpu.ptx.emulator.state.residents import Residents
 
 # Arrays of about this many warps keep NumPy's call overhead small while registers stay in the cache.
 _BATCH_WARPS = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tinygpu.ptx.emulator.faults import Advisory, Fault
-from tinygpu.ptx.emulator.meter import Counters, LineCounters
+from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from instruction_bench import module
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import Report, emulate
-from tinygpu.ptx.emulator.meter import count_sectors, count_wavefronts
+from tinygpu.ptx.emulator.state.meter import count_sectors, count_wavefronts
 
 
 def sectors_by_sets(addresses: NDArray[Any], mask: NDArray[np.bool_], size: int) -> int:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from instruction_bench import module
 
 from tinygpu.ptx.emulator import PtxSyntaxError, UnsupportedInstruction, emulate
-from tinygpu.ptx.emulator.lexer import tokenize
-from tinygpu.ptx.emulator.parser import parse
-from tinygpu.ptx.emulator.syntax import AddressOperand, Instruction, RegisterOperand, SymbolOperand
+from tinygpu.ptx.emulator.source.lexer import tokenize
+from tinygpu.ptx.emulator.source.parser import parse
+from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, RegisterOperand, SymbolOperand
 
 KERNELS = Path(__file__).parent / "kernels"
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -12,8 +12,8 @@ from instruction_bench import module, run_instruction
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import EmulationFault, emulate
-from tinygpu.ptx.emulator.control_flow import EXIT, build_blocks
-from tinygpu.ptx.emulator.syntax import Guard, Instruction, Label, RegisterOperand, Statement, SymbolOperand
+from tinygpu.ptx.emulator.source.control_flow import EXIT, build_blocks
+from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, Label, RegisterOperand, Statement, SymbolOperand
 
 words = st.lists(st.integers(0, 2**32 - 1), min_size=32, max_size=32)
 

@@ -1,0 +1,1 @@
+"""Reading and writing each memory, with bounds, validity and race checks."""

@@ -1,0 +1,354 @@
+"""Reading and writing global memory for the active lanes of a cohort, with bounds, validity and race checks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.emulation import first_true
+from tinygpu.ptx.emulator.state.memory import Window
+from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.races import OWN, GlobalShadow
+from tinygpu.ptx.emulator.state.residents import Cohort
+
+Selection = NDArray[np.bool_] | None
+
+
+def resolve(
+    c: Cohort, site: Site, addresses: Array, size: int, verb: str, align: int | None = None
+) -> list[tuple[Window, Selection]]:
+    """Which windows hold these accesses; lanes outside every window, or misaligned, are faults and are left out.
+
+    addresses  uint64 byte addresses of active lanes, any shape, not empty
+    size       bytes per lane
+    align      required alignment; `size` where None
+    """
+    align = size if align is None else align
+    low = int(addresses.min())
+    high = int(addresses.max()) + size
+    aligned = align == 1 or not int(np.bitwise_or.reduce(addresses, axis=None)) & (align - 1)
+    window = c.emulation.memory.window_of(low, high)
+    if window is not None and aligned:
+        return [(window, None)]
+    good = np.ones(addresses.shape, np.bool_)
+    if not aligned:
+        bad = (addresses & np.uint64(align - 1)) != 0
+        good &= ~bad
+        at = first_true(bad)
+        address = int(addresses.reshape(-1)[at])
+        row, lane = c.locate(at)
+        c.emulation.fault(
+            "misaligned", site.instruction, c.residents, row, lane,
+            f"{verb} of {size} bytes at global address {address:#x} is misaligned: it must be a multiple of {align}, "
+            f"but the remainder is {address % align}",
+            "global", address, int(np.count_nonzero(bad)),
+        )  # fmt: skip
+    found = c.emulation.memory.window_indices(addresses, size)
+    missing = (found < 0) & good
+    if missing.any():
+        _report_missing(c, site, addresses, size, missing, verb)
+    good &= found >= 0
+    result: list[tuple[Window, Selection]] = []
+    for number in np.unique(found[good]):
+        result.append((c.emulation.memory.windows[int(number)], good & (found == number)))
+    return result
+
+
+def _report_missing(
+    c: Cohort, site: Site, addresses: Array, size: int, missing: NDArray[np.bool_], verb: str
+) -> None:
+    memory = c.emulation.memory
+    at = first_true(missing)
+    address = int(addresses.reshape(-1)[at])
+    row, lane = c.locate(at)
+    inside = memory.allocation_of(address)
+    count = int(np.count_nonzero(missing))
+    what = f"{verb} of {size} bytes at global address {address:#x}"
+    if inside is not None and address + size <= inside.end:
+        offset = address - inside.base
+        c.emulation.fault(
+            "outside backed windows", site.instruction, c.residents, row, lane,
+            f"{what} is byte {offset} of {inside.name}, which is inside the buffer but in none of its backed windows: "
+            "back these bytes with an array, or do not run this CTA",
+            "global", address, count,
+        )  # fmt: skip
+        return
+    near = inside or memory.nearest(address)
+    if near is None:
+        where = "the launch has no buffers"
+    elif address >= near.base:
+        where = (
+            f"{near.name} has {near.size_bytes} bytes, and this is byte {address - near.base} to "
+            f"{address - near.base + size - 1} of it"
+        )
+    else:
+        where = f"it is {near.base - address} bytes before {near.name}"
+    c.emulation.fault(
+        "out of bounds", site.instruction, c.residents, row, lane, f"{what} is out of bounds: {where}",
+        "global", address, count,
+    )  # fmt: skip
+
+
+def load(
+    c: Cohort, site: Site, addresses: Array, width: int, count: int, strong: bool = False
+) -> tuple[Array, NDArray[np.bool_] | None]:
+    """Values at the active lanes' addresses, and which are uninitialised (None: none).
+
+    addresses  (n, 32) uint64; returns the shape of Cohort.pick, with an axis of `count` behind it when count > 1
+    strong     the access is volatile, relaxed or acquire: it may race with atomics
+    """
+    picked = c.pick(addresses)
+    size = width * count
+    if picked.size == 0:
+        return np.zeros((0, count) if count > 1 else (0,), f"u{width}"), None
+    parts = resolve(c, site, picked, size, "load")
+    if len(parts) == 1 and parts[0][1] is None:
+        window = parts[0][0]
+        return _load_window(c, site, window, picked, width, count, None, strong)
+    values = np.zeros((*picked.shape, count) if count > 1 else picked.shape, f"u{width}")
+    invalid: NDArray[np.bool_] | None = None
+    for window, selection in parts:
+        part, bad = _load_window(c, site, window, picked, width, count, selection, strong)
+        values[selection] = part
+        if bad is not None:
+            invalid = np.zeros(picked.shape, np.bool_) if invalid is None else invalid
+            invalid[selection] = bad
+    return values, invalid
+
+
+def _load_window(
+    c: Cohort, site: Site, window: Window, picked: Array, width: int, count: int, selection: Selection, strong: bool
+) -> tuple[Array, NDArray[np.bool_] | None]:
+    size = width * count
+    addresses = picked if selection is None else picked[selection]
+    offsets = (addresses - np.uint64(window.origin)).view(np.int64)
+    index = offsets // size if size > 1 else offsets
+    values = np.take(window.view(width, count), index, axis=0, mode="clip")
+    invalid: NDArray[np.bool_] | None = None
+    if c.emulation.checking:
+        if window.valid is not None:
+            known = window.valid[: window.data.size // size * size].reshape(-1, size)[index]
+            invalid = np.asarray(~known.all(axis=-1))
+            if not invalid.any():
+                invalid = None
+        check_read(c, site, window, offsets, size, selection, strong)
+    return values, invalid
+
+
+def _shadow(c: Cohort, window: Window) -> GlobalShadow:
+    if window.shadow is None:
+        window.shadow = GlobalShadow(window.data.size, c.emulation.program.global_granule_bytes)
+    return window.shadow
+
+
+def _warps(c: Cohort, selection: Selection) -> NDArray[np.int64]:
+    """Number in the launch of the warp of each access."""
+    warps = c.pick_column(c.set.global_warp)
+    if selection is None:
+        return warps
+    return np.broadcast_to(warps, selection.shape)[selection]
+
+
+def check_read(
+    c: Cohort, site: Site, window: Window, offsets: NDArray[np.int64], size: int, selection: Selection,
+    strong: bool = False,
+) -> None:  # fmt: skip
+    """Report reads of what another warp may be writing; remember the read."""
+    shadow = _shadow(c, window)
+    granule = shadow.granule_bytes
+    span = max(1, size // granule)
+    index = offsets // (span * granule)
+    if shadow.written is not None:
+        _check_order(c, site, window, shadow, index, span, size, selection, strong, "reads", None)
+    shadow.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.warps_per_cta)
+
+
+def check_write(
+    c: Cohort, site: Site, window: Window, offsets: NDArray[np.int64], size: int, selection: Selection,
+    changed: NDArray[np.bool_] | None, atomic: bool = False,
+) -> None:  # fmt: skip
+    """Report writes over what another warp may be reading or writing; remember the write.
+
+    changed  per access whether it changes the bytes there: rewriting the same value is no conflict
+    """
+    shadow = _shadow(c, window)
+    granule = shadow.granule_bytes
+    span = max(1, size // granule)
+    index = offsets // (span * granule)
+    written, writer, atomics = shadow.open_writes()
+    _check_order(c, site, window, shadow, index, span, size, selection, atomic, "writes", changed)
+    if not atomic:
+        wpc = c.residents.warps_per_cta
+        shadow.flush(wpc)
+        _check_readers(c, site, window, shadow, index, span, size, selection, changed)
+    warps = _warps(c, selection)
+    who = np.broadcast_to(warps, index.shape)
+    if span > 1:
+        written.reshape(-1, span)[index] = c.emulation.tick
+        writer.reshape(-1, span)[index] = who[..., None]
+        atomics.reshape(-1, span)[index] = atomic
+    else:
+        written[index] = c.emulation.tick
+        writer[index] = who
+        atomics[index] = atomic
+
+
+def _unordered(
+    c: Cohort, site: Site, selection: Selection, ticks: NDArray[np.int32], who: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which earlier accesses (tick > 0, by launch-wide warp `who`) did not happen before this one."""
+    residents = c.residents
+    wpc = residents.warps_per_cta
+    mine = _warps(c, selection)
+    rows = c.pick_column(c.set.column)
+    if selection is not None:
+        rows = np.broadcast_to(rows, selection.shape)[selection]
+    if mine.ndim < who.ndim:
+        mine, rows = mine[..., None], rows[..., None]
+    same_cta = who // wpc == mine // wpc
+    limit = residents.clocks.vector[rows, who % wpc]
+    strict, lenient = residents.order.limits(rows, who)
+    bad = np.asarray((ticks > 0) & (ticks > np.where(same_cta, limit, strict)))
+    if lenient is None or not bad.any():
+        return bad
+    worse = bad & (ticks > np.where(same_cta, limit, lenient))
+    excused = bad & ~worse
+    if excused.any():
+        c.emulation.advise(
+            "acquire without a fence", site.instruction,
+            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // wpc)} published: after the atomic or "
+            "strong load that saw it, a fence (or .acquire) is missing",
+        )  # fmt: skip
+    return worse
+
+
+def _check_order(
+    c: Cohort, site: Site, window: Window, shadow: GlobalShadow, index: NDArray[np.int64], span: int, size: int,
+    selection: Selection, strong: bool, verb: str, changed: NDArray[np.bool_] | None,
+) -> None:  # fmt: skip
+    written, writer, atomics = shadow.open_writes()
+    ticks = written.reshape(-1, span)[index] if span > 1 else written[index]
+    if not ticks.any():
+        return
+    who = writer.reshape(-1, span)[index] if span > 1 else writer[index]
+    bad = _unordered(c, site, selection, ticks, who)
+    if strong:
+        bad &= ~(atomics.reshape(-1, span)[index] if span > 1 else atomics[index])
+    if changed is not None:
+        bad &= changed[..., None] if bad.ndim > changed.ndim else changed
+    if bad.any():
+        _report(c, site, window, index, span, size, selection, bad, who, verb, "wrote")
+
+
+def _check_readers(
+    c: Cohort, site: Site, window: Window, shadow: GlobalShadow, index: NDArray[np.int64], span: int, size: int,
+    selection: Selection, changed: NDArray[np.bool_] | None,
+) -> None:  # fmt: skip
+    if shadow.read is None or shadow.reader is None or shadow.other_read is None or shadow.other_reader is None:
+        return
+    for read, reader in ((shadow.read, shadow.reader), (shadow.other_read, shadow.other_reader)):
+        ticks = read.reshape(-1, span)[index] if span > 1 else read[index]
+        if not ticks.any():
+            continue
+        who = reader.reshape(-1, span)[index] if span > 1 else reader[index]
+        bad = _unordered(c, site, selection, ticks, who)
+        if changed is not None:
+            bad &= changed[..., None] if bad.ndim > changed.ndim else changed
+        if bad.any():
+            _report(c, site, window, index, span, size, selection, bad, who, "overwrites", "may still be reading")
+
+
+def _report(
+    c: Cohort, site: Site, window: Window, index: NDArray[np.int64], span: int, size: int, selection: Selection,
+    bad: NDArray[np.bool_], who: NDArray[np.int32], verb: str, other_verb: str,
+) -> None:  # fmt: skip
+    lanes = bad.any(axis=-1) if span > 1 else bad
+    at = first_true(lanes)
+    other = int(who[bad][0])
+    position = at if selection is None else int(np.flatnonzero(selection.reshape(-1))[at])
+    row, lane = c.locate(position)
+    granule = max(size, c.emulation.program.global_granule_bytes)
+    address = window.origin + int(index.reshape(-1)[at]) * granule
+    wpc = c.residents.warps_per_cta
+    mine = int(np.broadcast_to(c.set.global_warp, (c.n, 32))[int(np.searchsorted(c.set.index, row)), 0])
+    offset = address - window.allocation.base
+    if other // wpc == mine // wpc:
+        whom = f"warp {other % wpc} of the same CTA"
+        remedy = "put bar.sync between the two"
+    else:
+        whom = f"CTA {c.emulation.cta_of(other // wpc)}"
+        remedy = "CTAs run in any order: use atomics, or give each CTA its own bytes"
+    c.emulation.fault(
+        "race", site.instruction, c.residents, row, lane,
+        f"{verb} {size} bytes at byte {offset} of {window.allocation.name} (global address {address:#x}) that {whom} "
+        f"{other_verb}, and nothing orders the two: {remedy}",
+        "global", address, int(np.count_nonzero(lanes)),
+    )  # fmt: skip
+
+
+def store(
+    c: Cohort, site: Site, addresses: Array, values: Array, width: int, count: int, strong: bool = False
+) -> None:
+    """Write the active lanes' values; of lanes that write the same bytes the last wins.
+
+    addresses  (n, 32) uint64
+    values     unsigned, shape of Cohort.pick, with an axis of `count` behind it when count > 1
+    """
+    picked = c.pick(addresses)
+    if picked.size == 0:
+        return
+    size = width * count
+    for window, selection in resolve(c, site, picked, size, "store"):
+        chosen = picked if selection is None else picked[selection]
+        part = values if selection is None else values[selection]
+        if not window.allocation.writable:
+            row, lane = c.locate(0 if selection is None else first_true(selection))
+            c.emulation.fault(
+                "read-only", site.instruction, c.residents, row, lane,
+                f"store to {window.allocation.name}, {window.allocation.why_read_only}",
+                window.allocation.space, int(chosen.reshape(-1)[0]), int(chosen.size),
+            )  # fmt: skip
+            continue
+        offsets = (chosen - np.uint64(window.origin)).view(np.int64)
+        index = offsets // size if size > 1 else offsets
+        view = window.view(width, count)
+        if c.emulation.checking:
+            changed = np.asarray(np.take(view, index, axis=0, mode="clip") != part)
+            if count > 1:
+                changed = np.asarray(changed.any(axis=-1))
+            c.emulation.changes += bool(changed.any())
+            check_write(c, site, window, offsets, size, selection, changed, atomic=strong)
+            view[index] = part
+            _check_same_instruction(c, site, window, view, index, part, count, offsets, selection)
+            if window.valid is not None:
+                window.valid[: window.data.size // size * size].reshape(-1, size)[index] = True
+        else:
+            c.emulation.changes += 1
+            view[index] = part
+
+
+def _check_same_instruction(
+    c: Cohort, site: Site, window: Window, view: Array, index: NDArray[np.int64], part: Array, count: int,
+    offsets: NDArray[np.int64], selection: Selection,
+) -> None:  # fmt: skip
+    """Two lanes that write different values to the same bytes in one instruction."""
+    lost = np.asarray(np.take(view, index, axis=0, mode="clip") != part)
+    if count > 1:
+        lost = np.asarray(lost.any(axis=-1))
+    if not lost.any():
+        return
+    at = first_true(lost)
+    position = at if selection is None else int(np.flatnonzero(selection.reshape(-1))[at])
+    row, lane = c.locate(position)
+    offset = int(offsets.reshape(-1)[at])
+    c.emulation.fault(
+        "race", site.instruction, c.residents, row, lane,
+        f"writes byte {offset + window.origin - window.allocation.base} of {window.allocation.name} (global address "
+        f"{window.origin + offset:#x}), to which another thread writes a different value in the same instruction: "
+        "give each thread its own bytes, or use atomics",
+        "global", window.origin + offset, int(np.count_nonzero(lost)),
+    )  # fmt: skip
+
+
+__all__ = ["OWN", "check_read", "check_write", "load", "resolve", "store"]

@@ -1,0 +1,1 @@
+"""What each PTX opcode does, as closures over cohorts of warps."""

@@ -1,0 +1,367 @@
+"""cp.async and its commit groups: copies that are agents of their own between issue and wait (PTX ISA, "cp.async").
+
+A copy is issued with addresses and sizes; its bytes land at once ("early"), when a wait forces it ("late"), or either
+by chance ("random"). Whatever the order, its destination counts as being written from issue until a wait by the same
+thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.access import global_access, shared_access
+from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.integer import Compile
+from tinygpu.ptx.emulator.instructions.loads_stores import as_u64
+from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
+from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.emulation import first_true
+from tinygpu.ptx.emulator.state.memory import Window
+from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.races import PENDING
+from tinygpu.ptx.emulator.state.residents import Cohort, Residents
+
+_ALL = np.int64(2**62)
+
+
+@dataclass(slots=True, eq=False)
+class PendingCopy:
+    """One execution of a cp.async whose bytes may not have landed.
+
+    index    (k,) byte index into the resident CTAs' shared memory
+    threads  (k,) row * 32 + lane of the issuing thread
+    who      (k,) lane * 64 + warp within the CTA
+    group    (k,) commit group of the issuing thread, or one number for all
+    parts    where the source bytes lie: (window, byte offsets, which of the k, bytes really read or None for all)
+    landed   the bytes are already in shared memory
+    """
+
+    site: Site
+    size: int
+    index: NDArray[np.int64]
+    threads: NDArray[np.int64]
+    who: NDArray[np.int64]
+    group: NDArray[np.int64]
+    parts: list[tuple[Window, NDArray[np.int64], NDArray[np.bool_] | None, NDArray[np.int64] | None]]
+    landed: bool
+    uniform_group: int | None
+    rows: Any
+
+
+class CopyQueue:
+    """The copies of all resident CTAs that nobody has waited for, in order of issue."""
+
+    def __init__(self) -> None:
+        self.pending: list[PendingCopy] = []
+
+
+def _queue(residents: Residents) -> CopyQueue:
+    if residents.copies is None:
+        residents.copies = CopyQueue()
+    return residents.copies
+
+
+def _cp(b: Binder, i: Instruction) -> Run:
+    if "async" not in i.modifiers or i.has("bulk") or i.has("mbarrier") or i.has("reduce"):
+        raise b.unsupported()
+    if i.has("commit_group"):
+        return _commit(b, i)
+    if i.has("wait_group"):
+        (count,) = b.operands(i, 1)
+        return _wait(b.integer(count, "the number of groups that may stay pending"))
+    if i.has("wait_all"):
+        b.operands(i, 0)
+        return _wait(None)
+    return _copy(b, i)
+
+
+def _copy(b: Binder, i: Instruction) -> Run:
+    operands = list(b.operands(i, 3, 5))
+    if i.has("L2::cache_hint"):
+        operands.pop()
+    size = b.integer(operands[2], "the number of bytes of cp.async")
+    bypass = i.has("cg")
+    if not bypass and not i.has("ca"):
+        raise b.fail("cp.async needs .ca or .cg")
+    if size not in ((16,) if bypass else (4, 8, 16)):
+        raise b.fail(f"cp.async.{'cg' if bypass else 'ca'} copies {'16' if bypass else '4, 8 or 16'} bytes, not {size}")
+    destination, _, to_space = b.address(operands[0])
+    source, _, from_space = b.address(operands[1])
+    if to_space not in (None, "shared") or from_space not in (None, "global"):
+        raise b.fail("cp.async copies from .global to .shared")
+    limit: Getter | None = None
+    ignore = False
+    if len(operands) > 3:
+        extra = operands[3]
+        ignore = isinstance(extra, RegisterOperand) and extra.type_name == "pred"
+        limit = b.source(extra, "pred" if ignore else "u32")
+    b.note_shared_width(4)
+    b.note_global_width(4)
+    site = b.site(i)
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        to, fro = np.broadcast_to(destination(c), (c.n, 32)), as_u64(np.broadcast_to(source(c), (c.n, 32)))
+        read: Array | None = None
+        if limit is not None:
+            given = np.broadcast_to(limit(c), (c.n, 32))
+            read = np.where(given, 0, size) if ignore else given.astype(np.int64)
+        issue(c, site, to, fro, size, read)
+
+    return run
+
+
+def issue(
+    c: Cohort, site: Site, to: Array, fro: NDArray[np.uint64], size: int, read: NDArray[np.int64] | None
+) -> None:
+    """Start copies of `size` bytes for the active lanes; `read` (n, 32) of them come from memory, the rest are zero."""
+    picked_to = c.pick(to)
+    if picked_to.size == 0:
+        return
+    _count(c, site, to, fro, size, read)
+    picked_read: NDArray[np.int64] | None = None
+    if read is not None:
+        picked_read = np.asarray(c.pick(read))
+        if (picked_read > size).any() or (picked_read < 0).any():
+            at = first_true((picked_read > size) | (picked_read < 0))
+            row, lane = c.locate(at)
+            c.emulation.fault(
+                "asynchronous copy", site.instruction, c.residents, row, lane,
+                f"src-size is {int(picked_read.reshape(-1)[at])}, but cp.async copies {size} bytes: src-size must be 0 "
+                f"to {size}",
+            )  # fmt: skip
+            picked_read = np.clip(picked_read, 0, size)
+        if bool((picked_read == size).all()):
+            picked_read = None
+    index, good = shared_access.locate(c, site, picked_to, size, "cp.async")
+    shape = picked_to.shape
+    rows = np.broadcast_to(c.pick_column(c.set.column), shape)
+    who = c.pick(c.set.who)
+    threads = c.set.threads if c.mask is None else c.set.threads[c.mask]
+    parts = _source_parts(c, site, c.pick(fro), size, picked_read)
+    if good is not None:
+        index, rows, who, threads = (np.asarray(v)[good] for v in (index, rows, who, threads))
+        parts = [_keep(part, good.reshape(-1)) for part in parts]
+        if index.size == 0:
+            return
+    residents = c.residents
+    if c.emulation.checking:
+        shared_access.check_write(c, site, index, size, rows, None, picked=None if good is None else good.reshape(-1))
+        shared_access.mark_written(c, site, index, size, who, int(PENDING))
+    flat_threads = np.ascontiguousarray(threads).reshape(-1)
+    group = residents.group_counts.reshape(-1)[flat_threads]
+    low, high = int(group.min()), int(group.max())
+    order = c.emulation.order
+    early = order == "early" or (order == "random" and bool(c.emulation.random.integers(2)))
+    copy = PendingCopy(
+        site, size, np.ascontiguousarray(index).reshape(-1), flat_threads, np.ascontiguousarray(who).reshape(-1),
+        group, parts, early, low if low == high else None, c.set.rows if c.mask is None and good is None else None,
+    )  # fmt: skip
+    if early:
+        _land(residents, copy, None)
+    _queue(residents).pending.append(copy)
+
+
+Part = tuple[Window, NDArray[np.int64], "NDArray[np.bool_] | None", "NDArray[np.int64] | None"]
+
+
+def _keep(part: Part, good: NDArray[np.bool_]) -> Part:
+    window, offsets, chosen, counts = part
+    lanes = np.ones(good.size, np.bool_) if chosen is None else chosen
+    kept = good[lanes]
+    return window, offsets[kept], lanes[good], None if counts is None else counts[kept]
+
+
+def _count(
+    c: Cohort, site: Site, to: Array, fro: NDArray[np.uint64], size: int, read: NDArray[np.int64] | None
+) -> None:
+    counters = c.emulation.counters
+    requests, wavefronts, moved = site.count_shared(to, c.mask, size)
+    counters.shared_store_requests += requests
+    counters.shared_store_wavefronts += wavefronts
+    counters.shared_store_bytes += moved
+    mask = c.mask
+    from_memory = moved
+    if read is not None:
+        lanes = read > 0
+        mask = lanes if mask is None else mask & lanes
+        from_memory = int(read[mask].sum())
+        if not mask.any():
+            return
+        if mask.all():
+            mask = None
+    requests = c.n if mask is None else int(np.count_nonzero(mask.any(axis=1)))
+    sectors = site.count_sectors_only(fro, mask, size)
+    counters.global_load_requests += requests
+    counters.global_load_sectors += sectors
+    counters.global_load_bytes += from_memory
+
+
+def _source_parts(
+    c: Cohort, site: Site, fro: NDArray[np.uint64], size: int, read: NDArray[np.int64] | None
+) -> list[Part]:
+    """Windows and offsets of the source bytes; out-of-bounds and misaligned sources are faults."""
+    checking = c.emulation.checking
+    if read is None:
+        parts: list[Part] = []
+        for window, selection in global_access.resolve(c, site, fro, size, "cp.async"):
+            chosen = fro if selection is None else fro[selection]
+            offsets = (chosen - np.uint64(window.origin)).view(np.int64)
+            if checking:
+                global_access.check_read(c, site, window, offsets, size, selection)
+            parts.append((window, offsets.reshape(-1), None if selection is None else selection.reshape(-1), None))
+        return parts
+    parts = []
+    outer = c.mask
+    full = np.zeros((c.n, 32), np.uint64)
+    sizes = np.zeros((c.n, 32), np.int64)
+    lanes = np.ones((c.n, 32), np.bool_) if outer is None else outer
+    full[lanes] = fro.reshape(-1)
+    sizes[lanes] = read.reshape(-1)
+    order = np.cumsum(lanes.reshape(-1)) - 1
+    total = int(lanes.sum())
+    for count in np.unique(read):
+        # With src-size 0 the source is not read, and its address need not be valid.
+        if count == 0:
+            continue
+        mask = lanes & (sizes == count)
+        c.narrow(mask)
+        addresses = c.pick(full)
+        for window, selection in global_access.resolve(c, site, addresses, int(count), "cp.async", size):
+            chosen = addresses if selection is None else addresses[selection]
+            offsets = (chosen - np.uint64(window.origin)).view(np.int64)
+            if checking:
+                _check_partial(c, site, window, offsets, int(count), selection)
+            where = np.flatnonzero(mask.reshape(-1))
+            where = where if selection is None else where[selection]
+            member = np.zeros(total, np.bool_)
+            member[order[where]] = True
+            parts.append((window, offsets, member, np.full(offsets.shape, int(count), np.int64)))
+    c.narrow(outer)
+    return parts
+
+
+def _check_partial(
+    c: Cohort, site: Site, window: Window, offsets: NDArray[np.int64], count: int, selection: NDArray[np.bool_] | None
+) -> None:
+    """Reads of `count` bytes that are no power of two, granule by granule."""
+    granule = c.emulation.program.global_granule_bytes
+    for start in range(0, count, granule):
+        global_access.check_read(c, site, window, offsets + start, granule, selection)
+
+
+def _land(residents: Residents, copy: PendingCopy, done: NDArray[np.bool_] | None) -> None:
+    """Read the sources and write the bytes into shared memory, for all or for those `done`."""
+    words = copy.size // 4
+    view = residents.shared.view(4, words)
+    simple = len(copy.parts) == 1 and copy.parts[0][2] is None and copy.parts[0][3] is None
+    if simple and done is None:
+        window, offsets, _, _ = copy.parts[0]
+        data = np.take(window.view(4, words), offsets // copy.size, axis=0, mode="clip")
+        view[copy.index // copy.size] = data
+        return
+    data = np.zeros((copy.index.size, copy.size), np.uint8)
+    for window, offsets, chosen, counts in copy.parts:
+        where = np.arange(copy.index.size) if chosen is None else np.flatnonzero(chosen)
+        byte = np.arange(copy.size)[None, :]
+        source = np.minimum(offsets[:, None] + byte, max(window.data.size - 1, 0))
+        got = window.data[source]
+        if counts is not None:
+            got = np.where(byte < counts[:, None], got, np.uint8(0))
+        data[where] = got
+    shaped = data.view(np.uint32)
+    shaped = shaped if words > 1 else shaped.reshape(-1)
+    if done is None:
+        view[copy.index // copy.size] = shaped
+    else:
+        view[copy.index[done] // copy.size] = shaped[done]
+
+
+def _commit(b: Binder, i: Instruction) -> Run:
+    b.operands(i, 0)
+
+    def run(c: Cohort) -> None:
+        rows = c.set.rows
+        if c.mask is None:
+            c.residents.group_counts[rows] += 1
+        else:
+            c.residents.group_counts[rows] += c.mask
+
+    return run
+
+
+def _wait(remaining: int | None) -> Run:
+    def run(c: Cohort) -> None:
+        queue = c.residents.copies
+        if queue is None or not queue.pending:
+            return
+        counts = c.residents.group_counts[c.set.rows]
+        limit = np.full_like(counts, _ALL) if remaining is None else counts - remaining
+        c.emulation.next_tick()
+        complete(c, queue, limit)
+
+    return run
+
+
+def complete(c: Cohort, queue: CopyQueue, limit: NDArray[np.int64]) -> None:
+    """Finish the copies of the active threads whose group number is below `limit` (n, 32)."""
+    residents = c.residents
+    low, high = int(limit.min()), int(limit.max())
+    uniform = c.mask is None and low == high
+    everyone: NDArray[np.int64] | None = None
+    kept: list[PendingCopy] = []
+    for copy in queue.pending:
+        if uniform and copy.uniform_group is not None and copy.rows is not None and _same_rows(copy.rows, c.set.rows):
+            if copy.uniform_group < low:
+                _finish(c, copy, None)
+            else:
+                kept.append(copy)
+            continue
+        if everyone is None:
+            everyone = np.full((residents.warps, 32), -1, np.int64)
+            if c.mask is None:
+                everyone[c.set.rows] = limit
+            else:
+                everyone[c.set.rows] = np.where(c.mask, limit, -1)
+            everyone = everyone.reshape(-1)
+        done = copy.group < everyone[copy.threads]
+        if not done.any():
+            kept.append(copy)
+        elif done.all():
+            _finish(c, copy, None)
+        else:
+            _finish(c, copy, done)
+            kept.append(_rest(copy, ~done))
+    queue.pending = kept
+
+
+def _same_rows(first: Any, second: Any) -> bool:
+    if isinstance(first, slice) and isinstance(second, slice):
+        return first == second
+    return first is second
+
+
+def _finish(c: Cohort, copy: PendingCopy, done: NDArray[np.bool_] | None) -> None:
+    if not copy.landed:
+        _land(c.residents, copy, done)
+    if c.emulation.checking:
+        index = copy.index if done is None else copy.index[done]
+        who = copy.who if done is None else copy.who[done]
+        shared_access.mark_written(c, copy.site, index, copy.size, who, c.emulation.tick)
+
+
+def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
+    parts: list[Part] = [_keep(part, left) for part in copy.parts]
+    group = copy.group[left]
+    low, high = int(group.min()), int(group.max())
+    return PendingCopy(
+        copy.site, copy.size, copy.index[left], copy.threads[left], copy.who[left], group, parts, copy.landed,
+        low if low == high else None, None,
+    )  # fmt: skip
+
+
+ASYNC_COPIES: dict[str, Compile] = {"cp": _cp}

@@ -1,0 +1,208 @@
+"""atom and red (PTX ISA, "atom", "red"): lanes that meet at one address go one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.access import global_access, shared_access
+from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
+from tinygpu.ptx.emulator.instructions.loads_stores import as_u64, split_generic, state_space
+from tinygpu.ptx.emulator.source.syntax import Instruction, SinkOperand, VectorOperand
+from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.residents import Cohort
+
+_OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
+Update = Callable[[Array, Array, Array | None], Array]
+
+
+def _element(name: str) -> Any:
+    special = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
+               "f32": np.float32, "f64": np.float64}  # fmt: skip
+    if name in special:
+        return np.dtype(special[name])
+    kind = TYPES[name]
+    return np.dtype(f"{'i' if kind.signed else 'u'}{kind.bytes}")
+
+
+def _update(operation: str, name: str) -> Update:
+    """new value = f(old, operand, second operand) on unsigned bits."""
+    dtype = _element(name)
+    unsigned: Any = np.dtype(f"u{TYPES[name].bytes}")
+
+    def typed(compute: Callable[[Array, Array], Any]) -> Update:
+        def apply(old: Array, value: Array, _: Array | None) -> Array:
+            result = compute(np.ascontiguousarray(old).view(dtype), np.ascontiguousarray(value).view(dtype))
+            return np.asarray(np.asarray(result, dtype).view(unsigned))
+
+        return apply
+
+    if operation == "cas":
+        return lambda old, compare, value: np.where(old == compare, value, old)  # type: ignore[arg-type]
+    table: dict[str, Callable[[Array, Array], Any]] = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "exch": lambda old, value: value,
+        "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+        "inc": lambda old, value: np.where(old >= value, dtype.type(0), old + dtype.type(1)),
+        "dec": lambda old, value: np.where((old == 0) | (old > value), value, old - dtype.type(1)),
+    }  # fmt: skip
+    return typed(table[operation])
+
+
+def one_after_another(
+    view: Array, index: NDArray[np.int64], update: Update, value: Array, second: Array | None
+) -> Array:
+    """Apply updates to view[index] as if lanes came one after another; returns what each found there.
+
+    index  (k,) element per lane; lanes with the same element go in order
+    """
+    old = np.zeros(index.shape, view.dtype)
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    fresh = np.ones(ordered.shape, np.bool_)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(fresh)
+    turn = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
+    turns = int(turn.max()) + 1
+    if turns == 1:
+        old[...] = view[index]
+        view[index] = update(old, value, second)
+        return old
+    by_turn = np.argsort(turn, kind="stable")
+    bounds = np.searchsorted(turn[by_turn], np.arange(turns + 1))
+    for number in range(turns):
+        lanes = order[by_turn[bounds[number] : bounds[number + 1]]]
+        where = index[lanes]
+        found = view[where]
+        old[lanes] = found
+        view[where] = update(found, value[lanes], None if second is None else second[lanes])
+    return old
+
+
+def _atomic(b: Binder, i: Instruction) -> Run:
+    name = last_type(b, i)
+    operation = next((m for m in i.modifiers if m in _OPERATIONS), None)
+    if operation is None:
+        raise b.fail(f"`{i.name}` names no operation")
+    if name == "b128":
+        raise b.unsupported("128-bit atomics")
+    reduction = i.opcode == "red"
+    operands = list(i.operands)
+    if i.has("L2::cache_hint"):
+        operands.pop()
+    wanted = (0 if reduction else 1) + (3 if operation == "cas" else 2)
+    if len(operands) != wanted:
+        raise b.fail(f"`{i.name}` takes {wanted} operands, not {len(operands)}")
+    target = None if reduction else operands.pop(0)
+    if any(isinstance(o, VectorOperand) for o in operands):
+        raise b.unsupported("vectors")
+    get_address, _, symbol_space = b.address(operands[0])
+    space = state_space(b, i, symbol_space)
+    bits = TYPES[name].bits
+    width = bits // 8
+    value = b.source(operands[1], f"u{bits}")
+    second = b.source(operands[2], f"u{bits}") if operation == "cas" else None
+    get = None if target is None or isinstance(target, SinkOperand) else b.destination(target, f"u{bits}")
+    if space in ("shared", "generic"):
+        b.note_shared_width(width)
+    if space in ("global", "generic"):
+        b.note_global_width(width)
+    site = b.site(i)
+    update = _update(operation, name)
+    releases = i.has("release") or i.has("acq_rel")
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        addresses = as_u64(np.broadcast_to(get_address(c), (c.n, 32)))
+        if space != "generic":
+            _apply(c, site, space, addresses, width, update, value, second, get, releases)
+            return
+        outer = c.mask
+        for chosen, mask, base in split_generic(c, addresses):
+            if mask is not None:
+                c.narrow(mask)
+            own = "shared" if chosen == "shared" else "global"
+            if chosen == "local":
+                raise b.unsupported("atomics on local memory")
+            place = addresses - base if own == "shared" else addresses
+            _apply(c, site, own, place, width, update, value, second, get, releases)
+        c.narrow(outer)
+
+    return run
+
+
+def _full(c: Cohort, get: Getter) -> Array:
+    return np.ascontiguousarray(c.pick(np.broadcast_to(get(c), (c.n, 32)))).reshape(-1)
+
+
+def _apply(
+    c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update, value: Getter,
+    second: Getter | None, get: Getter | None, releases: bool,
+) -> None:  # fmt: skip
+    picked = c.pick(addresses)
+    if picked.size == 0:
+        return
+    values = _full(c, value)
+    seconds = None if second is None else _full(c, second)
+    counters = c.emulation.counters
+    result = np.zeros(picked.size, f"u{width}")
+    if space == "shared":
+        requests, _, _ = site.count_shared(addresses, c.mask, width)
+        counters.atomic_requests += requests
+        index, good = shared_access.locate(c, site, picked, width, "atomic")
+        flat = index.reshape(-1)
+        chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
+        if c.emulation.checking:
+            rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
+            who = c.pick(c.set.who).reshape(-1)[chosen]
+            shared_access.check_write(c, site, flat[chosen], width, rows, None, atomic=True, picked=chosen)
+            uninitialised = shared_access.is_unwritten(c, flat[chosen], width)
+            if uninitialised is not None:
+                at = int(np.flatnonzero(chosen)[int(np.argmax(uninitialised))])
+                row, lane = c.locate(at)
+                address = int(picked.reshape(-1)[at])
+                c.emulation.fault(
+                    "uninitialised", site.instruction, c.residents, row, lane,
+                    f"an atomic updates shared address {address:#x}, which was never initialised: store a value there "
+                    "first, and pass a barrier",
+                    "shared", address, int(np.count_nonzero(uninitialised)),
+                )  # fmt: skip
+        view, where = c.residents.shared.view(width, 1), flat[chosen] // width
+        result[chosen] = one_after_another(
+            view, where, update, values[chosen], None if seconds is None else seconds[chosen]
+        )
+        c.emulation.changes += bool((view[where] != result[chosen]).any())
+        if c.emulation.checking:
+            shared_access.mark_written(c, site, flat[chosen], width, who, c.emulation.tick, atomic=True)
+    else:
+        requests, _, _ = site.count_global(addresses, c.mask, width)
+        counters.atomic_requests += requests
+        acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
+        c.residents.order.access(c, picked, True, True, acquires, releases)
+        for window, selection in global_access.resolve(c, site, picked, width, "atomic"):
+            part = picked if selection is None else picked[selection]
+            lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)
+            offsets = (part - np.uint64(window.origin)).view(np.int64)
+            if c.emulation.checking:
+                global_access.check_write(c, site, window, offsets, width, selection, None, atomic=True)
+            view, where = window.view(width, 1), offsets.reshape(-1) // width
+            result[lanes] = one_after_another(
+                view, where, update, values[lanes], None if seconds is None else seconds[lanes]
+            )
+            c.emulation.changes += bool((view[where] != result[lanes]).any())
+            if window.valid is not None:
+                window.valid[offsets.reshape(-1, 1) + np.arange(width)] = True
+    if get is not None:
+        target = get(c)
+        if c.mask is None:
+            target[...] = result.reshape(target.shape)
+        else:
+            target[c.mask] = result
+
+
+ATOMICS: dict[str, Compile] = {"atom": _atomic, "red": _atomic}

@@ -1,0 +1,194 @@
+"""How uninitialised bits travel from sources to results.
+
+The rule for most instructions: a lane with any uninitialised source bit gets a wholly uninitialised result. Where
+compilers pass half-defined registers around (moves, packing, logic, selection), bits are followed one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Operand, RegisterOperand, VectorOperand
+from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, Slot
+from tinygpu.ptx.emulator.state.residents import Cohort
+
+
+def make_taint(
+    b: Binder, i: Instruction, run: Run, kind: str, reads: frozenset[Slot], writes: frozenset[Slot]
+) -> Run:
+    """The careful form of `run`: the same, and what becomes of uninitialised bits."""
+    address = _address_slots(b, i)
+    owns, before = b.owns_taint, b.taint_before
+    data_reads = tuple(sorted(reads - address)) if kind in ("memory", "atomic", "async") else tuple(sorted(reads))
+    targets = tuple(sorted(writes))
+    exact = None if before is not None or owns else _exact_rule(b, i)
+
+    def careful(c: Cohort) -> None:
+        if not c.residents.tainted:
+            run(c)
+            return
+        for slot in address:
+            c.residents.require_initialised(c, slot, i, "forms an address")
+        if owns:
+            run(c)
+        elif before is not None:
+            before(c)
+            run(c)
+        elif exact is not None:
+            exact(c)
+            run(c)
+        else:
+            bad = c.residents.any_taint(c, data_reads)
+            run(c)
+            for slot in targets:
+                dtype: Any = np.dtype(GROUP_DTYPES[slot[0]])
+                full = True if slot[0] == 0 else np.iinfo(dtype).max
+                bits = np.zeros((c.n, 32), dtype) if bad is None else np.where(bad, full, 0).astype(dtype)
+                c.residents.set_taint(c, slot, bits)
+
+    return careful
+
+
+def _address_slots(b: Binder, i: Instruction) -> frozenset[Slot]:
+    from tinygpu.ptx.emulator.source.syntax import AddressOperand
+
+    return frozenset(
+        b.slot(operand.base)
+        for operand in i.operands
+        if isinstance(operand, AddressOperand) and isinstance(operand.base, RegisterOperand)
+    )
+
+
+def _exact_rule(b: Binder, i: Instruction) -> Run | None:
+    """Bit-exact rules for moves, packing, and selection; None for the general rule."""
+    if i.opcode == "mov" and len(i.operands) == 2:
+        return _mov_rule(b, i.operands[0], i.operands[1], TYPES[i.types[-1]].bits if i.types else 32)
+    if i.opcode == "selp" and len(i.operands) == 4:
+        return _selp_rule(b, i)
+    if i.opcode in ("and", "or") and i.types and i.types[-1] != "pred" and len(i.operands) == 3:
+        return _logic_rule(b, i)
+    if i.opcode in ("shl", "shr") and len(i.operands) == 3 and isinstance(i.operands[2], IntegerOperand):
+        return _shift_rule(b, i)
+    return None
+
+
+def _slot(b: Binder, operand: Operand) -> Slot | None:
+    return b.slot(operand) if isinstance(operand, RegisterOperand) else None
+
+
+def _bits(c: Cohort, slot: Slot | None, dtype: Any) -> Array:
+    if slot is None:
+        return np.zeros((c.n, 32), dtype)
+    found = c.residents.registers.taint.get(slot)
+    if found is None:
+        return np.zeros((c.n, 32), GROUP_DTYPES[slot[0]])
+    return np.asarray(found[c.set.rows])
+
+
+def _mov_rule(b: Binder, d: Operand, x: Operand, bits: int) -> Run | None:
+    if isinstance(d, VectorOperand):
+        source = _slot(b, x)
+        targets = [_slot(b, e) for e in d.elements]
+        part = bits // len(targets)
+        wide: Any = np.dtype(f"u{bits // 8}")
+
+        def unpack(c: Cohort) -> None:
+            value = _bits(c, source, wide)
+            for k, target in enumerate(targets):
+                if target is not None:
+                    c.residents.set_taint(c, target, (value >> wide.type(k * part)).astype(f"u{part // 8}"))
+
+        return unpack
+    target = _slot(b, d)
+    if target is None:
+        return None
+    if isinstance(x, VectorOperand):
+        sources = [_slot(b, e) for e in x.elements]
+        part = bits // len(sources)
+        full: Any = np.dtype(f"u{bits // 8}")
+        into = target
+
+        def pack(c: Cohort) -> None:
+            value: Array = np.zeros((c.n, 32), full)
+            for k, item in enumerate(sources):
+                value = value | (_bits(c, item, f"u{part // 8}").astype(full) << full.type(k * part))
+            c.residents.set_taint(c, into, value)
+
+        return pack
+    source = _slot(b, x)
+    to = target
+
+    def move(c: Cohort) -> None:
+        c.residents.set_taint(c, to, _bits(c, source, GROUP_DTYPES[to[0]]))
+
+    return move
+
+
+def _selp_rule(b: Binder, i: Instruction) -> Run | None:
+    d, x, y, p = i.operands
+    target, first, second, choose = _slot(b, d), _slot(b, x), _slot(b, y), _slot(b, p)
+    if target is None or choose is None:
+        return None
+    predicate = b.source(p, "pred")
+    to, dtype = target, np.dtype(GROUP_DTYPES[target[0]])
+
+    def select(c: Cohort) -> None:
+        chosen = np.where(predicate(c), _bits(c, first, dtype), _bits(c, second, dtype))
+        unknown = _bits(c, choose, np.bool_)
+        full = True if to[0] == 0 else np.iinfo(dtype).max
+        c.residents.set_taint(c, to, np.where(unknown, full, chosen).astype(dtype))
+
+    return select
+
+
+def _logic_rule(b: Binder, i: Instruction) -> Run | None:
+    """A known 0 decides an and, a known 1 decides an or."""
+    d, x, y = i.operands
+    target, first, second = _slot(b, d), _slot(b, x), _slot(b, y)
+    if target is None:
+        return None
+    name = f"u{TYPES[i.types[-1]].bits}"
+    get_x, get_y = b.source(x, name), b.source(y, name)
+    to, dtype, is_and = target, np.dtype(name.replace("u", "uint")), i.opcode == "and"
+
+    def logic(c: Cohort) -> None:
+        tx, ty = _bits(c, first, dtype), _bits(c, second, dtype)
+        vx, vy = np.asarray(get_x(c)), np.asarray(get_y(c))
+        if is_and:
+            decided = (~tx & ~vx) | (~ty & ~vy)
+        else:
+            decided = (~tx & vx) | (~ty & vy)
+        c.residents.set_taint(c, to, ((tx | ty) & ~decided).astype(dtype))
+
+    return logic
+
+
+def _shift_rule(b: Binder, i: Instruction) -> Run | None:
+    d, x, amount = i.operands
+    target, source = _slot(b, d), _slot(b, x)
+    if target is None or not isinstance(amount, IntegerOperand):
+        return None
+    kind = TYPES[i.types[-1]]
+    count = min(amount.value & 0xFFFFFFFF, kind.bits - 1)
+    to, left = target, i.opcode == "shl"
+    dtype: Any = np.dtype(f"{'i' if kind.signed and not left else 'u'}{kind.bytes}")
+
+    def shift(c: Cohort) -> None:
+        bits = _bits(c, source, f"u{kind.bytes}").view(dtype)
+        moved = bits << dtype.type(count) if left else bits >> dtype.type(count)
+        c.residents.set_taint(c, to, moved.view(f"u{kind.bytes}"))
+
+    return shift
+
+
+def any_of(parts: list[NDArray[np.bool_]]) -> NDArray[np.bool_] | None:
+    """Their union, None when there is none or it is empty."""
+    result: NDArray[np.bool_] | None = None
+    for part in parts:
+        result = part if result is None else result | part
+    return result if result is not None and result.any() else None

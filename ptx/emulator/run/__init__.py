@@ -1,0 +1,1 @@
+"""Getting a launch ready and running it: arguments, placement, blocks, barriers, the scheduler."""

@@ -1,0 +1,128 @@
+"""Where the variables of a module lie, their initial values, and the constants of a launch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError
+from tinygpu.ptx.emulator.instructions.binder import Binder, Symbol, generic_base
+from tinygpu.ptx.emulator.run.arguments import Parameters
+from tinygpu.ptx.emulator.source.inlining import FlatCode
+from tinygpu.ptx.emulator.source.syntax import Function, Module, SymbolOperand, Variable
+from tinygpu.ptx.emulator.state.emulation import Launch
+from tinygpu.ptx.emulator.state.layout import SHARED_BASE, SpaceLayout
+from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, PARAM_WINDOW, Allocation, GlobalMemory, Window
+
+# Largest shared memory of any CTA (sm_90, sm_100: 227 KB, CUDA C++ Programming Guide, "Technical Specifications").
+_MAX_SHARED_BYTES = 232448
+
+
+def make_binder(
+    module: Module, function: Function, code: FlatCode, parameters: Parameters, launch: Launch, memory: GlobalMemory
+) -> Binder:
+    """Lay out every variable that the kernel can see, and enter initialised ones into memory."""
+    shared = SpaceLayout("shared", SHARED_BASE)
+    local = SpaceLayout("local", 0, 16)
+    binder = Binder({}, parameters.data, _constants(launch), shared, local)
+    for key, offset in parameters.offsets.items():
+        size = next(p.size_bytes for p in function.parameters if p.key == key)
+        binder.symbols[key] = Symbol("param", offset, size)
+    dynamic: list[Variable] = []
+    device: list[Variable] = []
+    const_layout = SpaceLayout("const", 0)
+    used = _used_symbols(code)
+    for variable in (*module.variables, *code.variables):
+        if variable.key in binder.symbols and variable not in module.variables:
+            continue
+        if variable.space == "shared":
+            if variable.extern:
+                dynamic.append(variable)
+            elif variable in code.variables or variable.key in used:
+                address = shared.place(variable.key, variable.size_bytes, variable.align_bytes)
+                binder.symbols[variable.key] = Symbol("shared", address, variable.size_bytes)
+        elif variable.space in ("local", "param"):
+            address = local.place(variable.key, variable.size_bytes, variable.align_bytes)
+            binder.symbols[variable.key] = Symbol("local", address, variable.size_bytes)
+        elif variable.space == "const":
+            address = const_layout.place(variable.key, variable.size_bytes, variable.align_bytes)
+            binder.symbols[variable.key] = Symbol("const", address, variable.size_bytes)
+            device.append(variable)
+        elif variable.space == "global":
+            if variable.extern:
+                raise LaunchError(f"{variable.name} is declared .extern .global, but no module defines it")
+            address = memory.place(variable.size_bytes)
+            binder.symbols[variable.key] = Symbol("global", address, variable.size_bytes)
+            device.append(variable)
+    _place_dynamic(dynamic, shared, launch, binder)
+    binder.constants["%total_smem_size"] = shared.used_bytes
+    for variable in device:
+        _enter(variable, binder, memory)
+    data = np.frombuffer(parameters.data, np.uint8).copy()
+    if data.size:
+        allocation = Allocation("the kernel's parameters", PARAM_WINDOW, data.size, "param", False)
+        memory.add(allocation, [Window(allocation, PARAM_WINDOW, data)])
+    return binder
+
+
+def _used_symbols(code: FlatCode) -> set[str]:
+    """Names that some instruction mentions: unused static shared arrays take no space in this kernel."""
+    from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction
+
+    used: set[str] = set()
+    for statement in code.statements:
+        if isinstance(statement, Instruction):
+            for operand in statement.operands:
+                if isinstance(operand, SymbolOperand):
+                    used.add(operand.name)
+                elif isinstance(operand, AddressOperand) and isinstance(operand.base, SymbolOperand):
+                    used.add(operand.base.name)
+    return used
+
+
+def _place_dynamic(dynamic: list[Variable], shared: SpaceLayout, launch: Launch, binder: Binder) -> None:
+    """All extern shared arrays are names for the same dynamic memory."""
+    size = launch.dynamic_smem_bytes
+    if dynamic or size:
+        align = max([16, *(v.align_bytes for v in dynamic)])
+        # The largest base alignment is the declared one: a kernel that needs more has to round up itself.
+        address = shared.place("the dynamic shared memory", size, align)
+        for variable in dynamic:
+            binder.symbols[variable.key] = Symbol("shared", address, size)
+    if shared.used_bytes > _MAX_SHARED_BYTES:
+        raise LaunchError(
+            f"the kernel needs {shared.used_bytes} bytes of shared memory, more than the {_MAX_SHARED_BYTES} of any CTA"
+        )
+
+
+def _enter(variable: Variable, binder: Binder, memory: GlobalMemory) -> None:
+    data = np.zeros(variable.size_bytes, np.uint8)
+    for offset, width, value in variable.elements:
+        if isinstance(value, SymbolOperand):
+            symbol = binder.symbols.get(value.name)
+            if symbol is None:
+                raise PtxSyntaxError(variable.line, 1, f"{variable.name} starts as {value.name}, which is not declared")
+            value = symbol.address + value.offset + generic_base(symbol.space)
+        raw = (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+        data[offset : offset + width] = np.frombuffer(raw, np.uint8)
+    symbol = binder.symbols[variable.key]
+    base = symbol.address + (CONST_WINDOW if variable.space == "const" else 0)
+    if data.size:
+        allocation = Allocation(variable.name, base, data.size, variable.space, variable.space == "global")
+        memory.add(allocation, [Window(allocation, base, data)])
+
+
+def _constants(launch: Launch) -> dict[str, int]:
+    """Special registers that are the same for all threads of a launch."""
+    result = {"%nwarpid": 64, "%nsmid": 128, "%gridid": 1, "%dynamic_smem_size": launch.dynamic_smem_bytes,
+              "%aggr_smem_size": launch.dynamic_smem_bytes, "%reserved_smem_offset_begin": 0,
+              "%reserved_smem_offset_end": SHARED_BASE, "%reserved_smem_offset_cap": SHARED_BASE,
+              "%is_explicit_cluster": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1}  # fmt: skip
+    for position, axis in enumerate("xyz"):
+        result[f"%ntid.{axis}"] = launch.block[position]
+        result[f"%nctaid.{axis}"] = launch.grid[position]
+        result[f"%cluster_nctaid.{axis}"] = 1
+        result[f"%cluster_ctaid.{axis}"] = 0
+        result[f"%nclusterid.{axis}"] = launch.grid[position]
+    for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
+        result[f"%{name}.w"] = 0
+    return result

@@ -1,0 +1,294 @@
+"""Runs resident CTAs: cohorts of warps at the same place, lowest rank first, with turns for all where some poll.
+
+Lowest rank first makes lanes meet again where their paths join. A loop that polls memory (a spin lock, a flag) would
+run forever that way while the lanes it waits for stand behind it; after some rounds of polling everyone gets turns.
+From then on lanes may arrive one by one where an instruction needs them together: they are held there until the rest
+comes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.run.barriers import Barriers, Released
+from tinygpu.ptx.emulator.run.program import CompiledBlock
+from tinygpu.ptx.emulator.source.control_flow import EXIT
+from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.registers import LANES
+from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, Residents, RowSet, compact_rows
+
+Bools = NDArray[np.bool_]
+Place = tuple[int, int]
+"""(rank of a block, position of the next operation in it)."""
+Item = tuple[RowSet, Bools | None]
+# After so many polling blocks during which others could have run but did not, everyone gets turns for a while.
+_PATIENCE = 128
+_FAIR_TURNS = 512
+# Polling so often without any thread changing any memory counts as waiting for something that never comes.
+_FRUITLESS_POLLS = 50_000
+
+
+class Scheduler:
+    """What can run in one batch of CTAs, by place; and what is held until other lanes come."""
+
+    def __init__(self, residents: Residents, step_limit: int) -> None:
+        self._residents = residents
+        self._blocks = residents.emulation.program.blocks
+        self._ready: dict[Place, list[Item]] = {}
+        self._held: dict[Place, list[Item]] = {}
+        self._barriers = Barriers(residents)
+        self._steps = 0
+        self._step_limit = step_limit
+        self._passed_over = 0
+        self._fair = 0
+        self._last_run: dict[Place, int] = {}
+        self._preempted = False
+        self._polls = 0
+        self._seen_changes = -1
+
+    def run(self) -> None:
+        """Run until every thread has exited. A deadlock is a fault."""
+        residents = self._residents
+        everyone = residents.rowset(slice(0, residents.warps, 1))
+        self._go(0, everyone, None if residents.exists.all() else residents.exists.copy())
+        while self._ready or self._held:
+            if self._ready:
+                place = self._choose()
+                if self._gave_up(place):
+                    return
+                items = self._ready.pop(place)
+                self._run_block(place, *self._merge(items), self._preempted)
+            else:
+                place = min(self._held)
+                self._run_block(place, *self._merge(self._held.pop(place)), False)
+        if self._barriers.open:
+            instruction, row, sentence = self._barriers.describe()
+            residents.emulation.fault("deadlock", instruction, residents, row, None, sentence)
+
+    def _choose(self) -> Place:
+        if len(self._ready) == 1:
+            self._passed_over = 0
+            return next(iter(self._ready))
+        if self._fair:
+            self._fair -= 1
+            place = min(self._ready, key=lambda p: self._last_run.get(p, 0))
+            self._last_run[place] = self._steps
+            return place
+        place = min(self._ready)
+        if self._blocks[place[0]].polls:
+            self._passed_over += 1
+            if self._passed_over > _PATIENCE:
+                self._passed_over = 0
+                self._fair = _FAIR_TURNS
+                self._preempted = True
+                self._last_run.clear()
+        return place
+
+    def _gave_up(self, place: Place) -> bool:
+        """Whether the run cannot end; that is a fault, and (where faults are collected) the end of this batch."""
+        self._steps += 1
+        if self._blocks[place[0]].polls:
+            changes = self._residents.emulation.changes
+            self._polls = 0 if changes != self._seen_changes else self._polls + 1
+            self._seen_changes = changes
+        if self._polls > _FRUITLESS_POLLS:
+            sentence = (
+                f"deadlock: in {_FRUITLESS_POLLS} polls ({self._where()}) no thread changed any memory, so what they "
+                "wait for never comes"
+            )
+        elif self._steps > self._step_limit:
+            sentence = (
+                f"no end after {self._step_limit} blocks ({self._where()}): a loop waits for something that never "
+                "happens, or step_limit is too low"
+            )
+        else:
+            return False
+        instruction = self._instruction(place)
+        if instruction is not None:
+            row = int(self._ready[place][0][0].index[0])
+            self._residents.emulation.fault("deadlock", instruction, self._residents, row, None, sentence)
+        return True
+
+    def _instruction(self, place: Place) -> Instruction | None:
+        block = self._blocks[place[0]]
+        return block.operations[0].instruction if block.operations else block.terminator.instruction
+
+    def _where(self) -> str:
+        """Which lines threads are at."""
+        lines = {i.line for i in (self._instruction(place) for place in (*self._ready, *self._held)) if i is not None}
+        return "line " + ", ".join(str(line) for line in sorted(lines)[:6])
+
+    def _merge(self, items: list[Item]) -> Item:
+        if len(items) == 1:
+            return items[0]
+        residents = self._residents
+        lanes = np.zeros((residents.warps, LANES), np.bool_)
+        for rowset, mask in items:
+            if mask is None:
+                lanes[rowset.rows] = True
+            else:
+                lanes[rowset.rows] |= mask
+        return self._subset(lanes, None)
+
+    def _subset(self, lanes: Bools, within: RowSet | None) -> Item:
+        """The rows that have lanes, and those lanes; `lanes` is over all warps or over the rows of `within`."""
+        rows = lanes.any(axis=1)
+        if within is not None and rows.all():
+            return within, None if lanes.all() else lanes
+        at = np.flatnonzero(rows)
+        index = at if within is None else within.index[at]
+        rowset = self._residents.rowset(compact_rows(index))
+        mask = lanes[at]
+        return rowset, None if mask.all() else mask
+
+    def _run_block(self, place: Place, rowset: RowSet, mask: Bools | None, patient: bool) -> None:
+        block = self._blocks[place[0]]
+        residents = self._residents
+        registers = residents.registers
+        rows = rowset.rows
+        if isinstance(rows, slice):
+            files = registers.view(rows)
+        else:
+            files, _ = registers.gather(rows, block.touched)
+        c = Cohort(residents, rowset, files, mask, patient)
+        position = place[1]
+        if position == 0:
+            block.executed += c.n
+            block.threads += c.n * LANES if mask is None else int(np.count_nonzero(mask))
+        try:
+            for operation in block.operations[position:] if position else block.operations:
+                if residents.tainted:
+                    operation.careful(c)
+                else:
+                    operation.run(c)
+                position += 1
+            if not isinstance(rows, slice):
+                registers.scatter(rows, block.written, files)
+                rows = slice(0, 0)
+            self._end(block, c)
+        except Incomplete:
+            if not isinstance(rows, slice):
+                registers.scatter(rows, block.written, files)
+            self._hold((place[0], position), rowset, mask)
+
+    def _hold(self, place: Place, rowset: RowSet, mask: Bools | None) -> None:
+        """Keep lanes where they are until others join them; with others already there, all try again."""
+        waiting = self._held.pop(place, None)
+        if waiting is None:
+            self._held[place] = [(rowset, mask)]
+        else:
+            self._ready.setdefault(place, []).extend([*waiting, (rowset, mask)])
+
+    def _end(self, block: CompiledBlock, c: Cohort) -> None:
+        terminator = block.terminator
+        kind = terminator.kind
+        if kind == "next":
+            self._go(block.targets[0], c.set, c.mask)
+        elif kind == "branch":
+            self._branch(block, c)
+        elif kind == "exit":
+            self._go(EXIT, c.set, c.mask)
+        elif kind == "barrier":
+            released = self._barriers.arrive(c, terminator, block.targets[0])
+            if terminator.barrier is not None and terminator.barrier.action == "arrive":
+                self._go(block.targets[0], c.set, c.mask)
+            self._release(released)
+        elif kind == "switch":
+            self._switch(block, c)
+        elif kind == "trap":
+            self._trap(block, c)
+
+    def _go(self, target: int, rowset: RowSet, mask: Bools | None) -> None:
+        if target == EXIT:
+            self._exit(rowset, mask)
+        else:
+            self._ready.setdefault((target, 0), []).append((rowset, mask))
+
+    def _release(self, released: list[Released]) -> None:
+        for resume, rows, lanes in released:
+            rowset = self._residents.rowset(compact_rows(rows))
+            self._go(resume, rowset, None if lanes.all() else lanes)
+
+    def _exit(self, rowset: RowSet, mask: Bools | None) -> None:
+        residents = self._residents
+        residents.emulation.changes += 1
+        if mask is None:
+            residents.alive[rowset.rows] = False
+        else:
+            residents.alive[rowset.rows] &= ~mask
+        if self._barriers.open:
+            self._release(self._barriers.after_exit(np.unique(rowset.cta)))
+
+    def _branch(self, block: CompiledBlock, c: Cohort) -> None:
+        terminator = block.terminator
+        if terminator.condition is None or terminator.instruction is None:
+            raise ValueError("a branch has a condition")
+        if self._residents.tainted:
+            for slot in terminator.condition_slots:
+                self._residents.require_initialised(c, slot, terminator.instruction, "decides a branch")
+        holds = terminator.condition(c)
+        counters = c.emulation.counters
+        if c.mask is None:
+            if holds.all():
+                counters.branches += c.n
+                self._go(block.targets[0], c.set, None)
+                return
+            if not holds.any():
+                counters.branches += c.n
+                self._go(block.targets[1], c.set, None)
+                return
+            taken, other = holds.copy(), ~holds
+        else:
+            taken, other = holds & c.mask, ~holds & c.mask
+        taken_rows, other_rows = taken.any(axis=1), other.any(axis=1)
+        counters.branches += int(np.count_nonzero(taken_rows | other_rows))
+        counters.divergent_branches += int(np.count_nonzero(taken_rows & other_rows))
+        if taken_rows.any():
+            self._go(block.targets[0], *self._subset(taken, c.set))
+        if other_rows.any():
+            self._go(block.targets[1], *self._subset(other, c.set))
+
+    def _switch(self, block: CompiledBlock, c: Cohort) -> None:
+        terminator = block.terminator
+        if terminator.selector is None or terminator.instruction is None:
+            raise ValueError("a switch has a selector")
+        if self._residents.tainted:
+            for slot in terminator.condition_slots:
+                self._residents.require_initialised(c, slot, terminator.instruction, "selects a branch target")
+        values = np.broadcast_to(terminator.selector(c), (c.n, LANES)).astype(np.int64)
+        active = np.ones((c.n, LANES), np.bool_) if c.mask is None else c.mask
+        counters = c.emulation.counters
+        counters.branches += int(np.count_nonzero(active.any(axis=1)))
+        first = values[np.arange(c.n), active.argmax(axis=1)][:, None]
+        counters.divergent_branches += int(np.count_nonzero(((values != first) & active).any(axis=1)))
+        beyond = active & (values >= len(block.targets))
+        if beyond.any():
+            at, lane = divmod(int(np.argmax(beyond.reshape(-1))), LANES)
+            c.emulation.fault(
+                "launch", terminator.instruction, self._residents, int(c.set.index[at]), lane,
+                f"brx.idx has {len(block.targets)} targets, but its index is {int(values[at, lane])}",
+            )  # fmt: skip
+            self._exit(*self._subset(beyond, c.set))
+        for position in np.unique(values[active & ~beyond]):
+            lanes = active & (values == position)
+            self._go(block.targets[int(position)], *self._subset(lanes, c.set))
+
+    def _trap(self, block: CompiledBlock, c: Cohort) -> None:
+        terminator = block.terminator
+        if terminator.instruction is None:
+            raise ValueError("a trap has an instruction")
+        active = np.ones((c.n, LANES), np.bool_) if c.mask is None else c.mask
+        if terminator.condition is not None:
+            rest = active & ~np.asarray(terminator.condition(c))
+            active = active & terminator.condition(c)
+            if rest.any():
+                self._go(block.targets[-1], *self._subset(rest, c.set))
+        if not active.any():
+            return
+        at, lane = divmod(int(np.argmax(active.reshape(-1))), LANES)
+        c.emulation.fault(
+            "trap", terminator.instruction, self._residents, int(c.set.index[at]), lane,
+            "the kernel stopped itself (trap, or a failed assertion)", count=int(active.sum()),
+        )  # fmt: skip
+        self._exit(*self._subset(active, c.set))

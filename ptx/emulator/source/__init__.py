@@ -1,0 +1,1 @@
+"""PTX text: tokens, syntax tree, functions copied into their callers, basic blocks."""

@@ -1,0 +1,1 @@
+"""What a running kernel is: registers, memories, clocks, resident CTAs, counters."""

@@ -1,0 +1,124 @@
+"""Order between CTAs: what warps learn of each other's accesses through fences, atomics and strong accesses.
+
+The PTX memory model ("Release and Acquire Patterns"): a fence (or .release) and then a strong write or atomic publishes
+what the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. Reading what was
+published without a fence behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.source.types import Array
+
+if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.state.residents import Cohort, Residents
+
+Known = NDArray[np.int32]
+"""Per launch-wide warp: tick up to which its accesses happened before."""
+
+
+class CtaOrder:
+    """What each resident warp knows of the accesses of other CTAs.
+
+    strict   (warps, warps of the launch) by fences as the memory model wants them; None while nothing is known
+    lenient  the same without a fence behind the strong read
+    """
+
+    def __init__(self, residents: Residents) -> None:
+        self._residents = residents
+        self._fenced: dict[int, Known] = {}
+        self._unconfirmed: dict[int, Known] = {}
+        self.strict: Known | None = None
+        self.lenient: Known | None = None
+
+    def _snapshot(self, row: int) -> Known:
+        """All that happened before now, as this row knows."""
+        residents = self._residents
+        wpc, count = residents.warps_per_cta, len(residents.ctas)
+        known = np.zeros(residents.emulation.total_warps, np.int32) if self.strict is None else self.strict[row].copy()
+        first = (row % count + residents.first_number) * wpc
+        own = residents.clocks.vector[row].copy()
+        own[row // count] = residents.emulation.tick
+        known[first : first + wpc] = np.maximum(known[first : first + wpc], own)
+        return known
+
+    def fence(self, c: Cohort) -> None:
+        """Active warps pass a fence of gpu or system scope."""
+        if not c.emulation.checking:
+            return
+        for row in c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]:
+            known = self._unconfirmed.pop(int(row), None)
+            if known is not None:
+                self._learn(int(row), known, True)
+            self._fenced[int(row)] = self._snapshot(int(row))
+
+    def access(
+        self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False
+    ) -> None:
+        """Active lanes carry out strong accesses or atomics, one after another, at these addresses."""
+        emulation = c.emulation
+        locations = emulation.locations
+        publishes = writes and (release or bool(self._fenced))
+        if not emulation.checking or addresses.size == 0 or not (publishes or (reads and locations)):
+            return
+        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
+        # Many lanes meet the same clocks: joins and snapshots are made once each.
+        joins: dict[tuple[int, int], Known] = {}
+        snapshots: dict[int, Known | None] = {}
+        learned: set[tuple[int, int]] = set()
+        for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
+            old = locations.get(address)
+            if reads and old is not None and (row, id(old)) not in learned:
+                learned.add((row, id(old)))
+                if self._learn(row, old, acquire):
+                    snapshots.pop(row, None)
+            if not publishes:
+                continue
+            if row not in snapshots:
+                snapshots[row] = self._snapshot(row) if release else self._fenced.get(row)
+            told = snapshots[row]
+            if told is None or told is old:
+                continue
+            if old is None:
+                locations[address] = told
+            else:
+                key = (id(old), id(told))
+                if key not in joins:
+                    joins[key] = np.maximum(old, told)
+                locations[address] = joins[key]
+
+    def _learn(self, row: int, known: Known, strictly: bool) -> bool:
+        """The row learns; returns whether that was news."""
+        residents = self._residents
+        if self.strict is None or self.lenient is None:
+            shape = (residents.warps, residents.emulation.total_warps)
+            self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        table = self.strict if strictly else self.lenient
+        if bool((known <= table[row]).all()):
+            return False
+        self.lenient[row] = np.maximum(self.lenient[row], known)
+        if strictly:
+            self.strict[row] = np.maximum(self.strict[row], known)
+        else:
+            waiting = self._unconfirmed.get(row)
+            self._unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
+        first = (row % len(residents.ctas) + residents.first_number) * residents.warps_per_cta
+        residents.clocks.learn(row, known[first : first + residents.warps_per_cta])
+        return True
+
+    def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
+        """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""
+        for table in (self.strict, self.lenient):
+            if table is not None:
+                table[waiting] = np.maximum(table[waiting], table[arrived].max(axis=0))
+
+    def limits(self, rows: NDArray[np.int64], who: NDArray[np.int32]) -> tuple[Known, Known | None]:
+        """Per pair of row and warp of another CTA: ticks up to which it is ordered (strictly, leniently or None)."""
+        if self.strict is None or self.lenient is None:
+            return np.zeros(1, np.int32), None
+        column = np.minimum(who, self.strict.shape[1] - 1)
+        return np.asarray(self.strict[rows, column]), np.asarray(self.lenient[rows, column])

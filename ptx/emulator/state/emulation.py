@@ -1,0 +1,115 @@
+"""The state of one emulation: the launch, device memory, what was found, and the order of asynchronous work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
+from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.memory import GlobalMemory
+from tinygpu.ptx.emulator.state.meter import Counters
+
+if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.run.program import Program
+    from tinygpu.ptx.emulator.state.residents import Residents
+
+Order = Literal["late", "early", "random"]
+Check = bool | Literal["collect"]
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Grid, block and cluster in (x, y, z), and dynamic shared memory in bytes."""
+
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
+    dynamic_smem_bytes: int
+
+    @property
+    def threads_per_cta(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def ctas(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+class Emulation:
+    """What all CTAs of a launch share while it runs.
+
+    tick      rises with every memory instruction; the time of happens-before
+    checking  whether races and uninitialised values are looked for
+    changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
+    """
+
+    def __init__(
+        self, launch: Launch, program: Program, memory: GlobalMemory, order: Order, seed: int, check: Check,
+        lines: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.launch = launch
+        self.program = program
+        self.memory = memory
+        self.order = order
+        self.random = np.random.default_rng(seed)
+        self.check = check
+        self.checking = check is not False
+        self.lines = lines
+        self.tick = 1
+        self.changes = 0
+        self.counters = Counters()
+        self.total_warps = 0
+        self.locations: dict[int, NDArray[np.int32]] = {}
+        self.run_ctas: list[Dim3] = []
+        self.faults: dict[tuple[int, str], Fault] = {}
+        self.advisories: dict[tuple[int, str], Advisory] = {}
+
+    def next_tick(self) -> int:
+        """The time of the memory instruction that is about to be carried out."""
+        self.tick += 1
+        return self.tick
+
+    def cta_of(self, number: int) -> Dim3:
+        """Coordinates of the number-th CTA that was run."""
+        return self.run_ctas[number] if number < len(self.run_ctas) else (0, 0, 0)
+
+    def line_text(self, line: int) -> str:
+        return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+
+    def fault(
+        self, kind: FaultKind, instruction: Instruction, residents: Residents, row: int, lane: int | None,
+        sentence: str, space: str = "", address: int | None = None, count: int = 1,
+    ) -> None:  # fmt: skip
+        """Raise the fault, or collect it once per line and kind. `row` and `lane` say whose it is."""
+        cta, thread = residents.who(row, lane or 0)
+        fault = Fault(
+            kind, self.program.name, instruction.line, self.line_text(instruction.line), cta,
+            None if lane is None else thread, space, address, sentence, count,
+        )  # fmt: skip
+        if self.check != "collect":
+            raise EmulationFault(fault)
+        key = (instruction.line, kind)
+        known = self.faults.get(key)
+        if known is not None:
+            fault = Fault(
+                known.kind, known.kernel, known.line, known.line_text, known.cta, known.thread, known.space,
+                known.address, known.sentence, known.count + count,
+            )  # fmt: skip
+        self.faults[key] = fault
+
+    def advise(self, rule: str, instruction: Instruction, sentence: str) -> None:
+        """Note an advisory once per line and rule."""
+        self.advisories.setdefault(
+            (instruction.line, rule),
+            Advisory(rule, self.program.name, instruction.line, self.line_text(instruction.line), sentence),
+        )
+
+
+def first_true(mask: NDArray[np.bool_] | np.bool_) -> int:
+    """Position of the first true value in a flattened array."""
+    return int(np.argmax(mask.reshape(-1)))

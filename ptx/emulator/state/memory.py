@@ -1,0 +1,157 @@
+"""Device-wide memory: allocations with bounds, backed by windows of bytes, in a sparse 64-bit address space."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.faults import LaunchError
+from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.races import GlobalShadow
+
+# Allocations are spread so far apart that an offset error of gigabytes still lands outside every one of them.
+_FIRST_BASE = 0x0000_1000_0000_0000
+_GAP_BYTES = 1 << 36
+# Generic addresses of the other spaces (PTX ISA, "Generic Addressing": windows within the generic address space; where
+# they lie is up to the implementation).
+SHARED_WINDOW = 0x0000_7F00_0000_0000
+LOCAL_WINDOW = 0x0000_7E00_0000_0000
+CONST_WINDOW = 0x0000_7D00_0000_0000
+PARAM_WINDOW = 0x0000_7C00_0000_0000
+WINDOW_BYTES = 0x0000_0100_0000_0000
+_WINDOW_ALIGNMENT_BYTES = 32
+
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(eq=False, slots=True)
+class Allocation:
+    """One allocation as the program sees it: [base, base + size_bytes)."""
+
+    name: str
+    base: int
+    size_bytes: int
+    space: str = "global"
+    writable: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size_bytes
+
+    @property
+    def why_read_only(self) -> str:
+        """Why a store here is refused, in words."""
+        if self.space == "global":
+            return "whose array is not writeable"
+        return f"which is {'constant' if self.space == 'const' else self.space} memory and cannot be written"
+
+
+class Window:
+    """Backed bytes of an allocation, with typed views.
+
+    base, end  device addresses that are backed
+    origin     device address of data[0]: a multiple of 32 bytes, so that aligned vectors are whole elements of a view
+    data       the bytes; a window that starts elsewhere works on a padded copy, which write_back() copies back
+    valid      which bytes are initialised, or None when all are
+    shadow     who read and wrote what last; None until a race check needs it
+    """
+
+    __slots__ = ("_source", "_views", "allocation", "base", "data", "end", "origin", "shadow", "valid")
+
+    def __init__(self, allocation: Allocation, base: int, data: NDArray[np.uint8], initialised: bool = True) -> None:
+        self.allocation = allocation
+        self.base = base
+        self.end = base + data.size
+        self.origin = base // _WINDOW_ALIGNMENT_BYTES * _WINDOW_ALIGNMENT_BYTES
+        self._source: NDArray[np.uint8] | None = None
+        if self.origin != base:
+            self._source = data
+            data = np.concatenate([np.zeros(base - self.origin, np.uint8), data])
+        self.data = data
+        self.valid: NDArray[np.bool_] | None = None if initialised else np.zeros(data.size, np.bool_)
+        self.shadow: GlobalShadow | None = None
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def write_back(self) -> None:
+        """Copy a padded copy back to where its bytes came from."""
+        if self._source is not None and self._source.flags.writeable:
+            self._source[...] = self.data[self.base - self.origin :]
+
+    def view(self, width: int, count: int) -> Array:
+        """The bytes as aligned elements of `width` bytes: (elements,) or, for vectors, (vectors, count)."""
+        found = self._views.get((width, count))
+        if found is None:
+            whole = self.data.size // (width * count) * (width * count)
+            found = self.data[:whole].view(_UNSIGNED[width])
+            if count > 1:
+                found = found.reshape(-1, count)
+            self._views[width, count] = found
+        return found
+
+
+class GlobalMemory:
+    """All allocations and windows, searched by address."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self.windows: list[Window] = []
+        self._window_bases: list[int] = []
+        self._allocation_bases: list[int] = []
+        self._next = _FIRST_BASE
+
+    def add(self, allocation: Allocation, windows: list[Window]) -> None:
+        """Enter an allocation; refuses one that overlaps another."""
+        for other in self.allocations:
+            if allocation.base < other.end and other.base < allocation.end:
+                raise LaunchError(f"{allocation.name} at {allocation.base:#x} overlaps {other.name} at {other.base:#x}")
+        position = bisect_right(self._allocation_bases, allocation.base)
+        self.allocations.insert(position, allocation)
+        self._allocation_bases.insert(position, allocation.base)
+        for window in windows:
+            position = bisect_right(self._window_bases, window.base)
+            self.windows.insert(position, window)
+            self._window_bases.insert(position, window.base)
+
+    def place(self, size_bytes: int) -> int:
+        """A fresh base address for an allocation of this size."""
+        base = self._next
+        self._next += (size_bytes + 2 * _GAP_BYTES - 1) // _GAP_BYTES * _GAP_BYTES
+        return base
+
+    def window_of(self, low: int, high: int) -> Window | None:
+        """The window that holds all of [low, high), or None."""
+        position = bisect_right(self._window_bases, low) - 1
+        if position < 0:
+            return None
+        window = self.windows[position]
+        return window if high <= window.end else None
+
+    def allocation_of(self, address: int) -> Allocation | None:
+        """The allocation that holds this byte, or None."""
+        position = bisect_right(self._allocation_bases, address) - 1
+        if position < 0:
+            return None
+        allocation = self.allocations[position]
+        return allocation if address < allocation.end else None
+
+    def nearest(self, address: int) -> Allocation | None:
+        """The allocation whose bounds are nearest to an address outside all of them."""
+        if not self.allocations:
+            return None
+        return min(self.allocations, key=lambda a: min(abs(address - a.base), abs(address - a.end)))
+
+    def window_indices(self, addresses: Array, size: int) -> NDArray[np.int64]:
+        """Per address the index of the window that holds all `size` bytes, or -1."""
+        if not self.windows:
+            return np.full(addresses.shape, -1, np.int64)
+        bases = np.array(self._window_bases, np.uint64)
+        ends = np.array([window.end for window in self.windows], np.uint64)
+        found = np.searchsorted(bases, addresses, side="right").astype(np.int64) - 1
+        inside = (found >= 0) & (addresses + np.uint64(size) <= ends[np.maximum(found, 0)])
+        # An address near 2^64 must not wrap into a window.
+        inside &= addresses < np.uint64(1 << 63)
+        return np.where(inside, found, -1)

@@ -1,0 +1,81 @@
+"""Registers of all resident warps, as arrays [register, warp, lane] with one typed view per way of reading them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinygpu.ptx.emulator.source.types import VIEW_DTYPES, Array, view_index
+
+LANES = 32
+# Registers live in four groups by width; predicates are a group of their own.
+GROUP_DTYPES: tuple[Any, ...] = (np.bool_, np.uint16, np.uint32, np.uint64)
+_VIEWS_OF_GROUP: tuple[tuple[int, ...], ...] = ((0,), (1, 2, 3, 4), (5, 6, 7), (8, 9, 10))
+_GROUP_OF_VIEW: tuple[int, ...] = (0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+
+Files = tuple[list[Array], ...]
+Slot = tuple[int, int]
+"""(group, index) of a register."""
+
+
+def group_of(type_name: str) -> int:
+    """The register group that holds values of this type."""
+    return _GROUP_OF_VIEW[view_index(type_name)]
+
+
+class RegisterFile:
+    """The registers of `warps` resident warps.
+
+    counts  registers per group
+    taint   bits that are uninitialised, per register; a register without an entry is wholly initialised
+    """
+
+    def __init__(self, counts: tuple[int, ...], warps: int) -> None:
+        self.warps = warps
+        self.groups: tuple[Array, ...] = tuple(
+            np.zeros((count, warps, LANES), dtype) for count, dtype in zip(counts, GROUP_DTYPES, strict=True)
+        )
+        self.taint: dict[Slot, Array] = {}
+        self._views: dict[tuple[int, int, int], Files] = {}
+        self.all = self.view(slice(0, warps, 1))
+
+    def view(self, rows: slice) -> Files:
+        """Typed views of all registers of the warps in `rows` (a slice with explicit bounds); cached."""
+        key = (rows.start, rows.stop, rows.step)
+        files = self._views.get(key)
+        if files is None:
+            parts = [group[:, rows] for group in self.groups]
+            files = tuple(
+                [register.view(dtype) for register in parts[_GROUP_OF_VIEW[k]]] for k, dtype in enumerate(VIEW_DTYPES)
+            )
+            self._views[key] = files
+        return files
+
+    def gather(self, rows: Array, slots: tuple[Slot, ...]) -> tuple[Files, list[Array]]:
+        """Copies of the registers in `slots` for the warps `rows`; returns typed lists and the copies in order.
+
+        Other registers are missing (their list entries are empty arrays): a block touches only its own.
+        """
+        empty = np.zeros((0, LANES), np.bool_)
+        files: Files = tuple([empty] * len(self.groups[_GROUP_OF_VIEW[k]]) for k in range(len(VIEW_DTYPES)))
+        copies: list[Array] = []
+        for group, index in slots:
+            copy = self.groups[group][index][rows]
+            copies.append(copy)
+            for k in _VIEWS_OF_GROUP[group]:
+                files[k][index] = copy.view(VIEW_DTYPES[k])
+        return files, copies
+
+    def scatter(self, rows: Array, slots: tuple[Slot, ...], files: Files) -> None:
+        """Write the copies of `slots` back."""
+        for group, index in slots:
+            self.groups[group][index][rows] = files[_VIEWS_OF_GROUP[group][0]][index]
+
+    def taint_of(self, slot: Slot) -> Array:
+        """The uninitialised bits of a register, [warp, lane]; made (all initialised) on first use."""
+        bits = self.taint.get(slot)
+        if bits is None:
+            bits = np.zeros((self.warps, LANES), GROUP_DTYPES[slot[0]])
+            self.taint[slot] = bits
+        return bits

@@ -1,0 +1,298 @@
+"""The CTAs that are resident together: their registers, memories, clocks, and what their warps wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.cta_order import CtaOrder
+from tinygpu.ptx.emulator.state.races import Clocks, SharedShadow
+from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
+
+if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.instructions.async_copies import CopyQueue
+    from tinygpu.ptx.emulator.source.syntax import Instruction
+    from tinygpu.ptx.emulator.state.emulation import Emulation
+
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class PrivateBytes:
+    """A byte memory that each owner (a CTA or a thread) has a piece of, all pieces in one array.
+
+    stride_bytes  distance of two owners' pieces
+    """
+
+    __slots__ = ("_views", "data", "stride_bytes")
+
+    def __init__(self, owners: int, stride_bytes: int) -> None:
+        self.stride_bytes = stride_bytes
+        self.data: NDArray[np.uint8] = np.zeros(max(owners * stride_bytes, 128), np.uint8)
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def view(self, width: int, count: int) -> Array:
+        """All pieces as aligned elements of `width` bytes: (elements,) or, for vectors, (vectors, count)."""
+        found = self._views.get((width, count))
+        if found is None:
+            whole = self.data.size // (width * count) * (width * count)
+            found = self.data[:whole].view(_UNSIGNED[width])
+            if count > 1:
+                found = found.reshape(-1, count)
+            self._views[width, count] = found
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class RowSet:
+    """A set of warps and what is looked up about them often.
+
+    rows           slice or sorted array of row numbers
+    index          (n,) row numbers
+    column         (n, 1) row numbers
+    warp           (n, 1) warp of each row within its CTA
+    cta            (n, 1) resident CTA of each row
+    shared_offset  (n, 1) first byte of the CTA's shared memory
+    global_warp    (n, 1) number of the warp in the whole launch
+    threads        (n, 32) row * 32 + lane
+    who            (n, 32) lane * 64 + warp: who accesses shared memory
+    """
+
+    rows: slice | NDArray[np.int64]
+    index: NDArray[np.int64]
+    column: NDArray[np.int64]
+    warp: NDArray[np.int64]
+    cta: NDArray[np.int64]
+    shared_offset: NDArray[np.int64]
+    global_warp: NDArray[np.int64]
+    threads: NDArray[np.int64]
+    who: NDArray[np.int64]
+
+
+class Incomplete(Exception):
+    """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them."""
+
+
+class Cohort:
+    """Warps that carry out the same instruction together.
+
+    files    typed registers, each (n, 32)
+    mask     (n, 32) active lanes, or None when all are
+    where    the same for NumPy's `where=` (True when all are)
+    patient  lanes of these warps may have been left behind by the scheduler: an instruction that needs them may raise
+             Incomplete instead of reporting a fault
+    """
+
+    __slots__ = ("emulation", "files", "mask", "n", "patient", "residents", "set", "where")
+
+    def __init__(
+        self, residents: Residents, rowset: RowSet, files: Files, mask: NDArray[np.bool_] | None, patient: bool = False
+    ) -> None:
+        self.patient = patient
+        self.residents = residents
+        self.emulation = residents.emulation
+        self.set = rowset
+        self.files = files
+        self.n = rowset.index.size
+        self.mask = mask
+        self.where: Any = True if mask is None else mask
+
+    def narrow(self, mask: NDArray[np.bool_] | None) -> None:
+        """Change the active lanes."""
+        self.mask = mask
+        self.where = True if mask is None else mask
+
+    def pick(self, values: Array) -> Array:
+        """Values of the active lanes only: (n, 32) as it is when all are active, (k,) otherwise."""
+        return values if self.mask is None else values[self.mask]
+
+    def pick_column(self, column: Array) -> Array:
+        """The same for an (n, 1) array of one value per warp; stays (n, 1) when all lanes are active."""
+        if self.mask is None:
+            return column
+        return np.broadcast_to(column, self.mask.shape)[self.mask]
+
+    def locate(self, flat: int) -> tuple[int, int]:
+        """(row, lane) of the flat-th of the active lanes."""
+        if self.mask is None:
+            at, lane = divmod(flat, LANES)
+        else:
+            where = np.flatnonzero(self.mask.reshape(-1))[flat]
+            at, lane = divmod(int(where), LANES)
+        return int(self.set.index[at]), lane
+
+    def locate_access(self, flat: int, total: int) -> tuple[int, int]:
+        """The same where each warp makes `total / n` accesses (as in ldmatrix), when all lanes are active."""
+        if self.mask is not None:
+            return self.locate(flat)
+        at, lane = divmod(flat, max(1, total // self.n))
+        return int(self.set.index[at]), lane
+
+    def active_lanes(self) -> int:
+        return self.n * LANES if self.mask is None else int(np.count_nonzero(self.mask))
+
+    def active_warps(self) -> int:
+        return self.n if self.mask is None else int(np.count_nonzero(self.mask.any(axis=1)))
+
+
+class Residents:
+    """All state of a batch of CTAs; row = warp * ctas + cta, so that one role's warps are a contiguous slice."""
+
+    def __init__(self, emulation: Emulation, ctas: list[tuple[int, int, int]], first_number: int) -> None:
+        launch = emulation.launch
+        program = emulation.program
+        self.emulation = emulation
+        self.ctas = ctas
+        self.first_number = first_number
+        self.warps_per_cta = (launch.threads_per_cta + LANES - 1) // LANES
+        count = len(ctas)
+        self.warps = self.warps_per_cta * count
+        self.registers = RegisterFile(program.register_counts, self.warps)
+        self.clocks = Clocks(count, self.warps_per_cta, emulation.tick)
+        self.shared = PrivateBytes(count, program.shared.extent_bytes)
+        self.shadow = SharedShadow(
+            count, self.warps_per_cta, max(program.shared.extent_bytes, 128), program.shared_granule_bytes
+        )
+        self.local = PrivateBytes(self.warps * LANES, program.local.extent_bytes)
+        self.local_valid: NDArray[np.bool_] = np.zeros(self.local.data.size, np.bool_)
+        self.copies: CopyQueue | None = None
+        self.order = CtaOrder(self)
+        self.group_counts = np.zeros((self.warps, LANES), np.int64)
+        linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
+        exists = np.repeat(linear < launch.threads_per_cta, count, axis=0)
+        self.alive: NDArray[np.bool_] = exists.copy()
+        self.exists = exists
+        self.tainted = bool(program.maybe_uninitialised)
+        self._rowsets: dict[tuple[int, int, int], RowSet] = {}
+        self._fill_special(linear, count)
+        for slot in program.maybe_uninitialised:
+            bits = self.registers.taint_of(slot)
+            bits[...] = True if slot[0] == 0 else np.iinfo(bits.dtype).max
+
+    def _fill_special(self, linear: NDArray[np.int64], count: int) -> None:
+        """Special registers that differ between threads or CTAs are registers like any other, filled in here."""
+        launch = self.emulation.launch
+        bx, by, _ = launch.block
+        thread = np.repeat(linear, count, axis=0)
+        ctas = np.array(self.ctas, np.int64)
+        cta = np.tile(ctas, (self.warps_per_cta, 1))
+        lane = np.broadcast_to(np.arange(LANES, dtype=np.int64), thread.shape)
+        one = np.uint64(1)
+        bit = one << lane.astype(np.uint64)
+        values: dict[str, Array] = {
+            "%tid.x": thread % bx, "%tid.y": thread // bx % by, "%tid.z": thread // (bx * by),
+            "%ctaid.x": cta[:, 0:1], "%ctaid.y": cta[:, 1:2], "%ctaid.z": cta[:, 2:3],
+            "%laneid": lane, "%warpid": thread // LANES,
+            "%smid": np.repeat(np.arange(self.warps) % count, 1)[:, None] + self.first_number,
+            "%lanemask_eq": bit, "%lanemask_lt": bit - one, "%lanemask_le": bit | (bit - one),
+            "%lanemask_gt": ~(bit | (bit - one)), "%lanemask_ge": ~(bit - one),
+        }  # fmt: skip
+        for name, (group, index) in self.emulation.program.special_slots.items():
+            target = self.registers.groups[group][index]
+            value = np.broadcast_to(values[name], target.shape)
+            target[...] = (value.astype(np.uint64) & np.uint64(0xFFFFFFFF)).astype(target.dtype)
+
+    # ---- uninitialised registers ----------------------------------------------------------------------------------
+
+    def set_taint(self, c: Cohort, slot: Slot, bits: Array) -> None:
+        """Mark the uninitialised bits of a register in the active lanes: (n, 32)."""
+        if slot not in self.registers.taint and not bits.any():
+            return
+        whole = self.registers.taint_of(slot)
+        rows = c.set.rows
+        if c.mask is None:
+            whole[rows] = bits
+        else:
+            part = whole[rows]
+            whole[rows] = np.where(c.mask, bits, part)
+        if bits.any():
+            self.tainted = True
+
+    def taint_lanes(self, c: Cohort, slots: list[Slot], lanes: NDArray[np.bool_]) -> None:
+        """Mark whole registers uninitialised in these lanes."""
+        self.tainted = True
+        for slot in slots:
+            whole = self.registers.taint_of(slot)
+            full = True if slot[0] == 0 else np.iinfo(whole.dtype).max
+            part = whole[c.set.rows]
+            whole[c.set.rows] = np.where(lanes, full, part).astype(whole.dtype)
+
+    def any_taint(self, c: Cohort, slots: tuple[Slot, ...]) -> NDArray[np.bool_] | None:
+        """(n, 32) lanes in which any of these registers has an uninitialised bit; None for none."""
+        result: NDArray[np.bool_] | None = None
+        for slot in slots:
+            bits = self.registers.taint.get(slot)
+            if bits is not None:
+                part = np.asarray(bits[c.set.rows] != 0)
+                result = part if result is None else np.asarray(result | part)
+        return None if result is None or not result.any() else result
+
+    def any_taint_per_warp(self, c: Cohort, slots: list[Slot]) -> NDArray[np.bool_]:
+        """(n,) warps in which any lane of these registers has an uninitialised bit."""
+        bad = self.any_taint(c, tuple(slots))
+        return np.zeros(c.n, np.bool_) if bad is None else np.asarray(bad.any(axis=1))
+
+    def require_initialised(self, c: Cohort, slot: Slot, instruction: Instruction, use: str) -> None:
+        """A fault where an active lane uses an uninitialised register for something that must be defined."""
+        bits = self.registers.taint.get(slot)
+        if bits is None:
+            return
+        bad = bits[c.set.rows] != 0
+        if c.mask is not None:
+            bad = bad & c.mask
+        if not bad.any():
+            return
+        at, lane = divmod(int(np.argmax(bad.reshape(-1))), LANES)
+        name = self.emulation.program.register_names.get(slot, "a register")
+        self.emulation.fault(
+            "uninitialised", instruction, self, int(c.set.index[at]), lane,
+            f"{name} {use}, but it holds a value that was never initialised: give it a value on every path to here",
+            count=int(np.count_nonzero(bad)),
+        )  # fmt: skip
+        bits[c.set.rows] = np.where(bad, 0, bits[c.set.rows]).astype(bits.dtype)
+
+    def rowset(self, rows: slice | NDArray[np.int64]) -> RowSet:
+        """The RowSet of a slice (cached) or of an array of rows."""
+        if isinstance(rows, slice):
+            key = (rows.start, rows.stop, rows.step)
+            found = self._rowsets.get(key)
+            if found is None:
+                found = self._make_rowset(rows, np.arange(rows.start, rows.stop, rows.step))
+                self._rowsets[key] = found
+            return found
+        return self._make_rowset(rows, rows)
+
+    def _make_rowset(self, rows: slice | NDArray[np.int64], index: NDArray[np.int64]) -> RowSet:
+        count = len(self.ctas)
+        warp = (index // count)[:, None]
+        cta = (index % count)[:, None]
+        return RowSet(
+            rows, index, index[:, None], warp, cta, cta * self.shared.stride_bytes,
+            (cta + self.first_number) * self.warps_per_cta + warp,
+            index[:, None] * LANES + np.arange(LANES)[None, :], np.arange(LANES)[None, :] * 64 + warp,
+        )  # fmt: skip
+
+    def who(self, row: int, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """(CTA, thread) coordinates of a lane of a row."""
+        count = len(self.ctas)
+        bx, by, _ = self.emulation.launch.block
+        linear = row // count * LANES + lane
+        return self.ctas[row % count], (linear % bx, linear // bx % by, linear // (bx * by))
+
+
+def compact_rows(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """A slice for sorted row numbers that are evenly spaced, else the array itself."""
+    if index.size == 1:
+        return slice(int(index[0]), int(index[0]) + 1, 1)
+    step = int(index[1] - index[0])
+    if int(index[-1] - index[0]) == step * (index.size - 1) and (step == 1 or bool((np.diff(index) == step).all())):
+        return slice(int(index[0]), int(index[-1]) + 1, step)
+    return index
+
+
+def slots_key(slots: set[Slot]) -> tuple[Slot, ...]:
+    """Register slots in a fixed order."""
+    return tuple(sorted(slots))
