@@ -18,6 +18,12 @@ FaultKind = Literal[
     "address space",
     "trap",
     "asynchronous copy",
+    "asynchronous registers",
+    "mbarrier",
+    "cluster",
+    "tensor map",
+    "descriptor",
+    "tensor memory",
     "launch",
 ]
 

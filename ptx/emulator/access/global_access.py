@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.clocks import OWN
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.races import OWN, GlobalShadow
 from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.shadows import GlobalShadow
 
 Selection = NDArray[np.bool_] | None
 
@@ -161,7 +162,7 @@ def check_read(
     index = offsets // (span * granule)
     if shadow.written is not None:
         _check_order(c, site, window, shadow, index, span, size, selection, strong, "reads", None)
-    shadow.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.warps_per_cta)
+    shadow.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.clocks.members)
 
 
 def check_write(
@@ -179,8 +180,7 @@ def check_write(
     written, writer, atomics = shadow.open_writes()
     _check_order(c, site, window, shadow, index, span, size, selection, atomic, "writes", changed)
     if not atomic:
-        wpc = c.residents.warps_per_cta
-        shadow.flush(wpc)
+        shadow.flush(c.residents.clocks.members)
         _check_readers(c, site, window, shadow, index, span, size, selection, changed)
     warps = _warps(c, selection)
     who = np.broadcast_to(warps, index.shape)
@@ -199,25 +199,25 @@ def _unordered(
 ) -> NDArray[np.bool_]:
     """Which earlier accesses (tick > 0, by launch-wide warp `who`) did not happen before this one."""
     residents = c.residents
-    wpc = residents.warps_per_cta
+    members = residents.clocks.members
     mine = _warps(c, selection)
     rows = c.pick_column(c.set.column)
     if selection is not None:
         rows = np.broadcast_to(rows, selection.shape)[selection]
     if mine.ndim < who.ndim:
         mine, rows = mine[..., None], rows[..., None]
-    same_cta = who // wpc == mine // wpc
-    limit = residents.clocks.vector[rows, who % wpc]
+    near = who // members == mine // members
+    limit = residents.clocks.vector[rows, who % members]
     strict, lenient = residents.order.limits(rows, who)
-    bad = np.asarray((ticks > 0) & (ticks > np.where(same_cta, limit, strict)))
+    bad = np.asarray((ticks > 0) & (ticks > np.where(near, limit, strict)))
     if lenient is None or not bad.any():
         return bad
-    worse = bad & (ticks > np.where(same_cta, limit, lenient))
+    worse = bad & (ticks > np.where(near, limit, lenient))
     excused = bad & ~worse
     if excused.any():
         c.emulation.advise(
             "acquire without a fence", site.instruction,
-            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // wpc)} published: after the atomic or "
+            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // residents.warps_per_cta)} published: after the atomic or "
             "strong load that saw it, a fence (or .acquire) is missing",
         )  # fmt: skip
     return worse

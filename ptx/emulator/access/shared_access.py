@@ -6,18 +6,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, MOST_ACTORS, PENDING
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.races import PENDING
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.residents import CLUSTER_OFFSET_MASK, CLUSTER_RANK_SHIFT, Cohort, Residents
 
 Bools = NDArray[np.bool_]
-# A writer is remembered as site * 4096 + lane * 64 + warp, so that a race can name the line that wrote.
-WARP_BITS = 6
-SITE_BITS = 12
-_WARP = (1 << WARP_BITS) - 1
+# A writer is remembered as site * 2^16 + lane * 2^10 + column, so that a race can name the line that wrote.
+WARP_BITS = ACTOR_BITS
+SITE_BITS = ACTOR_BITS + 6
+_WARP = MOST_ACTORS - 1
+_LANES = 63
 # The lane of a read whose data goes to other lanes than the one that gives the address (ldmatrix).
 ANY_LANE = 63
+
+
+def _place(c: Cohort, site: Site, addresses: Array, rows: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+    """(offset within a CTA's shared memory, first byte of that CTA's memory) of shared addresses of any CTA.
+
+    In a cluster the bits from 24 on are the rank of the CTA that an address belongs to. Addresses of other CTAs than the
+    executing one are for .shared::cluster and generic accesses only.
+    """
+    residents = c.residents
+    if residents.cluster_size == 1:
+        return addresses, np.zeros(1, np.int64)
+    wide = addresses.astype(np.int64)
+    rank = wide >> CLUSTER_RANK_SHIFT
+    cta = np.broadcast_to(rows % len(residents.ctas), wide.shape)
+    own = cta % residents.cluster_size
+    foreign = rank != own
+    if not foreign.any():
+        return wide & CLUSTER_OFFSET_MASK, cta * residents.shared.stride_bytes
+    bad = foreign if not site.remote else rank >= residents.cluster_size
+    if bad.any():
+        at = first_true(bad)
+        row, lane = c.locate_access(at, bad.size)
+        address = int(wide.reshape(-1)[at])
+        where = int(rank.reshape(-1)[at])
+        if not site.remote:
+            sentence = (
+                f"`{site.instruction.name}` accesses shared address {address:#x}, which belongs to CTA {where} of the "
+                "cluster: only .shared::cluster and generic accesses reach other CTAs"
+            )
+        else:
+            sentence = (
+                f"shared address {address:#x} belongs to CTA {where} of a cluster that has {residents.cluster_size}"
+            )
+        c.emulation.fault(
+            "out of bounds", site.instruction, residents, row, lane, sentence, "shared", address,
+            int(np.count_nonzero(bad)),
+        )  # fmt: skip
+        rank = np.where(bad, own, rank)
+    target = cta - own + rank
+    if c.emulation.checking:
+        for one in np.unique(target[target != cta]):
+            reader = int(np.broadcast_to(rows, wide.shape)[target == one].reshape(-1)[0])
+            residents.touch_remote(site.instruction, reader, int(one))
+    return wide & CLUSTER_OFFSET_MASK, target * residents.shared.stride_bytes
 
 
 def locate(
@@ -29,31 +74,34 @@ def locate(
     """
     align = size if align is None else align
     layout = c.emulation.program.shared
-    low = int(addresses.min())
-    high = int(addresses.max()) + size
-    aligned = align == 1 or not int(np.bitwise_or.reduce(addresses, axis=None)) & (align - 1)
-    index = addresses.astype(np.int64) + c.pick_column(c.set.shared_offset)
+    offsets, first = addresses, c.pick_column(c.set.shared_offset)
+    if c.residents.cluster_size > 1:
+        offsets, first = _place(c, site, addresses, c.pick_column(c.set.column))
+    low = int(offsets.min())
+    high = int(offsets.max()) + size
+    aligned = align == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (align - 1)
+    index = offsets.astype(np.int64) + first
     if aligned and layout.holds(low, high):
         return index, None
     good = np.ones(addresses.shape, np.bool_)
     if not aligned:
-        bad = (addresses & np.array(align - 1, addresses.dtype)) != 0
+        bad = (offsets & np.array(align - 1, offsets.dtype)) != 0
         good &= ~bad
         at = first_true(bad)
         row, lane = c.locate(at)
-        address = int(addresses.reshape(-1)[at])
+        address = int(offsets.reshape(-1)[at])
         c.emulation.fault(
             "misaligned", site.instruction, c.residents, row, lane,
             f"{verb} of {size} bytes at shared address {address:#x} is misaligned: it must be a multiple of {align}, "
             f"but the remainder is {address % align}",
             "shared", address, int(np.count_nonzero(bad)),
         )  # fmt: skip
-    inside = layout.inside(addresses, size)
+    inside = layout.inside(offsets, size)
     outside = good & ~inside
     if outside.any():
         at = first_true(outside)
         row, lane = c.locate(at)
-        address = int(addresses.reshape(-1)[at])
+        address = int(offsets.reshape(-1)[at])
         c.emulation.fault(
             "out of bounds", site.instruction, c.residents, row, lane,
             f"{verb} of {size} bytes at shared address {address:#x} is out of bounds: "
@@ -69,18 +117,21 @@ def locate_rows(
 ) -> tuple[NDArray[np.int64], bool]:
     """Byte index of accesses of which each warp makes the same number: (n, m). False where one of them is a fault."""
     layout = c.emulation.program.shared
-    aligned = not int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1)
-    index = addresses.astype(np.int64) + c.set.shared_offset
-    if aligned and layout.holds(int(addresses.min()), int(addresses.max()) + size):
+    offsets, first = addresses, c.set.shared_offset
+    if c.residents.cluster_size > 1:
+        offsets, first = _place(c, site, addresses, c.set.column)
+    aligned = not int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1)
+    index = offsets.astype(np.int64) + first
+    if aligned and layout.holds(int(offsets.min()), int(offsets.max()) + size):
         return index, True
-    misaligned = (addresses & np.array(size - 1, addresses.dtype)) != 0
-    outside = ~layout.inside(addresses, size)
+    misaligned = (offsets & np.array(size - 1, offsets.dtype)) != 0
+    outside = ~layout.inside(offsets, size)
     bad = misaligned if misaligned.any() else outside
     if not bad.any():
         return index, True
     at = first_true(bad)
     row, lane = c.locate_access(at, bad.size)
-    address = int(addresses.reshape(-1)[at])
+    address = int(offsets.reshape(-1)[at])
     if misaligned.any():
         c.emulation.fault(
             "misaligned", site.instruction, c.residents, row, lane,
@@ -98,37 +149,65 @@ def locate_rows(
     return index, False
 
 
+def _gather(values: Array, at: NDArray[np.int64], span: int) -> Array:
+    """values per granule of each access: the shape of `at`, with an axis of `span` when span > 1."""
+    if span > 1:
+        return np.take(values.reshape(-1, span), at, axis=0, mode="clip")
+    return np.asarray(values[at])
+
+
 def check_read(
     c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], who: NDArray[np.int64]
 ) -> Bools | None:
     """Report reads of what another warp or an asynchronous copy may be writing; which reads are uninitialised.
 
-    index  byte index of each access, any shape; `rows`, and `who` (lane * 64 + warp), broadcast against it
+    index  byte index of each access, any shape; `rows`, and `who` (lane and column), broadcast against it
     """
     shadow = c.residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    ticks = np.take(shadow.written.reshape(-1, span), at, axis=0, mode="clip") if span > 1 else shadow.written[at]
+    ticks = _gather(shadow.written, at, span)
     uninitialised: Bools | None = None
     if not ticks.all():
         uninitialised = np.asarray(ticks == 0)
     if shadow.invalid is not None:
-        marked = shadow.invalid.reshape(-1, span)[at] if span > 1 else shadow.invalid[at]
+        marked = _gather(shadow.invalid, at, span)
         uninitialised = marked if uninitialised is None else np.asarray(uninitialised | marked)
     if uninitialised is not None:
         uninitialised = np.asarray(uninitialised.any(axis=-1)) if span > 1 else uninitialised
         if not uninitialised.any():
             uninitialised = None
     clocks = c.residents.clocks
-    if int(ticks.max()) > int(clocks.synced[c.set.index].min()):
-        writer = shadow.writer.reshape(-1, span)[at] if span > 1 else shadow.writer[at]
+    if clocks.agents or int(ticks.max()) > int(clocks.synced[c.set.index].min()):
+        writer = _gather(shadow.writer, at, span)
         row_of = rows[..., None] if span > 1 else rows
         bad = ticks > clocks.vector[row_of, writer & _WARP]
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
         _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
-    shadow.log_read(at, span, who & _WARP, c.emulation.tick)
+    _log_read(c, at, span, rows, who)
     return uninitialised
+
+
+def _log_read(
+    c: Cohort, at: NDArray[np.int64], span: int, rows: NDArray[np.int64], who: NDArray[np.int64]
+) -> None:
+    residents = c.residents
+    shadow = residents.shadow
+    columns = who & _WARP
+    if residents.cluster_size == 1:
+        shadow.log_read(at, span, columns, c.emulation.tick)
+        return
+    target = at * (span * shadow.granule_bytes) // residents.shared.stride_bytes
+    foreign = target != np.broadcast_to(rows % len(residents.ctas), target.shape)
+    if not foreign.any():
+        shadow.log_read(at, span, columns % residents.warps_per_cta, c.emulation.tick)
+        return
+    columns = np.broadcast_to(columns, at.shape)
+    shadow.log_read(at[~foreign], span, columns[~foreign] % residents.warps_per_cta, c.emulation.tick)
+    for column in np.unique(columns[foreign]):
+        where = at[foreign & (columns == column)]
+        shadow.mark_foreign_read(int(column), (where[..., None] * span + np.arange(span)).reshape(-1), c.emulation.tick)
 
 
 def _advise_warp_exchange(
@@ -137,7 +216,7 @@ def _advise_warp_exchange(
 ) -> None:  # fmt: skip
     """Lanes of one warp that exchange data without bar.warp.sync: undefined by the manual, though it mostly works."""
     stale = (ticks > c.residents.clocks.warp_synced[rows]) & (ticks != PENDING)
-    stale &= ((writer & _WARP) == (who & _WARP)) & ((writer >> WARP_BITS & _WARP) != who >> WARP_BITS)
+    stale &= ((writer & _WARP) == (who & _WARP)) & ((writer >> WARP_BITS & _LANES) != who >> WARP_BITS)
     if stale.any():
         line = c.emulation.program.sites[int(writer[stale][0]) >> SITE_BITS].line
         c.emulation.advise(
@@ -156,38 +235,55 @@ def check_write(
     atomic   the write is atomic: it does not conflict with other atomics
     picked   where `index` holds only some of the active lanes: which of them, flattened
     """
-    shadow = c.residents.shadow
-    clocks = c.residents.clocks
+    residents = c.residents
+    shadow, clocks = residents.shadow, residents.clocks
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
     synced = int(clocks.synced[c.set.index].min())
-    ticks = np.take(shadow.written.reshape(-1, span), at, axis=0, mode="clip") if span > 1 else shadow.written[at]
+    ticks = _gather(shadow.written, at, span)
     row_of = rows[..., None] if span > 1 else rows
-    if int(ticks.max()) > synced:
-        writer = shadow.writer.reshape(-1, span)[at] if span > 1 else shadow.writer[at]
+    if residents.mbarriers.live:
+        residents.drop_overwritten_mbarriers(index, size, site.line)
+    if clocks.agents or int(ticks.max()) > synced:
+        writer = _gather(shadow.writer, at, span)
         bad = ticks > clocks.vector[row_of, writer & _WARP]
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
         if atomic and shadow.atomic is not None:
-            bad &= ~(shadow.atomic.reshape(-1, span)[at] if span > 1 else shadow.atomic[at])
+            bad &= ~_gather(shadow.atomic, at, span)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "writes", picked)
     reads = shadow.reads()
-    if reads is None:
-        return
-    last, by_warp = reads
-    latest = np.take(last.reshape(-1, span), at, axis=0, mode="clip") if span > 1 else last[at]
-    if int(latest.max()) <= synced:
-        return
-    for warp in range(shadow.warps_per_cta):
-        seen = by_warp[warp].reshape(-1, span)[at] if span > 1 else by_warp[warp][at]
-        bad = seen > clocks.vector[row_of, warp]
-        if changed is not None:
-            bad &= changed[..., None] if span > 1 else changed
-        if bad.any():
-            who = np.full(bad.shape, warp, np.int32)
-            _report(c, site, index, size, bad, who, seen, span, "overwrites", picked)
+    latest = None if reads is None else _gather(reads[0], at, span)
+    if latest is not None and int(latest.max()) > synced:
+        first = 0
+        if residents.cluster_size > 1:
+            rank = index // residents.shared.stride_bytes % residents.cluster_size
+            first = rank * residents.warps_per_cta
+            first = first[..., None] if span > 1 else first
+        for warp in range(shadow.warps_per_cta):
+            seen = _gather(reads[1][warp], at, span)  # type: ignore[index]
+            column = np.broadcast_to(np.asarray(first + warp), seen.shape)
+            if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
+                return
+    for number, read in shadow.foreign.items():
+        seen = _gather(read, at, span)
+        column = np.full(seen.shape, number)
+        if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
             return
+
+
+def _check_reader(
+    c: Cohort, site: Site, index: NDArray[np.int64], size: int, seen: NDArray[np.int32], column: NDArray[np.int64],
+    row_of: NDArray[np.int64], changed: Bools | None, span: int, picked: Bools | None,
+) -> bool:  # fmt: skip
+    bad = seen > c.residents.clocks.vector[row_of, column]
+    if changed is not None:
+        bad &= (changed[..., None] if span > 1 else changed) | (seen == PENDING)
+    if not bad.any():
+        return False
+    _report(c, site, index, size, bad, column.astype(np.int32), seen, span, "overwrites", picked)
+    return True
 
 
 def mark_written(
@@ -252,30 +348,52 @@ def _report(
         row, lane = c.locate_access(at, lanes.size)
     else:
         row, lane = c.locate(int(np.flatnonzero(picked)[at]))
-    address = int(index.reshape(-1)[at]) % c.residents.shared.stride_bytes
+    residents = c.residents
+    address = int(index.reshape(-1)[at]) % residents.shared.stride_bytes
     first = int(writer[bad][0])
-    warp = first & _WARP
-    pending = bool((ticks[bad][0] == PENDING) and verb != "overwrites")
-    place = f"{size} bytes at shared address {address:#x}"
+    pending = bool(ticks[bad][0] == PENDING)
+    sentence = describe_conflict(
+        residents, residents.cluster_of(row % len(residents.ctas)), f"{size} bytes at shared address {address:#x}",
+        verb, first, pending,
+    )  # fmt: skip
+    c.emulation.fault(
+        "race", site.instruction, residents, row, lane, sentence, "shared", address, int(np.count_nonzero(lanes))
+    )
+
+
+def describe_conflict(residents: Residents, cluster: int, place: str, verb: str, who: int, pending: bool) -> str:
+    """What a race is about, in words.
+
+    verb  "reads", "writes" (over what `who` wrote) or "overwrites" (what `who` read)
+    who   site, lane and column of the other; only the column where it read
+    """
+    column = who & _WARP
+    name = residents.clocks.name(cluster, column)
+    agent = column >= residents.clocks.members
     if verb == "overwrites":
-        sentence = (
-            f"overwrites {place} that warp {warp} may still be reading: every warp must pass bar.sync after its last "
+        if agent:
+            return (
+                f"overwrites {place} that asynchronous work ({name}) may still be reading: wait for its completion, and "
+                "order the wait before this write"
+            )
+        return (
+            f"overwrites {place} that {name} may still be reading: every warp must pass bar.sync after its last "
             "read before anyone writes there"
         )
-    else:
-        line = c.emulation.program.sites[first >> SITE_BITS].line
-        if pending:
-            sentence = (
-                f"{verb} {place} into which the cp.async on line {line} by warp {warp} may still be copying: that warp "
-                "must wait (cp.async.wait_group or wait_all) for it, and then all must pass bar.sync"
-            )
-        else:
-            sentence = (
-                f"{verb} {place} that warp {warp} wrote on line {line}, and no barrier orders the two: put bar.sync "
-                "between them"
-            )
-    c.emulation.fault(
-        "race", site.instruction, c.residents, row, lane, sentence, "shared", address, int(np.count_nonzero(lanes))
+    line = residents.emulation.program.sites[who >> SITE_BITS].line
+    if pending and not agent:
+        return (
+            f"{verb} {place} into which the cp.async on line {line} by {name} may still be copying: that warp "
+            "must wait (cp.async.wait_group or wait_all) for it, and then all must pass bar.sync"
+        )
+    if agent:
+        return (
+            f"{verb} {place} that asynchronous work on line {line} ({name}) "
+            f"{'may still be writing' if pending else 'wrote'}: wait for its completion first"
+        )
+    return (
+        f"{verb} {place} that {name} wrote on line {line}, and no barrier orders the two: put bar.sync "
+        "between them"
     )
 
 

@@ -19,10 +19,10 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64
 from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.clocks import PENDING
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.races import PENDING
 from tinygpu.ptx.emulator.state.residents import Cohort, Residents
 
 _ALL = np.int64(2**62)

@@ -27,7 +27,7 @@ from tinygpu.ptx.emulator.state.layout import SpaceLayout
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.registers import Slot, group_of
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.residents import CLUSTER_RANK_SHIFT, Cohort
 
 Getter = Callable[[Cohort], Any]
 Run = Callable[[Cohort], None]
@@ -53,6 +53,9 @@ class Binder:
     specials     special registers that are per-thread registers here
     taint_before what the instruction does to uninitialised bits, when that is not "any such source spoils all results"
     owns_taint   the instruction's closure sees to uninitialised bits itself
+    owns_busy    it sees to registers that asynchronous instructions work with itself
+    fenced       registers whose use by other instructions is remembered until a wgmma.fence (Residents.touched)
+    cluster_size CTAs of a cluster: with more than one, shared addresses carry the CTA's rank
     """
 
     symbols: dict[str, Symbol]
@@ -71,6 +74,9 @@ class Binder:
     instruction: Instruction | None = None
     taint_before: Run | None = None
     owns_taint: bool = False
+    owns_busy: bool = False
+    fenced: set[Slot] = field(default_factory=set)
+    cluster_size: int = 1
 
     # ---- per instruction ----------------------------------------------------------------------------------------
 
@@ -81,6 +87,7 @@ class Binder:
         self.writes = set()
         self.taint_before = None
         self.owns_taint = False
+        self.owns_busy = False
 
     def fail(self, sentence: str) -> PtxSyntaxError:
         at = self.instruction
@@ -179,6 +186,8 @@ class Binder:
         if isinstance(operand, SpecialOperand):
             return self._special(operand.name, type_name)
         value = self.constant(operand, type_name)
+        if isinstance(operand, SymbolOperand) and self._ranked(operand):
+            return self.with_rank(value)
         return lambda c: value
 
     def wide_source(self, operand: Operand, type_name: str) -> Getter:
@@ -279,6 +288,23 @@ class Binder:
         symbol = self.symbol(operand.name)
         return symbol.address + operand.offset + generic_base(symbol.space)
 
+    def _ranked(self, operand: SymbolOperand) -> bool:
+        found = self.symbols.get(operand.name)
+        return self.cluster_size > 1 and found is not None and found.space == "shared"
+
+    def with_rank(self, value: Any) -> Getter:
+        """A shared address plus the bits that say which CTA of the cluster it belongs to."""
+        group, index = self._special_slot("%cluster_ctarank")
+        self.reads.add((group, index))
+        dtype, shift = value.dtype, CLUSTER_RANK_SHIFT
+        return lambda c: value + (c.files[5][index].astype(dtype) << dtype.type(shift))
+
+    def symbol_address(self, operand: SymbolOperand, type_name: str, generic: bool) -> Getter:
+        """Getter of the address of a variable, in its own space or generic."""
+        value = self.generic_address_of(operand) if generic else self.address_of(operand)
+        constant = numpy_type(type_name).type(value & ((1 << TYPES[type_name].bits) - 1))
+        return self.with_rank(constant) if self._ranked(operand) else lambda c: constant
+
     def address(self, operand: Operand) -> tuple[Getter, int | None, str | None]:
         """(getter of (n, 32) byte addresses as uint64 or uint32, the constant address if it is one, symbol's space)."""
         if not isinstance(operand, AddressOperand):
@@ -301,6 +327,8 @@ class Binder:
             value += symbol.address
             space = symbol.space
         constant = np.uint64(value & ((1 << 64) - 1))
+        if isinstance(operand.base, SymbolOperand) and self._ranked(operand.base):
+            return self.with_rank(constant), value, space
         return (lambda c: np.full((c.n, 32), constant)), value, space
 
     def param_value(self, offset: int, size: int) -> int:

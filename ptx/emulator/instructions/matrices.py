@@ -110,7 +110,7 @@ def _ldmatrix(b: Binder, i: Instruction) -> Run:
         data = np.take(c.residents.shared.view(4, 4), index >> 4, axis=0, mode="clip")
         invalid = None
         if c.emulation.checking:
-            who = c.set.warp + (ANY_LANE << WARP_BITS)
+            who = c.set.member + (ANY_LANE << WARP_BITS)
             invalid = shared_access.check_read(c, site, index, 16, c.set.column, who)
         if transpose:
             halves = data.view(np.uint16).reshape(c.n, count, 8, 8)
@@ -167,7 +167,7 @@ def _stmatrix(b: Binder, i: Instruction) -> Run:
             shared_access.check_write(c, site, index, 16, c.set.column, changed)
         view[index >> 4] = shaped
         if c.emulation.checking:
-            who = c.set.warp + (ANY_LANE << WARP_BITS)
+            who = c.set.member + (ANY_LANE << WARP_BITS)
             shared_access.mark_written(c, site, index, 16, who, c.emulation.tick)
 
     return run

@@ -33,10 +33,7 @@ def _mov(b: Binder, i: Instruction) -> Run:
         return _pack(b, d, x, bits)
     seen = "pred" if name == "pred" else f"u{bits}"
     if isinstance(x, SymbolOperand):
-        value = b.address_of(x)
-        dtype: Any = np.dtype(f"u{bits // 8}")
-        constant = dtype.type(value & ((1 << bits) - 1))
-        return emit(b.destination(d, seen), lambda: constant, ())
+        return emit(b.destination(d, seen), lambda v: v, (b.symbol_address(x, seen, False),))
     if TYPES[name].is_float and not isinstance(x, RegisterOperand):
         return emit(b.destination(d, name), lambda v: v, (b.source(x, name),))
     source = b.source(x, seen)

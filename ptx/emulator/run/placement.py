@@ -23,7 +23,7 @@ def make_binder(
     """Lay out every variable that the kernel can see, and enter initialised ones into memory."""
     shared = SpaceLayout("shared", SHARED_BASE)
     local = SpaceLayout("local", 0, 16)
-    binder = Binder({}, parameters.data, _constants(launch), shared, local)
+    binder = Binder({}, parameters.data, _constants(launch), shared, local, cluster_size=launch.cluster_size)
     for key, offset in parameters.offsets.items():
         size = next(p.size_bytes for p in function.parameters if p.key == key)
         binder.symbols[key] = Symbol("param", offset, size)
@@ -116,13 +116,12 @@ def _constants(launch: Launch) -> dict[str, int]:
     result = {"%nwarpid": 64, "%nsmid": 128, "%gridid": 1, "%dynamic_smem_size": launch.dynamic_smem_bytes,
               "%aggr_smem_size": launch.dynamic_smem_bytes, "%reserved_smem_offset_begin": 0,
               "%reserved_smem_offset_end": SHARED_BASE, "%reserved_smem_offset_cap": SHARED_BASE,
-              "%is_explicit_cluster": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1}  # fmt: skip
+              "%is_explicit_cluster": int(launch.cluster_size > 1), "%cluster_nctarank": launch.cluster_size}  # fmt: skip
     for position, axis in enumerate("xyz"):
         result[f"%ntid.{axis}"] = launch.block[position]
         result[f"%nctaid.{axis}"] = launch.grid[position]
-        result[f"%cluster_nctaid.{axis}"] = 1
-        result[f"%cluster_ctaid.{axis}"] = 0
-        result[f"%nclusterid.{axis}"] = launch.grid[position]
+        result[f"%cluster_nctaid.{axis}"] = launch.cluster[position]
+        result[f"%nclusterid.{axis}"] = launch.grid[position] // launch.cluster[position]
     for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
         result[f"%{name}.w"] = 0
     return result

@@ -239,7 +239,7 @@ def _compile_block(b: Binder, block: Block) -> CompiledBlock:
 
 
 def _polls(i: Instruction) -> bool:
-    if i.opcode in ("atom", "nanosleep", "mbarrier"):
+    if i.opcode in ("atom", "nanosleep") or (i.opcode == "mbarrier" and i.has("test_wait")):
         return True
     return i.opcode == "ld" and any(i.has(m) for m in ("volatile", "relaxed", "acquire", "mmio"))
 

@@ -4,9 +4,15 @@ Lowest rank first makes lanes meet again where their paths join. A loop that pol
 run forever that way while the lanes it waits for stand behind it; after some rounds of polling everyone gets turns.
 From then on lanes may arrive one by one where an instruction needs them together: they are held there until the rest
 comes.
+
+Warps that wait (for an mbarrier, for tensor memory) are set aside until what they ask for has happened. When nobody can
+run, asynchronous work is completed; when there is none, waits that have a time limit end without success; when even
+that changes nothing, the kernel is deadlocked.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +22,7 @@ from tinygpu.ptx.emulator.run.program import CompiledBlock
 from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.registers import LANES
-from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, Residents, RowSet, compact_rows
+from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, MustWait, Residents, RowSet, compact_rows
 
 Bools = NDArray[np.bool_]
 Place = tuple[int, int]
@@ -27,6 +33,26 @@ _PATIENCE = 128
 _FAIR_TURNS = 512
 # Polling so often without any thread changing any memory counts as waiting for something that never comes.
 _FRUITLESS_POLLS = 50_000
+# Polling so often without any change lets asynchronous work go on.
+_POLLS_OF_LATE_WORK = 100
+# So often, waits end by their time limit although nothing has changed since the last time.
+_FRUITLESS_TIME_LIMITS = 3
+_NEVER = np.int64(2**62)
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """Warps set aside at an instruction."""
+
+    place: Place
+    rowset: RowSet
+    mask: Bools | None
+    wait: MustWait
+
+
+def _key(place: Place) -> int:
+    return place[0] << 24 | place[1]
+
 
 
 class Scheduler:
@@ -44,27 +70,156 @@ class Scheduler:
         self._fair = 0
         self._last_run: dict[Place, int] = {}
         self._preempted = False
+        self._ended = False
+        self._last: Instruction | None = None
         self._polls = 0
         self._seen_changes = -1
+        self._waiting: list[Waiting] = []
+        self._waits_at = np.full(residents.warps, _NEVER, np.int64)
+        self._seen_signals = 0
+        self._fruitless_limits = 0
+        self._limits_at_changes = -1
 
     def run(self) -> None:
         """Run until every thread has exited. A deadlock is a fault."""
         residents = self._residents
         everyone = residents.rowset(slice(0, residents.warps, 1))
         self._go(0, everyone, None if residents.exists.all() else residents.exists.copy())
-        while self._ready or self._held:
-            if self._ready:
-                place = self._choose()
-                if self._gave_up(place):
-                    return
-                items = self._ready.pop(place)
-                self._run_block(place, *self._merge(items), self._preempted)
-            else:
-                place = min(self._held)
-                self._run_block(place, *self._merge(self._held.pop(place)), False)
-        if self._barriers.open:
+        while self._step():
+            pass
+        residents.agents.finish_all()
+        if self._waiting or self._barriers.open:
+            self._report_deadlock()
+
+    def _step(self) -> bool:
+        """Let somebody go on; False when nobody can."""
+        residents = self._residents
+        if self._waiting and residents.emulation.signals != self._seen_signals:
+            self._wake()
+        if self._ready:
+            if residents.emulation.order == "random" and len(residents.agents) and self._chance():
+                residents.agents.run_one()
+            elif self._run_ready():
+                return not self._ended
+        if residents.agents.run_one():
+            return True
+        if self._ready:
+            # Lanes that ran ahead of waiting ones of their warp: those may be waiting for them.
+            self._preempted = True
+            self._run_place(min(self._ready), False)
+            return not self._ended
+        if self._waiting and self._end_by_time_limit():
+            return True
+        if self._held:
+            place = min(self._held)
+            self._run_block(place, *self._merge(self._held.pop(place)), False)
+            return True
+        return False
+
+    def _chance(self) -> bool:
+        return bool(self._residents.emulation.random.integers(4) == 0)
+
+    def _run_ready(self) -> bool:
+        """Run the next place that need not stay behind waiting lanes of its warps; False where all must."""
+        place = self._choose()
+        if not self._waiting:
+            return self._run_place(place, False)
+        if self._run_place(place, True):
+            return True
+        return any(self._run_place(other, True) for other in sorted(self._ready) if other != place)
+
+    def _run_place(self, place: Place, converge: bool) -> bool:
+        """Run what is ready at a place; with `converge` only warps none of whose lanes waits at an earlier place."""
+        if converge:
+            items = self._ready[place]
+            behind = [self._waits_at[rowset.index] < _key(place) for rowset, _ in items]
+            if all(bool(rows.all()) for rows in behind):
+                return False
+            if any(bool(rows.any()) for rows in behind):
+                rowset, mask = self._merge(items)
+                held_back = self._waits_at[rowset.index] < _key(place)
+                lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+                self._ready[place] = [self._subset(lanes & held_back[:, None], rowset)]
+                self._run_block(place, *self._subset(lanes & ~held_back[:, None], rowset), True)
+                return True
+        if self._gave_up(place):
+            self._ended = True
+            return True
+        items = self._ready.pop(place)
+        self._run_block(place, *self._merge(items), self._preempted or bool(self._waiting))
+        return True
+
+    # ---- waiting --------------------------------------------------------------------------------------------------
+
+    def _set_aside(self, place: Place, rowset: RowSet, mask: Bools | None, wait: MustWait) -> None:
+        lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+        ready = lanes & wait.ready[:, None]
+        if ready.any():
+            self._ready.setdefault(place, []).append(self._subset(ready, rowset))
+        waiting, left = self._subset(lanes & ~wait.ready[:, None], rowset)
+        self._waiting.append(Waiting(place, waiting, left, wait))
+        self._waits_at[waiting.index] = np.minimum(self._waits_at[waiting.index], _key(place))
+
+    def _wake(self) -> None:
+        """Let those go on whose wait is over."""
+        self._seen_signals = self._residents.emulation.signals
+        items, self._waiting = self._waiting, []
+        for item in items:
+            still = np.array([item.wait.ask(int(row)) for row in item.rowset.index], np.bool_)
+            self._resume(item, ~still)
+        self._refresh_waits()
+
+    def _resume(self, item: Waiting, going: Bools) -> None:
+        """Of a waiting item, those rows go on; the others go on waiting."""
+        lanes = np.ones((item.rowset.index.size, LANES), np.bool_) if item.mask is None else item.mask
+        if going.any():
+            self._ready.setdefault(item.place, []).append(self._subset(lanes & going[:, None], item.rowset))
+        if not going.all():
+            rowset, mask = self._subset(lanes & ~going[:, None], item.rowset)
+            self._waiting.append(Waiting(item.place, rowset, mask, item.wait))
+
+    def _refresh_waits(self) -> None:
+        self._waits_at[:] = _NEVER
+        for item in self._waiting:
+            rows = item.rowset.index
+            self._waits_at[rows] = np.minimum(self._waits_at[rows], _key(item.place))
+
+    def _end_by_time_limit(self) -> bool:
+        """End the waits that have a time limit; False when that has not helped before."""
+        changes = self._residents.emulation.changes
+        self._fruitless_limits = self._fruitless_limits + 1 if changes == self._limits_at_changes else 0
+        self._limits_at_changes = changes
+        if self._fruitless_limits >= _FRUITLESS_TIME_LIMITS or not any(item.wait.limit for item in self._waiting):
+            return False
+        items, self._waiting = self._waiting, []
+        for item in items:
+            if item.wait.limit:
+                self._residents.timed_out[item.rowset.index] = True
+            self._resume(item, np.full(item.rowset.index.size, item.wait.limit))
+        self._refresh_waits()
+        return True
+
+    def _report_deadlock(self) -> None:
+        residents = self._residents
+        if not self._waiting:
             instruction, row, sentence = self._barriers.describe()
             residents.emulation.fault("deadlock", instruction, residents, row, None, sentence)
+            return
+        said: dict[str, tuple[int, int]] = {}
+        for item in self._waiting:
+            for row in item.rowset.index:
+                said.setdefault(item.wait.reason(int(row)), (int(row), item.place[0]))
+        count = len(residents.ctas)
+        (row, _), first = next(iter(said.values())), self._waiting[0]
+        cta = row % count
+        parts = [
+            f"warp {other // count} waits {reason}" for reason, (other, _) in said.items() if other % count == cta
+        ]
+        sentence = "deadlock: no thread can run. " + "; ".join(parts[:6])
+        if self._barriers.open:
+            sentence += "; " + self._barriers.describe()[2]
+        instruction = self._blocks[first.place[0]].operations[first.place[1]].instruction
+        residents.emulation.fault("deadlock", instruction, residents, row, None, sentence)
 
     def _choose(self) -> Place:
         if len(self._ready) == 1:
@@ -92,6 +247,8 @@ class Scheduler:
             changes = self._residents.emulation.changes
             self._polls = 0 if changes != self._seen_changes else self._polls + 1
             self._seen_changes = changes
+            if self._polls % _POLLS_OF_LATE_WORK == _POLLS_OF_LATE_WORK - 1:
+                self._residents.agents.run_one()
         if self._polls > _FRUITLESS_POLLS:
             sentence = (
                 f"deadlock: in {_FRUITLESS_POLLS} polls ({self._where()}) no thread changed any memory, so what they "
@@ -158,7 +315,7 @@ class Scheduler:
             block.threads += c.n * LANES if mask is None else int(np.count_nonzero(mask))
         try:
             for operation in block.operations[position:] if position else block.operations:
-                if residents.tainted:
+                if residents.tainted or residents.busy:
                     operation.careful(c)
                 else:
                     operation.run(c)
@@ -171,6 +328,10 @@ class Scheduler:
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)
             self._hold((place[0], position), rowset, mask)
+        except MustWait as wait:
+            if not isinstance(rows, slice):
+                registers.scatter(rows, block.written, files)
+            self._set_aside((place[0], position), rowset, mask, wait)
 
     def _hold(self, place: Place, rowset: RowSet, mask: Bools | None) -> None:
         """Keep lanes where they are until others join them; with others already there, all try again."""
@@ -183,6 +344,10 @@ class Scheduler:
     def _end(self, block: CompiledBlock, c: Cohort) -> None:
         terminator = block.terminator
         kind = terminator.kind
+        if terminator.instruction is not None:
+            self._last = terminator.instruction
+        elif block.operations:
+            self._last = block.operations[-1].instruction
         if kind == "next":
             self._go(block.targets[0], c.set, c.mask)
         elif kind == "branch":
@@ -217,8 +382,12 @@ class Scheduler:
             residents.alive[rowset.rows] = False
         else:
             residents.alive[rowset.rows] &= ~mask
+        ctas = np.unique(rowset.cta)
         if self._barriers.open:
-            self._release(self._barriers.after_exit(np.unique(rowset.cta)))
+            self._release(self._barriers.after_exit(ctas))
+        for cta in ctas:
+            if self._last is not None and not residents.alive[residents.rows_of(int(cta))].any():
+                residents.check_leaving(int(cta), self._last)
 
     def _branch(self, block: CompiledBlock, c: Cohort) -> None:
         terminator = block.terminator

@@ -38,13 +38,19 @@ class CtaOrder:
     def _snapshot(self, row: int) -> Known:
         """All that happened before now, as this row knows."""
         residents = self._residents
-        wpc, count = residents.warps_per_cta, len(residents.ctas)
+        clocks = residents.clocks
         known = np.zeros(residents.emulation.total_warps, np.int32) if self.strict is None else self.strict[row].copy()
-        first = (row % count + residents.first_number) * wpc
-        own = residents.clocks.vector[row].copy()
-        own[row // count] = residents.emulation.tick
-        known[first : first + wpc] = np.maximum(known[first : first + wpc], own)
+        first = self._first(row)
+        own = clocks.vector[row, : clocks.members].copy()
+        own[clocks.own_column[row]] = residents.emulation.tick
+        known[first : first + clocks.members] = np.maximum(known[first : first + clocks.members], own)
         return known
+
+    def _first(self, row: int) -> int:
+        """Launch-wide number of the first warp of the row's cluster."""
+        residents = self._residents
+        cta = row % len(residents.ctas)
+        return (cta - cta % residents.cluster_size + residents.first_number) * residents.warps_per_cta
 
     def fence(self, c: Cohort) -> None:
         """Active warps pass a fence of gpu or system scope."""
@@ -106,8 +112,8 @@ class CtaOrder:
         else:
             waiting = self._unconfirmed.get(row)
             self._unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
-        first = (row % len(residents.ctas) + residents.first_number) * residents.warps_per_cta
-        residents.clocks.learn(row, known[first : first + residents.warps_per_cta])
+        first = self._first(row)
+        residents.clocks.learn_members(row, 0, known[first : first + residents.clocks.members])
         return True
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:

@@ -36,6 +36,10 @@ class Launch:
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
+    def cluster_size(self) -> int:
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
     def ctas(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
@@ -46,6 +50,7 @@ class Emulation:
     tick      rises with every memory instruction; the time of happens-before
     checking  whether races and uninitialised values are looked for
     changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
+    signals   rises when a wait of warps that are set aside may be over: a completed phase, tensor memory set free
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Emulation:
         self.lines = lines
         self.tick = 1
         self.changes = 0
+        self.signals = 0
         self.counters = Counters()
         self.total_warps = 0
         self.locations: dict[int, NDArray[np.int32]] = {}

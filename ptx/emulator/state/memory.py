@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import LaunchError
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.races import GlobalShadow
+from tinygpu.ptx.emulator.state.shadows import GlobalShadow
 
 # Allocations are spread so far apart that an offset error of gigabytes still lands outside every one of them.
 _FIRST_BASE = 0x0000_1000_0000_0000

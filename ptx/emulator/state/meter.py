@@ -66,8 +66,8 @@ class Counters:
     global_atomic_*        those in global memory, with the sectors and bytes of their lanes
     shared_atomic_*        those in shared memory, with their wavefronts and bytes
     local_requests         loads and stores of local memory; local_load_* and local_store_* tell them apart
-    bulk_*                 copies by the bulk and tensor copy engine: into shared memory, out of it, reductions in global
-                           memory; multicast_bytes are those that further CTAs of a cluster got of the same load
+    bulk_*                 copies by the bulk and tensor copy engine: into shared memory, out of it, reductions in
+                           global memory; multicast_bytes are what further CTAs of a cluster got of the same load
     mma, wgmma, tcgen05    matrix instructions by name: of a warp, of a warpgroup, of a CTA or a pair
     *_operations           multiply-adds of those, times two
     branches               conditional branches (warps), and how many of them parted a warp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.agents import Agents, Origin
+from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clocks
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
-from tinygpu.ptx.emulator.state.races import Clocks, SharedShadow
+from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.shadows import SharedShadow
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.instructions.async_copies import CopyQueue
     from tinygpu.ptx.emulator.source.syntax import Instruction
     from tinygpu.ptx.emulator.state.emulation import Emulation
 
+CLUSTER_RANK_SHIFT = 24
+"""In a cluster, bits from here on of a shared address are the rank of the CTA that it belongs to.
+
+Where they lie is up to the implementation; production kernels rely on 24 (clearing that bit gives the even CTA's address).
+"""
+CLUSTER_OFFSET_MASK = (1 << CLUSTER_RANK_SHIFT) - 1
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -54,17 +64,19 @@ class RowSet:
     index          (n,) row numbers
     column         (n, 1) row numbers
     warp           (n, 1) warp of each row within its CTA
+    member         (n, 1) number of the warp in its cluster: its column in the clocks
     cta            (n, 1) resident CTA of each row
     shared_offset  (n, 1) first byte of the CTA's shared memory
     global_warp    (n, 1) number of the warp in the whole launch
     threads        (n, 32) row * 32 + lane
-    who            (n, 32) lane * 64 + warp: who accesses shared memory
+    who            (n, 32) lane * 2^10 + member: who accesses shared memory
     """
 
     rows: slice | NDArray[np.int64]
     index: NDArray[np.int64]
     column: NDArray[np.int64]
     warp: NDArray[np.int64]
+    member: NDArray[np.int64]
     cta: NDArray[np.int64]
     shared_offset: NDArray[np.int64]
     global_warp: NDArray[np.int64]
@@ -74,6 +86,25 @@ class RowSet:
 
 class Incomplete(Exception):
     """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them."""
+
+
+class MustWait(Exception):
+    """Some warps have to wait at an instruction, which has done nothing yet.
+
+    ready   (n,) warps that need not wait: they carry out the instruction now
+    ask     whether a warp (by row) still has to wait
+    reason  for a deadlock: what a warp (by row) waits for, in words
+    limit   the wait has a time limit, after which the instruction goes on without what it waited for
+    """
+
+    def __init__(
+        self, ready: NDArray[np.bool_], ask: Callable[[int], bool], reason: Callable[[int], str], limit: bool = False
+    ) -> None:
+        super().__init__()
+        self.ready = ready
+        self.ask = ask
+        self.reason = reason
+        self.limit = limit
 
 
 class Cohort:
@@ -151,7 +182,8 @@ class Residents:
         count = len(ctas)
         self.warps = self.warps_per_cta * count
         self.registers = RegisterFile(program.register_counts, self.warps)
-        self.clocks = Clocks(count, self.warps_per_cta, emulation.tick)
+        self.cluster_size = launch.cluster_size
+        self.clocks = Clocks(count, self.warps_per_cta, self.cluster_size, emulation.tick)
         self.shared = PrivateBytes(count, program.shared.extent_bytes)
         self.shadow = SharedShadow(
             count, self.warps_per_cta, max(program.shared.extent_bytes, 128), program.shared_granule_bytes
@@ -159,6 +191,16 @@ class Residents:
         self.local = PrivateBytes(self.warps * LANES, program.local.extent_bytes)
         self.local_valid: NDArray[np.bool_] = np.zeros(self.local.data.size, np.bool_)
         self.copies: CopyQueue | None = None
+        self.agents = Agents(emulation.order, emulation.random)
+        self.mbarriers = Mbarriers(self)
+        self.extensions: dict[str, Any] = {}
+        self.busy: dict[Slot, NDArray[np.bool_]] = {}
+        self.busy_because: dict[Slot, str] = {}
+        self.touched: dict[Slot, NDArray[np.bool_]] = {}
+        self.timed_out: NDArray[np.bool_] = np.zeros(self.warps, np.bool_)
+        self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
+        self.leaving: list[Callable[[int, Instruction], None]] = []
+        self._remote: dict[int, dict[int, tuple[int, int]]] = {}
         self.order = CtaOrder(self)
         self.group_counts = np.zeros((self.warps, LANES), np.int64)
         linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
@@ -179,12 +221,18 @@ class Residents:
         thread = np.repeat(linear, count, axis=0)
         ctas = np.array(self.ctas, np.int64)
         cta = np.tile(ctas, (self.warps_per_cta, 1))
+        shape = np.array(launch.cluster, np.int64)
+        inside, cluster = cta % shape, cta // shape
+        rank = inside[:, 0:1] + shape[0] * (inside[:, 1:2] + shape[1] * inside[:, 2:3])
         lane = np.broadcast_to(np.arange(LANES, dtype=np.int64), thread.shape)
         one = np.uint64(1)
         bit = one << lane.astype(np.uint64)
         values: dict[str, Array] = {
             "%tid.x": thread % bx, "%tid.y": thread // bx % by, "%tid.z": thread // (bx * by),
             "%ctaid.x": cta[:, 0:1], "%ctaid.y": cta[:, 1:2], "%ctaid.z": cta[:, 2:3],
+            "%cluster_ctaid.x": inside[:, 0:1], "%cluster_ctaid.y": inside[:, 1:2], "%cluster_ctaid.z": inside[:, 2:3],
+            "%clusterid.x": cluster[:, 0:1], "%clusterid.y": cluster[:, 1:2], "%clusterid.z": cluster[:, 2:3],
+            "%cluster_ctarank": rank,
             "%laneid": lane, "%warpid": thread // LANES,
             "%smid": np.repeat(np.arange(self.warps) % count, 1)[:, None] + self.first_number,
             "%lanemask_eq": bit, "%lanemask_lt": bit - one, "%lanemask_le": bit | (bit - one),
@@ -269,11 +317,135 @@ class Residents:
         count = len(self.ctas)
         warp = (index // count)[:, None]
         cta = (index % count)[:, None]
+        member = self.clocks.own_column[index][:, None]
         return RowSet(
-            rows, index, index[:, None], warp, cta, cta * self.shared.stride_bytes,
+            rows, index, index[:, None], warp, member, cta, cta * self.shared.stride_bytes,
             (cta + self.first_number) * self.warps_per_cta + warp,
-            index[:, None] * LANES + np.arange(LANES)[None, :], np.arange(LANES)[None, :] * 64 + warp,
+            index[:, None] * LANES + np.arange(LANES)[None, :],
+            (np.arange(LANES)[None, :] << ACTOR_BITS) + member,
         )  # fmt: skip
+
+    # ---- clusters -------------------------------------------------------------------------------------------------
+
+    def cluster_of(self, cta: int) -> int:
+        """The resident cluster of a resident CTA."""
+        return cta // self.cluster_size
+
+    def mates(self, cta: int) -> range:
+        """The resident CTAs of a CTA's cluster, by rank."""
+        first = cta // self.cluster_size * self.cluster_size
+        return range(first, first + self.cluster_size)
+
+    def rows_of(self, cta: int) -> NDArray[np.int64]:
+        """The warps of a resident CTA."""
+        return np.arange(cta, self.warps, len(self.ctas))
+
+    def shared_place(self, origin: Origin, address: int, remote: bool) -> tuple[int, int] | None:
+        """(resident CTA, byte address there) of a shared address as one thread sees it.
+
+        remote  whether the instruction may reach other CTAs of the cluster. None, and a fault, where it may not.
+        """
+        if self.cluster_size == 1:
+            return origin.cta, address
+        rank, offset = address >> CLUSTER_RANK_SHIFT, address & CLUSTER_OFFSET_MASK
+        own = origin.cta % self.cluster_size
+        if rank == own:
+            return origin.cta, offset
+        if rank >= self.cluster_size:
+            origin.fault(
+                "out of bounds", f"shared address {address:#x} belongs to CTA {rank} of a cluster that has "
+                f"{self.cluster_size}", "shared", address,
+            )  # fmt: skip
+            return None
+        if not remote:
+            origin.fault(
+                "out of bounds", f"`{origin.instruction.name}` needs shared memory of its own CTA, but address "
+                f"{address:#x} belongs to CTA {rank} of the cluster", "shared", address,
+            )  # fmt: skip
+            return None
+        target = origin.cta - own + rank
+        if self.emulation.checking:
+            self.touch_remote(origin.instruction, origin.row, target)
+        return target, offset
+
+    def touch_remote(self, instruction: Instruction, row: int, target: int, column: int | None = None) -> None:
+        """A warp (or its agent `column`) reaches into another CTA's shared memory, which must have started and not ended."""
+        emulation, clocks = self.emulation, self.clocks
+        first = target % self.cluster_size * self.warps_per_cta
+        if int(clocks.vector[row, first : first + self.warps_per_cta].max()) <= clocks.start:
+            emulation.fault(
+                "cluster", instruction, self, row, None,
+                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which may not have "
+                "started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
+            )  # fmt: skip
+            clocks.vector[row, first] = clocks.start + 1
+        if not self.alive[self.rows_of(target)].any():
+            emulation.fault(
+                "cluster", instruction, self, row, None,
+                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which has exited: "
+                "all CTAs must stay until a last cluster barrier",
+            )  # fmt: skip
+        if column is None:
+            column = int(clocks.own_column[row])
+        self._remote.setdefault(target, {})[column] = (emulation.tick, instruction.line)
+
+    def check_leaving(self, cta: int, instruction: Instruction) -> None:
+        """The last threads of a CTA exit: nobody may still reach into its shared memory.
+
+        Units with more to check put a function (resident CTA, exiting instruction) into `leaving`.
+        """
+        for check in self.leaving:
+            check(cta, instruction)
+        known = self.clocks.vector[self.rows_of(cta)].max(axis=0)
+        for column, (tick, line) in self._remote.pop(cta, {}).items():
+            if int(known[column]) < tick:
+                name = self.clocks.name(self.cluster_of(cta), column)
+                self.emulation.fault(
+                    "cluster", instruction, self, int(self.rows_of(cta)[0]), None,
+                    f"this CTA exits, but {name} may still reach into its shared memory (line {line}): a cluster barrier "
+                    "must come before the exit",
+                )  # fmt: skip
+
+    def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
+        """Mbarriers whose bytes are written by something else are gone; `index` are bytes of all CTAs' shared memory."""
+        stride = self.shared.stride_bytes
+        for cta, address in list(self.mbarriers.live):
+            place = cta * stride + address
+            if bool(((index < place + 8) & (index + size > place)).any()):
+                self.mbarriers.overwritten(cta, address, address + 8, line)
+
+    # ---- registers that asynchronous instructions use -------------------------------------------------------------
+
+    def set_busy(self, slots: list[Slot], rows: NDArray[np.int64], because: str) -> None:
+        """These registers belong to an asynchronous instruction until it is waited for."""
+        for slot in slots:
+            mask = self.busy.setdefault(slot, np.zeros(self.warps, np.bool_))
+            mask[rows] = True
+            self.busy_because[slot] = because
+
+    def release_busy(self, slots: list[Slot], rows: NDArray[np.int64]) -> None:
+        """The registers belong to the threads again."""
+        for slot in slots:
+            mask = self.busy.get(slot)
+            if mask is not None:
+                mask[rows] = False
+                if not mask.any():
+                    del self.busy[slot]
+
+    def check_busy(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
+        """A fault where an instruction uses a register that an asynchronous one still works with."""
+        for slot in self.busy.keys() & slots:
+            rows = self.busy[slot][c.set.rows]
+            if c.mask is not None:
+                rows = rows & c.mask.any(axis=1)
+            if rows.any():
+                row = int(c.set.index[int(np.argmax(rows))])
+                name = self.emulation.program.register_names.get(slot, "a register")
+                self.emulation.fault(
+                    "asynchronous registers", instruction, self, row, None,
+                    f"uses {name}, {self.busy_because[slot]}",
+                )  # fmt: skip
+                self.busy[slot][c.set.index[rows]] = False
 
     def who(self, row: int, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(CTA, thread) coordinates of a lane of a row."""

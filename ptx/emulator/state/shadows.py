@@ -1,9 +1,4 @@
-"""Happens-before: clocks of warps, and the last accesses to each granule of memory.
-
-Time is a counter that rises with every memory instruction that is carried out. The clock of a warp says, per warp of
-its CTA, up to which tick that warp's accesses happened before now. An access is a race when the conflicting one before
-it has a later tick than that, whatever order the emulator happened to run them in.
-"""
+"""The last accesses to each granule of memory: who, when, and by which instruction."""
 
 from __future__ import annotations
 
@@ -12,72 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ticks = NDArray[np.int32]
-PENDING = np.int32(2**31 - 1)
-"""Tick of bytes that an asynchronous copy may write at any moment: later than every clock."""
-OWN = np.int32(2**31 - 2)
-"""Clock entry of a warp for itself: all of its own accesses happened before."""
-
-
-class Clocks:
-    """Vector clocks of resident warps; row = warp * ctas + cta.
-
-    vector  (warps, warps per CTA): tick up to which the other warp's accesses happened before
-    synced  (warps,): the least entry over the other warps; what is not later than it is ordered, whoever did it
-    warp_synced  (warps,): when the lanes of the warp last synchronised with each other
-    """
-
-    def __init__(self, ctas: int, warps_per_cta: int, start: int) -> None:
-        warps = ctas * warps_per_cta
-        self.ctas = ctas
-        self.warps_per_cta = warps_per_cta
-        self.vector: Ticks = np.full((warps, warps_per_cta), start, np.int32)
-        self._own_rows = np.arange(warps)
-        self._own_columns = self._own_rows // ctas
-        self.vector[self._own_rows, self._own_columns] = OWN
-        self.synced: Ticks = np.full(warps, start, np.int32)
-        self.warp_synced: Ticks = np.full(warps, start, np.int32)
-
-    def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
-        """Every warp of these CTAs has met every other: all that was done up to `tick` happened before."""
-        shaped = self.vector.reshape(self.warps_per_cta, self.ctas, self.warps_per_cta)
-        shaped[:, ctas] = tick
-        self.vector[self._own_rows, self._own_columns] = OWN
-        self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
-        self.warp_synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
-
-    def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
-        """`arrived` rows (of one CTA) came to a barrier; what they did until then is ordered for those `waiting`."""
-        meet = self.vector[arrived].copy()
-        meet[np.arange(arrived.size), arrived // self.ctas] = tick
-        latest = meet.max(axis=0)
-        rows = np.maximum(self.vector[waiting], latest[None, :])
-        rows[np.arange(waiting.size), waiting // self.ctas] = OWN
-        self.vector[waiting] = rows
-        self.synced[waiting] = np.minimum(rows.min(axis=1), tick)
-        self.warp_synced[waiting] = tick
-
-    def sync_warps(self, rows: NDArray[np.int64], tick: int) -> None:
-        """The lanes of each of these warps have synchronised with each other."""
-        self.warp_synced[rows] = tick
-        if self.warps_per_cta == 1:
-            self.synced[rows] = tick
-
-
-    def learn(self, row: int, known: Ticks) -> None:
-        """A row learns that accesses of its CTA's warps up to these ticks happened before."""
-        own = row // self.ctas
-        self.vector[row] = np.maximum(self.vector[row], known)
-        self.vector[row, own] = OWN
-        if self.warps_per_cta > 1:
-            # The own entry is the greatest of all, so the least is another warp's.
-            self.synced[row] = min(int(self.vector[row].min()), int(self.warp_synced[row]))
+from tinygpu.ptx.emulator.state.clocks import PENDING, Ticks
 
 
 class SharedShadow:
     """Last accesses to the shared memory of resident CTAs, per granule.
 
     granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
+    written        tick of the last write; 0 where nobody wrote
+    writer         who: see access.shared_access
     """
 
     def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
@@ -88,13 +26,17 @@ class SharedShadow:
         self.writer: NDArray[np.int32] = np.zeros(granules, np.int32)
         self.invalid: NDArray[np.bool_] | None = None
         self.atomic: NDArray[np.bool_] | None = None
+        self.foreign: dict[int, Ticks] = {}
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
         self._granules = granules
 
     def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int) -> None:
-        """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is the warp of each."""
+        """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is each reader's in its CTA.
+
+        Only for readers in the CTA whose memory it is.
+        """
         self._log.append((index, span, warp, tick))
         if len(self._log) > 256:
             self._flush()
@@ -110,6 +52,20 @@ class SharedShadow:
         if self._last_read is None or self._read_by is None:
             return None
         return self._last_read, self._read_by
+
+    def mark_foreign_read(self, column: int, granules: NDArray[np.int64], tick: int) -> None:
+        """Remember reads by an agent or by a warp of another CTA; PENDING for one that may go on."""
+        ticks = self.foreign.get(column)
+        if ticks is None:
+            ticks = np.zeros(self._granules, np.int32)
+            self.foreign[column] = ticks
+        ticks[granules] = tick
+
+    def finish_foreign_read(self, column: int, granules: NDArray[np.int64], tick: int) -> None:
+        """Reads that were PENDING ended at `tick`."""
+        ticks = self.foreign[column]
+        part = ticks[granules]
+        ticks[granules] = np.where(part == PENDING, tick, part)
 
     def _flush(self) -> None:
         if self._last_read is None or self._read_by is None:
@@ -149,7 +105,7 @@ class GlobalShadow:
         return self.written, self.writer, self.atomic
 
     def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int, wpc: int) -> None:
-        """Remember reads; `wpc` is the number of warps per CTA (two warps differ in CTA when warp // wpc differs)."""
+        """Remember reads; `wpc` is the number of warps per cluster (two warps differ in cluster when warp // wpc differs)."""
         self._log.append((index, span, warp, tick))
         self._logged += index.size
         if self._logged > 1 << 20:

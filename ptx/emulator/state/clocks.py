@@ -1,0 +1,228 @@
+"""Happens-before as vector clocks: what each warp knows of every other actor's accesses.
+
+Time is a counter (the tick) that rises with every memory instruction that is carried out. An actor is a warp, or an
+agent: something that works on its own between issue and completion (copies that complete on an mbarrier, a warpgroup's
+matrix instructions, the bulk copies of a warp). Actors of one cluster have numbers, its columns: first the warps of
+its CTAs by rank, then the agents in order of appearance. The clock of a warp says, per column, up to which tick that
+actor's accesses happened before now; an access is a race when a conflicting one before it has a later tick than that,
+whatever order the emulator happened to run them in.
+
+A second plane, `proxied`, says the same of accesses of the generic proxy that a proxy fence has made known to the
+asynchronous proxy (PTX ISA, "Async proxy"): TMA, wgmma and tcgen05 see only those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ticks = NDArray[np.int32]
+PENDING = np.int32(2**31 - 1)
+"""Tick of bytes that an agent may access at any moment: later than every clock."""
+OWN = np.int32(2**31 - 2)
+"""Clock entry of a warp for itself: all of its own accesses happened before."""
+ACTOR_BITS = 10
+MOST_ACTORS = 1 << ACTOR_BITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clock:
+    """What was known at one moment: ticks per column, known to the generic and to the asynchronous proxy.
+
+    Both have as many columns as there were actors then; later ones are unknown.
+    """
+
+    known: Ticks
+    proxied: Ticks
+
+    def limit(self, columns: NDArray[np.int64]) -> Ticks:
+        """Ticks up to which the accesses of these actors happened before."""
+        return _take(self.known, columns)
+
+    def proxied_limit(self, columns: NDArray[np.int64]) -> Ticks:
+        """The same for what the asynchronous proxy may see."""
+        return _take(self.proxied, columns)
+
+    def with_entry(self, column: int, tick: int) -> Clock:
+        """The same clock, which also knows an actor up to a tick."""
+        size = max(self.known.size, column + 1)
+        known, proxied = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        known[: self.known.size], proxied[: self.proxied.size] = self.known, self.proxied
+        known[column] = max(int(known[column]), tick)
+        proxied[column] = max(int(proxied[column]), tick)
+        return Clock(known, proxied)
+
+
+def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
+    if columns.size and int(columns.max()) >= ticks.size:
+        return np.where(columns < ticks.size, ticks[np.minimum(columns, ticks.size - 1)], 0).astype(np.int32)
+    return np.asarray(ticks[columns])
+
+
+def join(clocks: list[Clock]) -> Clock:
+    """What is known by whoever knows all that these know."""
+    size = max(clock.known.size for clock in clocks)
+    known, proxied = np.zeros(size, np.int32), np.zeros(size, np.int32)
+    for clock in clocks:
+        part = slice(0, clock.known.size)
+        np.maximum(known[part], clock.known, out=known[part])
+        np.maximum(proxied[part], clock.proxied, out=proxied[part])
+    return Clock(known, proxied)
+
+
+def weakest(clocks: list[Clock]) -> Clock:
+    """What every one of these knows."""
+    size = min(clock.known.size for clock in clocks)
+    known = np.minimum.reduce([clock.known[:size] for clock in clocks])
+    return Clock(known, np.minimum.reduce([clock.proxied[:size] for clock in clocks]))
+
+
+class Clocks:
+    """Vector clocks of resident warps; row = warp * ctas + cta, and the CTAs of a cluster follow each other by rank.
+
+    vector       (rows, columns) tick up to which the actor's accesses happened before
+    proxied      (rows, columns) the same for the asynchronous proxy
+    synced       (rows,) the least entry over the other warps of the cluster; what a warp did until then is ordered
+    warp_synced  (rows,) when the lanes of the warp last synchronised with each other
+    members      warps of a cluster: columns from here on are agents
+    """
+
+    def __init__(self, ctas: int, warps_per_cta: int, cluster_size: int, start: int) -> None:
+        rows = ctas * warps_per_cta
+        self.ctas = ctas
+        self.warps_per_cta = warps_per_cta
+        self.cluster_size = cluster_size
+        self.members = warps_per_cta * cluster_size
+        self.start = start
+        index = np.arange(rows)
+        self.own_column: NDArray[np.int64] = index % ctas % cluster_size * warps_per_cta + index // ctas
+        self._rows = index
+        self.vector: Ticks = np.full((rows, self.members), start, np.int32)
+        self.vector[index, self.own_column] = OWN
+        self.proxied: Ticks = np.full((rows, self.members), start, np.int32)
+        self.synced: Ticks = np.full(rows, start, np.int32)
+        self.warp_synced: Ticks = np.full(rows, start, np.int32)
+        self.agents = 0
+        self._columns: dict[tuple[int, object], int] = {}
+        self._counts: dict[int, int] = {}
+        self._names: dict[tuple[int, int], str] = {}
+
+    # ---- agents ---------------------------------------------------------------------------------------------------
+
+    def agent(self, cluster: int, key: object, name: str) -> int:
+        """The column of an agent of a resident cluster; made on first use. `name` is how races call it."""
+        found = self._columns.get((cluster, key))
+        if found is None:
+            number = self._counts.get(cluster, 0)
+            self._counts[cluster] = number + 1
+            found = self.members + number
+            if found >= MOST_ACTORS:
+                raise OverflowError(f"a cluster with more than {MOST_ACTORS} warps, mbarriers and copy queues")
+            self._columns[cluster, key] = found
+            self._names[cluster, found] = name
+            if number + 1 > self.agents:
+                self._grow(number + 1)
+        return found
+
+    def name(self, cluster: int, column: int) -> str:
+        """How races call an actor."""
+        if column >= self.members:
+            return self._names[cluster, column]
+        rank, warp = divmod(column, self.warps_per_cta)
+        return f"warp {warp}" if self.cluster_size == 1 else f"warp {warp} of the cluster's CTA {rank}"
+
+    def _grow(self, agents: int) -> None:
+        self.agents = agents
+        wanted = self.members + agents
+        if wanted > self.vector.shape[1]:
+            more = np.full((self._rows.size, max(wanted, 16) - self.vector.shape[1] + 8), self.start, np.int32)
+            self.vector = np.concatenate([self.vector, more], axis=1)
+            self.proxied = np.concatenate([self.proxied, more], axis=1)
+
+    # ---- what rows know -------------------------------------------------------------------------------------------
+
+    def snapshot(self, row: int, tick: int) -> Clock:
+        """All that happened before now, as this row knows; its own accesses up to `tick` among them."""
+        known = self.vector[row].copy()
+        known[self.own_column[row]] = tick
+        return Clock(known, self.proxied[row].copy())
+
+    def issue(self, row: int) -> Clock:
+        """The clock of something that this row starts now."""
+        return Clock(self.vector[row].copy(), self.proxied[row].copy())
+
+    def nothing(self) -> Clock:
+        """The clock of one who knows nobody."""
+        return Clock(np.zeros(self.members, np.int32), np.zeros(self.members, np.int32))
+
+    def learn(self, row: int, clock: Clock) -> None:
+        """A row learns what a clock knows."""
+        size = clock.known.size
+        own = self.own_column[row]
+        mine, fenced = self.vector[row, :size], self.proxied[row, :size]
+        np.maximum(mine, clock.known, out=mine)
+        np.maximum(fenced, clock.proxied, out=fenced)
+        self.vector[row, own] = OWN
+        self._update_synced(row)
+
+    def learn_members(self, row: int, first: int, known: Ticks) -> None:
+        """A row learns of the warps from column `first` on."""
+        part = self.vector[row, first : first + known.size]
+        np.maximum(part, known, out=part)
+        self.vector[row, self.own_column[row]] = OWN
+        self._update_synced(row)
+
+    def _update_synced(self, row: int) -> None:
+        if self.members > 1:
+            # The own entry is the greatest of all, so the least is another warp's.
+            self.synced[row] = min(int(self.vector[row, : self.members].min()), int(self.warp_synced[row]))
+
+    def fence_proxy(self, rows: NDArray[np.int64], tick: int) -> None:
+        """These warps pass a proxy fence: what they know of is known to the asynchronous proxy too."""
+        known = self.vector[rows]
+        known[np.arange(rows.size), self.own_column[rows]] = tick
+        self.proxied[rows] = np.maximum(self.proxied[rows], known)
+
+    # ---- meeting --------------------------------------------------------------------------------------------------
+
+    def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
+        """Every warp of these CTAs has met every other: all that they did up to `tick` happened before."""
+        if self.cluster_size == 1 and not self.agents:
+            shaped = self.vector.reshape(self.warps_per_cta, self.ctas, -1)
+            shaped[:, ctas] = tick
+            self.vector[self._rows, self.own_column] = OWN
+            self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+        else:
+            self._join_groups(self._rows.reshape(self.warps_per_cta, self.ctas)[:, ctas].T, tick)
+        self.warp_synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+
+    def _join_groups(self, groups: NDArray[np.int64], tick: int) -> None:
+        """All rows of each group, (groups, rows), have met."""
+        known = self.vector[groups]
+        own = self.own_column[groups]
+        np.put_along_axis(known, own[..., None], np.int32(tick), axis=2)
+        met = np.broadcast_to(known.max(axis=1, keepdims=True), known.shape).copy()
+        np.put_along_axis(met, own[..., None], OWN, axis=2)
+        self.vector[groups] = met
+        self.proxied[groups] = self.proxied[groups].max(axis=1, keepdims=True)
+        others = np.where(np.arange(self.members) == own[..., None], OWN, met[..., : self.members])
+        self.synced[groups] = np.minimum(others.min(axis=2), tick)
+
+    def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
+        """`arrived` rows (of one cluster) came to a barrier; what they did until then is ordered for those `waiting`."""
+        meet = self.vector[arrived].copy()
+        meet[np.arange(arrived.size), self.own_column[arrived]] = tick
+        rows = np.maximum(self.vector[waiting], meet.max(axis=0)[None, :])
+        rows[np.arange(waiting.size), self.own_column[waiting]] = OWN
+        self.vector[waiting] = rows
+        self.proxied[waiting] = np.maximum(self.proxied[waiting], self.proxied[arrived].max(axis=0)[None, :])
+        self.synced[waiting] = np.minimum(rows[:, : self.members].min(axis=1), tick)
+        self.warp_synced[waiting] = tick
+
+    def sync_warps(self, rows: NDArray[np.int64], tick: int) -> None:
+        """The lanes of each of these warps have synchronised with each other."""
+        self.warp_synced[rows] = tick
+        if self.members == 1:
+            self.synced[rows] = tick

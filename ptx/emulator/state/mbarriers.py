@@ -1,0 +1,198 @@
+"""mbarrier objects: phases, pending arrivals, transaction bytes, and what those who wait learn (PTX ISA, "mbarrier")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.clocks import Clock, join
+
+if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.state.residents import Residents
+
+MOST_ARRIVALS = (1 << 20) - 1
+"""Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Size and alignment of mbarrier object")."""
+
+
+@dataclass(slots=True, eq=False)
+class Mbarrier:
+    """One live mbarrier object.
+
+    cta, address  resident CTA and byte address in its shared memory
+    expected      arrivals that a phase takes
+    pending       arrivals that the current phase still takes
+    tx            transaction bytes that the current phase expects, less those that have come
+    phase         completed phases
+    column        the agent whose accesses complete on this barrier
+    gathered      what those released that have arrived so far
+    released      what those learn that find a phase completed
+    maker         (column, tick) of its initialisation
+    """
+
+    cta: int
+    address: int
+    expected: int
+    pending: int
+    column: int
+    maker: tuple[int, int]
+    line: int
+    tx: int = 0
+    phase: int = 0
+    gathered: Clock | None = None
+    released: Clock | None = None
+
+    @property
+    def untouched(self) -> bool:
+        """No arrival or transaction is outstanding in the current phase."""
+        return self.pending == self.expected and self.tx == 0
+
+    def describe(self) -> str:
+        """Its state in words, for faults."""
+        state = f"mbarrier {self.address:#x} (initialised on line {self.line}) has {self.phase} completed phases, "
+        state += f"{self.expected - self.pending} of {self.expected} arrivals"
+        if self.tx > 0:
+            state += f" and waits for {self.tx} more transaction bytes"
+        elif self.tx < 0:
+            state += f" and has {-self.tx} transaction bytes more than were expected"
+        return state
+
+
+class Mbarriers:
+    """All live mbarriers of the resident CTAs."""
+
+    def __init__(self, residents: Residents) -> None:
+        self._residents = residents
+        self.live: dict[tuple[int, int], Mbarrier] = {}
+        self._gone: dict[tuple[int, int], str] = {}
+
+    def init(self, origin: Origin, cta: int, address: int, count: int) -> None:
+        """Make an mbarrier object; `address` is a byte address in the shared memory of a resident CTA."""
+        residents = self._residents
+        if not 1 <= count <= MOST_ARRIVALS:
+            origin.fault(
+                "mbarrier", f"mbarrier.init with a count of {count}: it must be 1 to {MOST_ARRIVALS}", "shared", address
+            )
+            count = max(1, min(count, MOST_ARRIVALS))
+        old = self.live.get((cta, address))
+        if old is not None and not old.untouched:
+            origin.fault(
+                "mbarrier",
+                f"initialises an mbarrier that is in use: {old.describe()}; invalidate it (mbarrier.inval) when nobody "
+                "uses it any more",
+                "shared", address,
+            )  # fmt: skip
+        elif old is not None and old.phase:
+            origin.advise(
+                "mbarrier initialised again",
+                "an mbarrier that was used is initialised again without mbarrier.inval before it",
+            )
+        cluster = residents.cluster_of(cta)
+        column = residents.clocks.agent(
+            cluster, ("mbarrier", cta, address), f"what completes on mbarrier {address:#x}"
+        )
+        maker = (int(residents.clocks.own_column[origin.row]), residents.emulation.tick)
+        self.live[cta, address] = Mbarrier(cta, address, count, count, column, maker, origin.instruction.line)
+        self._gone.pop((cta, address), None)
+        residents.emulation.changes += 1
+
+    def invalidate(self, origin: Origin, cta: int, address: int) -> None:
+        """mbarrier.inval."""
+        barrier = self.find(origin, cta, address)
+        if barrier is not None:
+            del self.live[cta, address]
+            self._gone[cta, address] = f"it was invalidated on line {origin.instruction.line}"
+
+    def overwritten(self, cta: int, low: int, high: int, line: int) -> None:
+        """Bytes [low, high) of a CTA's shared memory were written by something else: barriers there are gone."""
+        for key in [k for k in self.live if k[0] == cta and k[1] < high and low < k[1] + 8]:
+            del self.live[key]
+            self._gone[key] = f"it was overwritten on line {line}"
+
+    def find(self, origin: Origin, cta: int, address: int) -> Mbarrier | None:
+        """The live mbarrier there. A fault, and None, where there is none or where its making is not ordered before."""
+        residents = self._residents
+        barrier = self.live.get((cta, address))
+        if barrier is None:
+            why = self._gone.get((cta, address), "no mbarrier.init has been executed there")
+            origin.fault(
+                "mbarrier", f"uses shared address {address:#x} as an mbarrier, but {why}", "shared", address
+            )
+            return None
+        if residents.emulation.checking:
+            column, tick = barrier.maker
+            if int(residents.clocks.vector[origin.row, column]) < tick:
+                origin.fault(
+                    "race",
+                    f"uses mbarrier {address:#x}, which {residents.clocks.name(residents.cluster_of(cta), column)} "
+                    f"initialised on line {barrier.line}, and nothing orders the two: "
+                    + (
+                        "fence.mbarrier_init.release.cluster and a cluster barrier must lie between them"
+                        if cta != origin.cta else "put bar.sync between them"
+                    ),
+                    "shared", address,
+                )  # fmt: skip
+                barrier.maker = (column, 0)
+        return barrier
+
+    def arrive(self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, drop: bool = False) -> int:
+        """Count arrivals; returns the state token as it was before. `clock` is what they release (None: nothing)."""
+        token = barrier.phase << 32 | barrier.pending
+        if count < 1 or count > barrier.pending:
+            origin.fault(
+                "mbarrier",
+                f"{count} arrivals at an mbarrier whose phase takes {barrier.pending} more: {barrier.describe()}; the "
+                "count of mbarrier.init must be that of all arrivals of a phase",
+                "shared", barrier.address,
+            )  # fmt: skip
+            count = min(max(count, 0), barrier.pending)
+        self._gather(barrier, clock)
+        barrier.pending -= count
+        if drop:
+            barrier.expected -= count
+        self._settle(barrier)
+        return token
+
+    def expect_tx(self, origin: Origin, barrier: Mbarrier, size_bytes: int) -> None:
+        """Expect so many more transaction bytes in the current phase."""
+        barrier.tx += size_bytes
+        self._check_tx(origin, barrier)
+
+    def complete_tx(self, origin: Origin, barrier: Mbarrier, size_bytes: int, clock: Clock | None = None) -> None:
+        """So many transaction bytes have come; `clock` is what they release besides the barrier's own agent."""
+        self._gather(barrier, clock)
+        barrier.tx -= size_bytes
+        self._check_tx(origin, barrier)
+        self._settle(barrier)
+
+    def learn(self, row: int, barrier: Mbarrier) -> None:
+        """A row has found a phase completed: it knows what was released."""
+        if barrier.released is not None:
+            self._residents.clocks.learn(row, barrier.released)
+
+    def _gather(self, barrier: Mbarrier, clock: Clock | None) -> None:
+        if clock is not None:
+            barrier.gathered = clock if barrier.gathered is None else join([barrier.gathered, clock])
+
+    def _check_tx(self, origin: Origin, barrier: Mbarrier) -> None:
+        if abs(barrier.tx) > MOST_ARRIVALS:
+            origin.fault(
+                "mbarrier",
+                f"the tx-count of an mbarrier becomes {barrier.tx}, beyond +-{MOST_ARRIVALS}: {barrier.describe()}",
+                "shared", barrier.address,
+            )  # fmt: skip
+            barrier.tx = 0
+
+    def _settle(self, barrier: Mbarrier) -> None:
+        """Complete the phase if nothing is outstanding."""
+        emulation = self._residents.emulation
+        emulation.changes += 1
+        if barrier.pending == 0 and barrier.tx == 0:
+            emulation.signals += 1
+            barrier.phase += 1
+            barrier.pending = barrier.expected
+            earlier = [clock for clock in (barrier.released, barrier.gathered) if clock is not None]
+            # Later phases keep what earlier ones released: arrivals on one barrier are ordered among each other.
+            base = join(earlier) if earlier else self._residents.clocks.nothing()
+            barrier.released = base.with_entry(barrier.column, emulation.tick)
+            barrier.gathered = None
