@@ -10,8 +10,10 @@ from tinygpu.ptx.emulator.faults import (
     UnsupportedInstruction,
 )
 from tinygpu.ptx.emulator.report import Report
+from tinygpu.ptx.emulator.run.structs import Struct
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
+from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 
 __all__ = [
     "Advisory",
@@ -24,6 +26,8 @@ __all__ = [
     "PtxSyntaxError",
     "Report",
     "SparseBuffer",
+    "Struct",
+    "TensorMap",
     "UnsupportedInstruction",
     "emulate",
 ]

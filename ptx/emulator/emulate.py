@@ -17,10 +17,12 @@ from tinygpu.ptx.emulator.run.scheduler import Scheduler
 from tinygpu.ptx.emulator.source.inlining import flatten
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function, Module
+from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Launch, Order
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import LineCounters
 from tinygpu.ptx.emulator.state.residents import Residents
+from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 
 # Arrays of about this many warps keep NumPy's call overhead small while registers stay in the cache.
 _BATCH_WARPS = 256
@@ -42,6 +44,7 @@ def emulate(
     order: Order = "late",
     ctas: Iterable[int | Sequence[int]] | None = None,
     step_limit: int = 20_000_000,
+    buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
 ) -> Report:
     """Run one kernel of a PTX module and return what was found and counted.
 
@@ -49,13 +52,14 @@ def emulate(
     entry         name of the kernel; None takes the only one
     grid, block   numbers of CTAs and of threads, as an int or up to three ints (x, y, z)
     args          one per .param, in order: NumPy arrays (device buffers, changed in place), DeviceBuffer, SparseBuffer,
-                  NumPy or Python scalars, bytes for structs
+                  TensorMap, NumPy or Python scalars, Struct or bytes for structs
     dynamic_smem  bytes of dynamic shared memory
     check         True: the first fault raises EmulationFault; "collect": faults are collected in the report; False: no
                   race and validity checks (out-of-bounds and misaligned accesses still raise)
     order         when asynchronous work lands: as "late" as allowed, as "early" as allowed, or "random" by `seed`
     ctas          which CTAs to run, as linear numbers or (x, y, z); None runs all
     step_limit    blocks that one batch of CTAs may run before it counts as hanging
+    buffers       buffers that the kernel reaches only through addresses in other buffers or in bytes
 
     Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
     """
@@ -71,7 +75,7 @@ def emulate(
         raise UnsupportedInstruction(function.line, f".entry {function.name}", "clusters of more than one CTA")
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
-        parameters = bind_arguments(function, args, memory)
+        parameters = bind_arguments(function, args, memory, buffers)
         functions = {f.name: f for f in module.functions if f.has_body}
         functions = {**{f.name: f for f in module.functions}, **functions}
         code = flatten(function, functions)
