@@ -160,10 +160,3 @@ ret;
     assert c.divergent_branches == 3 * (30 + 31)
     assert c.by_class == {"move": 12, "integer": 282, "compare": 282, "control": 288}
     assert c.ctas == 3
-
-
-def test_the_report_prints_a_readable_table() -> None:
-    text = str(strided(4, "u32"))
-    assert text.startswith("k: 0 faults, 0 advisories\n  CTAs 1   warp instructions 11   thread instructions 352\n")
-    assert "  global load: 1 requests, 4 sectors (4.00 per request), 128 bytes\n" in text
-    assert "    14         1         4           0        128  @%p ld.global.u32 %rd2, [%rd3];\n" in text
