@@ -142,12 +142,14 @@ def _with_carry(
 
     def run(c: Cohort) -> None:
         x, y = first(c), second(c)
-        extra = zero if carry_in is None else np.where(carry_in(c), one, zero)
         if subtract:
-            # The flag holds the borrow.
+            # The flag is the carry out of x + ~y + 1: set where nothing was borrowed. nvcc's division of 128-bit
+            # integers reads it so, with addc behind subc.cc.
+            extra = zero if carry_in is None else np.where(carry_in(c), zero, one)
             total = x - y - extra
-            out = (x < y) | ((x == y) & (extra != 0))
+            out = (x > y) | ((x == y) & (extra == 0))
         else:
+            extra = zero if carry_in is None else np.where(carry_in(c), one, zero)
             total = x + y + extra
             out = (total < x) | ((total == x) & ((y != 0) & (extra != 0)))
         np.copyto(get(c), total, where=c.where)

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
-from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Operand, RegisterOperand, VectorOperand
+from tinygpu.ptx.emulator.source.syntax import (
+    Instruction,
+    IntegerOperand,
+    Operand,
+    PairOperand,
+    RegisterOperand,
+    VectorOperand,
+)
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, Slot
 from tinygpu.ptx.emulator.state.residents import Cohort
@@ -73,8 +80,10 @@ def _exact_rule(b: Binder, i: Instruction) -> Run | None:
         return _mov_rule(b, i.operands[0], i.operands[1], TYPES[i.types[-1]].bits if i.types else 32)
     if i.opcode == "selp" and len(i.operands) == 4:
         return _selp_rule(b, i)
-    if i.opcode in ("and", "or") and i.types and i.types[-1] != "pred" and len(i.operands) == 3:
+    if i.opcode in ("and", "or") and i.types and len(i.operands) == 3:
         return _logic_rule(b, i)
+    if i.opcode == "setp" and len(i.operands) == 4 and (i.has("and") or i.has("or")):
+        return _compare_and_combine_rule(b, i)
     if i.opcode in ("shl", "shr") and len(i.operands) == 3 and isinstance(i.operands[2], IntegerOperand):
         return _shift_rule(b, i)
     return None
@@ -155,9 +164,11 @@ def _logic_rule(b: Binder, i: Instruction) -> Run | None:
     target, first, second = _slot(b, d), _slot(b, x), _slot(b, y)
     if target is None:
         return None
-    name = f"u{TYPES[i.types[-1]].bits}"
+    predicates = i.types[-1] == "pred"
+    name = "pred" if predicates else f"u{TYPES[i.types[-1]].bits}"
     get_x, get_y = b.source(x, name), b.source(y, name)
-    to, dtype, is_and = target, np.dtype(name.replace("u", "uint")), i.opcode == "and"
+    to, is_and = target, i.opcode == "and"
+    dtype: Any = np.dtype(np.bool_) if predicates else np.dtype(name.replace("u", "uint"))
 
     def logic(c: Cohort) -> None:
         tx, ty = _bits(c, first, dtype), _bits(c, second, dtype)
@@ -169,6 +180,27 @@ def _logic_rule(b: Binder, i: Instruction) -> Run | None:
         c.residents.set_taint(c, to, ((tx | ty) & ~decided).astype(dtype))
 
     return logic
+
+
+def _compare_and_combine_rule(b: Binder, i: Instruction) -> Run | None:
+    """setp with a predicate: a known 0 decides .and, a known 1 decides .or, whatever was compared."""
+    targets, x, y, p = i.operands
+    written = (targets.first, targets.second) if isinstance(targets, PairOperand) else (targets,)
+    slots = [slot for slot in (_slot(b, d) for d in written) if slot is not None]
+    compared = [slot for slot in (_slot(b, x), _slot(b, y)) if slot is not None]
+    choose = _slot(b, p)
+    predicate, is_and = b.source(p, "pred"), i.has("and")
+
+    def combine(c: Cohort) -> None:
+        unknown: Array = _bits(c, choose, np.bool_)
+        value = np.asarray(predicate(c))
+        decided = ~unknown & (~value if is_and else value)
+        for slot in compared:
+            unknown = unknown | (_bits(c, slot, GROUP_DTYPES[slot[0]]) != 0)
+        for slot in slots:
+            c.residents.set_taint(c, slot, unknown & ~decided)
+
+    return combine
 
 
 def _shift_rule(b: Binder, i: Instruction) -> Run | None:

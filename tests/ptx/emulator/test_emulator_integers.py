@@ -207,6 +207,14 @@ THREE: list[tuple[str, Callable[..., int]]] = [
         "{ .reg .b32 %t; sub.cc.u32 %t, %a0, %a1; subc.u32 %d0, %a2, %a0; }",
         lambda x, y, z: z - x - (1 if x < y else 0),
     ),
+    (  # The flag is a carry: set where nothing was borrowed.
+        "{ .reg .b32 %t; sub.cc.u32 %t, %a0, %a1; addc.u32 %d0, %a2, 0; }",
+        lambda x, y, z: z + (1 if x >= y else 0),
+    ),
+    (
+        "{ .reg .b32 %t; sub.cc.u32 %t, %a0, %a1; subc.cc.u32 %t, %a2, %a0; addc.u32 %d0, %a0, %a1; }",
+        lambda x, y, z: x + y + (1 if z - x - (1 if x < y else 0) >= 0 else 0),
+    ),
     (
         "{ .reg .b32 %t; mad.lo.cc.u32 %t, %a0, %a1, %a2; madc.hi.u32 %d0, %a0, %a1, 7; }",
         lambda x, y, z: (x * y >> 32) + 7 + ((x * y & 0xFFFFFFFF) + z >> 32),

@@ -1,24 +1,43 @@
-"""Makes the PTX fixtures in this folder from the .cu sources beside them: python make.py [name ...]. Needs nvcc."""
+"""Makes the PTX fixtures in this folder from the .cu sources beside them: python make.py [name ...].
+
+Needs nvcc: of a CUDA toolkit on the PATH, or of the wheels nvidia-cuda-nvcc, nvidia-nvvm, nvidia-cuda-crt,
+nvidia-cuda-cccl and nvidia-cuda-runtime in this Python's environment (no GPU, no driver). Sources in a folder named after a target
+(sm_90a, sm_100a, sm_120a) are compiled for it, those beside this file for sm_80.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ARCHITECTURE = "compute_80"
 
 
-def make(source: Path) -> None:
+def find_nvcc() -> str:
+    """The compiler's path."""
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels.submodule_search_locations or ()) if wheels else ():
+        for compiler in sorted(Path(folder).glob("cu*/bin/nvcc")):
+            return str(compiler)
+    compiler_on_path = shutil.which("nvcc")
+    if compiler_on_path is None:
+        raise SystemExit("no nvcc: install a CUDA toolkit, or the wheels that make.py names at its head")
+    return compiler_on_path
+
+
+def make(nvcc: str, source: Path) -> None:
     """Compile one source; the result lies beside it."""
-    target = source.with_suffix(".ptx").name
-    command = ["nvcc", "-ptx", f"-arch={ARCHITECTURE}", "-std=c++17", source.name, "-o", target]
-    subprocess.run(command, cwd=HERE, check=True)
+    architecture = (source.parent.name if source.parent != HERE else "sm_80").replace("sm_", "compute_")
+    flags = ["-ptx", f"-arch={architecture}", "-std=c++17", "--extended-lambda", "-diag-suppress=20054,550"]
+    command = [nvcc, *flags, source.name, "-o", source.with_suffix(".ptx").name]
+    subprocess.run(command, cwd=source.parent, check=True)
 
 
 if __name__ == "__main__":
     names = sys.argv[1:]
-    for path in sorted(HERE.glob("*.cu")):
+    for path in sorted(HERE.rglob("*.cu")):
         if not names or path.stem in names:
-            make(path)
+            make(find_nvcc(), path)
