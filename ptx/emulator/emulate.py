@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from tinygpu.ptx.emulator.faults import LaunchError, UnsupportedInstruction
+from tinygpu.ptx.emulator.faults import LaunchError
 from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.arguments import bind_arguments
+from tinygpu.ptx.emulator.run.launching import choose_ctas, make_launch
 from tinygpu.ptx.emulator.run.placement import make_binder
 from tinygpu.ptx.emulator.run.program import Program, compile_program
 from tinygpu.ptx.emulator.run.scheduler import Scheduler
@@ -18,7 +19,7 @@ from tinygpu.ptx.emulator.source.inlining import flatten
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function, Module
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
-from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Launch, Order
+from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Order
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import LineCounters
 from tinygpu.ptx.emulator.state.residents import Residents
@@ -27,6 +28,8 @@ from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 # Arrays of about this many warps keep NumPy's call overhead small while registers stay in the cache.
 _BATCH_WARPS = 256
 _MAX_BATCH_BYTES = 1 << 28
+# CTAs that wait for each other must be resident together; hardware holds some 64 warps on each of up to 148 SMs.
+_POLLING_BATCH_WARPS = 8192
 _parse = lru_cache(maxsize=32)(parse)
 
 
@@ -69,10 +72,7 @@ def emulate(
         raise LaunchError(f'check is True, False or "collect", not {check!r}')
     module = _parse(ptx)
     function = find_entry(module, entry)
-    launch = Launch(_dim3(grid, "grid"), _dim3(block, "block"), _dim3(cluster, "cluster"), int(dynamic_smem))
-    check_launch(function, launch)
-    if launch.cluster != (1, 1, 1):
-        raise UnsupportedInstruction(function.line, f".entry {function.name}", "clusters of more than one CTA")
+    launch = make_launch(function, grid, block, cluster, dynamic_smem)
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
@@ -82,7 +82,7 @@ def emulate(
         binder = make_binder(module, function, code, parameters, launch, memory)
         program = compile_program(function.name, code, binder)
         emulation = Emulation(launch, program, memory, order, seed, check, module.lines)
-        chosen = _choose_ctas(ctas, launch.grid)
+        chosen = choose_ctas(ctas, launch)
         try:
             _run(emulation, chosen, step_limit)
         finally:
@@ -105,60 +105,6 @@ def find_entry(module: Module, name: str | None) -> Function:
     raise LaunchError(f"this PTX has no entry {name!r}; it has {names}")
 
 
-def _dim3(value: int | Sequence[int], what: str) -> Dim3:
-    items = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
-    if not 1 <= len(items) <= 3 or not all(isinstance(v, (int, np.integer)) and v > 0 for v in items):
-        raise LaunchError(f"{what} is one to three positive integers, not {value!r}")
-    x, y, z = (*(int(v) for v in items), 1, 1)[:3]
-    return (x, y, z)
-
-
-def check_launch(function: Function, launch: Launch) -> None:
-    """Refuse a launch that hardware or the kernel's own directives would refuse."""
-    threads = launch.threads_per_cta
-    if threads > 1024:
-        raise LaunchError(f"block {launch.block} has {threads} threads, but a CTA has at most 1024")
-    if launch.dynamic_smem_bytes < 0:
-        raise LaunchError(f"dynamic_smem is a number of bytes, not {launch.dynamic_smem_bytes}")
-    required = function.directives.get("reqntid")
-    if required is not None:
-        wanted = cast(Dim3, (*required, 1, 1)[:3])
-        if wanted != launch.block:
-            raise LaunchError(f"{function.name} requires block {wanted} (.reqntid), not {launch.block}")
-    limit = function.directives.get("maxntid")
-    if limit is not None:
-        most = int(np.prod(limit))
-        if threads > most:
-            raise LaunchError(f"{function.name} allows {most} threads per CTA (.maxntid), not {threads}")
-
-
-def _choose_ctas(ctas: Iterable[int | Sequence[int]] | None, grid: Dim3) -> list[Dim3]:
-    gx, gy, gz = grid
-    total = gx * gy * gz
-    if ctas is None:
-        return [(n % gx, n // gx % gy, n // (gx * gy)) for n in range(total)]
-    chosen: list[Dim3] = []
-    for item in ctas:
-        if isinstance(item, (int, np.integer)):
-            number = int(item)
-            if not 0 <= number < total:
-                raise LaunchError(f"CTA {number} is not in the grid {grid}, which has {total}")
-            chosen.append((number % gx, number // gx % gy, number // (gx * gy)))
-        else:
-            place = _place(item)
-            if not all(0 <= p < g for p, g in zip(place, grid, strict=True)):
-                raise LaunchError(f"CTA {place} is not in the grid {grid}")
-            chosen.append(place)
-    if len(set(chosen)) != len(chosen):
-        raise LaunchError("ctas names a CTA twice")
-    return chosen
-
-
-def _place(item: Sequence[int]) -> Dim3:
-    x, y, z = (*(int(v) for v in item), 0, 0)[:3]
-    return (x, y, z)
-
-
 def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
     program = emulation.program
     per_cta = (emulation.launch.threads_per_cta + 31) // 32
@@ -167,10 +113,19 @@ def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
     emulation.counters.ctas = len(ctas)
     register_bytes = 128 * (program.register_counts[2] + 2 * program.register_counts[3]) + 4096
     bytes_per_cta = per_cta * (register_bytes + 32 * program.local.extent_bytes) + 6 * program.shared.extent_bytes
-    batch = max(1, min(_BATCH_WARPS // per_cta, _MAX_BATCH_BYTES // max(1, bytes_per_cta)))
+    most_warps = _POLLING_BATCH_WARPS if _spins(program) else _BATCH_WARPS
+    batch = max(1, min(most_warps // per_cta, _MAX_BATCH_BYTES // max(1, bytes_per_cta)))
+    size = emulation.launch.cluster_size
+    batch = max(size, batch // size * size)
     for first in range(0, len(ctas), batch):
         residents = Residents(emulation, ctas[first : first + batch], first)
         Scheduler(residents, step_limit).run()
+
+
+def _spins(program: Program) -> bool:
+    """Whether some loop looks at memory that other CTAs may change: then they had better be resident together."""
+    backward = [(target, block.rank) for block in program.blocks for target in block.targets if target <= block.rank]
+    return any(block.polls and low <= block.rank <= high for block in program.blocks for low, high in backward)
 
 
 def _report(emulation: Emulation, program: Program) -> Report:

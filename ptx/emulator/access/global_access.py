@@ -59,36 +59,13 @@ def resolve(
 def _report_missing(
     c: Cohort, site: Site, addresses: Array, size: int, missing: NDArray[np.bool_], verb: str
 ) -> None:
-    memory = c.emulation.memory
     at = first_true(missing)
     address = int(addresses.reshape(-1)[at])
     row, lane = c.locate(at)
-    inside = memory.allocation_of(address)
-    count = int(np.count_nonzero(missing))
-    what = f"{verb} of {size} bytes at global address {address:#x}"
-    if inside is not None and address + size <= inside.end:
-        offset = address - inside.base
-        c.emulation.fault(
-            "outside backed windows", site.instruction, c.residents, row, lane,
-            f"{what} is byte {offset} of {inside.name}, which is inside the buffer but in none of its backed windows: "
-            "back these bytes with an array, or do not run this CTA",
-            "global", address, count,
-        )  # fmt: skip
-        return
-    near = inside or memory.nearest(address)
-    if near is None:
-        where = "the launch has no buffers"
-    elif address >= near.base:
-        where = (
-            f"{near.name} has {near.size_bytes} bytes, and this is byte {address - near.base} to "
-            f"{address - near.base + size - 1} of it"
-        )
-    else:
-        where = f"it is {near.base - address} bytes before {near.name}"
+    kind, sentence = c.emulation.memory.describe_missing(address, size, f"{verb} of {size} bytes")
     c.emulation.fault(
-        "out of bounds", site.instruction, c.residents, row, lane, f"{what} is out of bounds: {where}",
-        "global", address, count,
-    )  # fmt: skip
+        kind, site.instruction, c.residents, row, lane, sentence, "global", address, int(np.count_nonzero(missing))
+    )
 
 
 def load(
@@ -217,8 +194,8 @@ def _unordered(
     if excused.any():
         c.emulation.advise(
             "acquire without a fence", site.instruction,
-            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // residents.warps_per_cta)} published: after the atomic or "
-            "strong load that saw it, a fence (or .acquire) is missing",
+            f"accesses what CTA {c.emulation.cta_of(int(who[excused][0]) // residents.warps_per_cta)} published: "
+            "after the atomic or strong load that saw it, a fence (or .acquire) is missing",
         )  # fmt: skip
     return worse
 

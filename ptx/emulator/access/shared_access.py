@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 # A writer is remembered as site * 2^16 + lane * 2^10 + column, so that a race can name the line that wrote.
 WARP_BITS = ACTOR_BITS
 SITE_BITS = ACTOR_BITS + 6
-_WARP = MOST_ACTORS - 1
+ACTORS = MOST_ACTORS - 1
 _LANES = 63
 # The lane of a read whose data goes to other lanes than the one that gives the address (ldmatrix).
 ANY_LANE = 63
@@ -24,8 +24,8 @@ ANY_LANE = 63
 def _place(c: Cohort, site: Site, addresses: Array, rows: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """(offset within a CTA's shared memory, first byte of that CTA's memory) of shared addresses of any CTA.
 
-    In a cluster the bits from 24 on are the rank of the CTA that an address belongs to. Addresses of other CTAs than the
-    executing one are for .shared::cluster and generic accesses only.
+    In a cluster the bits from 24 on are the rank of the CTA that an address belongs to. Addresses of other CTAs than
+    the executing one are for .shared::cluster and generic accesses only.
     """
     residents = c.residents
     if residents.cluster_size == 1:
@@ -149,7 +149,7 @@ def locate_rows(
     return index, False
 
 
-def _gather(values: Array, at: NDArray[np.int64], span: int) -> Array:
+def gather(values: Array, at: NDArray[np.int64], span: int) -> Array:
     """values per granule of each access: the shape of `at`, with an axis of `span` when span > 1."""
     if span > 1:
         return np.take(values.reshape(-1, span), at, axis=0, mode="clip")
@@ -166,12 +166,12 @@ def check_read(
     shadow = c.residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    ticks = _gather(shadow.written, at, span)
+    ticks = gather(shadow.written, at, span)
     uninitialised: Bools | None = None
     if not ticks.all():
         uninitialised = np.asarray(ticks == 0)
     if shadow.invalid is not None:
-        marked = _gather(shadow.invalid, at, span)
+        marked = gather(shadow.invalid, at, span)
         uninitialised = marked if uninitialised is None else np.asarray(uninitialised | marked)
     if uninitialised is not None:
         uninitialised = np.asarray(uninitialised.any(axis=-1)) if span > 1 else uninitialised
@@ -179,9 +179,9 @@ def check_read(
             uninitialised = None
     clocks = c.residents.clocks
     if clocks.agents or int(ticks.max()) > int(clocks.synced[c.set.index].min()):
-        writer = _gather(shadow.writer, at, span)
+        writer = gather(shadow.writer, at, span)
         row_of = rows[..., None] if span > 1 else rows
-        bad = ticks > clocks.vector[row_of, writer & _WARP]
+        bad = ticks > clocks.vector[row_of, writer & ACTORS]
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
         _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
@@ -194,7 +194,7 @@ def _log_read(
 ) -> None:
     residents = c.residents
     shadow = residents.shadow
-    columns = who & _WARP
+    columns = who & ACTORS
     if residents.cluster_size == 1:
         shadow.log_read(at, span, columns, c.emulation.tick)
         return
@@ -216,7 +216,7 @@ def _advise_warp_exchange(
 ) -> None:  # fmt: skip
     """Lanes of one warp that exchange data without bar.warp.sync: undefined by the manual, though it mostly works."""
     stale = (ticks > c.residents.clocks.warp_synced[rows]) & (ticks != PENDING)
-    stale &= ((writer & _WARP) == (who & _WARP)) & ((writer >> WARP_BITS & _LANES) != who >> WARP_BITS)
+    stale &= ((writer & ACTORS) == (who & ACTORS)) & ((writer >> WARP_BITS & _LANES) != who >> WARP_BITS)
     if stale.any():
         line = c.emulation.program.sites[int(writer[stale][0]) >> SITE_BITS].line
         c.emulation.advise(
@@ -240,21 +240,21 @@ def check_write(
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
     synced = int(clocks.synced[c.set.index].min())
-    ticks = _gather(shadow.written, at, span)
+    ticks = gather(shadow.written, at, span)
     row_of = rows[..., None] if span > 1 else rows
     if residents.mbarriers.live:
         residents.drop_overwritten_mbarriers(index, size, site.line)
     if clocks.agents or int(ticks.max()) > synced:
-        writer = _gather(shadow.writer, at, span)
-        bad = ticks > clocks.vector[row_of, writer & _WARP]
+        writer = gather(shadow.writer, at, span)
+        bad = ticks > clocks.vector[row_of, writer & ACTORS]
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
         if atomic and shadow.atomic is not None:
-            bad &= ~_gather(shadow.atomic, at, span)
+            bad &= ~gather(shadow.atomic, at, span)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "writes", picked)
     reads = shadow.reads()
-    latest = None if reads is None else _gather(reads[0], at, span)
+    latest = None if reads is None else gather(reads[0], at, span)
     if latest is not None and int(latest.max()) > synced:
         first = 0
         if residents.cluster_size > 1:
@@ -262,12 +262,12 @@ def check_write(
             first = rank * residents.warps_per_cta
             first = first[..., None] if span > 1 else first
         for warp in range(shadow.warps_per_cta):
-            seen = _gather(reads[1][warp], at, span)  # type: ignore[index]
+            seen = gather(reads[1][warp], at, span)  # type: ignore[index]
             column = np.broadcast_to(np.asarray(first + warp), seen.shape)
             if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
                 return
     for number, read in shadow.foreign.items():
-        seen = _gather(read, at, span)
+        seen = gather(read, at, span)
         column = np.full(seen.shape, number)
         if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
             return
@@ -291,7 +291,15 @@ def mark_written(
     atomic: bool = False,
 ) -> None:  # fmt: skip
     """Remember a write that happens at `tick` (PENDING for an asynchronous copy that was only issued)."""
-    shadow = c.residents.shadow
+    mark_written_by(c.residents, site, index, size, who, tick, atomic)
+
+
+def mark_written_by(
+    residents: Residents, site: Site, index: NDArray[np.int64], size: int, who: NDArray[np.int64], tick: int,
+    atomic: bool = False,
+) -> None:  # fmt: skip
+    """The same for writes that no cohort carries out now."""
+    shadow = residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
     who = (np.broadcast_to(who, at.shape) + (site.number << SITE_BITS)).astype(np.int32)
@@ -367,14 +375,14 @@ def describe_conflict(residents: Residents, cluster: int, place: str, verb: str,
     verb  "reads", "writes" (over what `who` wrote) or "overwrites" (what `who` read)
     who   site, lane and column of the other; only the column where it read
     """
-    column = who & _WARP
+    column = who & ACTORS
     name = residents.clocks.name(cluster, column)
     agent = column >= residents.clocks.members
     if verb == "overwrites":
         if agent:
             return (
-                f"overwrites {place} that asynchronous work ({name}) may still be reading: wait for its completion, and "
-                "order the wait before this write"
+                f"overwrites {place} that asynchronous work ({name}) may still be reading: wait for its completion, "
+                "and order the wait before this write"
             )
         return (
             f"overwrites {place} that {name} may still be reading: every warp must pass bar.sync after its last "

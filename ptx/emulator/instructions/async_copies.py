@@ -17,10 +17,13 @@ from tinygpu.ptx.emulator.access import global_access, shared_access
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64
+from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING
 from tinygpu.ptx.emulator.state.emulation import first_true
+from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Cohort, Residents
@@ -38,6 +41,7 @@ class PendingCopy:
     group    (k,) commit group of the issuing thread, or one number for all
     parts    where the source bytes lie: (window, byte offsets, which of the k, bytes really read or None for all)
     landed   the bytes are already in shared memory
+    issued   tick of its issue
     """
 
     site: Site
@@ -50,6 +54,7 @@ class PendingCopy:
     landed: bool
     uniform_group: int | None
     rows: Any
+    issued: int
 
 
 class CopyQueue:
@@ -66,8 +71,10 @@ def _queue(residents: Residents) -> CopyQueue:
 
 
 def _cp(b: Binder, i: Instruction) -> Run:
-    if "async" not in i.modifiers or i.has("bulk") or i.has("mbarrier") or i.has("reduce"):
+    if "async" not in i.modifiers or i.has("bulk") or i.has("reduce"):
         raise b.unsupported()
+    if i.has("mbarrier"):
+        return _arrive(b, i)
     if i.has("commit_group"):
         return _commit(b, i)
     if i.has("wait_group"):
@@ -160,6 +167,7 @@ def issue(
     copy = PendingCopy(
         site, size, np.ascontiguousarray(index).reshape(-1), flat_threads, np.ascontiguousarray(who).reshape(-1),
         group, parts, early, low if low == high else None, c.set.rows if c.mask is None and good is None else None,
+        c.emulation.tick,
     )  # fmt: skip
     if early:
         _land(residents, copy, None)
@@ -360,8 +368,66 @@ def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
     low, high = int(group.min()), int(group.max())
     return PendingCopy(
         copy.site, copy.size, copy.index[left], copy.threads[left], copy.who[left], group, parts, copy.landed,
-        low if low == high else None, None,
+        low if low == high else None, None, copy.issued,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyArrival:
+    """An arrival at an mbarrier that happens when the earlier copies of these lanes of a warp have completed."""
+
+    origin: Origin
+    barrier: Mbarrier
+    lanes: NDArray[np.int64]
+    issued: int
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        return ("cp.async", self.origin.row)
+
+    def complete(self) -> None:
+        residents, row = self.origin.residents, self.origin.row
+        column = residents.clocks.agent(
+            residents.cluster_of(self.origin.cta), self.queue, f"the cp.async copies of warp {self.origin.warp}"
+        )
+        queue = _queue(residents)
+        threads = row * 32 + self.lanes
+        kept: list[PendingCopy] = []
+        residents.emulation.next_tick()
+        for copy in queue.pending:
+            done = np.isin(copy.threads, threads) if copy.issued <= self.issued else np.zeros(1, np.bool_)
+            if not done.any():
+                kept.append(copy)
+                continue
+            if not copy.landed:
+                _land(residents, copy, done)
+            if residents.emulation.checking:
+                who = np.full(1, column)
+                shared_access.mark_written_by(
+                    residents, copy.site, copy.index[done], copy.size, who, residents.emulation.tick
+                )
+            if not done.all():
+                kept.append(_rest(copy, ~done))
+        queue.pending = kept
+        clock = residents.clocks.nothing().with_entry(column, residents.emulation.tick)
+        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock)
+
+
+def _arrive(b: Binder, i: Instruction) -> Run:
+    """cp.async.mbarrier.arrive: without .noinc it takes one pending arrival more, which is its own."""
+    get = shared_addresses(b, i, b.operands(i, 1)[0])
+    increments = not i.has("noinc")
+
+    def run(c: Cohort) -> None:
+        tick = c.emulation.next_tick()
+        for origin, place, lanes in places(c, i, get(c)):
+            barrier = c.residents.mbarriers.find(origin, *place)
+            if barrier is not None:
+                if increments:
+                    barrier.pending += lanes.size
+                c.residents.agents.start(CopyArrival(origin, barrier, lanes, tick))
+
+    return run
 
 
 ASYNC_COPIES: dict[str, Compile] = {"cp": _cp}

@@ -24,10 +24,8 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 def state_space(b: Binder, i: Instruction, symbol_space: str | None) -> str:
     """The instruction's space; "generic" when it names none and its address is no variable's."""
     for modifier in i.modifiers:
-        base, _, detail = modifier.partition("::")
+        base = modifier.partition("::")[0]
         if base in ("global", "shared", "local", "const", "param"):
-            if detail == "cluster":
-                raise b.unsupported("shared memory of other CTAs")
             return base
     return symbol_space or "generic"
 

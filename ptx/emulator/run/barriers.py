@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.run.program import BarrierSpec, Terminator
 from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.clocks import Clock
 from tinygpu.ptx.emulator.state.registers import LANES
 from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, Residents, RowSet, compact_rows
 
@@ -29,6 +30,7 @@ class Arrival:
     spec: BarrierSpec
     instruction: Instruction
     predicate: Bools | None
+    clocks: tuple[Clock, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +72,8 @@ class Barriers:
         ):  # fmt: skip
             self._note_exited(instruction)
             residents.clocks.join_cta(slice(None), emulation.tick)
-            residents.shadow.forget_reads()
+            if residents.cluster_size == 1:
+                residents.shadow.forget_reads()
             if residents.order.strict is not None:
                 for cta in range(len(residents.ctas)):
                     members = np.arange(cta, residents.warps, len(residents.ctas))
@@ -92,6 +95,10 @@ class Barriers:
                 arrival = Arrival(
                     c.set.index[chosen], active[chosen], spec.action != "arrive", resume, spec, instruction,
                     None if predicate is None else predicate[chosen],
+                    # Those that do not wait go on at once: the barrier orders what they did before it only.
+                    () if spec.action != "arrive" else tuple(
+                        residents.clocks.snapshot(int(row), emulation.tick) for row in c.set.index[chosen]
+                    ),
                 )  # fmt: skip
                 released.extend(self._add(int(cta), int(one), expected, arrival))
         return released
@@ -181,7 +188,7 @@ class Barriers:
         )
         tick = residents.emulation.tick
         everyone = np.arange(cta, residents.warps, len(residents.ctas))
-        if barrier.expected is None:
+        if barrier.expected is None and waiting.size == rows.size:
             self._note_exited(barrier.arrivals[-1].instruction, cta)
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.order.join(everyone, everyone)
@@ -189,7 +196,8 @@ class Barriers:
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.order.join(everyone, everyone)
         elif waiting.size:
-            residents.clocks.join(rows, waiting, tick)
+            early = [clock for a in barrier.arrivals for clock in a.clocks]
+            residents.clocks.join(waiting, waiting, tick, early)
             residents.order.join(rows, waiting)
         self._reduce(barrier)
         return [(a.resume, a.rows, a.lanes) for a in barrier.arrivals if a.waits]

@@ -116,7 +116,8 @@ def _constants(launch: Launch) -> dict[str, int]:
     result = {"%nwarpid": 64, "%nsmid": 128, "%gridid": 1, "%dynamic_smem_size": launch.dynamic_smem_bytes,
               "%aggr_smem_size": launch.dynamic_smem_bytes, "%reserved_smem_offset_begin": 0,
               "%reserved_smem_offset_end": SHARED_BASE, "%reserved_smem_offset_cap": SHARED_BASE,
-              "%is_explicit_cluster": int(launch.cluster_size > 1), "%cluster_nctarank": launch.cluster_size}  # fmt: skip
+              "%is_explicit_cluster": int(launch.cluster_size > 1),
+              "%cluster_nctarank": launch.cluster_size}  # fmt: skip
     for position, axis in enumerate("xyz"):
         result[f"%ntid.{axis}"] = launch.block[position]
         result[f"%nctaid.{axis}"] = launch.grid[position]

@@ -12,6 +12,7 @@ from tinygpu.ptx.emulator.instructions.async_copies import ASYNC_COPIES
 from tinygpu.ptx.emulator.instructions.atomics import ATOMICS
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.bits import BITS
+from tinygpu.ptx.emulator.instructions.clusters import CLUSTERS
 from tinygpu.ptx.emulator.instructions.comparisons import COMPARISONS
 from tinygpu.ptx.emulator.instructions.conversions import CONVERSIONS
 from tinygpu.ptx.emulator.instructions.fences import FENCES
@@ -19,6 +20,7 @@ from tinygpu.ptx.emulator.instructions.floating import FLOATING
 from tinygpu.ptx.emulator.instructions.integer import INTEGER, Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
 from tinygpu.ptx.emulator.instructions.matrices import MATRICES
+from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
 from tinygpu.ptx.emulator.instructions.moves import MOVES
 from tinygpu.ptx.emulator.instructions.taint import make_taint
 from tinygpu.ptx.emulator.instructions.warp_ops import WARP_OPS
@@ -35,6 +37,7 @@ from tinygpu.ptx.emulator.state.residents import Cohort
 INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
     ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
     ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES), ("matrix", MATRICES), ("fence", FENCES),
+    ("mbarrier", MBARRIERS), ("cluster", CLUSTERS),
 )  # fmt: skip
 
 
@@ -271,8 +274,6 @@ def _compile_end(b: Binder, block: Block) -> tuple[Terminator, set[Slot], set[Sl
 
 def _compile_barrier(b: Binder, i: Instruction) -> BarrierSpec:
     """bar.sync, bar.arrive, bar.red, barrier{.cta}.* (PTX ISA, "bar, barrier")."""
-    if i.has("cluster"):
-        raise b.unsupported("clusters")
     aligned = i.opcode == "bar" or i.has("aligned")
     if i.has("red"):
         action = next((m for m in ("popc", "and", "or") if i.has(m)), None)

@@ -166,6 +166,7 @@ class Scheduler:
         items, self._waiting = self._waiting, []
         for item in items:
             still = np.array([item.wait.ask(int(row)) for row in item.rowset.index], np.bool_)
+            self._residents.woken[item.rowset.index[~still]] = self._line(item)
             self._resume(item, ~still)
         self._refresh_waits()
 
@@ -177,6 +178,9 @@ class Scheduler:
         if not going.all():
             rowset, mask = self._subset(lanes & ~going[:, None], item.rowset)
             self._waiting.append(Waiting(item.place, rowset, mask, item.wait))
+
+    def _line(self, item: Waiting) -> int:
+        return self._blocks[item.place[0]].operations[item.place[1]].instruction.line
 
     def _refresh_waits(self) -> None:
         self._waits_at[:] = _NEVER
@@ -194,7 +198,7 @@ class Scheduler:
         items, self._waiting = self._waiting, []
         for item in items:
             if item.wait.limit:
-                self._residents.timed_out[item.rowset.index] = True
+                self._residents.timed_out[item.rowset.index] = self._line(item)
             self._resume(item, np.full(item.rowset.index.size, item.wait.limit))
         self._refresh_waits()
         return True
@@ -386,6 +390,8 @@ class Scheduler:
         if self._barriers.open:
             self._release(self._barriers.after_exit(ctas))
         for cta in ctas:
+            if residents.cluster_size > 1:
+                residents.cluster_barriers.after_exit(int(cta))
             if self._last is not None and not residents.alive[residents.rows_of(int(cta))].any():
                 residents.check_leaving(int(cta), self._last)
 

@@ -33,7 +33,7 @@ def is_blocking(instruction: Instruction) -> bool:
     """Whether a warp may have to wait at this instruction for others of its CTA or cluster."""
     if instruction.opcode == "bar":
         return bool(instruction.modifiers) and "warp" not in instruction.modifiers
-    return instruction.opcode == "barrier"
+    return instruction.opcode == "barrier" and "cluster" not in instruction.modifiers
 
 
 def _ends_block(instruction: Instruction) -> bool:

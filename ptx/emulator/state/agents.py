@@ -4,10 +4,10 @@ How an asynchronous instruction is written:
 
 1. At issue it builds an `Origin` (who issued it, for faults), asks `residents.clocks` for its agent column and for the
    issuer's clock (`clocks.issue(row)`), checks its operands, and tells the memories what it will touch
-   (`access.async_access.begin_read`, `begin_write`): from here on these bytes count as being accessed (PENDING).
+   (`access.async_shared.begin_read`, `begin_write`): from here on these bytes count as being accessed (PENDING).
 2. It hands an `Operation` to `residents.agents.start(operation)`. Depending on the launch's `order` it is completed at
    once ("early"), by chance ("random"), or not before somebody waits for it or nobody else can run ("late").
-3. `Operation.complete()` moves the data (`async_access.read_bytes`, `land_write`), ends the accesses (`end_read`), and
+3. `Operation.complete()` moves the data (`async_shared.read_bytes`, `land_write`), ends the accesses (`end_read`), and
    signals: `residents.mbarriers.complete_tx(...)`, an arrival, or nothing (commit groups are asked by who waits).
 4. Whoever waits learns what completion ordered: an mbarrier's clock by `mbarriers.learn`, a commit group by
    `clocks.learn(row, Clock.with_entry(column, tick))`.

@@ -210,8 +210,17 @@ class Clocks:
         others = np.where(np.arange(self.members) == own[..., None], OWN, met[..., : self.members])
         self.synced[groups] = np.minimum(others.min(axis=2), tick)
 
-    def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
-        """`arrived` rows (of one cluster) came to a barrier; what they did until then is ordered for those `waiting`."""
+    def join(
+        self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int, early: list[Clock] | None = None
+    ) -> None:
+        """`arrived` rows (of one cluster) came to a barrier; what they did until then is ordered for `waiting` ones.
+
+        early  clocks of others, who came before and went on
+        """
+        if early:
+            met = join(early)
+            for row in waiting.tolist():
+                self.learn(row, met)
         meet = self.vector[arrived].copy()
         meet[np.arange(arrived.size), self.own_column[arrived]] = tick
         rows = np.maximum(self.vector[waiting], meet.max(axis=0)[None, :])

@@ -70,6 +70,9 @@ class Emulation:
         self.signals = 0
         self.counters = Counters()
         self.total_warps = 0
+        # Tick of the last proxy fence over global memory, per launch-wide warp; ticks of asynchronous writes there.
+        self.global_proxy_fences: dict[int, int] = {}
+        self.async_global_ticks: set[int] = set()
         self.locations: dict[int, NDArray[np.int32]] = {}
         self.run_ctas: list[Dim3] = []
         self.faults: dict[tuple[int, str], Fault] = {}

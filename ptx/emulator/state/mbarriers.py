@@ -1,4 +1,4 @@
-"""mbarrier objects: phases, pending arrivals, transaction bytes, and what those who wait learn (PTX ISA, "mbarrier")."""
+"""mbarrier objects: phases, pending arrivals, transaction bytes, what those who wait learn (PTX ISA, "mbarrier")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tinygpu.ptx.emulator.state.residents import Residents
 
 MOST_ARRIVALS = (1 << 20) - 1
-"""Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Size and alignment of mbarrier object")."""
+"""Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Contents of the mbarrier object")."""
 
 
 @dataclass(slots=True, eq=False)

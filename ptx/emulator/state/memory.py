@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.faults import LaunchError
+from tinygpu.ptx.emulator.faults import FaultKind, LaunchError
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.shadows import GlobalShadow
 
@@ -143,6 +143,27 @@ class GlobalMemory:
         if not self.allocations:
             return None
         return min(self.allocations, key=lambda a: min(abs(address - a.base), abs(address - a.end)))
+
+    def describe_missing(self, address: int, size: int, what: str) -> tuple[FaultKind, str]:
+        """(kind of fault, sentence) for an access that no window holds; `what` as in "load of 4 bytes"."""
+        what = f"{what} at global address {address:#x}"
+        inside = self.allocation_of(address)
+        if inside is not None and address + size <= inside.end:
+            return "outside backed windows", (
+                f"{what} is byte {address - inside.base} of {inside.name}, which is inside the buffer but in none of "
+                "its backed windows: back these bytes with an array, or do not run this CTA"
+            )
+        near = inside or self.nearest(address)
+        if near is None:
+            where = "the launch has no buffers"
+        elif address >= near.base:
+            where = (
+                f"{near.name} has {near.size_bytes} bytes, and this is byte {address - near.base} to "
+                f"{address - near.base + size - 1} of it"
+            )
+        else:
+            where = f"it is {near.base - address} bytes before {near.name}"
+        return "out of bounds", f"{what} is out of bounds: {where}"
 
     def window_indices(self, addresses: Array, size: int) -> NDArray[np.int64]:
         """Per address the index of the window that holds all `size` bytes, or -1."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.agents import Agents, Origin
-from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clocks
+from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
+from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 CLUSTER_RANK_SHIFT = 24
 """In a cluster, bits from here on of a shared address are the rank of the CTA that it belongs to.
 
-Where they lie is up to the implementation; production kernels rely on 24 (clearing that bit gives the even CTA's address).
+Where they lie is up to the implementation; production kernels rely on 24 (they clear that bit for the even CTA).
 """
 CLUSTER_OFFSET_MASK = (1 << CLUSTER_RANK_SHIFT) - 1
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -197,7 +198,12 @@ class Residents:
         self.busy: dict[Slot, NDArray[np.bool_]] = {}
         self.busy_because: dict[Slot, str] = {}
         self.touched: dict[Slot, NDArray[np.bool_]] = {}
-        self.timed_out: NDArray[np.bool_] = np.zeros(self.warps, np.bool_)
+        # Line of the instruction whose wait is over (or came to its time limit) until it goes on, per warp.
+        self.woken: NDArray[np.int64] = np.zeros(self.warps, np.int64)
+        self.timed_out: NDArray[np.int64] = np.zeros(self.warps, np.int64)
+        self.fenced_clocks: dict[int, Clock] = {}
+        self._unfenced_clocks: dict[int, Clock] = {}
+        self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.leaving: list[Callable[[int, Instruction], None]] = []
         self._remote: dict[int, dict[int, tuple[int, int]]] = {}
@@ -325,6 +331,21 @@ class Residents:
             (np.arange(LANES)[None, :] << ACTOR_BITS) + member,
         )  # fmt: skip
 
+    # ---- fences ---------------------------------------------------------------------------------------------------
+
+    def fence(self, row: int) -> None:
+        """A warp passes a fence of release and acquire semantics: relaxed arrivals and waits get theirs from it."""
+        learned = self._unfenced_clocks.pop(row, None)
+        if learned is not None:
+            self.clocks.learn(row, learned)
+        self.fenced_clocks[row] = self.clocks.snapshot(row, self.emulation.tick)
+
+    def learn_after_fence(self, row: int, clock: Clock | None) -> None:
+        """A relaxed wait found a phase completed: the warp knows it from its next fence on."""
+        if clock is not None:
+            known = self._unfenced_clocks.get(row)
+            self._unfenced_clocks[row] = clock if known is None else join([known, clock])
+
     # ---- clusters -------------------------------------------------------------------------------------------------
 
     def cluster_of(self, cta: int) -> int:
@@ -369,14 +390,14 @@ class Residents:
         return target, offset
 
     def touch_remote(self, instruction: Instruction, row: int, target: int, column: int | None = None) -> None:
-        """A warp (or its agent `column`) reaches into another CTA's shared memory, which must have started and not ended."""
+        """A warp (or its agent `column`) reaches into the shared memory of another CTA, which must be running."""
         emulation, clocks = self.emulation, self.clocks
         first = target % self.cluster_size * self.warps_per_cta
         if int(clocks.vector[row, first : first + self.warps_per_cta].max()) <= clocks.start:
             emulation.fault(
                 "cluster", instruction, self, row, None,
-                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which may not have "
-                "started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
+                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which may not "
+                "have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
             )  # fmt: skip
             clocks.vector[row, first] = clocks.start + 1
         if not self.alive[self.rows_of(target)].any():
@@ -402,12 +423,12 @@ class Residents:
                 name = self.clocks.name(self.cluster_of(cta), column)
                 self.emulation.fault(
                     "cluster", instruction, self, int(self.rows_of(cta)[0]), None,
-                    f"this CTA exits, but {name} may still reach into its shared memory (line {line}): a cluster barrier "
-                    "must come before the exit",
+                    f"this CTA exits, but {name} may still reach into its shared memory (line {line}): a cluster "
+                    "barrier must come before the exit",
                 )  # fmt: skip
 
     def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
-        """Mbarriers whose bytes are written by something else are gone; `index` are bytes of all CTAs' shared memory."""
+        """Mbarriers whose bytes are written by something else are gone; `index` counts in all CTAs' shared memory."""
         stride = self.shared.stride_bytes
         for cta, address in list(self.mbarriers.live):
             place = cta * stride + address

@@ -33,7 +33,7 @@ class SharedShadow:
         self._granules = granules
 
     def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int) -> None:
-        """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is each reader's in its CTA.
+        """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is the reader's in its CTA.
 
         Only for readers in the CTA whose memory it is.
         """
@@ -105,7 +105,7 @@ class GlobalShadow:
         return self.written, self.writer, self.atomic
 
     def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int, wpc: int) -> None:
-        """Remember reads; `wpc` is the number of warps per cluster (two warps differ in cluster when warp // wpc differs)."""
+        """Remember reads; `wpc` is the number of warps per cluster: warps with equal warp // wpc share a cluster."""
         self._log.append((index, span, warp, tick))
         self._logged += index.size
         if self._logged > 1 << 20:

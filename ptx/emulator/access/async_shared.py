@@ -1,0 +1,256 @@
+"""Accesses of asynchronous operations to shared memory, in two steps: begin at issue, end at completion.
+
+An access counts as going on from begin to end (PENDING), whatever the moment at which the emulator moves the bytes. It
+is judged by the clock of its issuer: what must have happened before is what the issuer knew. Reads of the asynchronous
+proxy see generic writes only through a proxy fence. Byte indices count in the shared memory of all resident CTAs:
+cta * residents.shared.stride_bytes + address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.access.shared_access import ACTORS, SITE_BITS, describe_conflict, gather
+from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, Ticks
+from tinygpu.ptx.emulator.state.meter import Site
+
+Bools = NDArray[np.bool_]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agent:
+    """Who accesses memory asynchronously.
+
+    origin  the thread that issued the operation
+    site    its instruction, counted and named in races
+    column  the agent in the clocks of the origin's cluster
+    clock   what the issuer knew at issue (Clocks.issue)
+    proxy   whether it accesses memory through the asynchronous proxy (TMA, wgmma, tcgen05)
+    """
+
+    origin: Origin
+    site: Site
+    column: int
+    clock: Clock
+    proxy: bool = True
+
+
+def check_shared_range(agent: Agent, address: int, size: int, align: int, verb: str) -> bool:
+    """Whether one shared variable holds bytes [address, address + size) of a CTA; a fault where not."""
+    layout = agent.origin.residents.emulation.program.shared
+    if address % align:
+        agent.origin.fault(
+            "misaligned",
+            f"{verb} at shared address {address:#x} is misaligned: it must be a multiple of {align}, but the remainder "
+            f"is {address % align}",
+            "shared", address,
+        )  # fmt: skip
+        return False
+    if size and not layout.holds(address, address + size):
+        agent.origin.fault(
+            "out of bounds",
+            f"{verb} of {size} bytes at shared address {address:#x} is out of bounds: {layout.describe(address, size)}",
+            "shared", address,
+        )  # fmt: skip
+        return False
+    return True
+
+
+def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
+    """An operation starts to read accesses of `size` bytes at these byte indices, each a multiple of `size`.
+
+    Races are faults. Returns which accesses are uninitialised (None: none), in the shape of `index`.
+    """
+    residents = agent.origin.residents
+    if not residents.emulation.checking or not index.size:
+        return None
+    shadow = residents.shadow
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    ticks = gather(shadow.written, at, span)
+    invalid: Bools | None = None
+    if not ticks.all():
+        invalid = np.asarray(ticks == 0)
+    if shadow.invalid is not None:
+        marked = gather(shadow.invalid, at, span)
+        invalid = marked if invalid is None else np.asarray(invalid | marked)
+    if invalid is not None:
+        invalid = np.asarray(invalid.any(axis=-1)) if span > 1 else invalid
+        invalid = invalid if invalid.any() else None
+    writer = gather(shadow.writer, at, span)
+    columns = writer & ACTORS
+    bad = ticks > agent.clock.limit(columns)
+    if bad.any():
+        _report(agent, index, size, span, bad, writer, ticks, "reads")
+    elif agent.proxy:
+        unfenced = (columns < residents.clocks.members) & (ticks > agent.clock.proxied_limit(columns)) & (ticks > 0)
+        if unfenced.any():
+            _report_unfenced(agent, index, size, span, unfenced, writer)
+    shadow.mark_foreign_read(agent.column, _granules(at, span), int(PENDING))
+    return invalid
+
+
+def end_read(agent: Agent, index: Index, size: int) -> None:
+    """The operation has read these bytes."""
+    residents = agent.origin.residents
+    if not residents.emulation.checking or not index.size:
+        return
+    shadow = residents.shadow
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    shadow.finish_foreign_read(agent.column, _granules(at, span), residents.emulation.tick)
+
+
+def read_bytes(agent: Agent, index: Index, size: int) -> NDArray[np.uint8]:
+    """The bytes of accesses of `size` (1, 2, 4, 8 or a multiple of 4) bytes: index.shape + (size,)."""
+    data = agent.origin.residents.shared.data
+    if size == 1:
+        return np.asarray(data[index][..., None])
+    whole = data[: data.size // size * size].reshape(-1, size)
+    return np.asarray(whole[index // size])
+
+
+def begin_write(agent: Agent, index: Index, size: int) -> None:
+    """An operation starts to write accesses of `size` bytes, each at a multiple of `size`. Races are faults."""
+    residents = agent.origin.residents
+    if not residents.emulation.checking or not index.size:
+        return
+    shadow, clocks = residents.shadow, residents.clocks
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    if residents.mbarriers.live:
+        residents.drop_overwritten_mbarriers(index, size, agent.site.line)
+    ticks = gather(shadow.written, at, span)
+    writer = gather(shadow.writer, at, span)
+    columns = writer & ACTORS
+    bad = ticks > agent.clock.limit(columns)
+    if bad.any():
+        _report(agent, index, size, span, bad, writer, ticks, "writes")
+    elif agent.proxy:
+        crossed = (columns < clocks.members) & (ticks > agent.clock.proxied_limit(columns)) & (ticks > clocks.start)
+        if crossed.any():
+            agent.origin.advise(
+                "asynchronous write over generic accesses",
+                "overwrites through the asynchronous proxy what was written through the generic proxy, without "
+                "fence.proxy.async between the two",
+            )
+    _check_readers(agent, index, size, at, span)
+    mark_written(agent, index, size, int(PENDING))
+
+
+def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) -> None:
+    residents = agent.origin.residents
+    shadow, clocks = residents.shadow, residents.clocks
+    crossed = False
+    reads = shadow.reads()
+    if reads is not None:
+        rank = int(index.reshape(-1)[0]) // residents.shared.stride_bytes % residents.cluster_size
+        for warp in range(shadow.warps_per_cta):
+            seen = gather(reads[1][warp], at, span)
+            column = rank * residents.warps_per_cta + warp
+            bad = seen > _entry(agent.clock.known, column)
+            if bad.any():
+                who = np.full(bad.shape, column, np.int32)
+                _report(agent, index, size, span, bad, who, seen, "overwrites")
+                return
+            crossed |= bool((seen > _entry(agent.clock.proxied, column)).any())
+    for column, read in shadow.foreign.items():
+        seen = gather(read, at, span)
+        bad = seen > _entry(agent.clock.known, column)
+        if bad.any():
+            who = np.full(bad.shape, column, np.int32)
+            _report(agent, index, size, span, bad, who, seen, "overwrites")
+            return
+        crossed |= column < clocks.members and bool((seen > _entry(agent.clock.proxied, column)).any())
+    if crossed and agent.proxy:
+        agent.origin.advise(
+            "asynchronous write over generic accesses",
+            "overwrites through the asynchronous proxy what was read through the generic proxy, without "
+            "fence.proxy.async between the two",
+        )
+
+
+def _entry(ticks: Ticks, column: int) -> int:
+    return int(ticks[column]) if column < ticks.size else 0
+
+
+def mark_written(agent: Agent, index: Index, size: int, tick: int) -> None:
+    """Remember that the agent writes these bytes at `tick`."""
+    shadow = agent.origin.residents.shadow
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    who = np.int32((agent.site.number << SITE_BITS) + agent.column)
+    for values, value in ((shadow.written, np.int32(tick)), (shadow.writer, who)):
+        if span > 1:
+            values.reshape(-1, span)[at] = value
+        else:
+            values[at] = value
+    for marks in (shadow.invalid, shadow.atomic):
+        if marks is not None:
+            marks[_granules(at, span)] = False
+
+
+def land_write(agent: Agent, index: Index, size: int, data: NDArray[np.uint8], invalid: Bools | None = None) -> None:
+    """The bytes arrive: data has index.shape + (size,). `invalid` accesses are uninitialised."""
+    residents = agent.origin.residents
+    memory = residents.shared.data
+    if size == 1:
+        memory[index] = data[..., 0]
+    else:
+        memory[: memory.size // size * size].reshape(-1, size)[index // size] = data
+    residents.emulation.changes += 1
+    if not residents.emulation.checking:
+        return
+    mark_written(agent, index, size, residents.emulation.tick)
+    if invalid is not None and invalid.any():
+        shadow = residents.shadow
+        if shadow.invalid is None:
+            shadow.invalid = np.zeros(shadow.written.size, np.bool_)
+        span = max(1, size // shadow.granule_bytes)
+        shadow.invalid[_granules(index[invalid] // (span * shadow.granule_bytes), span)] = True
+
+
+def _granules(at: Index, span: int) -> Index:
+    if span == 1:
+        return at.reshape(-1)
+    return (at.reshape(-1, 1) * span + np.arange(span)).reshape(-1)
+
+
+def _report(
+    agent: Agent, index: Index, size: int, span: int, bad: Bools, who: NDArray[np.int32], ticks: Ticks, verb: str
+) -> None:
+    residents = agent.origin.residents
+    accesses = bad.any(axis=-1) if span > 1 else bad
+    place = int(index.reshape(-1)[int(np.argmax(accesses.reshape(-1)))])
+    cta, address = divmod(place, residents.shared.stride_bytes)
+    at = int(np.argmax(bad.reshape(-1)))
+    what = f"{size} bytes at shared address {address:#x}"
+    if cta != agent.origin.cta:
+        what += f" of the cluster's CTA {cta % residents.cluster_size}"
+    sentence = describe_conflict(
+        residents, residents.cluster_of(cta), what, verb, int(who.reshape(-1)[at]),
+        bool(ticks.reshape(-1)[at] == PENDING),
+    )  # fmt: skip
+    agent.origin.fault("race", sentence, "shared", address, int(np.count_nonzero(accesses)))
+
+
+def _report_unfenced(agent: Agent, index: Index, size: int, span: int, bad: Bools, who: NDArray[np.int32]) -> None:
+    residents = agent.origin.residents
+    accesses = bad.any(axis=-1) if span > 1 else bad
+    place = int(index.reshape(-1)[int(np.argmax(accesses.reshape(-1)))])
+    cta, address = divmod(place, residents.shared.stride_bytes)
+    writer = int(who.reshape(-1)[int(np.argmax(bad.reshape(-1)))])
+    name = residents.clocks.name(residents.cluster_of(cta), writer & ACTORS)
+    line = residents.emulation.program.sites[writer >> SITE_BITS].line
+    agent.origin.fault(
+        "race",
+        f"reads through the asynchronous proxy {size} bytes at shared address {address:#x} that {name} wrote through "
+        f"the generic proxy on line {line}, without fence.proxy.async between the two: the writing threads must "
+        "execute fence.proxy.async after their stores, before the barrier",
+        "shared", address, int(np.count_nonzero(accesses)),
+    )  # fmt: skip

@@ -1,0 +1,290 @@
+"""mbarrier.*: init, inval, arrive in every form, expect_tx, complete_tx, test_wait, try_wait, pending_count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.integer import Compile
+from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, PairOperand, SinkOperand
+from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.clocks import Clock
+from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
+from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW, WINDOW_BYTES
+from tinygpu.ptx.emulator.state.residents import Cohort, MustWait
+
+Place = tuple[int, int]
+"""(resident CTA, byte address in its shared memory)."""
+
+
+def shared_addresses(b: Binder, i: Instruction, operand: Operand) -> Getter:
+    """Getter of (n, 32) shared addresses of an operand of an instruction that may give them as generic ones."""
+    get, _, space = b.address(operand)
+    if space not in (None, "shared"):
+        raise b.fail(f"`{i.name}` needs an address in shared memory")
+    if space == "shared" or any(m.startswith("shared") for m in i.modifiers):
+        return get
+    window, base = np.uint64(SHARED_WINDOW // WINDOW_BYTES), np.uint64(SHARED_WINDOW)
+
+    def shared(c: Cohort) -> NDArray[np.uint64]:
+        generic = np.broadcast_to(get(c), (c.n, 32)).astype(np.uint64)
+        outside = (generic // np.uint64(WINDOW_BYTES) != window) & (c.mask if c.mask is not None else True)
+        if outside.any():
+            at, lane = divmod(int(np.argmax(outside.reshape(-1))), 32)
+            Origin(c.residents, i, int(c.set.index[at]), lane).fault(
+                "address space",
+                f"`{i.name}` needs a generic address of shared memory, not {int(generic[at, lane]):#x}",
+            )
+            return np.where(outside, np.uint64(0), generic - base)
+        return np.asarray(generic - base)
+
+    return shared
+
+
+def places(
+    c: Cohort, i: Instruction, addresses: Any, remote: bool = False
+) -> Iterator[tuple[Origin, Place, NDArray[np.int64]]]:
+    """Per warp and address: the first thread of those lanes, the place, and the lanes."""
+    values = np.broadcast_to(addresses, (c.n, 32)).astype(np.int64)
+    for at, row in enumerate(c.set.index.tolist()):
+        lanes = np.arange(32) if c.mask is None else np.flatnonzero(c.mask[at])
+        if not lanes.size:
+            continue
+        mine = values[at, lanes]
+        for address in np.unique(mine).tolist() if (mine != mine[0]).any() else [int(mine[0])]:
+            chosen = lanes[mine == address]
+            origin = Origin(c.residents, i, row, int(chosen[0]))
+            if address % 8:
+                origin.fault(
+                    "misaligned",
+                    f"the mbarrier at shared address {address:#x} is misaligned: it must be a multiple of 8, but the "
+                    f"remainder is {address % 8}",
+                    "shared", address,
+                )  # fmt: skip
+                continue
+            place = c.residents.shared_place(origin, address, remote)
+            if place is None:
+                continue
+            if not c.emulation.program.shared.holds(place[1], place[1] + 8):
+                origin.fault(
+                    "out of bounds",
+                    f"the mbarrier at shared address {address:#x} is out of bounds: "
+                    f"{c.emulation.program.shared.describe(place[1], 8)}",
+                    "shared", address,
+                )  # fmt: skip
+                continue
+            yield origin, place, chosen
+
+
+def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
+    """What an arrival of this row releases: all it knows; with .relaxed only what a fence before it released."""
+    if not c.emulation.checking:
+        return None
+    if relaxed:
+        return c.residents.fenced_clocks.get(row)
+    return c.residents.clocks.snapshot(row, c.emulation.tick)
+
+
+def _lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:
+    return np.asarray(np.broadcast_to(get(c), (c.n, 32))).astype(np.int64)
+
+
+def _row_of(c: Cohort, row: int) -> int:
+    return int(np.searchsorted(c.set.index, row))
+
+
+def _init(b: Binder, i: Instruction) -> Run:
+    where, count = b.operands(i, 2)
+    get, counts = shared_addresses(b, i, where), b.source(count, "u32")
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        values = _lanes_of(c, counts)
+        for origin, place, lanes in places(c, i, get(c)):
+            c.residents.mbarriers.init(origin, *place, int(values[_row_of(c, origin.row), lanes[0]]))
+
+    return run
+
+
+def _inval(b: Binder, i: Instruction) -> Run:
+    get = shared_addresses(b, i, b.operands(i, 1)[0])
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        for origin, place, _ in places(c, i, get(c)):
+            c.residents.mbarriers.invalidate(origin, *place)
+
+    return run
+
+
+def _transactions(b: Binder, i: Instruction) -> Run:
+    """mbarrier.expect_tx and mbarrier.complete_tx: the tx-count, without an arrival."""
+    where, count = b.operands(i, 2)
+    get, counts = shared_addresses(b, i, where), b.source(count, "u32")
+    expects, remote = i.has("expect_tx"), i.has("shared::cluster")
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        values = _lanes_of(c, counts)
+        for origin, place, lanes in places(c, i, get(c), remote):
+            barriers = c.residents.mbarriers
+            barrier = barriers.find(origin, *place)
+            size = int(values[_row_of(c, origin.row), lanes].sum())
+            if barrier is not None and expects:
+                barriers.expect_tx(origin, barrier, size)
+            elif barrier is not None:
+                barriers.complete_tx(origin, barrier, size)
+
+    return run
+
+
+def _arrive(b: Binder, i: Instruction) -> Run:
+    """mbarrier.arrive and .arrive_drop, with .expect_tx, .noComplete, counts, and on barriers of other CTAs."""
+    operands = list(i.operands)
+    remote = i.has("shared::cluster")
+    state: Operand | None = None
+    if operands and not _is_address(operands[0]):
+        state = operands.pop(0)
+    elif not remote:
+        raise b.fail(f"`{i.name}` takes a destination first, a register or _")
+    if not 1 <= len(operands) <= 2:
+        raise b.fail(f"`{i.name}` takes an address and at most one count, not {len(operands)} operands")
+    get = shared_addresses(b, i, operands[0])
+    expect = i.has("expect_tx")
+    given = b.source(operands[1], "u32") if len(operands) > 1 else None
+    if (expect or i.has("noComplete")) and given is None:
+        raise b.fail(f"`{i.name}` needs {'the number of bytes' if expect else 'a count'}")
+    write = None if state is None or isinstance(state, SinkOperand) else b.destination(state, "u64")
+    if write is not None and remote:
+        raise b.fail(f"`{i.name}` gives no state: its destination must be _")
+    drop, relaxed = i.opcode == "mbarrier" and i.has("arrive_drop"), i.has("relaxed")
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        amounts = None if given is None else _lanes_of(c, given)
+        tokens = np.zeros((c.n, 32), np.uint64)
+        clocks: dict[int, Clock | None] = {}
+        for origin, place, lanes in places(c, i, get(c), remote):
+            barriers = c.residents.mbarriers
+            barrier = barriers.find(origin, *place)
+            if barrier is None:
+                continue
+            row = origin.row
+            if row not in clocks:
+                clocks[row] = released_clock(c, row, relaxed)
+            at = _row_of(c, row)
+            mine = np.ones(lanes.size, np.int64) if amounts is None or expect else amounts[at, lanes]
+            if expect and amounts is not None:
+                barriers.expect_tx(origin, barrier, int(amounts[at, lanes].sum()))
+            tokens[at, lanes] = barriers.arrive(origin, barrier, int(mine.sum()), clocks[row], drop)
+        if write is not None:
+            np.copyto(write(c), tokens, where=c.where)
+
+    return run
+
+
+def _is_address(operand: Operand) -> bool:
+    from tinygpu.ptx.emulator.source.syntax import AddressOperand
+
+    return isinstance(operand, AddressOperand)
+
+
+Completed = Callable[[Mbarrier, int], bool]
+
+
+def _by_parity(barrier: Mbarrier, parity: int) -> bool:
+    return barrier.phase & 1 != parity & 1
+
+
+def _by_state(barrier: Mbarrier, token: int) -> bool:
+    return barrier.phase != token >> 32
+
+
+def _wait(b: Binder, i: Instruction) -> Run:
+    """mbarrier.test_wait (looks) and mbarrier.try_wait (the warp is set aside until the phase completes)."""
+    tries = i.has("try_wait")
+    target, where, phase = b.operands(i, 3, 4 if tries else 3)[:3]
+    if len(i.operands) == 4:
+        b.source(i.operands[3], "u32")
+    if isinstance(target, PairOperand):
+        raise b.fail(f"`{i.name}` gives one predicate")
+    get, write = shared_addresses(b, i, where), b.destination(target, "pred")
+    parity = i.has("parity")
+    phases = b.source(phase, "u32" if parity else "u64")
+    completed: Completed = _by_parity if parity else _by_state
+    relaxed = i.has("relaxed")
+
+    def run(c: Cohort) -> None:
+        residents = c.residents
+        wanted = _lanes_of(c, phases)
+        result = np.ones((c.n, 32), np.bool_)
+        found: list[tuple[Origin, Mbarrier, NDArray[np.int64], int]] = []
+        late: dict[int, list[tuple[Mbarrier, int]]] = {}
+        for origin, place, lanes in places(c, i, get(c)):
+            barrier = residents.mbarriers.find(origin, *place)
+            if barrier is None:
+                continue
+            row, at = origin.row, _row_of(c, origin.row)
+            for value in np.unique(wanted[at, lanes]).tolist():
+                chosen = lanes[wanted[at, lanes] == value]
+                if residents.woken[row] == i.line or completed(barrier, value):
+                    found.append((origin, barrier, chosen, value))
+                else:
+                    result[at, chosen] = False
+                    late.setdefault(row, []).append((barrier, value))
+        if tries and late:
+            waits = {row: [(barrier, barrier.phase) for barrier, _ in items] for row, items in late.items()}
+            limited = [row for row in late if residents.timed_out[row] == i.line]
+            if len(limited) < len(late):
+                ready = np.array([row not in late or row in limited for row in c.set.index.tolist()], np.bool_)
+                raise MustWait(
+                    ready, lambda row: any(barrier.phase == phase for barrier, phase in waits[row]),
+                    lambda row: _reason(i, late[row]), limit=True,
+                )  # fmt: skip
+        c.emulation.next_tick()
+        rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
+        residents.timed_out[rows] = 0
+        residents.woken[rows] = 0
+        for origin, barrier, _, _ in found:
+            if relaxed:
+                residents.learn_after_fence(origin.row, barrier.released)
+            else:
+                residents.mbarriers.learn(origin.row, barrier)
+        np.copyto(write(c), result, where=c.where)
+
+    return run
+
+
+def _reason(i: Instruction, items: list[tuple[Mbarrier, int]]) -> str:
+    barrier, value = items[0]
+    what = f"parity {value & 1}" if i.has("parity") else f"phase {value >> 32}"
+    return f"on line {i.line} for {what} of an mbarrier: {barrier.describe()}"
+
+
+def _pending_count(b: Binder, i: Instruction) -> Run:
+    target, state = b.operands(i, 2)
+    get, write = b.source(state, "u64"), b.destination(target, "u32")
+
+    def run(c: Cohort) -> None:
+        np.copyto(write(c), (np.asarray(get(c)) & np.uint64(0xFFFFFFFF)).astype(np.uint32), where=c.where)
+
+    return run
+
+
+def _mbarrier(b: Binder, i: Instruction) -> Run:
+    forms: tuple[tuple[str, Compile], ...] = (
+        ("init", _init), ("inval", _inval), ("arrive", _arrive), ("arrive_drop", _arrive), ("test_wait", _wait),
+        ("try_wait", _wait), ("pending_count", _pending_count), ("expect_tx", _transactions),
+        ("complete_tx", _transactions),
+    )  # fmt: skip
+    for name, make in forms:
+        if i.has(name):
+            return make(b, i)
+    raise b.unsupported()
+
+
+MBARRIERS: dict[str, Compile] = {"mbarrier": _mbarrier}
