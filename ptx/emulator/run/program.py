@@ -136,11 +136,38 @@ def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
             raise UnsupportedInstruction(statement.line, statement.name)
     blocks = build_blocks(code.statements, code.branch_targets)
     compiled = [_compile_block(binder, block) for block in blocks]
+    _watch_fenced(compiled, frozenset(binder.fenced))
     return Program(
         name, compiled, tuple(binder.counts), dict(binder.special_slots), binder.shared, binder.local, binder.sites,
         binder.shared_granule_bytes, binder.global_granule_bytes, _maybe_uninitialised(compiled, binder),
         {slot: key for key, slot in binder.slots.items()},
     )  # fmt: skip
+
+
+def _watch_fenced(blocks: list[CompiledBlock], fenced: frozenset[Slot]) -> None:
+    """Remember the use of registers that wgmma works with by other instructions, until the next wgmma.fence."""
+    if not fenced:
+        return
+    for block in blocks:
+        for operation in block.operations:
+            used = tuple(sorted(fenced & (operation.reads | operation.writes)))
+            if used and operation.instruction.opcode != "wgmma":
+                operation.run = _noting(operation.run, used)
+                operation.careful = _noting(operation.careful, used)
+
+
+def _noting(run: Run, used: tuple[Slot, ...]) -> Run:
+    def noting(c: Cohort) -> None:
+        run(c)
+        touched = c.residents.touched
+        for slot in used:
+            mask = touched.get(slot)
+            if mask is None:
+                mask = np.zeros(c.residents.warps, np.bool_)
+                touched[slot] = mask
+            mask[c.set.rows] = True
+
+    return noting
 
 
 def compile_function(i: Instruction) -> tuple[str, Compile] | None:
