@@ -7,12 +7,15 @@ meet again at the immediate post-dominator of the branch that parted them: every
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, Label, Statement, SymbolOperand
 
 EXIT = -1
+# Loops nested deeper than this keep the order of the text, so that no text takes quadratic time.
+_MAX_LOOP_DEPTH = 200
 
 
 @dataclass(slots=True)
@@ -143,82 +146,78 @@ def _reachable(edges: list[list[int]], entry: int) -> set[int]:
 
 def _loop_contiguous_order(edges: list[list[int]], nodes: set[int], entry: int) -> list[int]:
     """A topological order of the components of `nodes`; each loop is opened at its header and ordered within."""
+    before: dict[int, list[int]] = {}
+    for node in nodes:
+        for target in edges[node]:
+            before.setdefault(target, []).append(node)
     result: list[int] = []
-    # Work list instead of recursion: (nodes, entry, edges into the entry are cut).
-    pending: list[tuple[set[int], int, set[tuple[int, int]]] | int] = [(nodes, entry, set())]
+    # Work list instead of recursion: (nodes, entry, depth of loops around them). A header that is taken out of its loop
+    # takes the edges that go back to it along.
+    pending: list[tuple[set[int], int, int] | int] = [(nodes, entry, 0)]
     while pending:
         item = pending.pop()
         if isinstance(item, int):
             result.append(item)
             continue
-        inside, first, cut = item
-        components = _components(edges, inside, first, cut)
-        entered = set()
-        expanded: list[tuple[set[int], int, set[tuple[int, int]]] | int] = []
+        inside, first, depth = item
+        expanded: list[tuple[set[int], int, int] | int] = []
         done: set[int] = set()
-        for component in components:
+        for component in _components(edges, inside, first):
             if len(component) == 1:
                 expanded.append(component[0])
+            elif depth == _MAX_LOOP_DEPTH:
+                # The order decides where parted lanes meet again, not what they compute.
+                expanded.extend(sorted(component))
             else:
                 members = set(component)
                 headers = [first] if first in members else [
-                    node for node in component
-                    if any(node in edges[source] and (source, node) not in cut for source in done)
+                    node for node in component if any(source in done for source in before.get(node, ()))
                 ]  # fmt: skip
                 header = min(headers) if headers else min(component)
-                entered.add(header)
-                inner_cut = cut | {(source, header) for source in members if header in edges[source]}
                 expanded.append(header)
                 rest = members - {header}
                 starts = [t for t in edges[header] if t in rest] or [min(rest)]
-                expanded.append((rest, starts[0], inner_cut))
+                expanded.append((rest, starts[0], depth + 1))
             done.update(component)
         pending.extend(reversed(expanded))
     return result
 
 
-def _components(
-    edges: list[list[int]], nodes: set[int], entry: int, cut: set[tuple[int, int]]
-) -> list[list[int]]:
+def _components(edges: list[list[int]], nodes: set[int], entry: int) -> list[list[int]]:
     """Strongly connected components in topological order (Tarjan, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_stack: set[int] = set()
     stack: list[int] = []
     found: list[list[int]] = []
+
+    def enter(node: int) -> tuple[int, Iterator[int]]:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        on_stack.add(node)
+        return node, iter([t for t in edges[node] if t in nodes])
+
     for root in [entry, *sorted(nodes)]:
         if root in index or root not in nodes:
             continue
-        work: list[tuple[int, int]] = [(root, 0)]
+        work = [enter(root)]
         while work:
-            node, position = work.pop()
-            if position == 0:
-                index[node] = low[node] = len(index)
-                stack.append(node)
-                on_stack.add(node)
-            successors = [t for t in edges[node] if t in nodes and (node, t) not in cut]
-            descended = False
-            for k in range(position, len(successors)):
-                target = successors[k]
+            node, successors = work[-1]
+            for target in successors:
                 if target not in index:
-                    work.append((node, k + 1))
-                    work.append((target, 0))
-                    descended = True
+                    work.append(enter(target))
                     break
                 if target in on_stack:
                     low[node] = min(low[node], index[target])
-            if descended:
-                continue
-            if low[node] == index[node]:
-                component: list[int] = []
-                while True:
-                    member = stack.pop()
-                    on_stack.discard(member)
-                    component.append(member)
-                    if member == node:
-                        break
-                found.append(component)
-            if work:
-                parent = work[-1][0]
-                low[parent] = min(low[parent], low[node])
+            else:
+                work.pop()
+                if low[node] == index[node]:
+                    component: list[int] = []
+                    while not component or component[-1] != node:
+                        component.append(stack.pop())
+                        on_stack.discard(component[-1])
+                    found.append(component)
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
     return found[::-1]

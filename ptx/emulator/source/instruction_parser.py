@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tinygpu.ptx.emulator.faults import PtxSyntaxError
@@ -19,6 +20,7 @@ from tinygpu.ptx.emulator.source.syntax import (
     Label,
     Operand,
     PairOperand,
+    PartOperand,
     RegisterOperand,
     SinkOperand,
     SpecialOperand,
@@ -26,6 +28,10 @@ from tinygpu.ptx.emulator.source.syntax import (
     VectorOperand,
 )
 from tinygpu.ptx.emulator.source.types import TYPES
+
+
+# Video instructions take bytes and halves of registers: %r1.b3, %r1.h10 (PTX ISA, "Video Instructions").
+_PART = re.compile(r"\.(?:b[0-3]|h[01]|b[0-7]{2}|b[0-7]{4}|h[0-3]{2})")
 
 
 class InstructionParser(Cursor):
@@ -47,7 +53,7 @@ class InstructionParser(Cursor):
                 raise self._fail(f"{token.text} is no predicate register", token)
             guard = Guard(register, negated)
         opcode = self._word("an instruction")
-        if opcode.text[0] in "%$" and opcode.text[0] == "%":
+        if opcode.text[0] == "%":
             raise self._fail(f"expected an instruction, found `{opcode.text}`", opcode)
         modifiers: list[str] = []
         while self._token.kind == "dot":
@@ -93,6 +99,15 @@ class InstructionParser(Cursor):
                 if not self._is(")"):
                     self._expect(",", "between arguments")
             return GroupOperand(tuple(group))
+        if token.text == "-" and self._peek().kind == "word":
+            self._next()
+            name = self._token
+            operand = self._named(function)
+            if isinstance(operand, RegisterOperand):
+                operand = PartOperand(operand, "")
+            if not isinstance(operand, PartOperand):
+                raise self._fail(f"- stands before a constant or a register, not `{name.text}`", name)
+            return replace(operand, negated=True)
         if token.text == "!" and self._peek().kind == "word":
             self._next()
             name = self._next()
@@ -131,6 +146,8 @@ class InstructionParser(Cursor):
             if index >= len(register.elements):
                 raise self._fail(f"{name}{component.text} is no element of the vector register {name}", component)
             return register.elements[index]
+        if isinstance(register, RegisterOperand) and adjacent and _PART.fullmatch(component.text):
+            return PartOperand(register, self._next().text[1:])
         if register is not None:
             return register
         if name == "WARP_SZ":
@@ -172,6 +189,8 @@ class InstructionParser(Cursor):
                 rest.append(self._simple_operand(function, ""))
             coordinates = tuple(rest)
         self._expect("]", "to close the address")
+        # [a].unified: the address is the same for all threads of the unified memory; nothing changes.
+        self._accept(".unified")
         if not -(1 << 63) <= offset < 1 << 64:
             raise self._fail(f"the offset {offset} does not fit into 64 bits")
         return AddressOperand(base, offset, coordinates)

@@ -45,7 +45,7 @@ def split_numbered(name: str) -> tuple[str, int] | None:
 
 
 def find_register(scope: Scope, function: Function, name: str) -> RegisterOperand | VectorOperand | None:
-    """The register called `name` as seen from `scope`; a vector register gives its elements."""
+    """The register called `name` as seen from `scope`; a vector register gives its elements, a .b128 its halves."""
     numbered = split_numbered(name)
     for level in scope.chain():
         type_name = level.registers.get(name)
@@ -53,6 +53,12 @@ def find_register(scope: Scope, function: Function, name: str) -> RegisterOperan
             declared = level.ranges.get(numbered[0])
             if declared is not None and numbered[1] < declared[0]:
                 type_name = declared[1]
+        if type_name == "b128":
+            # A 128-bit register is its two halves, the low one first.
+            halves = [f"{name}.lo", f"{name}.hi"]
+            for half in halves:
+                function.registers[level.key(half)] = "b64"
+            return VectorOperand(tuple(RegisterOperand(half, level.key(half), "b64") for half in halves))
         if type_name is not None:
             key = level.key(name)
             function.registers[key] = type_name

@@ -40,10 +40,14 @@ class FloatOperand:
 
 @dataclass(frozen=True, slots=True)
 class SymbolOperand:
-    """The name of a variable, function or label, plus an offset in bytes."""
+    """The name of a variable, function or label, plus an offset in bytes.
+
+    mask  in an initialiser: which bits of the address are meant, shifted down; 0 for all
+    """
 
     name: str
     offset: int = 0
+    mask: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,18 @@ class AddressOperand:
     base: RegisterOperand | SymbolOperand | None
     offset: int
     coordinates: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartOperand:
+    """Bytes or halves of a register, as video instructions take them: %r1.b3, %r1.h10, -%r1.h0.
+
+    part  "" for the whole register
+    """
+
+    register: RegisterOperand
+    part: str
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +109,7 @@ Operand = (
     | SymbolOperand
     | VectorOperand
     | AddressOperand
+    | PartOperand
     | PairOperand
     | GroupOperand
     | SinkOperand
@@ -150,6 +167,7 @@ class Variable:
     space          "global", "shared", "const", "local", "param"
     size_bytes     0 for an unsized extern array
     elements       initial values as (byte offset, size in bytes, integer pattern or symbol)
+    linkage        "extern", "visible", "weak", "common", or "" for one of this module alone
     """
 
     name: str
@@ -161,6 +179,16 @@ class Variable:
     elements: tuple[tuple[int, int, int | SymbolOperand], ...]
     line: int
     key: str = ""
+    linkage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """What a call through a register passes and gets back: the sizes and alignments of parameters and results."""
+
+    parameters: tuple[Variable, ...]
+    returns: tuple[Variable, ...]
+    line: int
 
 
 @dataclass(slots=True)
@@ -176,14 +204,18 @@ class Function:
     variables: list[Variable] = field(default_factory=list)
     body: list[Statement] = field(default_factory=list)
     branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    call_prototypes: dict[str, int] = field(default_factory=dict)
+    call_prototypes: dict[str, Prototype] = field(default_factory=dict)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     has_body: bool = True
+    linkage: str = ""
 
 
 @dataclass(slots=True)
 class Module:
-    """One PTX text."""
+    """One PTX text.
+
+    aliases  other names of functions
+    """
 
     version: tuple[int, int]
     target: str
@@ -191,3 +223,4 @@ class Module:
     variables: list[Variable]
     functions: list[Function]
     lines: tuple[str, ...]
+    aliases: dict[str, str] = field(default_factory=dict)

@@ -57,6 +57,12 @@ def _types() -> dict[str, ScalarType]:
     for lane, bits in (("f16", 16), ("bf16", 16), ("e4m3", 8), ("e5m2", 8), ("u16", 16), ("s16", 16)):
         table[f"{lane}x2"] = ScalarType(f"{lane}x2", 2 * bits, "packed", lane)
     table["f32x2"] = ScalarType("f32x2", 64, "packed", "f32")
+    # PTX ISA, "Packed Data Types": 6-bit elements lie in bytes, 4-bit elements side by side.
+    for lane, count, bits in (
+        ("e2m1", 2, 8), ("e2m1", 4, 16), ("e2m3", 2, 16), ("e2m3", 4, 32), ("e3m2", 2, 16), ("e3m2", 4, 32),
+        ("e4m3", 4, 32), ("e5m2", 4, 32), ("ue8m0", 2, 16),
+    ):  # fmt: skip
+        table[f"{lane}x{count}"] = ScalarType(f"{lane}x{count}", bits, "packed", lane)
     for name in ("e4m3", "e5m2"):
         table[name] = ScalarType(name, 8, "float")
     for name in ("texref", "samplerref", "surfref"):
@@ -83,7 +89,8 @@ VIEW_DTYPES: tuple[Any, ...] = (
 _VIEW: dict[str, int] = {
     "pred": 0, "u16": 1, "b16": 1, "u8": 1, "b8": 1, "e4m3x2": 1, "e5m2x2": 1, "s16": 2, "s8": 2, "f16": 3, "bf16": 4,
     "u32": 5, "b32": 5, "tf32": 5, "f16x2": 5, "bf16x2": 5, "u16x2": 5, "s16x2": 5, "s32": 6, "f32": 7,
-    "u64": 8, "b64": 8, "f32x2": 8, "s64": 9, "f64": 10,
+    "u64": 8, "b64": 8, "f32x2": 8, "s64": 9, "f64": 10, "e2m1x2": 1, "e2m1x4": 1, "e2m3x2": 1, "e3m2x2": 1,
+    "ue8m0x2": 1, "e2m3x4": 5, "e3m2x4": 5, "e4m3x4": 5, "e5m2x4": 5,
 }  # fmt: skip
 
 
