@@ -209,9 +209,10 @@ def _check_order(
     if not ticks.any():
         return
     who = writer.reshape(-1, span)[index] if span > 1 else writer[index]
-    bad = _unordered(c, site, selection, ticks, who)
     if strong:
-        bad &= ~(atomics.reshape(-1, span)[index] if span > 1 else atomics[index])
+        # Strong accesses need no order among themselves: a loop around a cas begins with a relaxed load.
+        ticks = np.where(atomics.reshape(-1, span)[index] if span > 1 else atomics[index], 0, ticks)
+    bad = _unordered(c, site, selection, ticks, who)
     if changed is not None:
         bad &= changed[..., None] if bad.ndim > changed.ndim else changed
     if bad.any():

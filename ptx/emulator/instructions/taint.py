@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.taint_rules import taint_rule
 from tinygpu.ptx.emulator.source.syntax import (
     Instruction,
     IntegerOperand,
@@ -75,7 +76,7 @@ def _address_slots(b: Binder, i: Instruction) -> frozenset[Slot]:
 
 
 def _exact_rule(b: Binder, i: Instruction) -> Run | None:
-    """Bit-exact rules for moves, packing, and selection; None for the general rule."""
+    """Bit-exact rules for moves, packing, and selection, then those of taint_rules; None for the general rule."""
     if i.opcode == "mov" and len(i.operands) == 2:
         return _mov_rule(b, i.operands[0], i.operands[1], TYPES[i.types[-1]].bits if i.types else 32)
     if i.opcode == "selp" and len(i.operands) == 4:
@@ -86,7 +87,7 @@ def _exact_rule(b: Binder, i: Instruction) -> Run | None:
         return _compare_and_combine_rule(b, i)
     if i.opcode in ("shl", "shr") and len(i.operands) == 3 and isinstance(i.operands[2], IntegerOperand):
         return _shift_rule(b, i)
-    return None
+    return taint_rule(b, i)
 
 
 def _slot(b: Binder, operand: Operand) -> Slot | None:
