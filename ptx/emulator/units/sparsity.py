@@ -91,3 +91,12 @@ def stored_columns(layout: SparsityLayout, indices: NDArray[np.int64]) -> NDArra
         pairs = np.stack([8 * start + 2 * first, 8 * start + 2 * second], axis=-1)
         return (pairs[..., None] + np.arange(2)).reshape(*indices.shape[:-1], -1)
     return np.stack([4 * start + first, 4 * start + second], axis=-1).reshape(*indices.shape[:-1], -1)
+
+
+def expand(
+    layout: SparsityLayout, stored: NDArray[np.float64], indices: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The whole matrix (..., 16, k) from its stored elements (..., 16, k / 2); all others are zero."""
+    whole = np.zeros((*stored.shape[:-1], layout.k))
+    np.put_along_axis(whole, stored_columns(layout, indices), stored, axis=-1)
+    return whole

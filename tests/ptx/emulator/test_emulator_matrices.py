@@ -10,7 +10,7 @@ import pytest
 from instruction_bench import module, run_instruction
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import UnsupportedInstruction, emulate
+from tinygpu.ptx.emulator import PtxSyntaxError, UnsupportedInstruction, emulate
 
 # The fragment formulas once more, written as loops from the figures of the manual: (row, k) of a_i and (k, n) of b_i.
 
@@ -237,15 +237,123 @@ def test_movmatrix_transposes_in_registers() -> None:
     np.testing.assert_array_equal(got.view(np.uint16).reshape(8, 8), values.reshape(8, 8).T)
 
 
+# ---- matrices of bytes, and of 4- and 6-bit elements in memory -----------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("source", ["b8", "b8x16.b4x16_p64", "b8x16.b6x16_p32"])
+def test_ldmatrix_transposes_matrices_of_bytes(count: int, source: str) -> None:
+    """m16n16: lane 4 g + t gets bytes g and g + 8 of rows 4 t to 4 t + 3; row r is where lane r says."""
+    rng = np.random.default_rng(9)
+    memory = rng.integers(0, 256, 2048).astype(np.uint8)
+    rows = rng.permutation(128)[:32].astype(np.uint32) * 16
+    out = np.zeros((32, 4), np.uint32)
+    registers = ", ".join(f"%r{20 + k}" for k in range(2 * count))
+    body = "mov.u32 %r22, 0; mov.u32 %r23, 0;\n"
+    body += f"ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.{source} {{{registers}}}, [%r10];\n"
+    body += "st.global.v4.u32 [%rd8], {%r20, %r21, %r22, %r23};"
+    emulate(shared_kernel(body), grid=1, block=32, args=[memory, rows, out])
+    got = out.view(np.uint8).reshape(32, 2, 8)
+    for matrix in range(count):
+        stored = [elements_of(memory[rows[16 * matrix + r] :][:16], source) for r in range(16)]
+        for lane in range(32):
+            g, t = lane >> 2, lane & 3
+            want = [stored[4 * t + e][g] for e in range(4)] + [stored[4 * t + e][g + 8] for e in range(4)]
+            assert got[lane, matrix].tolist() == want
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("source", ["b4x16_p64", "b6x16_p32"])
+def test_ldmatrix_spreads_narrow_elements_over_bytes(count: int, source: str) -> None:
+    """m8n16: lane 4 g + t gets elements 4 t to 4 t + 3 of row g."""
+    rng = np.random.default_rng(10)
+    memory = rng.integers(0, 256, 2048).astype(np.uint8)
+    rows = rng.permutation(128)[:32].astype(np.uint32) * 16
+    out = np.zeros((32, 4), np.uint32)
+    registers = ", ".join(f"%r{20 + k}" for k in range(count))
+    body = "mov.u32 %r21, 0; mov.u32 %r22, 0; mov.u32 %r23, 0;\n"
+    body += f"ldmatrix.sync.aligned.m8n16.x{count}.shared.b8x16.{source} {{{registers}}}, [%r10];\n"
+    body += "st.global.v4.u32 [%rd8], {%r20, %r21, %r22, %r23};"
+    emulate(shared_kernel(body), grid=1, block=32, args=[memory, rows, out])
+    got = out.view(np.uint8).reshape(32, 4, 4)
+    for matrix in range(count):
+        for lane in range(32):
+            stored = elements_of(memory[rows[8 * matrix + (lane >> 2)] :][:16], source)
+            assert got[lane, matrix].tolist() == stored[4 * (lane & 3) : 4 * (lane & 3) + 4]
+
+
+def elements_of(row: NDArray[np.uint8], source: str) -> list[int]:
+    """The sixteen elements at the start of a 16-byte row, lowest bits first."""
+    bits = 4 if "b4" in source else 6 if "b6" in source else 8
+    whole = int.from_bytes(row.tobytes(), "little")
+    return [whole >> bits * k & ((1 << bits) - 1) for k in range(16)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_stmatrix_transposes_matrices_of_bytes(count: int) -> None:
+    """m16n8: byte e of lane 4 g + t goes to row 2 t + e % 2, at byte g + 8 (e / 2)."""
+    rng = np.random.default_rng(11)
+    memory = np.zeros(2048, np.uint8)
+    rows = rng.permutation(128)[:32].astype(np.uint32) * 16
+    values = rng.integers(0, 2**32, (32, 4)).astype(np.uint32)
+    out = values.copy()
+    registers = ", ".join(f"%r{20 + k}" for k in range(count))
+    body = f"""
+ld.global.v4.u32 {{%r20, %r21, %r22, %r23}}, [%rd8];
+stmatrix.sync.aligned.m16n8.x{count}.trans.shared.b8 [%r10], {{{registers}}};
+bar.warp.sync -1;
+ld.shared.v4.u32 {{%r24, %r25, %r26, %r27}}, [%r10];
+st.global.v4.u32 [%rd8], {{%r24, %r25, %r26, %r27}};
+"""
+    emulate(shared_kernel(body), grid=1, block=32, args=[memory, rows, out])
+    stored = out.view(np.uint8).reshape(32, 16)
+    for matrix in range(count):
+        for lane in range(32):
+            for e in range(4):
+                byte = int(values[lane, matrix]) >> 8 * e & 255
+                row = 8 * matrix + 2 * (lane & 3) + e % 2
+                assert stored[row, (lane >> 2) + 8 * (e // 2)] == byte
+    assert not stored[8 * count :].any()
+
+
+def test_ldmatrix_takes_generic_addresses() -> None:
+    rng = np.random.default_rng(12)
+    memory = rng.integers(0, 2**16, 1024).astype(np.uint16)
+    rows = np.arange(32, dtype=np.uint32) * 16
+    out = np.zeros((32, 4), np.uint32)
+    body = """
+cvt.u64.u32 %rd9, %r10; cvta.shared.u64 %rd9, %rd9;
+ldmatrix.sync.aligned.m8n8.x4.b16 {%r20, %r21, %r22, %r23}, [%rd9];
+add.u64 %rd9, %rd9, 512;
+stmatrix.sync.aligned.m8n8.x4.b16 [%rd9], {%r20, %r21, %r22, %r23};
+bar.warp.sync -1;
+ld.shared.v4.u32 {%r24, %r25, %r26, %r27}, [%r10+512];
+st.global.v4.u32 [%rd8], {%r24, %r25, %r26, %r27};
+"""
+    emulate(shared_kernel(body), grid=1, block=32, args=[memory, rows, out])
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(-1), memory[:256])
+
+
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "name",
     [
-        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%a0}, {%a0}, {%a0}, {%a0}, %a0, 0;", ""),
-        ("mma.sync.aligned.m16n8k8.row.col.s32.s8.s8.s32 {%a0}, {%a0}, {%a0}, {%a0};", ": m16n8k8 of .s8 and .s8"),
+        "ldmatrix.sync.aligned.m16n16.x1.shared.b8", "ldmatrix.sync.aligned.m16n16.x4.trans.shared.b8",
+        "ldmatrix.sync.aligned.m8n16.x1.shared.b8", "ldmatrix.sync.aligned.m8n8.x1.shared.b8",
     ],
-)
-def test_an_mma_without_semantics_is_refused_before_anything_runs(text: str, sentence: str) -> None:
+)  # fmt: skip
+def test_shapes_that_do_not_exist_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedInstruction) as caught:
-        run_instruction(text, [np.zeros(32, np.uint32)], [])
-    name = text.split(" ")[0]
-    assert str(caught.value) == f"PTX line {caught.value.line}: the emulator has no semantics for `{name}`{sentence}"
+        run_instruction(f"{name} {{%a0, %a0}}, [%a0];", [np.zeros(32, np.uint32)], [])
+    assert str(caught.value) == (
+        f"PTX line {caught.value.line}: the emulator has no semantics for `{name}`: this shape, type and transposition "
+        "do not exist together"
+    )
+
+
+def test_a_matrix_in_global_memory_is_refused() -> None:
+    text = ".global .align 16 .b8 g[16];"
+    body = "{ ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%a0}, [g]; }"
+    kernel = module(f".reg .b32 %a0;\n{body}\nret;", [], head=text)
+    with pytest.raises(PtxSyntaxError) as caught:
+        emulate(kernel, grid=1, block=32, args=[])
+    assert caught.value.sentence == "`ldmatrix.sync.aligned.m8n8.x1.shared.b16` needs shared memory, not .global"

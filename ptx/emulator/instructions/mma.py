@@ -1,0 +1,272 @@
+"""mma.sync in all its forms: dense, sparse, block-scaled (PTX ISA, "mma", "mma.sp").
+
+Sums are formed in binary64 and rounded once into D; integers are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.integer import Compile
+from tinygpu.ptx.emulator.instructions.mma_forms import MmaForm, read_form
+from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
+from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
+from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.units import sparsity
+from tinygpu.ptx.emulator.units.fragments import (
+    Fragment,
+    accumulator_fragment,
+    left_fragment,
+    quad_pair_accumulator,
+    quad_pair_operand,
+    right_fragment,
+)
+from tinygpu.ptx.emulator.units.matrix_elements import ElementType
+
+Floats = NDArray[np.float64]
+Adjust = Callable[[Cohort, Floats], Floats]
+"""What happens to the numbers of A or B, (n, rows, columns), before they are multiplied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A matrix in registers: how to fetch their words, and what they mean."""
+
+    sources: list[Getter]
+    fragment: Fragment
+    element: ElementType
+
+    def words(self, c: Cohort) -> Array:
+        """(n, 32, registers)"""
+        words = np.empty((c.n, 32, len(self.sources)), np.uint64 if self.element.bits == 64 else np.uint32)
+        for position, source in enumerate(self.sources):
+            words[..., position] = source(c)
+        return words
+
+    def numbers(self, c: Cohort) -> Floats:
+        """(n, rows, columns)"""
+        values = self.element.decode(self.words(c).reshape(c.n, -1))
+        shape = (c.n, self.fragment.rows, self.fragment.columns)
+        return np.take(values, self.fragment.gather, axis=1).reshape(shape)
+
+
+def _held(b: Binder, operand: Operand, fragment: Fragment, element: ElementType, what: str) -> Held:
+    count = fragment.elements // element.per_register
+    name = "u64" if element.bits == 64 else "u32"
+    return Held([b.source(e, name) for e in b.vector(operand, count, what)], fragment, element)
+
+
+def _mma(b: Binder, i: Instruction) -> Run:
+    form = read_form(b, i)
+    operands = list(b.operands(i, 4 + 2 * form.sparse + 4 * (form.scale is not None)))
+    left, right, out_c, out_d = _fragments(form)
+    a = _held(b, operands[1], left, form.a, "A of this mma")
+    right_held = _held(b, operands[2], right, form.b, "B of this mma")
+    half_c, half_d = form.c_type == "f16", form.d_type == "f16"
+    sources = [
+        b.source(e, "u32" if half_c else form.c_type)
+        for e in b.vector(operands[3], out_c.elements // (1 + half_c), "C of this mma")
+    ]
+    targets = [
+        b.destination(e, "u32" if half_d else form.d_type)
+        for e in b.vector(operands[0], out_d.elements // (1 + half_d), "D of this mma")
+    ]
+    adjust_a: list[Adjust] = []
+    adjust_b: list[Adjust] = []
+    rest = operands[4:]
+    if form.sparse:
+        adjust_a.append(_expansion(b, i, form, rest[0], rest[1]))
+        rest = rest[2:]
+    if form.scale is not None:
+        adjust_a.append(_scaling(b, i, form, rest[0], rest[1], "a"))
+        adjust_b.append(_scaling(b, i, form, rest[2], rest[3], "b"))
+    multiply = _product(form)
+
+    def run(c: Cohort) -> None:
+        if not require_whole_warp(c, i):
+            return
+        c.emulation.counters.count_matrix("mma", form.name, c.n, c.n * form.operations)
+        numbers_a, numbers_b = a.numbers(c), right_held.numbers(c)
+        for adjust in adjust_a:
+            numbers_a = adjust(c, numbers_a)
+        for adjust in adjust_b:
+            numbers_b = adjust(c, numbers_b)
+        old = _accumulators(c, sources, half_c, out_c)
+        result = _rounded(form, multiply(numbers_a, numbers_b), old)
+        lanes = np.take(result.reshape(c.n, -1), out_d.scatter, axis=1).reshape(c.n, 32, out_d.elements)
+        if half_d:
+            lanes = np.ascontiguousarray(lanes).view(np.uint32)
+        for position, target in enumerate(targets):
+            np.copyto(target(c), lanes[..., position], where=c.where)
+
+    def taint(c: Cohort) -> None:
+        # One uninitialised input element spoils the row or column that it enters; the whole result is marked.
+        bad = c.residents.any_taint_per_warp(c, read_slots)
+        for slot in write_slots:
+            full = np.iinfo(c.residents.registers.groups[slot[0]].dtype).max
+            bits = np.where(bad[:, None], full, 0).astype(c.residents.registers.groups[slot[0]].dtype)
+            c.residents.set_taint(c, slot, np.broadcast_to(bits, (c.n, 32)))
+
+    read_slots, write_slots = sorted(b.reads), sorted(b.writes)
+    b.taint_before = taint
+    return run
+
+
+def _fragments(form: MmaForm) -> tuple[Fragment, Fragment, Fragment, Fragment]:
+    """A, B, C, D."""
+    if form.quad_pairs:
+        return (
+            quad_pair_operand(form.a_rows), quad_pair_operand(not form.b_rows),
+            quad_pair_accumulator(form.c_type == "f32"), quad_pair_accumulator(form.d_type == "f32"),
+        )  # fmt: skip
+    accumulator = accumulator_fragment(form.m, 8)
+    return (
+        left_fragment(form.m, form.stored_k, form.a.per_register), right_fragment(form.k, form.b.per_register),
+        accumulator, accumulator,
+    )  # fmt: skip
+
+
+def _product(form: MmaForm) -> Callable[[Floats, Floats], Floats]:
+    """A * B in binary64; B is (n, k, 8), of quad pairs (n, 32, 4) with columns stacked."""
+    if form.quad_pairs:
+
+        def pairs(a: Floats, b: Floats) -> Floats:
+            left, right = a.reshape(-1, 4, 8, 4), b.reshape(-1, 4, 8, 4)
+            product: Floats = np.matmul(left, right.transpose(0, 1, 3, 2))
+            return product.reshape(a.shape[0], 32, 8)
+
+        return pairs
+    if form.bit_operation == "xor":
+        # Bits that differ: those set on one side, without those set on both, counted on both sides.
+        return lambda a, b: a.sum(axis=2)[:, :, None] + b.sum(axis=1)[:, None, :] - 2 * np.matmul(a, b)
+    return np.matmul
+
+
+def _rounded(form: MmaForm, product: Floats, old: Array) -> Array:
+    """product + old as the type of D."""
+    if form.d_type == "s32":
+        exact = product.astype(np.int64) + old
+        if form.saturating:
+            exact = np.clip(exact, -(2**31), 2**31 - 1)
+        return (exact & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    total = product + old
+    if form.d_type == "f64":
+        return total
+    return total.astype(np.float16 if form.d_type == "f16" else np.float32)
+
+
+def _accumulators(c: Cohort, sources: list[Getter], packed: bool, fragment: Fragment) -> Array:
+    """C as (n, rows, columns), binary64 or int64."""
+    if packed:
+        words = np.empty((c.n, 32, len(sources)), np.uint32)
+        for position, source in enumerate(sources):
+            words[..., position] = source(c)
+        values: Array = words.view(np.float16).astype(np.float64)
+    else:
+        values = np.empty((c.n, 32, fragment.elements), np.float64)
+        for position, source in enumerate(sources):
+            values[..., position] = source(c)
+        if np.asarray(sources[0](c)).dtype.kind != "f":
+            values = values.astype(np.int64)
+    found = np.take(values.reshape(c.n, -1), fragment.gather, axis=1)
+    return found.reshape(c.n, fragment.rows, fragment.columns)
+
+
+# ---- sparse A -----------------------------------------------------------------------------------------------------
+
+
+def _expansion(b: Binder, i: Instruction, form: MmaForm, metadata: Operand, selector: Operand) -> Adjust:
+    """Stored elements of A to the columns that the metadata names."""
+    layout = sparsity.sparsity_layout(form.k, form.a.bits)
+    words = b.source(metadata, "u32")
+    chosen = b.integer(selector, "the sparsity selector")
+    if not 0 <= chosen < layout.selectors:
+        allowed = " or ".join(str(k) for k in range(layout.selectors))
+        raise b.fail(f"`{i.name}`: the sparsity selector must be {allowed}, not {chosen}")
+
+    def expand(c: Cohort, stored: Floats) -> Floats:
+        indices = sparsity.chunk_indices(layout, np.broadcast_to(words(c), (c.n, 32)), chosen)
+        bad = sparsity.illegal_chunks(layout, indices, form.ordered)
+        if bad.any():
+            _report_metadata(c, i, form, indices, bad)
+        return sparsity.expand(layout, stored, indices)
+
+    return expand
+
+
+def _report_metadata(
+    c: Cohort, i: Instruction, form: MmaForm, indices: NDArray[np.int64], bad: NDArray[np.bool_]
+) -> None:
+    warp, row, chunk = (int(x) for x in np.argwhere(bad)[0])
+    if form.a.bits == 32:
+        right = "0b0100 or 0b1110"
+    else:
+        right = "0b0100, 0b1000, 0b1001, 0b1100, 0b1101 or 0b1110" if form.ordered else "two different indices"
+    c.emulation.fault(
+        "descriptor", i, c.residents, int(c.set.index[warp]), None,
+        f"the sparsity metadata of row {row} of A, chunk {chunk}, is {int(indices[warp, row, chunk]):#06b}: it must be "
+        f"{right}",
+        count=int(np.count_nonzero(bad)),
+    )  # fmt: skip
+
+
+# ---- block scaling ------------------------------------------------------------------------------------------------
+
+
+def _scaling(
+    b: Binder, i: Instruction, form: MmaForm, data: Operand, selector: Operand, operand: str
+) -> Adjust:
+    """Multiply A or B by scale factors, of which each covers k / scale_count neighbours along K.
+
+    Of each quad the lanes 2 t and 2 t + 1 give the scale factors of rows g and g + 8 of A, and lane t that of column g
+    of B, where t is the thread selector (PTX ISA, "Block Scaling for mma.sync").
+    """
+    words = b.source(data, "u32")
+    byte_id, thread_id = (b.source(e, "u16") for e in b.vector(selector, 2, f"the selector of scale-{operand}"))
+    count, scale = form.scale_count, form.scale
+    if scale is None:
+        raise ValueError("this form has no scale factors")
+    quad = np.arange(8)
+    lanes = np.concatenate([4 * quad, 4 * quad + 1]) if operand == "a" else 4 * quad
+    per_thread = 2 if operand == "a" else 1
+    threads = 4 // per_thread
+
+    def adjust(c: Cohort, numbers: Floats) -> Floats:
+        byte, thread = (np.broadcast_to(get(c), (c.n, 32))[:, 0].astype(np.int64) for get in (byte_id, thread_id))
+        _check_selector(c, i, operand, byte, thread, count, threads)
+        held = np.broadcast_to(words(c), (c.n, 32))
+        cells = np.take_along_axis(held, lanes[None, :] + per_thread * (thread[:, None] % threads), axis=1)
+        part = np.arange(count)[None, None, :] + (byte % (5 - count))[:, None, None]
+        codes = (cells[:, :, None] >> (8 * part).astype(np.uint32)) & np.uint32(0xFF)
+        factors = np.repeat(scale.decode(codes).astype(np.float64), form.k // count, axis=2)
+        return numbers * (factors if operand == "a" else factors.transpose(0, 2, 1))
+
+    return adjust
+
+
+def _check_selector(
+    c: Cohort, i: Instruction, operand: str, byte: NDArray[np.int64], thread: NDArray[np.int64], count: int,
+    threads: int,
+) -> None:  # fmt: skip
+    """Bytes 0 to 3 for one scale factor, 0 or 2 for two, 0 for four; threads 0 to 1 for A, 0 to 3 for B."""
+    for name, value, allowed in (
+        ("byte-id", byte, range(0, 4, count)), ("thread-id", thread, range(threads))
+    ):  # fmt: skip
+        bad = ~np.isin(value, list(allowed))
+        if bad.any():
+            at = int(np.argmax(bad))
+            right = " or ".join(str(k) for k in allowed)
+            c.emulation.fault(
+                "descriptor", i, c.residents, int(c.set.index[at]), None,
+                f"{name}-{operand} of the scale factors is {int(value[at])}: it must be {right}",
+                count=int(np.count_nonzero(bad)),
+            )  # fmt: skip
+
+
+MMA: dict[str, Compile] = {"mma": _mma}
