@@ -90,7 +90,7 @@ def _require_whole(c: Cohort, i: Instruction) -> None:
     if not partial.any():
         return
     if c.patient:
-        raise Incomplete
+        raise Incomplete(partial[:, None] & c.mask)
     at = int(np.argmax(partial))
     Origin(c.residents, i, int(c.set.index[at]), int(np.argmax(c.mask[at]))).fault(
         "barrier",

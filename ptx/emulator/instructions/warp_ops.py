@@ -46,7 +46,7 @@ def check_members(c: Cohort, i: Instruction, members: Array) -> None:
     if not bad.any():
         return
     if c.patient and not left_out[bad].any():
-        raise Incomplete
+        raise Incomplete(bad)
     flat = int(np.argmax(bad.reshape(-1)))
     at, lane = divmod(flat, 32)
     row = int(c.set.index[at])

@@ -109,7 +109,7 @@ class Barriers:
         if not partial.any():
             return
         if c.patient:
-            raise Incomplete
+            raise Incomplete(partial[:, None] & active)
         at = int(np.argmax(partial))
         lane = int(np.argmax(active[at]))
         self._residents.emulation.fault(

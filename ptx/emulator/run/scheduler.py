@@ -328,22 +328,27 @@ class Scheduler:
                 registers.scatter(rows, block.written, files)
                 rows = slice(0, 0)
             self._end(block, c)
-        except Incomplete:
+        except Incomplete as incomplete:
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)
-            self._hold((place[0], position), rowset, mask)
+            self._hold((place[0], position), rowset, mask, incomplete.lanes)
         except MustWait as wait:
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)
             self._set_aside((place[0], position), rowset, mask, wait)
 
-    def _hold(self, place: Place, rowset: RowSet, mask: Bools | None) -> None:
-        """Keep lanes where they are until others join them; with others already there, all try again."""
+    def _hold(self, place: Place, rowset: RowSet, mask: Bools | None, held: Bools | None) -> None:
+        """Keep the held lanes until others join them (with others already there, all try again); the rest goes on."""
+        lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+        stays = lanes if held is None else lanes & held
+        if not np.array_equal(stays, lanes):
+            self._ready.setdefault(place, []).append(self._subset(lanes & ~stays, rowset))
+        kept = self._subset(stays, rowset)
         waiting = self._held.pop(place, None)
         if waiting is None:
-            self._held[place] = [(rowset, mask)]
+            self._held[place] = [kept]
         else:
-            self._ready.setdefault(place, []).extend([*waiting, (rowset, mask)])
+            self._ready.setdefault(place, []).extend([*waiting, kept])
 
     def _end(self, block: CompiledBlock, c: Cohort) -> None:
         terminator = block.terminator

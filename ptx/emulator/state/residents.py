@@ -86,7 +86,14 @@ class RowSet:
 
 
 class Incomplete(Exception):
-    """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them."""
+    """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them.
+
+    lanes  (n, 32) those of the cohort that wait for others; the rest need not. None: all of them
+    """
+
+    def __init__(self, lanes: NDArray[np.bool_] | None = None) -> None:
+        super().__init__()
+        self.lanes = lanes
 
 
 class MustWait(Exception):

@@ -247,3 +247,36 @@ def test_a_block_ranks_below_what_it_dominates_backwards(graph: list[list[int]])
         for b in range(len(blocks)):
             if a != b and reaches_exit(a, -2) and not reaches_exit(a, b) and not reaches(b, a):
                 assert a < b
+
+
+CHAIN = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry chain(.param .u64 turn)
+{
+    .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [turn];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra MEET;
+WAIT:
+    ld.acquire.gpu.global.u32 %r3, [%rd1];
+    setp.ne.u32 %p2, %r3, %r2;
+    @%p2 bra WAIT;
+MEET:
+    bar.warp.sync 0xffffffff;
+    @%p1 bra DONE;
+    red.release.gpu.global.add.u32 [%rd1], 1;
+DONE:
+    ret;
+}
+"""
+
+
+def test_a_complete_warp_goes_on_while_others_wait_for_their_lanes() -> None:
+    # Each CTA's first lane waits for the CTA before it while the other lanes stand at bar.warp.sync.
+    turn = np.zeros(1, np.uint32)
+    assert emulate(CHAIN, grid=5, block=32, args=[turn]).faults == ()
+    assert turn[0] == 5
