@@ -12,7 +12,7 @@ _TITLES = {
     "bits": "logic, shifts, bit fields", "compare": "comparison and selection", "convert": "conversion",
     "move": "moves and addresses", "memory": "loads and stores", "atomic": "atomics", "warp": "lanes of a warp",
     "async": "asynchronous copies", "matrix": "matrices", "fence": "fences and hints",
-    "mbarrier": "mbarriers", "cluster": "clusters",
+    "mbarrier": "mbarriers", "cluster": "clusters", "launch": "taking over clusters",
     "control": "control and barriers",
 }  # fmt: skip
 

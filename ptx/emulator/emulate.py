@@ -109,17 +109,21 @@ def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
     program = emulation.program
     per_cta = (emulation.launch.threads_per_cta + 31) // 32
     emulation.total_warps = per_cta * len(ctas)
-    emulation.run_ctas = ctas
-    emulation.counters.ctas = len(ctas)
+    emulation.waiting_ctas.extend(ctas)
     register_bytes = 128 * (program.register_counts[2] + 2 * program.register_counts[3]) + 4096
     bytes_per_cta = per_cta * (register_bytes + 32 * program.local.extent_bytes) + 6 * program.shared.extent_bytes
     most_warps = _POLLING_BATCH_WARPS if _spins(program) else _BATCH_WARPS
     batch = max(1, min(most_warps // per_cta, _MAX_BATCH_BYTES // max(1, bytes_per_cta)))
     size = emulation.launch.cluster_size
     batch = max(size, batch // size * size)
-    for first in range(0, len(ctas), batch):
-        residents = Residents(emulation, ctas[first : first + batch], first)
+    if program.takes_clusters:
+        # A device so small that most clusters have not started yet.
+        batch = min(batch, 2 * size)
+    while emulation.waiting_ctas:
+        first = len(emulation.run_ctas)
+        residents = Residents(emulation, emulation.start_ctas(batch), first)
         Scheduler(residents, step_limit).run()
+    emulation.counters.ctas = len(emulation.run_ctas)
 
 
 def _spins(program: Program) -> bool:

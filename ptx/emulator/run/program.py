@@ -18,6 +18,7 @@ from tinygpu.ptx.emulator.instructions.conversions import CONVERSIONS
 from tinygpu.ptx.emulator.instructions.fences import FENCES
 from tinygpu.ptx.emulator.instructions.floating import FLOATING
 from tinygpu.ptx.emulator.instructions.integer import INTEGER, Compile
+from tinygpu.ptx.emulator.instructions.launch_control import LAUNCH_CONTROL
 from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
 from tinygpu.ptx.emulator.instructions.matrices import MATRICES
 from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
@@ -37,7 +38,7 @@ from tinygpu.ptx.emulator.state.residents import Cohort
 INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
     ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
     ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES), ("matrix", MATRICES), ("fence", FENCES),
-    ("mbarrier", MBARRIERS), ("cluster", CLUSTERS),
+    ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
 )  # fmt: skip
 
 
@@ -127,6 +128,7 @@ class Program:
     global_granule_bytes: int
     maybe_uninitialised: tuple[Slot, ...]
     register_names: dict[Slot, str]
+    takes_clusters: bool = False
 
 
 def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
@@ -141,6 +143,7 @@ def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
         name, compiled, tuple(binder.counts), dict(binder.special_slots), binder.shared, binder.local, binder.sites,
         binder.shared_granule_bytes, binder.global_granule_bytes, _maybe_uninitialised(compiled, binder),
         {slot: key for key, slot in binder.slots.items()},
+        any(isinstance(s, Instruction) and s.opcode == "clusterlaunchcontrol" for s in code.statements),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +76,7 @@ class Emulation:
         self.async_global_ticks: set[int] = set()
         self.locations: dict[int, NDArray[np.int32]] = {}
         self.run_ctas: list[Dim3] = []
+        self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}
         self.advisories: dict[tuple[int, str], Advisory] = {}
 
@@ -82,6 +84,17 @@ class Emulation:
         """The time of the memory instruction that is about to be carried out."""
         self.tick += 1
         return self.tick
+
+    def start_ctas(self, most: int) -> list[Dim3]:
+        """The next CTAs of the launch that become resident, at most so many."""
+        chosen = [self.waiting_ctas.popleft() for _ in range(min(most, len(self.waiting_ctas)))]
+        self.run_ctas.extend(chosen)
+        return chosen
+
+    def take_cluster(self) -> Dim3 | None:
+        """The first CTA of a cluster that has not started and never will now; None when all have started."""
+        mates = [self.waiting_ctas.popleft() for _ in range(min(self.launch.cluster_size, len(self.waiting_ctas)))]
+        return mates[0] if mates else None
 
     def cta_of(self, number: int) -> Dim3:
         """Coordinates of the number-th CTA that was run."""

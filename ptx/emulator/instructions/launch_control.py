@@ -1,0 +1,136 @@
+"""clusterlaunchcontrol: taking over a cluster of the grid that has not started (PTX ISA, "clusterlaunchcontrol").
+
+The 16-byte response is opaque in the manual; here its 32-bit words are the coordinates (x, y, z) of the first CTA of the
+cluster that was taken over, and 1 where there was one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinygpu.ptx.emulator.access.async_shared import Agent, begin_write, check_shared_range, land_write
+from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.integer import Compile
+from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
+from tinygpu.ptx.emulator.source.syntax import Instruction, PairOperand, SinkOperand, VectorOperand
+from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
+from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.residents import Cohort
+
+RESPONSE_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request to take over a cluster, on its way: one slot and mbarrier per CTA that is told."""
+
+    agents: tuple[Agent, ...]
+    slots: tuple[int, ...]
+    barriers: tuple[Mbarrier, ...]
+
+    @property
+    def origin(self) -> Origin:
+        return self.agents[0].origin
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        return ("clusterlaunchcontrol", self.origin.residents.cluster_of(self.origin.cta))
+
+    def complete(self) -> None:
+        residents = self.origin.residents
+        emulation = residents.emulation
+        emulation.next_tick()
+        taken = emulation.take_cluster()
+        words = np.array((0, 0, 0, 0) if taken is None else (*taken, 1), np.uint32)
+        for agent, slot, barrier in zip(self.agents, self.slots, self.barriers, strict=True):
+            land_write(agent, np.array([slot]), RESPONSE_BYTES, words.view(np.uint8)[None, :])
+            residents.mbarriers.complete_tx(self.origin, barrier, RESPONSE_BYTES)
+
+
+def _try_cancel(b: Binder, i: Instruction) -> Run:
+    where, signal = b.operands(i, 2)
+    get, get_barrier = shared_addresses(b, i, where), shared_addresses(b, i, signal)
+    everyone = any(m.startswith("multicast::cluster") for m in i.modifiers)
+    b.note_shared_width(4)
+    site = b.site(i)
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        residents = c.residents
+        responses = np.broadcast_to(get(c), (c.n, 32)).astype(np.int64)
+        for origin, place, lanes in places(c, i, get_barrier(c)):
+            at = int(np.searchsorted(c.set.index, origin.row))
+            for lane in lanes.tolist():
+                own = residents.shared_place(origin, int(responses[at, lane]), False)
+                if own is None:
+                    continue
+                _request(origin, site, own[1], place[1], list(residents.mates(origin.cta)) if everyone else [place[0]])
+
+    return run
+
+
+def _request(origin: Origin, site: Site, slot: int, barrier_address: int, ctas: list[int]) -> None:
+    residents = origin.residents
+    agents: list[Agent] = []
+    slots: list[int] = []
+    barriers: list[Mbarrier] = []
+    for cta in ctas:
+        if cta != origin.cta:
+            residents.touch_remote(origin.instruction, origin.row, cta)
+        barrier = residents.mbarriers.find(origin, cta, barrier_address)
+        if barrier is None:
+            return
+        agent = Agent(origin, site, barrier.column, residents.clocks.issue(origin.row))
+        if not check_shared_range(agent, slot, RESPONSE_BYTES, RESPONSE_BYTES, "clusterlaunchcontrol.try_cancel"):
+            return
+        index = cta * residents.shared.stride_bytes + slot
+        begin_write(agent, np.array([index]), RESPONSE_BYTES)
+        agents.append(agent)
+        slots.append(index)
+        barriers.append(barrier)
+    residents.agents.start(Request(tuple(agents), tuple(slots), tuple(barriers)))
+
+
+def _query(b: Binder, i: Instruction) -> Run:
+    """clusterlaunchcontrol.query_cancel: whether a cluster was taken over, and its first CTA's coordinates."""
+    target, response = b.operands(i, 2)
+    low, high = (b.source(half, "u64") for half in b.vector(response, 2, "a 128-bit response"))
+    if i.has("is_canceled"):
+        if isinstance(target, PairOperand):
+            raise b.fail(f"`{i.name}` gives one predicate")
+        write = b.destination(target, "pred")
+
+        def canceled(c: Cohort) -> None:
+            np.copyto(write(c), np.asarray(high(c)) >> np.uint64(32) != 0, where=c.where)
+
+        return canceled
+    axes = [m[-1] for m in i.modifiers if m.startswith("get_first_ctaid::")]
+    if axes:
+        targets = {"xyz".index(axes[0]): target}
+    else:
+        if not isinstance(target, VectorOperand) or len(target.elements) != 4:
+            raise b.fail(f"`{i.name}` gives four registers")
+        targets = {k: e for k, e in enumerate(target.elements[:3]) if not isinstance(e, SinkOperand)}
+    writers = {axis: b.destination(element, "u32") for axis, element in targets.items()}
+
+    def first_cta(c: Cohort) -> None:
+        words = (low(c), np.asarray(low(c)) >> np.uint64(32), high(c))
+        values = [(np.asarray(word) & np.uint64(0xFFFFFFFF)).astype(np.uint32) for word in words]
+        for axis, writer in writers.items():
+            np.copyto(writer(c), values[axis], where=c.where)
+
+    return first_cta
+
+
+def _launch_control(b: Binder, i: Instruction) -> Run:
+    if i.has("try_cancel"):
+        return _try_cancel(b, i)
+    if i.has("query_cancel"):
+        return _query(b, i)
+    raise b.unsupported()
+
+
+LAUNCH_CONTROL: dict[str, Compile] = {"clusterlaunchcontrol": _launch_control}
