@@ -18,6 +18,7 @@ from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Cohort
 
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
 Update = Callable[[Array, Array, Array | None], Array]
 
@@ -99,15 +100,22 @@ def _atomic(b: Binder, i: Instruction) -> Run:
     if len(operands) != wanted:
         raise b.fail(f"`{i.name}` takes {wanted} operands, not {len(operands)}")
     target = None if reduction else operands.pop(0)
-    if any(isinstance(o, VectorOperand) for o in operands):
-        raise b.unsupported("vectors")
+    count = next((_VECTORS[m] for m in i.modifiers if m in _VECTORS), 1)
+    vector = count > 1 or any(isinstance(o, VectorOperand) for o in operands)
+    if vector:
+        _check_vector(b, i, name, operation, count)
     get_address, _, symbol_space = b.address(operands[0])
     space = state_space(b, i, symbol_space)
     bits = TYPES[name].bits
     width = bits // 8
-    value = b.source(operands[1], f"u{bits}")
+    elements = b.vector(operands[1], count, f"`{i.name}`") if vector else (operands[1],)
+    values = tuple(b.source(element, f"u{bits}") for element in elements)
     second = b.source(operands[2], f"u{bits}") if operation == "cas" else None
-    get = None if target is None or isinstance(target, SinkOperand) else b.destination(target, f"u{bits}")
+    if target is None or isinstance(target, SinkOperand):
+        gets: tuple[Getter | None, ...] = (None,) * count
+    else:
+        targets = b.vector(target, count, f"`{i.name}`") if vector else (target,)
+        gets = tuple(None if isinstance(t, SinkOperand) else b.destination(t, f"u{bits}") for t in targets)
     if space in ("shared", "generic"):
         b.note_shared_width(width)
     if space in ("global", "generic"):
@@ -120,7 +128,7 @@ def _atomic(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         addresses = as_u64(np.broadcast_to(get_address(c), (c.n, 32)))
         if space != "generic":
-            _apply(c, site, space, addresses, width, update, value, second, get, releases)
+            _apply(c, site, space, addresses, width, update, values, second, gets, releases)
             return
         outer = c.mask
         for chosen, mask, base in split_generic(c, addresses):
@@ -130,10 +138,19 @@ def _atomic(b: Binder, i: Instruction) -> Run:
             if chosen == "local":
                 raise b.unsupported("atomics on local memory")
             place = addresses - base if own == "shared" else addresses
-            _apply(c, site, own, place, width, update, value, second, get, releases)
+            _apply(c, site, own, place, width, update, values, second, gets, releases)
         c.narrow(outer)
 
     return run
+
+
+def _check_vector(b: Binder, i: Instruction, name: str, operation: str, count: int) -> None:
+    """PTX ISA, "atom" and "red": vectors are of floating values in global memory, at most 16 bytes."""
+    operations = ("add",) if name == "f32" else ("add", "min", "max")
+    if name not in ("f32", "f16", "bf16", "f16x2", "bf16x2") or operation not in operations or i.has("shared"):
+        raise b.fail(f"`{i.name}`: vectors are of add on f32, or add, min, max on f16 and bf16, in global memory")
+    if count == 1 or TYPES[name].bytes * count > 16:
+        raise b.fail(f"`{i.name}` works on {count} values of .{name}, but a vector has at most 16 bytes")
 
 
 def _full(c: Cohort, get: Getter) -> Array:
@@ -141,16 +158,19 @@ def _full(c: Cohort, get: Getter) -> Array:
 
 
 def _apply(
-    c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update, value: Getter,
-    second: Getter | None, get: Getter | None, releases: bool,
+    c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update,
+    elements: tuple[Getter, ...], second: Getter | None, gets: tuple[Getter | None, ...], releases: bool,
 ) -> None:  # fmt: skip
+    """The update at the active lanes' addresses; element k of a vector lies `width` bytes behind element k - 1."""
     picked = c.pick(addresses)
     if picked.size == 0:
         return
-    values = _full(c, value)
+    count = len(elements)
+    values = _full(c, elements[0])
     seconds = None if second is None else _full(c, second)
     counters = c.emulation.counters
-    result = np.zeros(picked.size, f"u{width}")
+    results = [np.zeros(picked.size, f"u{width}") for _ in elements]
+    result = results[0]
     if space == "shared":
         requests, _, _ = site.count_shared(addresses, c.mask, width)
         counters.atomic_requests += requests
@@ -180,24 +200,29 @@ def _apply(
         if c.emulation.checking:
             shared_access.mark_written(c, site, flat[chosen], width, who, c.emulation.tick, atomic=True)
     else:
-        requests, _, _ = site.count_global(addresses, c.mask, width)
+        requests, _, _ = site.count_global(addresses, c.mask, width * count)
         counters.atomic_requests += requests
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
         c.residents.order.access(c, picked, True, True, acquires, releases)
-        for window, selection in global_access.resolve(c, site, picked, width, "atomic"):
+        for window, selection in global_access.resolve(c, site, picked, width * count, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)
             offsets = (part - np.uint64(window.origin)).view(np.int64)
             if c.emulation.checking:
-                global_access.check_write(c, site, window, offsets, width, selection, None, atomic=True)
-            view, where = window.view(width, 1), offsets.reshape(-1) // width
-            result[lanes] = one_after_another(
-                view, where, update, values[lanes], None if seconds is None else seconds[lanes]
-            )
-            c.emulation.changes += bool((view[where] != result[lanes]).any())
+                global_access.check_write(c, site, window, offsets, width * count, selection, None, atomic=True)
+            view = window.view(width, 1)
+            for k, result in enumerate(results):
+                where = offsets.reshape(-1) // width + k
+                values = _full(c, elements[k])
+                result[lanes] = one_after_another(
+                    view, where, update, values[lanes], None if seconds is None else seconds[lanes]
+                )
+                c.emulation.changes += bool((view[where] != result[lanes]).any())
             if window.valid is not None:
-                window.valid[offsets.reshape(-1, 1) + np.arange(width)] = True
-    if get is not None:
+                window.valid[offsets.reshape(-1, 1) + np.arange(width * count)] = True
+    for get, result in zip(gets, results, strict=True):
+        if get is None:
+            continue
         target = get(c)
         if c.mask is None:
             target[...] = result.reshape(target.shape)

@@ -77,13 +77,14 @@ def _lop3(b: Binder, i: Instruction) -> Run | None:
         for value, taint in zip(values, taints, strict=True):
             v, t = np.asarray(value(c)), taint(c)
             may.append((~v | t, v | t))
-        zero = one = np.uint32(0)
+        zero: Array = np.zeros((), np.uint32)
+        one: Array = np.zeros((), np.uint32)
         for index in range(8):
             reached = may[0][index >> 2 & 1] & may[1][index >> 1 & 1] & may[2][index & 1]
             if table >> index & 1:
-                one = one | reached
+                one = np.asarray(one | reached)
             else:
-                zero = zero | reached
+                zero = np.asarray(zero | reached)
         return np.asarray(zero & one)
 
     return _set(b, i.operands[0], compute)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instruction_bench import module, run_instruction
 
-from tinygpu.ptx.emulator import EmulationFault, SparseBuffer, UnsupportedInstruction, emulate
+from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, SparseBuffer, emulate
 
 
 def signed(v: int, bits: int = 32) -> int:
@@ -270,6 +270,56 @@ ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; ret;
     assert [f.count for f in report.faults] == [16]
 
 
-def test_atomics_without_semantics_are_refused() -> None:
-    with pytest.raises(UnsupportedInstruction):
-        run_instruction("red.global.add.v2.f32 [%at], {%a0, %a0};", [np.zeros(32, np.float32)], [])
+VECTORS = [
+    ("add.v2.f32", np.float32, 2), ("v4.f32.add", np.float32, 4), ("add.noftz.v8.bf16", ml_dtypes.bfloat16, 8),
+    ("max.v4.f16", np.float16, 4), ("add.noftz.v4.f16x2", np.float16, 8), ("min.v2.bf16x2", ml_dtypes.bfloat16, 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "dtype", "lanes"), VECTORS, ids=[row[0] for row in VECTORS])
+@pytest.mark.parametrize("opcode", ["atom.global", "red.relaxed.gpu.global", "atom"])
+def test_vector_atomics_update_each_element(form: str, dtype: Any, lanes: int, opcode: str) -> None:
+    size = np.dtype(dtype).itemsize
+    width = size * (2 if "x2" in form else 1)
+    count = lanes * size // width
+    names = [f"%v{k}" for k in range(count)]
+    kind = {2: "b16", 4: "b32"}[width]
+    found = "" if opcode.startswith("red") else f"{{{', '.join(['_', *(f'%o{k}' for k in range(1, count))])}}}, "
+    body = f"""
+.reg .b64 %rd<6>; .reg .b32 %t; .reg .{kind} %v<8>; .reg .{kind} %o<8>;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [total]; ld.param.u64 %rd4, [old]; mov.u32 %t, %tid.x;
+mul.wide.u32 %rd3, %t, {lanes * size}; add.u64 %rd1, %rd1, %rd3; add.u64 %rd4, %rd4, %rd3;
+and.b64 %rd3, %rd3, {lanes * size}; add.u64 %rd2, %rd2, %rd3; cvta.to.global.u64 %rd2, %rd2;
+{" ".join(f"ld.global.{kind} {name}, [%rd1+{k * width}];" for k, name in enumerate(names))}
+{opcode}.{form} {found}[%rd2], {{{", ".join(names)}}};
+{"" if not found else f"st.global.{kind} [%rd4], %o1;"}
+ret;
+"""
+    rng = np.random.default_rng(len(form))
+    x = rng.integers(-3, 4, (64, lanes)).astype(dtype)
+    total, old = rng.integers(-3, 4, (2, lanes)).astype(dtype), np.zeros((64, lanes), dtype)
+    step = np.add if "add" in form else np.maximum if "max" in form else np.minimum
+    state, second = total.copy(), np.zeros((64, width // size), dtype)
+    for t in range(64):
+        second[t] = state[t % 2, width // size : 2 * width // size]
+        state[t % 2] = step(state[t % 2], x[t])
+    parameters = [f".param .u64 {name}" for name in ("x", "total", "old")]
+    report = emulate(module(body, parameters), grid=1, block=64, args=[x, total, old])
+    np.testing.assert_array_equal(total, state)
+    if found:
+        np.testing.assert_array_equal(old[:, : width // size], second)
+    assert report.counters.atomic_requests == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("red.global.min.v2.f32 [%at], {%a0, %a0};", "vectors are of add on f32, or add, min, max on f16 and bf16"),
+        ("red.global.add.v8.f32 [%at], {%a0, %a0};", "works on 8 values of .f32, but a vector has at most 16 bytes"),
+        ("red.global.add.v4.f32 [%at], {%a0, %a0};", "takes 4 registers, not 2"),
+        ("red.global.add.f32 [%at], {%a0, %a0};", "works on 1 values of .f32"),
+    ],
+)
+def test_vector_atomics_of_another_form_are_refused(text: str, message: str) -> None:
+    with pytest.raises(PtxSyntaxError, match=message):
+        run_instruction(text, [np.zeros(32, np.float32)], [])
