@@ -58,10 +58,14 @@ class PendingCopy:
 
 
 class CopyQueue:
-    """The copies of all resident CTAs that nobody has waited for, in order of issue."""
+    """The copies of all resident CTAs that nobody has waited for, in order of issue.
+
+    arrivals  rows some of whose copies arrive on an mbarrier: (greatest commit group, tick) of those that have arrived
+    """
 
     def __init__(self) -> None:
         self.pending: list[PendingCopy] = []
+        self.arrivals: dict[int, list[tuple[int, int]]] = {}
 
 
 def _queue(residents: Residents) -> CopyQueue:
@@ -305,14 +309,39 @@ def _commit(b: Binder, i: Instruction) -> Run:
 def _wait(remaining: int | None) -> Run:
     def run(c: Cohort) -> None:
         queue = c.residents.copies
-        if queue is None or not queue.pending:
+        if queue is None or not (queue.pending or queue.arrivals):
             return
         counts = c.residents.group_counts[c.set.rows]
         limit = np.full_like(counts, _ALL) if remaining is None else counts - remaining
         c.emulation.next_tick()
-        complete(c, queue, limit)
+        if queue.arrivals:
+            _await_arrivals(c, queue, limit)
+        if queue.pending:
+            complete(c, queue, limit)
 
     return run
+
+
+def _await_arrivals(c: Cohort, queue: CopyQueue, limit: NDArray[np.int64]) -> None:
+    """Copies that arrive on an mbarrier are written by an agent, of which both learn: who waits there, and who here."""
+    residents = c.residents
+    until = dict(zip(c.set.index.tolist(), limit if c.mask is None else np.where(c.mask, limit, -1), strict=True))
+    for operation in residents.agents.pending:
+        if isinstance(operation, CopyArrival) and operation.origin.row in until:
+            operation.land(until[operation.origin.row])
+    for row, groups in until.items():
+        ticks = [tick for group, tick in queue.arrivals.get(row, ()) if group < int(groups.max())]
+        if ticks:
+            column = _arriving_column(residents, row)
+            residents.clocks.learn(row, residents.clocks.nothing().with_entry(column, max(ticks)))
+
+
+def _arriving_column(residents: Residents, row: int) -> int:
+    """The agent that stands for a warp's copies which arrive on mbarriers."""
+    cta, warp = row % len(residents.ctas), row // len(residents.ctas)
+    return residents.clocks.agent(
+        residents.cluster_of(cta), ("cp.async", row), f"the cp.async copies of warp {warp}"
+    )
 
 
 def complete(c: Cohort, queue: CopyQueue, limit: NDArray[np.int64]) -> None:
@@ -386,31 +415,40 @@ class CopyArrival:
         return ("cp.async", self.origin.row)
 
     def complete(self) -> None:
-        residents, row = self.origin.residents, self.origin.row
-        column = residents.clocks.agent(
-            residents.cluster_of(self.origin.cta), self.queue, f"the cp.async copies of warp {self.origin.warp}"
+        residents = self.origin.residents
+        residents.emulation.next_tick()
+        self.land(np.full(32, _ALL))
+        clock = residents.clocks.nothing().with_entry(
+            _arriving_column(residents, self.origin.row), residents.emulation.tick
         )
-        queue = _queue(residents)
+        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock)
+
+    def land(self, limit: NDArray[np.int64]) -> None:
+        """Finish the copies that it arrives for and whose group is below the limit of their lane, (32,)."""
+        residents, row = self.origin.residents, self.origin.row
+        queue, column = _queue(residents), _arriving_column(residents, row)
         threads = row * 32 + self.lanes
         kept: list[PendingCopy] = []
-        residents.emulation.next_tick()
+        last_group = -1
         for copy in queue.pending:
-            done = np.isin(copy.threads, threads) if copy.issued <= self.issued else np.zeros(1, np.bool_)
+            done = np.zeros(1, np.bool_)
+            if copy.issued <= self.issued:
+                done = np.isin(copy.threads, threads) & (copy.group < limit[copy.threads % 32])
             if not done.any():
                 kept.append(copy)
                 continue
+            last_group = max(last_group, int(copy.group[done].max()))
             if not copy.landed:
                 _land(residents, copy, done)
             if residents.emulation.checking:
-                who = np.full(1, column)
                 shared_access.mark_written_by(
-                    residents, copy.site, copy.index[done], copy.size, who, residents.emulation.tick
+                    residents, copy.site, copy.index[done], copy.size, np.full(1, column), residents.emulation.tick
                 )
             if not done.all():
                 kept.append(_rest(copy, ~done))
         queue.pending = kept
-        clock = residents.clocks.nothing().with_entry(column, residents.emulation.tick)
-        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock)
+        if last_group >= 0:
+            queue.arrivals[row].append((last_group, residents.emulation.tick))
 
 
 def _arrive(b: Binder, i: Instruction) -> Run:
@@ -425,6 +463,7 @@ def _arrive(b: Binder, i: Instruction) -> Run:
             if barrier is not None:
                 if increments:
                     barrier.pending += lanes.size
+                _queue(c.residents).arrivals.setdefault(origin.row, [])
                 c.residents.agents.start(CopyArrival(origin, barrier, lanes, tick))
 
     return run
