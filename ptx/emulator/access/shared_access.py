@@ -157,11 +157,13 @@ def gather(values: Array, at: NDArray[np.int64], span: int) -> Array:
 
 
 def check_read(
-    c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], who: NDArray[np.int64]
-) -> Bools | None:
+    c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], who: NDArray[np.int64],
+    strong: bool = False,
+) -> Bools | None:  # fmt: skip
     """Report reads of what another warp or an asynchronous copy may be writing; which reads are uninitialised.
 
-    index  byte index of each access, any shape; `rows`, and `who` (lane and column), broadcast against it
+    index   byte index of each access, any shape; `rows`, and `who` (lane and column), broadcast against it
+    strong  the access is volatile, relaxed or acquire: it may race with atomics and strong writes
     """
     shadow = c.residents.shadow
     span = max(1, size // shadow.granule_bytes)
@@ -182,10 +184,13 @@ def check_read(
         writer = gather(shadow.writer, at, span)
         row_of = rows[..., None] if span > 1 else rows
         bad = ticks > clocks.vector[row_of, writer & ACTORS]
+        if strong and shadow.atomic is not None:
+            bad &= ~gather(shadow.atomic, at, span)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
         _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
-    _log_read(c, at, span, rows, who)
+    if not strong:
+        _log_read(c, at, span, rows, who)
     return uninitialised
 
 
@@ -405,10 +410,13 @@ def describe_conflict(residents: Residents, cluster: int, place: str, verb: str,
     )
 
 
-def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tuple[Array, Bools | None]:
+def load(
+    c: Cohort, site: Site, addresses: Array, width: int, count: int, strong: bool = False
+) -> tuple[Array, Bools | None]:
     """Values at the active lanes' addresses and which of them are uninitialised (None: none).
 
     addresses  (n, 32) shared addresses; returns the shape of Cohort.pick, with an axis of `count` when count > 1
+    strong     the access is volatile, relaxed or acquire: what was released at these places is learned
     """
     picked = c.pick(addresses)
     size = width * count
@@ -421,13 +429,21 @@ def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tup
     if not c.emulation.checking:
         return values, None
     if good is None:
-        return values, check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who))
+        invalid = check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who), strong)
+        if strong:
+            c.residents.exchange(c, index, True, False)
+        return values, invalid
     values[~good] = 0
     return values, None
 
 
-def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, count: int) -> NDArray[np.int64] | None:
-    """Write the active lanes' values; returns the byte index of each access (None where nothing was written)."""
+def store(
+    c: Cohort, site: Site, addresses: Array, values: Array, width: int, count: int, strong: bool = False
+) -> NDArray[np.int64] | None:
+    """Write the active lanes' values; returns the byte index of each access (None where nothing was written).
+
+    strong  the access is volatile, relaxed or release: it may race with atomics, and releases what was fenced
+    """
     picked = c.pick(addresses)
     if picked.size == 0:
         return None
@@ -449,9 +465,11 @@ def store(c: Cohort, site: Site, addresses: Array, values: Array, width: int, co
     if count > 1:
         changed = np.asarray(changed.any(axis=-1))
     c.emulation.changes += bool(changed.any())
-    check_write(c, site, index, size, rows, changed)
+    check_write(c, site, index, size, rows, changed, strong)
     view[at] = values
-    mark_written(c, site, index, size, who, c.emulation.tick)
+    mark_written(c, site, index, size, who, c.emulation.tick, strong)
+    if strong:
+        c.residents.exchange(c, index, False, True, site.instruction.has("release"))
     lost = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
         lost = np.asarray(lost.any(axis=-1))

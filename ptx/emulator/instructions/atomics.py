@@ -175,6 +175,7 @@ def _apply(
         requests, _, _ = site.count_shared(addresses, c.mask, width)
         counters.atomic_requests += requests
         index, good = shared_access.locate(c, site, picked, width, "atomic")
+        c.residents.exchange(c, index, True, True, releases)
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
         if c.emulation.checking:

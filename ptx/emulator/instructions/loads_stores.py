@@ -172,7 +172,7 @@ def _reader(space: str, site: Site, width: int, count: int, strong: bool) -> Rea
             counters.shared_load_requests += requests
             counters.shared_load_wavefronts += wavefronts
             counters.shared_load_bytes += moved
-        return shared_access.load(c, site, addresses, width, count)
+        return shared_access.load(c, site, addresses, width, count, strong)
 
     def read_local(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
         return local_access.load(c, site, as_u64(addresses), width, count)
@@ -367,7 +367,7 @@ def _store_writer(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.shared_store_requests += requests
             counters.shared_store_wavefronts += wavefronts
             counters.shared_store_bytes += moved
-        index = shared_access.store(c, site, addresses, values, width, count)
+        index = shared_access.store(c, site, addresses, values, width, count, strong)
         if invalid is not None and index is not None:
             shared_access.mark_invalid(c, index, size, invalid)
 

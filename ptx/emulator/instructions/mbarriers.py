@@ -86,7 +86,7 @@ def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
         return None
     if relaxed:
         return c.residents.fenced_clocks.get(row)
-    return c.residents.clocks.snapshot(row, c.emulation.tick)
+    return c.residents.snapshot(row)
 
 
 def _lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:

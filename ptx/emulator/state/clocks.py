@@ -32,10 +32,13 @@ class Clock:
     """What was known at one moment: ticks per column, known to the generic and to the asynchronous proxy.
 
     Both have as many columns as there were actors then; later ones are unknown.
+    strict and lenient are what was known of warps of other clusters, by their number in the launch (CtaOrder).
     """
 
     known: Ticks
     proxied: Ticks
+    strict: Ticks | None = None
+    lenient: Ticks | None = None
 
     def limit(self, columns: NDArray[np.int64]) -> Ticks:
         """Ticks up to which the accesses of these actors happened before."""
@@ -52,7 +55,7 @@ class Clock:
         known[: self.known.size], proxied[: self.proxied.size] = self.known, self.proxied
         known[column] = max(int(known[column]), tick)
         proxied[column] = max(int(proxied[column]), tick)
-        return Clock(known, proxied)
+        return Clock(known, proxied, self.strict, self.lenient)
 
 
 def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
@@ -69,7 +72,12 @@ def join(clocks: list[Clock]) -> Clock:
         part = slice(0, clock.known.size)
         np.maximum(known[part], clock.known, out=known[part])
         np.maximum(proxied[part], clock.proxied, out=proxied[part])
-    return Clock(known, proxied)
+    far = [clock for clock in clocks if clock.strict is not None]
+    if not far:
+        return Clock(known, proxied)
+    strict = np.maximum.reduce([clock.strict for clock in far if clock.strict is not None])
+    lenient = np.maximum.reduce([clock.lenient for clock in far if clock.lenient is not None])
+    return Clock(known, proxied, strict, lenient)
 
 
 def weakest(clocks: list[Clock]) -> Clock:

@@ -70,7 +70,7 @@ class ClusterBarriers:
         self._arrived[row][lanes] = 0
         clock = self._released.get(self._cluster(row))
         if clock is not None:
-            self._residents.clocks.learn(row, clock)
+            self._residents.learn(row, clock)
 
     def after_exit(self, cta: int) -> None:
         """Threads of a CTA exited: they count as arrived."""

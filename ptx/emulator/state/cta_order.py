@@ -122,6 +122,20 @@ class CtaOrder:
             if table is not None:
                 table[waiting] = np.maximum(table[waiting], table[arrived].max(axis=0))
 
+    def known(self, row: int) -> tuple[Known, Known] | None:
+        """(strict, lenient) of a row, None while nothing is known of other clusters."""
+        if self.strict is None or self.lenient is None:
+            return None
+        return self.strict[row].copy(), self.lenient[row].copy()
+
+    def absorb(self, row: int, strict: Known, lenient: Known) -> None:
+        """A row learns what another one of its cluster knew of other clusters."""
+        if self.strict is None or self.lenient is None:
+            shape = (self._residents.warps, self._residents.emulation.total_warps)
+            self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        np.maximum(self.strict[row], strict, out=self.strict[row])
+        np.maximum(self.lenient[row], lenient, out=self.lenient[row])
+
     def limits(self, rows: NDArray[np.int64], who: NDArray[np.int32]) -> tuple[Known, Known | None]:
         """Per pair of row and warp of another CTA: ticks up to which it is ordered (strictly, leniently or None)."""
         if self.strict is None or self.lenient is None:

@@ -168,7 +168,7 @@ class Mbarriers:
     def learn(self, row: int, barrier: Mbarrier) -> None:
         """A row has found a phase completed: it knows what was released."""
         if barrier.released is not None:
-            self._residents.clocks.learn(row, barrier.released)
+            self._residents.learn(row, barrier.released)
 
     def _gather(self, barrier: Mbarrier, clock: Clock | None) -> None:
         if clock is not None:

@@ -210,6 +210,7 @@ class Residents:
         self.timed_out: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.fenced_clocks: dict[int, Clock] = {}
         self._unfenced_clocks: dict[int, Clock] = {}
+        self._locations: dict[int, Clock] = {}
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.leaving: list[Callable[[int, Instruction], None]] = []
@@ -338,14 +339,49 @@ class Residents:
             (np.arange(LANES)[None, :] << ACTOR_BITS) + member,
         )  # fmt: skip
 
+    # ---- what warps know ------------------------------------------------------------------------------------------
+
+    def snapshot(self, row: int) -> Clock:
+        """All that happened before now, as a warp knows, its own accesses among them: what it can release."""
+        clock = self.clocks.snapshot(row, self.emulation.tick)
+        far = self.order.known(row)
+        return clock if far is None else Clock(clock.known, clock.proxied, *far)
+
+    def learn(self, row: int, clock: Clock) -> None:
+        """A warp learns what a clock knows."""
+        self.clocks.learn(row, clock)
+        if clock.strict is not None and clock.lenient is not None:
+            self.order.absorb(row, clock.strict, clock.lenient)
+
+    def exchange(
+        self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False
+    ) -> None:
+        """Active lanes carry out strong accesses or atomics on bytes `index` of shared memory, one after another.
+
+        As between CTAs (CtaOrder): what was fenced before a strong write or atomic is learned by who reads it.
+        """
+        publishes = writes and (release or bool(self.fenced_clocks))
+        if not self.emulation.checking or not index.size or not (publishes or (reads and self._locations)):
+            return
+        rows = np.broadcast_to(c.pick_column(c.set.column), index.shape).reshape(-1)
+        for row, place in dict.fromkeys(zip(rows.tolist(), index.reshape(-1).tolist(), strict=True)):
+            old = self._locations.get(place)
+            if reads and old is not None:
+                self.learn(row, old)
+            told = None
+            if publishes:
+                told = self.snapshot(row) if release else self.fenced_clocks.get(row)
+            if told is not None:
+                self._locations[place] = told if old is None else join([old, told])
+
     # ---- fences ---------------------------------------------------------------------------------------------------
 
     def fence(self, row: int) -> None:
         """A warp passes a fence of release and acquire semantics: relaxed arrivals and waits get theirs from it."""
         learned = self._unfenced_clocks.pop(row, None)
         if learned is not None:
-            self.clocks.learn(row, learned)
-        self.fenced_clocks[row] = self.clocks.snapshot(row, self.emulation.tick)
+            self.learn(row, learned)
+        self.fenced_clocks[row] = self.snapshot(row)
 
     def learn_after_fence(self, row: int, clock: Clock | None) -> None:
         """A relaxed wait found a phase completed: the warp knows it from its next fence on."""
