@@ -174,7 +174,7 @@ class Report:
         )
 
     def __str__(self) -> str:
-        out = [f"{self.kernel}: {_plural(len(self.faults), 'fault')}, {_plural(len(self.advisories), 'advisory')}"]
+        out = [f"{self.kernel}: {plural(len(self.faults), 'fault')}, {plural(len(self.advisories), 'advisory')}"]
         out += [f"  {line}" for line in self.summary()]
         memory = self.memory_rows()
         if memory:
@@ -193,7 +193,7 @@ class Report:
                     f"{c.wavefronts:>11,} {c.bytes:>12,}  {one_line(text)[:_PTX_COLUMNS]}"
                 )
         for fault in self.faults:
-            out.append(f"  FAULT ({fault.kind}, {_plural(fault.count, 'thread')}) {fault}")
+            out.append(f"  FAULT ({fault.kind}, {plural(fault.count, 'thread')}) {fault}")
             if fault.kind in REMEDIES:
                 out.append(f"    fix: {REMEDIES[fault.kind]}")
         out.extend(f"  advisory {advisory}" for advisory in self.advisories)
@@ -205,7 +205,8 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """1 fault, 2 faults, 3 advisories."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
