@@ -188,6 +188,9 @@ def check_read(
             bad &= ~gather(shadow.atomic, at, span)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
+        if strong and shadow.atomic is not None and not site.instruction.has("volatile"):
+            # Atomics and strong accesses of lanes need no bar.warp.sync between them.
+            ticks = np.where(gather(shadow.atomic, at, span), np.int32(0), ticks)
         _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
     if not strong:
         _log_read(c, at, span, rows, who)
