@@ -113,6 +113,7 @@ class Clocks:
         self.synced: Ticks = np.full(rows, start, np.int32)
         self.warp_synced: Ticks = np.full(rows, start, np.int32)
         self.agents = 0
+        self._fenced = False
         self._columns: dict[tuple[int, object], int] = {}
         self._counts: dict[int, int] = {}
         self._names: dict[tuple[int, int], str] = {}
@@ -192,6 +193,7 @@ class Clocks:
         known = self.vector[rows]
         known[np.arange(rows.size), self.own_column[rows]] = tick
         self.proxied[rows] = np.maximum(self.proxied[rows], known)
+        self._fenced = True
 
     # ---- meeting --------------------------------------------------------------------------------------------------
 
@@ -202,6 +204,9 @@ class Clocks:
             shaped[:, ctas] = tick
             self.vector[self._rows, self.own_column] = OWN
             self.synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
+            if self._fenced:
+                fenced = self.proxied.reshape(self.warps_per_cta, self.ctas, -1)
+                fenced[:, ctas] = fenced[:, ctas].max(axis=0)
         else:
             self._join_groups(self._rows.reshape(self.warps_per_cta, self.ctas)[:, ctas].T, tick)
         self.warp_synced.reshape(self.warps_per_cta, self.ctas)[:, ctas] = tick
