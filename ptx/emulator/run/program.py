@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator.instructions.matrices import MATRICES
 from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
 from tinygpu.ptx.emulator.instructions.moves import MOVES
 from tinygpu.ptx.emulator.instructions.taint import make_taint
+from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
 from tinygpu.ptx.emulator.instructions.warp_ops import WARP_OPS
 from tinygpu.ptx.emulator.source.control_flow import EXIT, Block, build_blocks
 from tinygpu.ptx.emulator.source.inlining import FlatCode
@@ -39,6 +40,7 @@ INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
     ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
     ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES), ("matrix", MATRICES), ("fence", FENCES),
     ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
+    ("tensor core", TCGEN05),
 )  # fmt: skip
 
 

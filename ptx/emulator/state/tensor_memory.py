@@ -54,12 +54,14 @@ class CtaTensorMemory:
         self.accesses: list[Access] = []
         self.collectors: dict[str, object] = {}
 
-    def find_free(self, columns: int) -> int | None:
-        """The first free block of this many columns, or None."""
-        for start in range(0, COLUMNS - columns + 1, UNIT_COLUMNS):
-            if all(a.start + a.columns <= start or start + columns <= a.start for a in self.allocations):
-                return start
-        return None
+    @property
+    def held_units(self) -> set[int]:
+        """What is allocated, in units of 32 columns."""
+        return {
+            unit
+            for a in self.allocations
+            for unit in range(a.start // UNIT_COLUMNS, (a.start + a.columns) // UNIT_COLUMNS)
+        }
 
     @property
     def free_columns(self) -> int:

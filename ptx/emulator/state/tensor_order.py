@@ -1,9 +1,9 @@
 """Which accesses to tensor memory are ordered (PTX ISA, "Memory Consistency Model for 5th generation of TensorCore").
 
-tcgen05.ld and .st of a warp go on until its tcgen05.wait. tcgen05.mma, .cp and .shift (here: tensor core work) go on until an
-mbarrier that a tcgen05.commit of the same thread names has been waited for; some pairs of them are carried out in the
-order in which one thread issues them. Between threads, tcgen05.fence is asked for on both sides; a missing one is an
-advisory where something else orders the two, because production kernels leave it out.
+tcgen05.ld and .st of a warp go on until its tcgen05.wait. tcgen05.mma, .cp and .shift (here: tensor core work) go on
+until an mbarrier that a tcgen05.commit of the same thread names has been waited for; some pairs of them are carried out
+in the order in which one thread issues them. Between threads, tcgen05.fence is asked for on both sides; a missing one
+is an advisory where something else orders the two, because production kernels leave it out.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class TensorOrder:
 
     def fence_before(self, row: int) -> None:
         """tcgen05.fence::before_thread_sync."""
-        self._before.setdefault(self.own_column(row), []).append(self.tick)
+        self._before.setdefault(row, []).append(self.tick)
 
     def fence_after(self, row: int) -> None:
         """tcgen05.fence::after_thread_sync."""
@@ -216,7 +216,7 @@ class TensorOrder:
         column = self.own_column(old.origin.row)
         after = self._after.get(new.origin.row)
         limit = -1 if after is None else int(after.known[column]) if column < after.known.size else 0
-        fences = self._before.get(column, [])
+        fences = self._before.get(old.origin.row, [])
         at = bisect_left(fences, old.issued)
         if at < len(fences) and fences[at] <= limit:
             if old.operation is not None:
@@ -235,18 +235,18 @@ class TensorOrder:
         if limit < old.tick:
             new.origin.advise(
                 "no tcgen05.fence::after_thread_sync",
-                f"follows the `{old.origin.instruction.name}` on line {line}, which another thread or the tensor core carried out: "
-                "tcgen05.fence::after_thread_sync is missing after the wait",
+                f"follows `{_short(old.origin.instruction.name)}` on line {line}, which another thread or the tensor "
+                "core carried out: tcgen05.fence::after_thread_sync is missing after the wait",
             )
         if old.on_tensor_core:
             return
-        fences = self._before.get(old.column, [])
+        fences = self._before.get(old.origin.row, [])
         at = bisect_left(fences, old.tick)
         known = int(self._residents.clocks.vector[row][old.column])
         if at == len(fences) or fences[at] > known:
             new.origin.advise(
                 "no tcgen05.fence::before_thread_sync",
-                f"follows the `{old.origin.instruction.name}` on line {line} of another thread: "
+                f"follows `{_short(old.origin.instruction.name)}` on line {line} of another thread: "
                 "tcgen05.fence::before_thread_sync is missing there, before that thread signals",
             )
 

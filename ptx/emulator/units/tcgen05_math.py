@@ -17,6 +17,9 @@ from tinygpu.ptx.emulator.units.tcgen05_descriptors import ELEMENT_BITS, KINDS
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
+# 4- and 6-bit elements sit in the middle of their byte in tensor memory: 00xxxx00 and 0xxxxxx0. The manual shows this in
+# figures only; these are the bits that a published example of the vendor states and verifies on hardware.
+_CONTAINER_SHIFT = {4: 2, 6: 1}
 
 
 def stored_bits(kind: str, element: str) -> int:
@@ -71,9 +74,7 @@ def _codes(raw: Bytes, kind: str, bits: int, in_tmem: bool) -> Bytes:
     if KINDS[kind].packs_pairs:
         return _unpack(raw, 4)
     if in_tmem:
-        # The manual shows containers in figures only. As in the registers of mma.sync, e2m1 is taken to sit in bits
-        # 5:2 of its byte, and the 6-bit types in bits 5:0.
-        return np.asarray(raw >> 2 & 15 if bits == 4 else raw & 63).astype(np.uint8)
+        return np.asarray(raw >> _CONTAINER_SHIFT[bits] & ((1 << bits) - 1)).astype(np.uint8)
     groups = raw.reshape(*raw.shape[:-1], -1, 16)[..., : 2 * bits]
     return _unpack(groups, bits).reshape(*raw.shape)
 
@@ -93,8 +94,7 @@ def expand_copy(data: Bytes, source: str) -> Bytes:
     bits = {"b6x16_p32": 6, "b4x16_p64": 4}[source]
     groups = np.ascontiguousarray(data).reshape(*data.shape[:-1], -1, 16)[..., : 2 * bits]
     codes = _unpack(groups, bits).reshape(data.shape)
-    # Containers as _codes reads them back.
-    return np.asarray(codes << 2 if bits == 4 else codes).astype(np.uint8)
+    return np.asarray(codes << _CONTAINER_SHIFT[bits]).astype(np.uint8)
 
 
 def expand_sparse(stored: Floats, pattern: NDArray[np.int64], k: int) -> Floats:

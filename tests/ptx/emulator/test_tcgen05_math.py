@@ -40,7 +40,7 @@ def stored(codes: list[int], kind: str, element: str, in_tmem: bool) -> bytes:
     if kind in ("mxf4", "mxf4nvf4"):
         return bytes(codes[i] | codes[i + 1] << 4 for i in range(0, len(codes), 2))
     if in_tmem:
-        return bytes(c << 2 if bits == 4 else c for c in codes)
+        return bytes(c << 2 if bits == 4 else c << 1 for c in codes)
     result = b""
     for start in range(0, len(codes), 16):
         number = sum(c << bits * i for i, c in enumerate(codes[start : start + 16]))

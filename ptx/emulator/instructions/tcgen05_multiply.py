@@ -1,0 +1,220 @@
+"""Carries out one tcgen05.mma: operands from shared and tensor memory, D into the tensor memory of a CTA or a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.access import async_shared
+from tinygpu.ptx.emulator.access.async_shared import Agent, Bools, Index
+from tinygpu.ptx.emulator.instructions.tcgen05_copies import shift_rows
+from tinygpu.ptx.emulator.instructions.tcgen05_work import CHUNK_BYTES
+from tinygpu.ptx.emulator.state.tensor_memory import CtaTensorMemory
+from tinygpu.ptx.emulator.units.block_scales import scale_cells, scale_values, spread_scales
+from tinygpu.ptx.emulator.units.sparse_metadata import metadata_cells, stored_positions
+from tinygpu.ptx.emulator.units.tcgen05_descriptors import ELEMENT_BITS, InstructionDescriptor, MmaForm
+from tinygpu.ptx.emulator.units.tcgen05_math import (
+    accumulate,
+    decode_elements,
+    decode_rows,
+    expand_sparse,
+    multiply,
+    slice_bytes,
+)
+from tinygpu.ptx.emulator.units.tensor_memory_maps import (
+    LayoutId,
+    Slab,
+    accumulator_columns,
+    accumulator_slabs,
+    split_address,
+)
+
+Floats = NDArray[np.float64]
+_ALL = np.uint32(0xFFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedOperand:
+    """An operand, or the part of it that one CTA holds, being read from shared memory.
+
+    index     byte index of each 16-byte chunk: (rows, chunks) for K-major, (k, chunks) for M- or N-major operands
+    invalid   which chunks are uninitialised, or None
+    rows      rows of A or columns of B
+    """
+
+    agent: Agent
+    index: Index
+    invalid: Bools | None
+    rows: int
+    kind: str
+    element: str
+    mn_major: bool
+
+    def read(self) -> tuple[Floats, Bools]:
+        """(rows, stored k) numbers, and which rows have uninitialised bytes."""
+        data = async_shared.read_bytes(self.agent, self.index, CHUNK_BYTES).reshape(self.index.shape[0], -1)
+        if not self.mn_major:
+            return decode_rows(data, self.kind, self.element), self._bad_rows(1)
+        bits = ELEMENT_BITS[self.element]
+        words = np.ascontiguousarray(data).view(f"u{bits // 8}")[:, : self.rows]
+        numbers = decode_elements(np.ascontiguousarray(words), self.element)
+        return np.ascontiguousarray(numbers.T), np.repeat(self._bad_rows(0), CHUNK_BYTES * 8 // bits)[: self.rows]
+
+    def _bad_rows(self, axis: int) -> Bools:
+        """Rows, or columns, of chunks of which one is uninitialised."""
+        if self.invalid is None:
+            return np.zeros(self.index.shape[1 - axis], np.bool_)
+        return np.asarray(self.invalid.any(axis=axis))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One execution of tcgen05.mma with legal operands.
+
+    d, a, sfa, sfb, metadata  tensor memory addresses; a is None when A lies in shared memory
+    enable                    D is added to the product, times 2^-scale
+    frozen                    bit l of the q-th: lane l of D in the q-th CTA is not written
+    zero_columns              columns of B that count as zero, or None
+    """
+
+    form: MmaForm
+    what: InstructionDescriptor
+    layout: LayoutId
+    half: int
+    d: int
+    a: int | None
+    sfa: int
+    sfb: int
+    metadata: int
+    enable: bool
+    scale: int
+    frozen: tuple[int, ...]
+    zero_columns: Bools | None
+
+    @property
+    def slabs(self) -> tuple[Slab, ...]:
+        return accumulator_slabs(self.layout, self.what.n, self.half)
+
+    @property
+    def stored_k(self) -> int:
+        """Elements of K that are stored of each row of A."""
+        return self.what.k // 2 if self.what.sparse else self.what.k
+
+    @property
+    def a_columns(self) -> int:
+        """Columns of tensor memory that A covers."""
+        return -(-slice_bytes(self.what.kind, self.what.a_type, self.stored_k) // 4)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What two tcgen05.mma must share to be carried out in order: accumulator and shape."""
+        return (self.d, self.what.m, self.what.n, self.what.k)
+
+
+def carry_out(
+    call: Call, memories: list[CtaTensorMemory], a_parts: list[SharedOperand], b_parts: list[SharedOperand]
+) -> tuple[int, int] | None:
+    """Multiply. Returns (CTA of the pair, lane) of a row with illegal sparsity metadata, or None.
+
+    a_parts  A by CTA; empty when A lies in tensor memory
+    b_parts  B by CTA: each holds its share of the columns
+    """
+    pieces = [part.read() for part in b_parts]
+    b, b_bad = np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
+    if call.zero_columns is not None:
+        b = np.where(call.zero_columns[:, None], 0.0, b)
+        b_bad = b_bad & ~call.zero_columns
+    if call.what.negate_b:
+        b = -b
+    illegal: tuple[int, int] | None = None
+    for q, memory in enumerate(memories):
+        shared = a_parts[q].read() if a_parts else None
+        for slab in call.slabs:
+            a, a_bad, wrong = _rows_of_a(call, memory, slab, shared)
+            if wrong is not None and illegal is None:
+                illegal = (q, slab.lane + wrong)
+            columns = slice(slab.column, slab.column + slab.columns)
+            right, right_bad = b[columns], b_bad[columns]
+            if call.form.scales_per_row:
+                scale, bad = _scales(call, memory, slab, "A")
+                a, a_bad = a * scale, a_bad | bad
+                scale, bad = _scales(call, memory, slab, "B")
+                right, right_bad = right * scale, right_bad | bad
+            undefined = a_bad[:, None] | right_bad[None, :]
+            _write(call, memory, slab, call.frozen[q], multiply(a, right), undefined)
+    if call.form.ashift and call.a is not None:
+        column = split_address(call.a)[1]
+        for memory in memories:
+            for slab in call.slabs:
+                shift_rows(memory, slab.lane, column)
+    return illegal
+
+
+def _rows_of_a(
+    call: Call, memory: CtaTensorMemory, slab: Slab, shared: tuple[Floats, Bools] | None
+) -> tuple[Floats, Bools, int | None]:
+    """The rows of A that a slab multiplies: dense numbers, which are uninitialised, and the first with bad metadata."""
+    what = call.what
+    if shared is not None:
+        rows = slice(slab.row, slab.row + slab.rows)
+        a, bad = shared[0][rows], shared[1][rows]
+    else:
+        column = split_address(call.a or 0)[1]
+        # A slab finds its rows of A in the lanes in which it writes D.
+        part = (slice(slab.lane, slab.lane + slab.rows), slice(column, column + call.a_columns))
+        data = np.ascontiguousarray(memory.cells[part]).view(np.uint8)
+        a = decode_rows(data[:, : slice_bytes(what.kind, what.a_type, call.stored_k)], what.kind, what.a_type, True)
+        bad = np.asarray(memory.undefined[part].any(axis=1))
+    wrong: int | None = None
+    if what.sparse:
+        column = split_address(call.metadata)[1]
+        cells = metadata_cells(slab, what.kind, what.sparsity_selector)
+        at = (cells.lane, column + cells.column)
+        indices = (memory.cells[at].astype(np.int64) >> cells.shift) & 15
+        unknown = ((memory.undefined[at].astype(np.int64) >> cells.shift) & 15).any(axis=1)
+        positions, illegal = stored_positions(indices, what.kind)
+        rows_wrong = illegal.any(axis=1) & ~unknown
+        if rows_wrong.any():
+            wrong = int(np.argmax(rows_wrong))
+        a = expand_sparse(a, positions, what.k)
+        bad = bad | unknown
+    return (-a if what.negate_a else a), bad, wrong
+
+
+def _scales(call: Call, memory: CtaTensorMemory, slab: Slab, operand: str) -> tuple[Floats, Bools]:
+    """Factors (rows, k) of the rows of A or columns of B of a slab, and which rows are uninitialised."""
+    first = call.what.sfa_id if operand == "A" else call.what.sfb_id
+    cells = scale_cells(slab, operand, call.form.scales_per_row, first)
+    column = split_address(call.sfa if operand == "A" else call.sfb)[1]
+    at, shift = (cells.lane, column + cells.column), (8 * cells.byte).astype(np.uint32)
+    data = (memory.cells[at] >> shift).astype(np.uint8)
+    bad = np.asarray(((memory.undefined[at] >> shift) & np.uint32(0xFF)).any(axis=1))
+    return spread_scales(scale_values(data, call.what.scale_type), call.what.k), bad
+
+
+def _write(call: Call, memory: CtaTensorMemory, slab: Slab, frozen: int, product: Floats, undefined: Bools) -> None:
+    """Put a slab's part of D where it belongs."""
+    what = call.what
+    column = split_address(call.d)[1]
+    lanes = np.arange(slab.lane, slab.lane + slab.rows)
+    lanes = lanes[[not frozen >> int(lane) & 1 for lane in lanes]]
+    kept = lanes - slab.lane
+    part = np.ix_(lanes, np.arange(column, column + slab.columns))
+    old = memory.cells[part] if call.enable else None
+    bits = np.where(undefined[kept], _ALL, np.uint32(0))
+    if call.enable:
+        before = memory.undefined[part]
+        before = before & np.uint32(0xFFFF) if what.d_type == "f16" else before
+        bits = np.where(before != 0, _ALL, bits)
+    if what.d_type == "f16":
+        # The accumulator has the lower half of its cell; the upper half holds nothing.
+        bits = bits | np.uint32(0xFFFF0000)
+    memory.cells[part] = accumulate(product[kept], old, what.d_type, call.scale, what.saturate)
+    memory.undefined[part] = bits
+
+
+def accumulator_end(call: Call) -> int:
+    """Columns that D covers."""
+    return accumulator_columns(call.layout, call.what.n)
