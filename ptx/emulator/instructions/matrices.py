@@ -5,5 +5,6 @@ from __future__ import annotations
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.ldmatrix import LDMATRIX
 from tinygpu.ptx.emulator.instructions.mma import MMA
+from tinygpu.ptx.emulator.instructions.wgmma import WGMMA
 
-MATRICES: dict[str, Compile] = {**LDMATRIX, **MMA}
+MATRICES: dict[str, Compile] = {**LDMATRIX, **MMA, **WGMMA}
