@@ -13,13 +13,15 @@ from tinygpu.ptx.emulator.access import global_access, shared_access
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64, split_generic, state_space
-from tinygpu.ptx.emulator.source.syntax import Instruction, SinkOperand, VectorOperand
+from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, SinkOperand, VectorOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Cohort
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
+Sources = tuple[Getter, ...]
+"""Getters of one value: one, or the two halves of a 128-bit value."""
 Update = Callable[[Array, Array, Array | None], Array]
 
 
@@ -34,6 +36,15 @@ def _element(name: str) -> Any:
 
 def _update(operation: str, name: str) -> Update:
     """new value = f(old, operand, second operand) on unsigned bits."""
+    if operation == "cas":
+
+        def compare_and_swap(old: Array, compare: Array, value: Array | None) -> Array:
+            same = old == compare
+            return np.where(same if same.ndim == 1 else same.all(axis=1, keepdims=True), value, old)  # type: ignore[arg-type]
+
+        return compare_and_swap
+    if name == "b128":
+        return lambda old, value, _: value
     dtype = _element(name)
     unsigned: Any = np.dtype(f"u{TYPES[name].bytes}")
 
@@ -44,8 +55,6 @@ def _update(operation: str, name: str) -> Update:
 
         return apply
 
-    if operation == "cas":
-        return lambda old, compare, value: np.where(old == compare, value, old)  # type: ignore[arg-type]
     table: dict[str, Callable[[Array, Array], Any]] = {
         "add": np.add, "min": np.minimum, "max": np.maximum, "exch": lambda old, value: value,
         "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
@@ -60,9 +69,12 @@ def one_after_another(
 ) -> Array:
     """Apply updates to view[index] as if lanes came one after another; returns what each found there.
 
+    view   (elements,), or (elements, 2) for elements of two halves
     index  (k,) element per lane; lanes with the same element go in order
     """
-    old = np.zeros(index.shape, view.dtype)
+    old = np.zeros((*index.shape, *view.shape[1:]), view.dtype)
+    if index.size == 0:
+        return old
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     fresh = np.ones(ordered.shape, np.bool_)
@@ -90,8 +102,9 @@ def _atomic(b: Binder, i: Instruction) -> Run:
     operation = next((m for m in i.modifiers if m in _OPERATIONS), None)
     if operation is None:
         raise b.fail(f"`{i.name}` names no operation")
-    if name == "b128":
-        raise b.unsupported("128-bit atomics")
+    wide = name == "b128"
+    if wide and operation not in ("exch", "cas"):
+        raise b.fail(f"`{i.name}`: .b128 has .exch and .cas only")
     reduction = i.opcode == "red"
     operands = list(i.operands)
     if i.has("L2::cache_hint"):
@@ -101,27 +114,39 @@ def _atomic(b: Binder, i: Instruction) -> Run:
         raise b.fail(f"`{i.name}` takes {wanted} operands, not {len(operands)}")
     target = None if reduction else operands.pop(0)
     count = next((_VECTORS[m] for m in i.modifiers if m in _VECTORS), 1)
-    vector = count > 1 or any(isinstance(o, VectorOperand) for o in operands)
+    vector = count > 1 or (not wide and any(isinstance(o, VectorOperand) for o in operands))
     if vector:
         _check_vector(b, i, name, operation, count)
     get_address, _, symbol_space = b.address(operands[0])
     space = state_space(b, i, symbol_space)
+    if space not in ("global", "shared", "generic"):
+        raise b.fail(f"`{i.name}` works on global and shared memory, not on .{space}")
+    if wide:
+        # A 128-bit register is two halves.
+        name, halves = "b64", 2
+    else:
+        halves = 1
     bits = TYPES[name].bits
     width = bits // 8
-    elements = b.vector(operands[1], count, f"`{i.name}`") if vector else (operands[1],)
-    values = tuple(b.source(element, f"u{bits}") for element in elements)
-    second = b.source(operands[2], f"u{bits}") if operation == "cas" else None
+
+    def bind(operand: Operand) -> tuple[Sources, ...]:
+        parts = b.vector(operand, count * halves, f"`{i.name}`") if vector or wide else (operand,)
+        getters = [b.source(part, f"u{bits}") for part in parts]
+        return tuple(tuple(getters[k : k + halves]) for k in range(0, len(getters), halves))
+
+    values = bind(operands[1])
+    second = bind(operands[2])[0] if operation == "cas" else None
     if target is None or isinstance(target, SinkOperand):
-        gets: tuple[Getter | None, ...] = (None,) * count
+        gets: tuple[Getter | None, ...] = (None,) * count * halves
     else:
-        targets = b.vector(target, count, f"`{i.name}`") if vector else (target,)
+        targets = b.vector(target, count * halves, f"`{i.name}`") if vector or wide else (target,)
         gets = tuple(None if isinstance(t, SinkOperand) else b.destination(t, f"u{bits}") for t in targets)
     if space in ("shared", "generic"):
         b.note_shared_width(width)
     if space in ("global", "generic"):
         b.note_global_width(width)
     site = b.site(i)
-    update = _update(operation, name)
+    update = _update(operation, "b128" if wide else name)
     releases = i.has("release") or i.has("acq_rel")
 
     def run(c: Cohort) -> None:
@@ -136,7 +161,8 @@ def _atomic(b: Binder, i: Instruction) -> Run:
                 c.narrow(mask)
             own = "shared" if chosen == "shared" else "global"
             if chosen == "local":
-                raise b.unsupported("atomics on local memory")
+                _refuse_local(c, i, addresses)
+                continue
             place = addresses - base if own == "shared" else addresses
             _apply(c, site, own, place, width, update, values, second, gets, releases)
         c.narrow(outer)
@@ -153,36 +179,50 @@ def _check_vector(b: Binder, i: Instruction, name: str, operation: str, count: i
         raise b.fail(f"`{i.name}` works on {count} values of .{name}, but a vector has at most 16 bytes")
 
 
-def _full(c: Cohort, get: Getter) -> Array:
-    return np.ascontiguousarray(c.pick(np.broadcast_to(get(c), (c.n, 32)))).reshape(-1)
+def _refuse_local(c: Cohort, i: Instruction, addresses: NDArray[np.uint64]) -> None:
+    """PTX ISA, "atom": the address is one of global or shared memory."""
+    flat = c.pick(addresses).reshape(-1)
+    row, lane = c.locate(0)
+    c.emulation.fault(
+        "address space", i, c.residents, row, lane,
+        f"`{i.name}` works on global and shared memory, but generic address {int(flat[0]):#x} is one of local memory",
+        "local", int(flat[0]), flat.size,
+    )  # fmt: skip
+
+
+def _full(c: Cohort, getters: Sources) -> Array:
+    """Values of the active lanes: (k,), or (k, 2) of two halves."""
+    parts = [np.ascontiguousarray(c.pick(np.broadcast_to(get(c), (c.n, 32)))).reshape(-1) for get in getters]
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
 
 
 def _apply(
     c: Cohort, site: Site, space: str, addresses: NDArray[np.uint64], width: int, update: Update,
-    elements: tuple[Getter, ...], second: Getter | None, gets: tuple[Getter | None, ...], releases: bool,
+    elements: tuple[Sources, ...], second: Sources | None, gets: tuple[Getter | None, ...], releases: bool,
 ) -> None:  # fmt: skip
     """The update at the active lanes' addresses; element k of a vector lies `width` bytes behind element k - 1."""
     picked = c.pick(addresses)
     if picked.size == 0:
         return
-    count = len(elements)
+    count, halves = len(elements), len(elements[0])
     values = _full(c, elements[0])
     seconds = None if second is None else _full(c, second)
     counters = c.emulation.counters
-    results = [np.zeros(picked.size, f"u{width}") for _ in elements]
+    results = [np.zeros(values.shape, f"u{width}") for _ in elements]
     result = results[0]
+    size = width * count * halves
     if space == "shared":
-        requests, _, _ = site.count_shared(addresses, c.mask, width)
+        requests, _, _ = site.count_shared(addresses, c.mask, size)
         counters.atomic_requests += requests
-        index, good = shared_access.locate(c, site, picked, width, "atomic")
+        index, good = shared_access.locate(c, site, picked, size, "atomic")
         c.residents.exchange(c, index, True, True, releases)
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
         if c.emulation.checking:
             rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
             who = c.pick(c.set.who).reshape(-1)[chosen]
-            shared_access.check_write(c, site, flat[chosen], width, rows, None, atomic=True, picked=chosen)
-            uninitialised = shared_access.is_unwritten(c, flat[chosen], width)
+            shared_access.check_write(c, site, flat[chosen], size, rows, None, atomic=True, picked=chosen)
+            uninitialised = shared_access.is_unwritten(c, flat[chosen], size)
             if uninitialised is not None:
                 at = int(np.flatnonzero(chosen)[int(np.argmax(uninitialised))])
                 row, lane = c.locate(at)
@@ -193,35 +233,36 @@ def _apply(
                     "first, and pass a barrier",
                     "shared", address, int(np.count_nonzero(uninitialised)),
                 )  # fmt: skip
-        view, where = c.residents.shared.view(width, 1), flat[chosen] // width
+        view, where = c.residents.shared.view(width, halves), flat[chosen] // size
         result[chosen] = one_after_another(
             view, where, update, values[chosen], None if seconds is None else seconds[chosen]
         )
         c.emulation.changes += bool((view[where] != result[chosen]).any())
         if c.emulation.checking:
-            shared_access.mark_written(c, site, flat[chosen], width, who, c.emulation.tick, atomic=True)
+            shared_access.mark_written(c, site, flat[chosen], size, who, c.emulation.tick, atomic=True)
     else:
-        requests, _, _ = site.count_global(addresses, c.mask, width * count)
+        requests, _, _ = site.count_global(addresses, c.mask, size)
         counters.atomic_requests += requests
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
         c.residents.order.access(c, picked, True, True, acquires, releases)
-        for window, selection in global_access.resolve(c, site, picked, width * count, "atomic"):
+        for window, selection in global_access.resolve(c, site, picked, size, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)
             offsets = (part - np.uint64(window.origin)).view(np.int64)
             if c.emulation.checking:
-                global_access.check_write(c, site, window, offsets, width * count, selection, None, atomic=True)
-            view = window.view(width, 1)
+                global_access.check_write(c, site, window, offsets, size, selection, None, atomic=True)
+            view = window.view(width, halves)
             for k, result in enumerate(results):
-                where = offsets.reshape(-1) // width + k
+                where = offsets.reshape(-1) // (width * halves) + k
                 values = _full(c, elements[k])
                 result[lanes] = one_after_another(
                     view, where, update, values[lanes], None if seconds is None else seconds[lanes]
                 )
                 c.emulation.changes += bool((view[where] != result[lanes]).any())
             if window.valid is not None:
-                window.valid[offsets.reshape(-1, 1) + np.arange(width * count)] = True
-    for get, result in zip(gets, results, strict=True):
+                window.valid[offsets.reshape(-1, 1) + np.arange(size)] = True
+    found = [result[:, half] if halves > 1 else result for result in results for half in range(halves)]
+    for get, result in zip(gets, found, strict=True):
         if get is None:
             continue
         target = get(c)

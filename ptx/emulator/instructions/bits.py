@@ -17,7 +17,8 @@ from tinygpu.ptx.emulator.instructions.integer import (
     signed_of,
     unsigned_of,
 )
-from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand
+from tinygpu.ptx.emulator.instructions.video import VIDEO
+from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, PairOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type
 from tinygpu.ptx.emulator.state.residents import Cohort
 
@@ -79,14 +80,28 @@ def _lop3_function(table: int) -> Callable[..., Any]:
 
 
 def _lop3(b: Binder, i: Instruction) -> Run:
-    if i.has("BoolOp") or len(i.operands) != 5:
-        raise b.unsupported("the form with a predicate")
-    d, x, y, z, table = b.operands(i, 5)
+    combine = np.logical_and if i.has("and") else np.logical_or if i.has("or") else None
+    d, x, y, z, table = b.operands(i, 5 if combine is None else 6)[:5]
     value = b.integer(table, "the table of lop3")
     if not 0 <= value <= 255:
         raise b.fail(f"the table of lop3 is 0 to 255, not {value}")
     sources = (b.source(x, "u32"), b.source(y, "u32"), b.source(z, "u32"))
-    return emit(b.destination(d, "u32"), _lop3_function(value), sources)
+    if combine is None:
+        return emit(b.destination(d, "u32"), _lop3_function(value), sources)
+    if not isinstance(d, PairOperand):
+        raise b.fail(f"`{i.name}` writes d|p")
+    function = _lop3_function(value)
+    other = b.source(i.operands[5], "pred")
+    get, get_pred = b.destination(d.first, "u32"), b.destination(d.second, "pred")
+
+    def run(c: Cohort) -> None:
+        # lop3.BoolOp d|p, a, b, c, table, q: p = (d != 0) BoolOp q.
+        result = function(*(source(c) for source in sources))
+        holds = combine(result != 0, other(c))
+        np.copyto(get(c), result, where=c.where)
+        np.copyto(get_pred(c), holds, where=c.where)
+
+    return run
 
 
 def _shift(left: bool) -> Compile:
@@ -382,4 +397,5 @@ BITS: dict[str, Compile] = {
     "bfind": _find,
     "brev": _brev,
     "fns": _fns,
+    **VIDEO,
 }

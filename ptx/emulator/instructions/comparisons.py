@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
-from tinygpu.ptx.emulator.instructions.floating import lane_source
+from tinygpu.ptx.emulator.instructions.float_operands import lane_source
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, PairOperand, SinkOperand
@@ -66,7 +66,7 @@ def _setp(b: Binder, i: Instruction) -> Run:
     second_target = targets.second if isinstance(targets, PairOperand) else None
     first, second = _sources(b, i, name, operands[1], operands[2])
     extra = b.source(operands[3], "pred") if combine else None
-    flush = i.has("ftz") and name == "f32"
+    flush = i.has("ftz")
     packed = TYPES[name].kind == "packed"
     get = b.destination(first_target, "pred")
     other = None
@@ -111,7 +111,7 @@ def _set(b: Binder, i: Instruction) -> Run:
     operands = b.operands(i, 4 if combine else 3)
     first, second = _sources(b, i, name, operands[1], operands[2])
     extra = b.source(operands[3], "pred") if combine else None
-    flush = i.has("ftz") and name == "f32"
+    flush = i.has("ftz")
     packed = TYPES[name].kind == "packed"
     if packed:
         get = b.destination(operands[0], "u32")
@@ -128,7 +128,8 @@ def _set(b: Binder, i: Instruction) -> Run:
             x, y = flush_subnormals(x), flush_subnormals(y)
         result = compare(x, y)
         if combine is not None and extra is not None:
-            result = combine(result, extra(c))
+            with_this = extra(c)
+            result = combine(result, np.repeat(with_this, 2, axis=-1) if packed and np.ndim(with_this) else with_this)
         if packed:
             pairs = np.where(np.broadcast_to(result, (c.n, 64)), true, np.uint16(0)).astype(np.uint16)
             np.copyto(get(c), pairs.view(np.uint32), where=c.where)
@@ -162,7 +163,7 @@ def _slct(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         value = choose(c)
-        if flush and by == "f32":
+        if flush:
             value = flush_subnormals(value)
         np.copyto(get(c), np.where(value >= 0, first(c), second(c)), where=c.where)
 

@@ -164,11 +164,14 @@ def _packed16(b: Binder, i: Instruction, ufunc: Any) -> Run:
     half: Any = np.uint16 if name == "u16x2" else np.int16
     operands = b.operands(i, 3)
     sources = tuple(b.source(operand, "u32") for operand in operands[1:])
+    relu = i.has("relu")
 
     def compute(x: Array, y: Array) -> Array:
         pair = [np.asarray(v, np.uint32) for v in (x, y)]
         x2, y2 = np.broadcast_arrays(*pair)
         total = ufunc(np.ascontiguousarray(x2).view(half), np.ascontiguousarray(y2).view(half))
+        if relu:
+            total = np.maximum(total, half(0))
         return np.asarray(total.view(np.uint32))
 
     return emit(b.destination(operands[0], "u32"), compute, sources)
@@ -278,6 +281,9 @@ def _mul24(accumulate: bool) -> Compile:
         sources = [b.source(operands[1], name), b.source(operands[2], name)]
         if accumulate:
             sources.append(b.source(operands[3], name))
+        limit = i.has("sat")
+        if limit and (mode != "hi" or name != "s32" or not accumulate):
+            raise b.fail(".sat applies to mad24.hi.s32 only")
 
         def compute(x: Array, y: Array, z: Array | None = None) -> Array:
             def cut(value: Array) -> Array:
@@ -290,6 +296,8 @@ def _mul24(accumulate: bool) -> Compile:
             result = product >> 16 if mode == "hi" else product
             if z is not None:
                 result = result + np.asarray(z).astype(np.int64)
+            if limit:
+                result = np.clip(result, -(2**31), 2**31 - 1)
             return np.asarray((result & 0xFFFFFFFF).astype(np.uint32))
 
         return emit(b.destination(operands[0], "u32"), compute, tuple(sources))

@@ -40,10 +40,13 @@ def _vector_count(i: Instruction) -> int:
 def _access(b: Binder, i: Instruction) -> tuple[str, int, int]:
     """(type, bytes of one element, elements) of a load or store, checked."""
     name = last_type(b, i)
+    count = _vector_count(i)
+    if name == "b128":
+        # A 128-bit register is two halves, so this is a vector of two.
+        name, count = "b64", 2 * count
     kind = TYPES[name]
     if kind.bits < 8 or kind.bits > 64:
-        raise b.unsupported(f".{name}")
-    count = _vector_count(i)
+        raise b.fail(f"`{i.name}` takes no .{name}")
     if kind.bytes * count > 32 or (kind.bytes * count > 16 and count * kind.bits != 256):
         raise b.fail(f"`{i.name}`: a vector of {count} x .{name} has {kind.bytes * count} bytes, more than 16")
     return name, kind.bytes, count
@@ -277,6 +280,8 @@ def _ld_param(
 
 
 def _st(b: Binder, i: Instruction) -> Run:
+    if i.has("bulk"):
+        return _st_bulk(b, i)
     name, width, count = _access(b, i)
     where, value = b.operands(i, 2, 3)[:2]
     get, _, space = _address(b, i, where)
@@ -402,6 +407,44 @@ def _store_writer(space: str, site: Site, width: int, count: int, strong: bool) 
         c.narrow(outer)
 
     return write_generic
+
+
+def _st_bulk(b: Binder, i: Instruction) -> Run:
+    """st.bulk: `size` zero bytes to shared memory."""
+    where, size, value = b.operands(i, 3)
+    get, _, symbol_space = b.address(where)
+    space = state_space(b, i, symbol_space)
+    if space not in ("shared", "generic") or b.integer(value, "the value of st.bulk") != 0:
+        raise b.fail(f"`{i.name}` stores zeros to shared memory")
+    b.note_shared_width(8)
+    amount = b.source(size, "u64")
+    site = b.site(i)
+    writer = _store_writer("shared", site, 8, 1, False)
+    generic = space == "generic"
+
+    def run(c: Cohort) -> None:
+        c.emulation.next_tick()
+        addresses = as_u64(np.broadcast_to(get(c), (c.n, 32)))
+        if generic:
+            addresses = addresses - np.uint64(SHARED_WINDOW)
+        sizes = np.broadcast_to(amount(c), (c.n, 32))
+        outer = c.mask
+        lanes = np.ones((c.n, 32), np.bool_) if outer is None else outer
+        bad = lanes & ((sizes & np.uint64(7)) != 0)
+        if bad.any():
+            at, lane = divmod(int(np.argmax(bad.reshape(-1))), 32)
+            c.emulation.fault(
+                "misaligned", i, c.residents, int(c.set.index[at]), lane,
+                f"`{i.name}` stores {int(sizes[at, lane])} bytes, which is no multiple of 8",
+                "shared", int(addresses[at, lane]), int(np.count_nonzero(bad)),
+            )  # fmt: skip
+        for step in range(0, int(sizes[lanes].max()) // 8 if lanes.any() else 0):
+            mask = lanes & ~bad & (sizes > np.uint64(8 * step))
+            c.narrow(mask)
+            writer(c, addresses + np.uint64(8 * step), np.zeros(int(np.count_nonzero(mask)), np.uint64), None)
+        c.narrow(outer)
+
+    return run
 
 
 def _prefetch(b: Binder, i: Instruction) -> Run:

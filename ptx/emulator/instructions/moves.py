@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run, generic_base
 from tinygpu.ptx.emulator.instructions.integer import Compile, emit, last_type
+from tinygpu.ptx.emulator.instructions.taint import make_taint
 from tinygpu.ptx.emulator.source.syntax import (
     Instruction,
     Operand,
     RegisterOperand,
     SinkOperand,
+    SpecialOperand,
     SymbolOperand,
     VectorOperand,
 )
@@ -27,6 +30,8 @@ def _mov(b: Binder, i: Instruction) -> Run:
     name = last_type(b, i)
     d, x = b.operands(i, 2)
     bits = TYPES[name].bits
+    if bits == 128:
+        return _mov_128(b, i, d, x)
     if isinstance(d, VectorOperand):
         return _unpack(b, d, x, bits)
     if isinstance(x, VectorOperand):
@@ -36,6 +41,8 @@ def _mov(b: Binder, i: Instruction) -> Run:
         return emit(b.destination(d, seen), lambda v: v, (b.symbol_address(x, seen, False),))
     if TYPES[name].is_float and not isinstance(x, RegisterOperand):
         return emit(b.destination(d, name), lambda v: v, (b.source(x, name),))
+    if name == "pred" and isinstance(x, SpecialOperand):
+        return emit(b.destination(d, "pred"), lambda v: v != 0, (b.source(x, "u32"),))
     source = b.source(x, seen)
     get = b.destination(d, seen)
 
@@ -43,6 +50,39 @@ def _mov(b: Binder, i: Instruction) -> Run:
         np.copyto(get(c), source(c), where=c.where)
 
     return run
+
+
+def _mov_128(b: Binder, i: Instruction, d: Operand, x: Operand) -> Run:
+    """mov.b128: 128-bit registers are pairs of halves, so each half is a move, packing or unpacking of 64 bits."""
+    if not isinstance(d, VectorOperand) or not isinstance(x, VectorOperand):
+        raise b.fail(f"`{i.name}` moves between 128-bit registers and two 64-bit or four 32-bit registers")
+    counts = (len(d.elements), len(x.elements))
+    if counts not in ((2, 2), (2, 4), (4, 2)):
+        raise b.fail(f"{counts[1]} registers cannot fill {counts[0]} with 128 bits")
+    halves: list[tuple[Run, Run]] = []
+    for half in range(2):
+        into, of = (_half(operand, half) for operand in (d, x))
+        part = replace(i, modifiers=("b64",), types=("b64",), operands=(into, of))
+        reads, writes = set(b.reads), set(b.writes)
+        b.reads, b.writes = set(), set()
+        if not isinstance(into, SinkOperand):
+            run = _mov(b, part)
+            halves.append((run, make_taint(b, part, run, "move", frozenset(b.reads), frozenset(b.writes))))
+        b.reads |= reads
+        b.writes |= writes
+    b.owns_taint = True
+
+    def run_both(c: Cohort) -> None:
+        for plain, careful in halves:
+            (careful if c.residents.tainted else plain)(c)
+
+    return run_both
+
+
+def _half(operand: VectorOperand, half: int) -> Operand:
+    if len(operand.elements) == 2:
+        return operand.elements[half]
+    return VectorOperand(operand.elements[2 * half : 2 * half + 2])
 
 
 def _pack(b: Binder, d: Operand, x: VectorOperand, bits: int) -> Run:

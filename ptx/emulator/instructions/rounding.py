@@ -133,6 +133,25 @@ def _round_fraction(exact: Fraction, mode: str) -> float:
     return nearest
 
 
+def direct_f64(total: Array, error: Array, mode: str) -> Array:
+    """The binary64 neighbour that a sum total + error (|error| below half a unit) rounds to in mode rz, rm or rp."""
+    down = np.nextafter(total, -np.inf)
+    up = np.nextafter(total, np.inf)
+    if mode == "rz":
+        return np.where((error < 0) & (total > 0), down, np.where((error > 0) & (total < 0), up, total))
+    if mode == "rm":
+        return np.where(error < 0, down, total)
+    return np.where(error > 0, up, total)
+
+
+def odd_quotient(x: Array, y: Array) -> Array:
+    """x / y as binary64 rounded to odd."""
+    quotient = np.true_divide(x, y)
+    rest = fma_f64(-quotient, y, x)
+    error = np.where(y < 0, -rest, rest)
+    return to_odd(quotient, np.where(np.isfinite(quotient), error, 0.0))
+
+
 def signed_zero(result: Array, first: Array, second: Array, mode: str) -> Array:
     """A sum of two terms that is exactly zero is -0 in mode rm unless both terms are +0 (IEEE 754, 6.3)."""
     if mode != "rm":
@@ -207,12 +226,21 @@ def step_toward(value: Array, toward: Array) -> Array:
     return np.asarray(moved.view(value.dtype))
 
 
+# Where the exponent lies in each format, by NumPy type name, and the sign.
+_EXPONENT_AND_SIGN: dict[str, tuple[Any, int, int]] = {
+    "float16": (np.uint16, 0x7C00, 0x8000),
+    "bfloat16": (np.uint16, 0x7F80, 0x8000),
+    "float32": (np.uint32, 0x7F800000, 0x80000000),
+}
+
+
 def flush_subnormals(value: Array) -> Array:
-    """binary32 subnormal numbers replaced by zero of the same sign (.ftz)."""
+    """Subnormal numbers replaced by zero of the same sign (.ftz), in f16, bf16 or f32."""
     value = np.asarray(value)
-    bits = value.view(np.uint32)
-    small = (bits & np.uint32(0x7F800000)) == 0
-    return np.where(small, bits & np.uint32(0x80000000), bits).view(np.float32)
+    unsigned, exponent, sign = _EXPONENT_AND_SIGN[value.dtype.name]
+    bits = value.view(unsigned)
+    small = (bits & unsigned(exponent)) == 0
+    return np.asarray(np.where(small, bits & unsigned(sign), bits).view(value.dtype))
 
 
 def saturate(value: Array) -> Array:

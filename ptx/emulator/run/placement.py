@@ -116,6 +116,7 @@ def _constants(launch: Launch) -> dict[str, int]:
     result = {"%nwarpid": 64, "%nsmid": 128, "%gridid": 1, "%dynamic_smem_size": launch.dynamic_smem_bytes,
               "%aggr_smem_size": launch.dynamic_smem_bytes, "%reserved_smem_offset_begin": 0,
               "%reserved_smem_offset_end": SHARED_BASE, "%reserved_smem_offset_cap": SHARED_BASE,
+              "%reserved_smem_offset_0": 0, "%reserved_smem_offset_1": 0,
               "%is_explicit_cluster": int(launch.cluster_size > 1),
               "%cluster_nctarank": launch.cluster_size}  # fmt: skip
     for position, axis in enumerate("xyz"):

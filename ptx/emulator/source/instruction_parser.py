@@ -29,7 +29,6 @@ from tinygpu.ptx.emulator.source.syntax import (
 )
 from tinygpu.ptx.emulator.source.types import TYPES
 
-
 # Video instructions take bytes and halves of registers: %r1.b3, %r1.h10 (PTX ISA, "Video Instructions").
 _PART = re.compile(r"\.(?:b[0-3]|h[01]|b[0-7]{2}|b[0-7]{4}|h[0-3]{2})")
 

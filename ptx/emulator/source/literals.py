@@ -9,8 +9,8 @@ _SPECIAL = frozenset(
     ["%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%clock", "%clock_hi", "%clock64",
      "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%dynamic_smem_size", "%total_smem_size",
      "%aggr_smem_size", "%is_explicit_cluster", "%cluster_ctarank", "%cluster_nctarank",
-     "%reserved_smem_offset_0", "%reserved_smem_offset_1", "%reserved_smem_offset_begin", "%reserved_smem_offset_end", "%reserved_smem_offset_cap",
      "%current_graph_exec"]
+    + [f"%reserved_smem_offset_{which}" for which in ("0", "1", "begin", "end", "cap")]
     + [f"%lanemask_{kind}" for kind in ("eq", "le", "lt", "ge", "gt")]
     + [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid",
                                       "cluster_nctaid") for axis in "xyzw"]

@@ -53,7 +53,6 @@ class _Parser(VariableParser):
         return module
 
     def _module_item(self, module: Module, module_scope: Scope) -> None:
-        token = self._token
         if self._accept(".address_size"):
             size = self._next()
             if size.kind != "integer" or size.bits[1] not in (32, 64):

@@ -323,3 +323,89 @@ ret;
 def test_vector_atomics_of_another_form_are_refused(text: str, message: str) -> None:
     with pytest.raises(PtxSyntaxError, match=message):
         run_instruction(text, [np.zeros(32, np.float32)], [])
+
+
+def test_128_bit_registers_hold_pack_load_and_store() -> None:
+    x = np.arange(128, dtype=np.uint64) * np.uint64(0x0123456789ABCDEF)
+    y = np.zeros(128, np.uint64)
+    z = np.zeros(128, np.uint64)
+    body = """
+.reg .b128 %q<3>; .reg .b64 %rd<9>; .reg .b32 %r<9>;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd8, [z];
+mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 16;
+add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3; add.u64 %rd8, %rd8, %rd3;
+ld.global.b128 %q1, [%rd1];
+mov.b128 {%rd4, %rd5}, %q1;
+mov.b128 %q2, {%rd5, %rd4};
+st.global.b128 [%rd2], %q2;
+mov.b128 {%r2, %r3, %r4, %r5}, %q1;
+mov.b128 %q0, {%r5, %r2, %r3, %r4};
+mov.b128 %q2, %q0;
+st.relaxed.sys.global.b128 [%rd8], %q2;
+ret;
+"""
+    emulate(module(body, [".param .u64 x", ".param .u64 y", ".param .u64 z"]), grid=1, block=64, args=[x, y, z])
+    assert (y.reshape(-1, 2) == x.reshape(-1, 2)[:, ::-1]).all()
+    assert (z.view(np.uint32).reshape(-1, 4) == np.roll(x.view(np.uint32).reshape(-1, 4), 1, axis=1)).all()
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_128_bit_atomics_exchange_and_compare_both_halves(space: str) -> None:
+    """Every thread puts its number into both halves of one value where it holds that of the thread before it."""
+    final = np.zeros(2, np.uint64)
+    seen = np.zeros((64, 2), np.uint64)
+    place = "cvta.to.global.u64 %at, %rd1;" if space == "global" else "mov.u64 %at, box;"
+    body = f"""
+.shared .align 16 .b8 box[16];
+.reg .b128 %q<4>; .reg .b64 %rd<9>, %at; .reg .b32 %r<4>; .reg .pred %p<3>;
+ld.param.u64 %rd1, [final]; ld.param.u64 %rd2, [seen]; mov.u32 %r1, %tid.x;
+setp.eq.u32 %p1, %r1, 0; {place}
+mov.u64 %rd3, 0; mov.b128 %q0, {{%rd3, %rd3}};
+@%p1 st.{space}.b128 [%at], %q0;
+bar.sync 0;
+cvt.u64.u32 %rd4, %r1; add.u64 %rd5, %rd4, 1; shl.b64 %rd6, %rd4, 33; shl.b64 %rd7, %rd5, 33;
+mov.b128 %q1, {{%rd4, %rd6}}; mov.b128 %q2, {{%rd5, %rd7}};
+AGAIN:
+atom.acq_rel.gpu.{space}.cas.b128 %q3, [%at], %q1, %q2;
+mov.b128 {{%rd3, %rd8}}, %q3;
+setp.ne.u64 %p2, %rd3, %rd4;
+@%p2 bra AGAIN;
+mul.wide.u32 %rd5, %r1, 16; add.u64 %rd2, %rd2, %rd5; st.global.b128 [%rd2], %q3;
+bar.sync 0;
+@!%p1 bra DONE;
+atom.{space}.exch.b128 %q3, [%at], %q0;
+st.global.b128 [%rd1], %q3;
+DONE: ret;
+"""
+    emulate(module(body, [".param .u64 final", ".param .u64 seen"]), grid=1, block=64, args=[final, seen])
+    number = np.arange(64, dtype=np.uint64)
+    assert (seen == np.stack([number, number << np.uint64(33)], axis=1)).all()
+    assert final.tolist() == [64, 64 << 33]
+
+
+def test_an_atomic_on_local_memory_is_a_fault() -> None:
+    body = """
+.local .align 8 .b8 mine[8]; .reg .b64 %rd<3>; .reg .b32 %r<3>;
+mov.u64 %rd1, mine; cvta.local.u64 %rd2, %rd1; atom.add.u32 %r1, [%rd2], 1; ret;
+"""
+    with pytest.raises(EmulationFault) as caught:
+        emulate(module(body, []), grid=1, block=32, args=[])
+    assert caught.value.kind == "address space"
+    assert caught.value.sentence == (
+        "`atom.add.u32` works on global and shared memory, but generic address 0x7e0000000000 is one of local memory"
+    )
+
+
+def test_bulk_stores_fill_shared_memory_with_zeros() -> None:
+    y = np.ones(64, np.uint32)
+    body = """
+.shared .align 16 .b8 box[256]; .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p;
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, box; add.u32 %r4, %r3, %r2;
+st.shared.u32 [%r4], 7; bar.sync 0; setp.ne.u32 %p, %r1, 0; @%p bra REST;
+mov.u64 %rd1, 128; st.bulk.weak.shared::cta [%r3], %rd1, 0;
+REST: bar.sync 0; ld.shared.u32 %r5, [%r4]; ld.param.u64 %rd2, [y]; mul.wide.u32 %rd3, %r1, 4;
+add.u64 %rd2, %rd2, %rd3; st.global.u32 [%rd2], %r5; ret;
+"""
+    emulate(module(body, [".param .u64 y"]), grid=1, block=64, args=[y])
+    assert (y[:32] == 0).all()
+    assert (y[32:] == 7).all()
