@@ -177,6 +177,7 @@ class Site:
     in_local: Tally = field(default_factory=Tally)
     recorder: Recorder | None = None
     _wavefront_memo: dict[Pattern, int] = field(default_factory=dict)
+    _last_shared: tuple[bytes, int] = (b"", 0)
 
     @property
     def line(self) -> int:
@@ -240,13 +241,11 @@ class Site:
         """Count a request on (n, 32) shared addresses; returns (requests, wavefronts, bytes)."""
         if mask is None:
             requests, lanes = addresses.shape[0], addresses.size
-            key = (addresses - (addresses[:, :1] & ~np.array(127, addresses.dtype))).tobytes()
-            found = self._wavefront_memo.get(key)
-            if found is None:
-                found = count_wavefronts(addresses, None, size)
-                if len(self._wavefront_memo) < 256:
-                    self._wavefront_memo[key] = found
-            wavefronts = found
+            raw = addresses.tobytes()
+            if raw != self._last_shared[0]:
+                # Most instructions in a loop come back to the addresses of the round before.
+                self._last_shared = (raw, self._wavefronts(addresses, size))
+            wavefronts = self._last_shared[1]
         else:
             requests, lanes = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))
             wavefronts = count_wavefronts(addresses, mask, size)
@@ -255,6 +254,15 @@ class Site:
         self.bytes += lanes * size
         self.in_shared.count(requests, wavefronts, lanes * size)
         return requests, wavefronts, lanes * size
+
+    def _wavefronts(self, addresses: Array, size: int) -> int:
+        key = (addresses - (addresses[:, :1] & ~np.array(127, addresses.dtype))).tobytes()
+        found = self._wavefront_memo.get(key)
+        if found is None:
+            found = count_wavefronts(addresses, None, size)
+            if len(self._wavefront_memo) < 256:
+                self._wavefront_memo[key] = found
+        return found
 
 
 class Recorder(Protocol):
