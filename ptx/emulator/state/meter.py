@@ -177,7 +177,7 @@ class Site:
     in_local: Tally = field(default_factory=Tally)
     recorder: Recorder | None = None
     _wavefront_memo: dict[Pattern, int] = field(default_factory=dict)
-    _last_shared: tuple[bytes, int] = (b"", 0)
+    _last_shared: tuple[Pattern, int] = (b"", 0)
 
     @property
     def line(self) -> int:
