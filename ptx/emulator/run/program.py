@@ -12,6 +12,7 @@ from tinygpu.ptx.emulator.instructions.async_copies import ASYNC_COPIES
 from tinygpu.ptx.emulator.instructions.atomics import ATOMICS
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.bits import BITS
+from tinygpu.ptx.emulator.instructions.bulk_forms import bulk_form
 from tinygpu.ptx.emulator.instructions.clusters import CLUSTERS
 from tinygpu.ptx.emulator.instructions.comparisons import COMPARISONS
 from tinygpu.ptx.emulator.instructions.conversions import CONVERSIONS
@@ -25,6 +26,7 @@ from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
 from tinygpu.ptx.emulator.instructions.moves import MOVES
 from tinygpu.ptx.emulator.instructions.taint import make_taint
 from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
+from tinygpu.ptx.emulator.instructions.tensormaps import TENSORMAPS
 from tinygpu.ptx.emulator.instructions.warp_ops import WARP_OPS
 from tinygpu.ptx.emulator.source.control_flow import EXIT, Block, build_blocks
 from tinygpu.ptx.emulator.source.inlining import FlatCode
@@ -38,8 +40,8 @@ from tinygpu.ptx.emulator.state.residents import Cohort
 # Instruction classes of the meter, by table; the type decides between integer and float.
 INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
     ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
-    ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES), ("matrix", MATRICES), ("fence", FENCES),
-    ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
+    ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES | TENSORMAPS), ("matrix", MATRICES),
+    ("fence", FENCES), ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
     ("tensor core", TCGEN05),
 )  # fmt: skip
 
@@ -177,6 +179,9 @@ def _noting(run: Run, used: tuple[Slot, ...]) -> Run:
 
 def compile_function(i: Instruction) -> tuple[str, Compile] | None:
     """(class, compile function) for an instruction, None where the opcode is unknown."""
+    bulk = bulk_form(i)
+    if bulk is not None:
+        return "async", bulk
     if i.opcode in FLOATING and (i.opcode not in INTEGER or _is_float(i)):
         return "float", FLOATING[i.opcode]
     if i.opcode in INTEGER:
