@@ -139,7 +139,8 @@ def check_read(
     index = offsets // (span * granule)
     if shadow.written is not None:
         _check_order(c, site, window, shadow, index, span, size, selection, strong, "reads", None)
-    shadow.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.clocks.members)
+    reads = shadow.strong_reads() if strong else shadow
+    reads.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.clocks.members)
 
 
 def check_write(
@@ -156,9 +157,9 @@ def check_write(
     index = offsets // (span * granule)
     written, writer, atomics = shadow.open_writes()
     _check_order(c, site, window, shadow, index, span, size, selection, atomic, "writes", changed)
-    if not atomic:
-        shadow.flush(c.residents.clocks.members)
-        _check_readers(c, site, window, shadow, index, span, size, selection, changed)
+    _check_readers(c, site, window, shadow, index, span, size, selection, changed, atomic)
+    if not atomic and shadow.strong is not None:
+        _check_readers(c, site, window, shadow.strong, index, span, size, selection, changed)
     warps = _warps(c, selection)
     who = np.broadcast_to(warps, index.shape)
     if span > 1:
@@ -221,8 +222,9 @@ def _check_order(
 
 def _check_readers(
     c: Cohort, site: Site, window: Window, shadow: GlobalShadow, index: NDArray[np.int64], span: int, size: int,
-    selection: Selection, changed: NDArray[np.bool_] | None,
+    selection: Selection, changed: NDArray[np.bool_] | None, atomic: bool = False,
 ) -> None:  # fmt: skip
+    shadow.flush(c.residents.clocks.members)
     if shadow.read is None or shadow.reader is None or shadow.other_read is None or shadow.other_reader is None:
         return
     for read, reader in ((shadow.read, shadow.reader), (shadow.other_read, shadow.other_reader)):
@@ -233,8 +235,27 @@ def _check_readers(
         bad = _unordered(c, site, selection, ticks, who)
         if changed is not None:
             bad &= changed[..., None] if bad.ndim > changed.ndim else changed
+        if atomic and bad.any():
+            bad &= ~_advise_other_clusters(c, site, selection, bad, who)
         if bad.any():
             _report(c, site, window, index, span, size, selection, bad, who, "overwrites", "may still be reading")
+            return
+
+
+def _advise_other_clusters(
+    c: Cohort, site: Site, selection: Selection, bad: NDArray[np.bool_], who: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Plain reads by other clusters of what an atomic changes: which of these they are, (as `bad`)."""
+    members = c.residents.clocks.members
+    mine = _warps(c, selection)
+    far = bad & (who // members != (mine[..., None] if mine.ndim < who.ndim else mine) // members)
+    if far.any():
+        c.emulation.advise(
+            "plain read of what atomics change", site.instruction,
+            f"changes what CTA {c.emulation.cta_of(int(who[far][0]) // c.residents.warps_per_cta)} read with a plain "
+            "load, and nothing orders the two: the load should be .relaxed or .volatile",
+        )  # fmt: skip
+    return np.asarray(far)
 
 
 def _report(

@@ -220,6 +220,7 @@ def _wait(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         residents = c.residents
+        c.emulation.next_tick()
         wanted = _lanes_of(c, phases)
         result = np.ones((c.n, 32), np.bool_)
         found: list[tuple[Origin, Mbarrier, NDArray[np.int64], int]] = []
@@ -245,7 +246,6 @@ def _wait(b: Binder, i: Instruction) -> Run:
                     ready, lambda row: any(barrier.phase == phase for barrier, phase in waits[row]),
                     lambda row: _reason(i, late[row]), limit=True,
                 )  # fmt: skip
-        c.emulation.next_tick()
         rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
         residents.timed_out[rows] = 0
         residents.woken[rows] = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tinygpu.ptx.emulator.state.agents import Origin
@@ -28,6 +28,7 @@ class Mbarrier:
     gathered      what those released that have arrived so far
     released      what those learn that find a phase completed
     maker         (column, tick) of its initialisation
+    users         column -> (tick, line) of the last use
     """
 
     cta: int
@@ -41,6 +42,7 @@ class Mbarrier:
     phase: int = 0
     gathered: Clock | None = None
     released: Clock | None = None
+    users: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def untouched(self) -> bool:
@@ -87,6 +89,8 @@ class Mbarriers:
                 "mbarrier initialised again",
                 "an mbarrier that was used is initialised again without mbarrier.inval before it",
             )
+        if old is not None:
+            self._check_users(origin, old, "initialises")
         cluster = residents.cluster_of(cta)
         column = residents.clocks.agent(
             cluster, ("mbarrier", cta, address), f"what completes on mbarrier {address:#x}"
@@ -100,6 +104,7 @@ class Mbarriers:
         """mbarrier.inval."""
         barrier = self.find(origin, cta, address)
         if barrier is not None:
+            self._check_users(origin, barrier, "invalidates")
             del self.live[cta, address]
             self._gone[cta, address] = f"it was invalidated on line {origin.instruction.line}"
 
@@ -133,7 +138,23 @@ class Mbarriers:
                     "shared", address,
                 )  # fmt: skip
                 barrier.maker = (column, 0)
+            user = int(residents.clocks.own_column[origin.row])
+            barrier.users[user] = (residents.emulation.tick, origin.instruction.line)
         return barrier
+
+    def _check_users(self, origin: Origin, barrier: Mbarrier, verb: str) -> None:
+        """A fault where somebody may still be using an mbarrier that this row does away with."""
+        clocks = self._residents.clocks
+        cluster = self._residents.cluster_of(barrier.cta)
+        for column, (tick, line) in barrier.users.items():
+            if int(clocks.vector[origin.row, column]) < tick:
+                origin.fault(
+                    "race",
+                    f"{verb} mbarrier {barrier.address:#x}, which {clocks.name(cluster, column)} used on line {line}, "
+                    "and nothing orders the two: put bar.sync between the last use and this",
+                    "shared", barrier.address,
+                )  # fmt: skip
+                return
 
     def arrive(self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, drop: bool = False) -> int:
         """Count arrivals; returns the state token as it was before. `clock` is what they release (None: nothing)."""

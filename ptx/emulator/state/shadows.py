@@ -80,10 +80,12 @@ class SharedShadow:
 class GlobalShadow:
     """Last accesses to one window of global memory, per granule; warps are numbered over the whole launch.
 
-    Of readers, the last one and the last one of another CTA are kept.
+    Of readers, the last one and the last one of another CTA are kept; `strong` has those of strong reads (volatile,
+    relaxed, acquire), which may race with atomics.
     """
 
     def __init__(self, size_bytes: int, granule_bytes: int) -> None:
+        self._size_bytes = size_bytes
         self.granule_bytes = granule_bytes
         self.granules = (size_bytes + 15) // 16 * 16 // granule_bytes
         self.written: Ticks | None = None
@@ -93,6 +95,7 @@ class GlobalShadow:
         self.reader: NDArray[np.int32] | None = None
         self.other_read: Ticks | None = None
         self.other_reader: NDArray[np.int32] | None = None
+        self.strong: GlobalShadow | None = None
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
         self._logged = 0
 
@@ -103,6 +106,12 @@ class GlobalShadow:
             self.writer = np.zeros(self.granules, np.int32)
             self.atomic = np.zeros(self.granules, np.bool_)
         return self.written, self.writer, self.atomic
+
+    def strong_reads(self) -> GlobalShadow:
+        """Where strong reads are remembered; made on first use."""
+        if self.strong is None:
+            self.strong = GlobalShadow(self._size_bytes, self.granule_bytes)
+        return self.strong
 
     def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int, wpc: int) -> None:
         """Remember reads; `wpc` is the number of warps per cluster: warps with equal warp // wpc share a cluster."""
