@@ -39,8 +39,8 @@ class Operand:
 
 def draw(rng: np.random.Generator, name: str, shape: tuple[int, ...], bits: int) -> Operand:
     if name in RANGES:
-        values = rng.integers(*RANGES[name], shape)
-        return Operand(values.astype(np.float64), (values & ((1 << bits) - 1)).astype(np.uint32), bits)
+        whole = rng.integers(*RANGES[name], shape)
+        return Operand(whole.astype(np.float64), (whole & ((1 << bits) - 1)).astype(np.uint32), bits)
     if name in ("f16", "bf16", "tf32"):
         values = rng.integers(-8, 9, shape) / 4
         codes = values.astype(DTYPES[name]).view(f"u{bits // 8}").astype(np.uint32)
@@ -54,9 +54,9 @@ def draw(rng: np.random.Generator, name: str, shape: tuple[int, ...], bits: int)
     # An e2m1 that has a byte to itself lies in the byte's middle; what surrounds it must not matter.
     placed = codes.astype(np.uint32)
     if name == "e2m1" and bits == 8:
-        placed = placed << 2 | rng.integers(0, 4, shape).astype(np.uint32) | 0xC0
+        placed = placed << np.uint32(2) | rng.integers(0, 4, shape).astype(np.uint32) | np.uint32(0xC0)
     if width == 6:
-        placed = placed | 0x80
+        placed = placed | np.uint32(0x80)
     return Operand(values, placed, bits)
 
 
@@ -119,8 +119,8 @@ def check(
     text = f"{name} {{{targets}}}, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}}{extra};"
     got = run_instruction(text, arrays, [np.uint32] * len(held))
     expected = accumulator_registers(want.astype(dtype), dtype)
-    for register, value in zip(got, expected, strict=True):
-        np.testing.assert_array_equal(register, value)
+    for lanes, value in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(lanes, value)
 
 
 # ---- dense forms that the basic tests leave out -------------------------------------------------------------------

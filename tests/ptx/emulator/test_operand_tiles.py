@@ -45,6 +45,7 @@ def canonical(
     """Byte offset of an element before swizzling, for Swizzle<bits, 4, 3>; strides in bytes, T in elements."""
     t, wide = 16 // element, 1 << bits
     lead, step = leading // element, stride // element
+    modes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     if mn_major and bits == 0:
         modes = ((t, 1, 0), (1, t, step)), ((8, 0), (t, lead))
     elif mn_major:
