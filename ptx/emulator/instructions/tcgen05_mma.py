@@ -24,7 +24,7 @@ from tinygpu.ptx.emulator.state.tensor_order import Access, Region, lane_run
 from tinygpu.ptx.emulator.units.block_scales import scale_columns
 from tinygpu.ptx.emulator.units.matrix_descriptors import decode_descriptor, operand_problems
 from tinygpu.ptx.emulator.units.operand_tiles import k_major_chunks, mn_major_chunks
-from tinygpu.ptx.emulator.units.sparse_metadata import metadata_columns
+from tinygpu.ptx.emulator.units.sparse_metadata import legal_indices, metadata_columns
 from tinygpu.ptx.emulator.units.tcgen05_descriptors import (
     KINDS,
     InstructionDescriptor,
@@ -198,10 +198,11 @@ def _issue(start: Issue, form: MmaForm, collector: str | None, scale: int, v: Va
     def work() -> None:
         illegal = carry_out(call, memories, a_parts, b_parts)
         if illegal is not None:
+            legal = ", ".join(f"{index:#06b}" for index in legal_indices(what.kind))
             start.origin.fault(
                 "descriptor",
-                f"the sparsity metadata in lane {illegal[1]} of tensor memory holds an index that says no two places: "
-                "the legal ones are 0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110 and 0b1110 (tf32: 0b0100, 0b1110)",
+                f"the sparsity metadata of row {illegal[0]} of A holds the index {illegal[1]:#06b}, which names no places "
+                f"of stored elements: the legal ones are {legal}",
             )
 
     start.start(work)

@@ -116,7 +116,7 @@ class Call:
 def carry_out(
     call: Call, memories: list[CtaTensorMemory], a_parts: list[SharedOperand], b_parts: list[SharedOperand]
 ) -> tuple[int, int] | None:
-    """Multiply. Returns (CTA of the pair, lane) of a row with illegal sparsity metadata, or None.
+    """Multiply. Returns (row of A in its CTA, index) of sparsity metadata without meaning, or None.
 
     a_parts  A by CTA; empty when A lies in tensor memory
     b_parts  B by CTA: each holds its share of the columns
@@ -134,7 +134,7 @@ def carry_out(
         for slab in call.slabs:
             a, a_bad, wrong = _rows_of_a(call, memory, slab, shared)
             if wrong is not None and illegal is None:
-                illegal = (q, slab.lane + wrong)
+                illegal = wrong
             columns = slice(slab.column, slab.column + slab.columns)
             right, right_bad = b[columns], b_bad[columns]
             if call.form.scales_per_row:
@@ -154,8 +154,8 @@ def carry_out(
 
 def _rows_of_a(
     call: Call, memory: CtaTensorMemory, slab: Slab, shared: tuple[Floats, Bools] | None
-) -> tuple[Floats, Bools, int | None]:
-    """The rows of A that a slab multiplies: dense numbers, which are uninitialised, and the first with bad metadata."""
+) -> tuple[Floats, Bools, tuple[int, int] | None]:
+    """The rows of A that a slab multiplies: dense numbers, which are uninitialised, and a row with a bad index."""
     what = call.what
     if shared is not None:
         rows = slice(slab.row, slab.row + slab.rows)
@@ -167,7 +167,7 @@ def _rows_of_a(
         data = np.ascontiguousarray(memory.cells[part]).view(np.uint8)
         a = decode_rows(data[:, : slice_bytes(what.kind, what.a_type, call.stored_k)], what.kind, what.a_type, True)
         bad = np.asarray(memory.undefined[part].any(axis=1))
-    wrong: int | None = None
+    wrong: tuple[int, int] | None = None
     if what.sparse:
         column = split_address(call.metadata)[1]
         cells = metadata_cells(slab, what.kind, what.sparsity_selector)
@@ -175,9 +175,10 @@ def _rows_of_a(
         indices = (memory.cells[at].astype(np.int64) >> cells.shift) & 15
         unknown = ((memory.undefined[at].astype(np.int64) >> cells.shift) & 15).any(axis=1)
         positions, illegal = stored_positions(indices, what.kind)
-        rows_wrong = illegal.any(axis=1) & ~unknown
-        if rows_wrong.any():
-            wrong = int(np.argmax(rows_wrong))
+        illegal &= ~unknown[:, None]
+        if illegal.any():
+            row, chunk = divmod(int(np.argmax(illegal)), illegal.shape[1])
+            wrong = (slab.row + row, int(indices[row, chunk]))
         a = expand_sparse(a, positions, what.k)
         bad = bad | unknown
     return (-a if what.negate_a else a), bad, wrong

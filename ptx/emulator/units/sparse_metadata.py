@@ -41,6 +41,11 @@ def chunk_elements(kind: str) -> int:
     return 8 if KINDS[kind].packs_pairs else 4
 
 
+def legal_indices(kind: str) -> tuple[int, ...]:
+    """The indices that have a meaning."""
+    return _SINGLES if kind == "tf32" else _PAIRS
+
+
 def metadata_columns(kind: str) -> int:
     """Columns that the metadata of one instruction covers."""
     return 1 if kind in ("f16", "tf32") else 2
@@ -78,8 +83,8 @@ def stored_positions(indices: Ints, kind: str) -> tuple[Ints, NDArray[np.bool_]]
     low, high = indices[..., None] & 3, indices[..., None] >> 2 & 3
     if kind == "tf32":
         # The index counts halves of a 32-bit element.
-        return (start + low // 2).reshape(indices.shape[0], -1), ~np.isin(indices, _SINGLES)
+        return (start + low // 2).reshape(indices.shape[0], -1), ~np.isin(indices, legal_indices(kind))
     pairs = np.concatenate([low, high], axis=2)
     if width == 8:
         pairs = np.concatenate([2 * low, 2 * low + 1, 2 * high, 2 * high + 1], axis=2)
-    return (start + pairs).reshape(indices.shape[0], -1), ~np.isin(indices, _PAIRS)
+    return (start + pairs).reshape(indices.shape[0], -1), ~np.isin(indices, legal_indices(kind))

@@ -6,7 +6,9 @@ Operands are laid out in shared memory by the formulas of the manual, element by
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -174,8 +176,8 @@ def descriptor(register: int, constant: int, offset: int) -> str:
     )
 
 
-def read_back(columns: int, first: int = 0) -> str:
-    """Every lane stores its columns of tensor memory: result[lane, column]. The warp's quarter is in the address."""
+def read_back(columns: int, first: int = 0, halves: bool = False) -> str:
+    """Every lane stores its columns of tensor memory: result[lane, column]; `halves`: the lower 16 bits of each cell."""
     text = (
         "shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\n"
         f"mul.wide.u32 %rd12, %r1, {4 * columns};\nadd.u64 %rd13, %rd2, %rd12;\n"
@@ -186,6 +188,7 @@ def read_back(columns: int, first: int = 0) -> str:
         text += f"tcgen05.ld.sync.aligned.32x32b.x{width}.b32 {registers(20, width)}, [%r15+{first + done}];\n"
         text += "tcgen05.wait::ld.sync.aligned;\n"
         for n in range(width):
+            text += f"and.b32 %r{20 + n}, %r{20 + n}, 0xFFFF;\n" if halves else ""
             text += f"st.global.u32 [%rd13+{4 * (done + n)}], %r{20 + n};\n"
         done += width
     return text
@@ -232,3 +235,87 @@ class Image:
         padded[: data.size] = data
         self.data = np.concatenate([self.data, padded])
         return offset
+
+
+def store_lanes(column: int, offset: int, words: int) -> str:
+    """Every lane of tensor memory gets `words` words from the tile at `offset`, lane after lane; visible to all."""
+    text = (
+        "shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\n"
+        f"mad.lo.u32 %r16, %r1, {4 * words}, %r3;\nadd.u32 %r16, %r16, {offset};\n"
+    )
+    for n in range(words):
+        text += f"ld.shared.u32 %r{20 + n}, [%r16+{4 * n}];\n"
+    text += f"tcgen05.st.sync.aligned.32x32b.x{words}.b32 [%r15+{column}], {registers(20, words)};\n"
+    return text + SETTLE
+
+
+def clear(columns: int, word: int = 0) -> str:
+    """Every cell of the first columns gets this word; visible to all."""
+    text = f"shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\nmov.u32 %r20, {word:#x};\n"
+    for first in range(0, columns, 32):
+        width = min(32, columns - first)
+        same = "{" + ", ".join(["%r20"] * width) + "}"
+        text += f"tcgen05.st.sync.aligned.32x32b.x{width}.b32 [%r15+{first}], {same};\n"
+    return text + SETTLE
+
+
+SETTLE = """tcgen05.wait::st.sync.aligned;
+tcgen05.fence::before_thread_sync;
+bar.sync 0;
+tcgen05.fence::after_thread_sync;
+"""
+
+
+def one_thread(text: str) -> str:
+    """Thread 0 alone does this and then commits; all threads wait for that."""
+    return "@!%p1 bra ISSUED;\n" + text + COMMIT + "ISSUED:\n" + WAIT
+
+
+def enable(register: int, value: bool) -> str:
+    """%p<register> = value."""
+    return f"mov.u32 %r17, {int(value)};\nsetp.ne.u32 %p{register}, %r17, 0;\n"
+
+
+# ---- numbers ------------------------------------------------------------------------------------------------------
+
+FORMATS: dict[str, Any] = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2, "e2m3": ml_dtypes.float6_e2m3fn, "e3m2": ml_dtypes.float6_e3m2fn,
+    "e2m1": ml_dtypes.float4_e2m1fn, "u8": np.uint8, "s8": np.int8,
+}  # fmt: skip
+CODES = {
+    "f16": {"f16": 0, "bf16": 1}, "tf32": {"tf32": 2}, "i8": {"u8": 0, "s8": 1},
+    "f8f6f4": {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5},
+    "mxf8f6f4": {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}, "mxf4": {"e2m1": 1}, "mxf4nvf4": {"e2m1": 1},
+}  # fmt: skip
+K = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
+NARROW = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
+
+
+def codes_of(values: NDArray[Any], element: str) -> NDArray[np.int64]:
+    """Bit patterns of small numbers."""
+    stored = values.astype(FORMATS[element])
+    width = stored.dtype.itemsize
+    return np.asarray(stored.view(f"u{width}").astype(np.int64))
+
+
+def in_shared(values: NDArray[Any], kind: str, element: str, swizzle: str, mn_major: bool) -> Tile:
+    """A tile of numbers as this kind wants it in shared memory."""
+    codes = codes_of(values, element)
+    if kind.startswith("mxf4"):
+        return Tile(codes, 4, swizzle, mn_major)
+    if element in NARROW:
+        return Tile(np.stack([padded_row(row, NARROW[element]) for row in codes]), 8, swizzle, mn_major)
+    return Tile(codes, {"f16": 16, "bf16": 16, "tf32": 32}.get(element, 8), swizzle, mn_major)
+
+
+def lane_words(values: NDArray[Any], kind: str, element: str) -> NDArray[np.uint32]:
+    """Rows of A as they lie in a lane of tensor memory: (rows, 8) words."""
+    codes = codes_of(values, element)
+    if kind.startswith("mxf4"):
+        raw = (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)
+    elif element in NARROW:
+        raw = (codes << (2 if NARROW[element] == 4 else 1)).astype(np.uint8)
+    else:
+        raw = codes.astype({"f16": "u2", "bf16": "u2", "tf32": "u4"}.get(element, "u1")).view(np.uint8)
+    return np.ascontiguousarray(raw).view(np.uint32)
