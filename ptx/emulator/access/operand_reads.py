@@ -27,11 +27,11 @@ def begin_reads(residents: Residents, site: Site, issuers: Index, columns: Index
 
     issuers  (operations, warps) rows that issue each operation: each must know of what is read
     columns  (operations,) their agents' columns
-    index    (operations, ...) byte index of each chunk in the shared memory of all resident CTAs
+    index    (operations, chunks) byte index of each chunk in the shared memory of all resident CTAs
     """
     shadow, clocks = residents.shadow, residents.clocks
     span = CHUNK_BYTES // shadow.granule_bytes
-    at = index.reshape(index.shape[0], -1) // CHUNK_BYTES
+    at = index // CHUNK_BYTES
     ticks = np.take(shadow.written.reshape(-1, span), at, axis=0)
     invalid: Bools | None = None
     if int(ticks.min()) == 0:
@@ -49,7 +49,7 @@ def begin_reads(residents: Residents, site: Site, issuers: Index, columns: Index
         agent = Agent(origin, site, int(columns[operation]), clock)
         async_shared.begin_read(agent, at[operation] * CHUNK_BYTES, CHUNK_BYTES)
     _mark(residents, columns, at, int(PENDING))
-    return None if invalid is None else invalid.reshape(index.shape)
+    return invalid
 
 
 def _suspects(residents: Residents, ticks: NDArray[np.int32], writers: NDArray[np.int32], known: NDArray[np.int32],
@@ -65,20 +65,19 @@ def _suspects(residents: Residents, ticks: NDArray[np.int32], writers: NDArray[n
     # The asynchronous proxy sees generic writes as far as they were fenced, and other agents' without that.
     limits = proxied.copy()
     limits[:, members:] = known[:, members:]
-    flat = writers.reshape(operations, -1)
-    bad = ticks.reshape(operations, -1) > np.take_along_axis(limits, flat.astype(np.int64), axis=1)
+    flat = writers.reshape(operations, -1) + (np.arange(operations) * limits.shape[1])[:, None]
+    bad = ticks.reshape(operations, -1) > np.take(limits.reshape(-1), flat)
     return [int(k) for k in np.flatnonzero(bad.any(axis=1))]
 
 
 def end_reads(residents: Residents, columns: Index, index: Index) -> None:
     """The operations have read these chunks."""
-    at = index.reshape(index.shape[0], -1) // CHUNK_BYTES
-    _mark(residents, columns, at, residents.emulation.tick)
+    _mark(residents, columns, index // CHUNK_BYTES, residents.emulation.tick)
 
 
 def resume_reads(residents: Residents, columns: Index, index: Index) -> None:
     """These operations still read, although others of the same agents have ended."""
-    _mark(residents, columns, index.reshape(index.shape[0], -1) // CHUNK_BYTES, int(PENDING))
+    _mark(residents, columns, index // CHUNK_BYTES, int(PENDING))
 
 
 def _mark(residents: Residents, columns: Index, at: Index, tick: int) -> None:

@@ -69,6 +69,7 @@ class Warpgroups:
     columns   the warpgroup's agent in the clocks of its cluster, -1 before its first wgmma
     pending   products that nobody has waited for, in order of issue
     uses      registers that wgmma worked with since the last wgmma.fence: which leaders
+    busy      registers that pending products work with: which leaders
     arrived   for warpgroups that are not complete: row -> instruction at which it waits
     """
 
@@ -77,6 +78,7 @@ class Warpgroups:
     columns: Index
     pending: list[Product] = field(default_factory=list)
     uses: dict[Use, Bools] = field(default_factory=dict)
+    busy: dict[Use, Bools] = field(default_factory=dict)
     arrived: dict[int, dict[int, Instruction]] = field(default_factory=dict)
     _sets: dict[tuple[int, int, int], WarpgroupSet] = field(default_factory=dict)
 

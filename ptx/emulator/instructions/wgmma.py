@@ -12,7 +12,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access import operand_reads
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.warpgroups import Warpgroups, WarpgroupSet, gather_warpgroups, warpgroups_of
@@ -21,6 +20,7 @@ from tinygpu.ptx.emulator.instructions.wgmma_products import (
     OperandChunks,
     Plan,
     Product,
+    begin_reads,
     finish,
     make_plan,
     start,
@@ -29,7 +29,7 @@ from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Oper
 from tinygpu.ptx.emulator.state.registers import LANES, Slot
 from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units import sparsity
-from tinygpu.ptx.emulator.units.matrix_descriptors import decode_descriptor, operand_problems
+from tinygpu.ptx.emulator.units.matrix_descriptors import ATOM_BYTES, decode_descriptor, operand_problems
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks, k_major_chunks, mn_major_chunks
 
 Index = NDArray[np.int64]
@@ -143,22 +143,25 @@ def _mma_async(b: Binder, i: Instruction) -> Run:
         if c.emulation.checking:
             _check_registers(c, state, plan, found)
         columns = _agents(c, state, found)
-        chunks_b = _operand(c, plan, found, columns, words_b, "B")
-        chunks_a = None if words_a is None else _operand(c, plan, found, columns, words_a, "A")
-        if chunks_b is None or (words_a is not None and chunks_a is None):
+        in_memory = [_operand(c, plan, found, words_b, "B")]
+        if words_a is not None:
+            in_memory.append(_operand(c, plan, found, words_a, "A"))
+        sound = [operand for operand in in_memory if operand is not None]
+        if len(sound) < len(in_memory):
             return
+        chunks, marked = begin_reads(residents, plan.site, found.rows, columns, sound)
         held = None if metadata is None else np.broadcast_to(metadata(c), (c.n, LANES))[found.at]
         if held is not None and c.emulation.checking:
             _check_metadata(c, plan, found, held)
         groups = found.rows.shape[0]
         c.emulation.counters.count_matrix("wgmma", form.name, groups, groups * form.operations)
         product = Product(
-            plan, found.rows, state.commits[found.leaders], columns, accumulate.astype(np.bool_), chunks_a, chunks_b,
-            held,
+            plan, found.rows, state.commits[found.leaders], columns, accumulate.astype(np.bool_),
+            marked[1] if len(marked) > 1 else None, marked[0], chunks, held,
         )  # fmt: skip
         start(residents, state, product)
-        if product.computed:
-            _refresh(c, [product])
+        if product.computed:  # and with it those before it
+            _refresh(c, [pending for pending in state.pending if pending.computed])
 
     return run
 
@@ -184,6 +187,8 @@ def _uniform(
     c: Cohort, i: Instruction, found: WarpgroupSet, values: NDArray[np.generic], what: str
 ) -> NDArray[np.generic] | None:
     """(groups,) the value that all threads of each warpgroup give; a fault, and None, where they differ."""
+    if values.size > 1 and bool((values == values.reshape(-1)[0]).all()):
+        return np.repeat(values.reshape(-1)[:1], found.rows.shape[0])
     spread = np.broadcast_to(values, (c.n, LANES))[found.at].reshape(found.rows.shape[0], -1)
     first = spread[:, :1]
     differs = spread != first
@@ -280,13 +285,16 @@ def _store_copies(c: Cohort, slots: tuple[Slot, ...]) -> None:
 
 def _refresh(c: Cohort, products: list[Product]) -> None:
     """Where the cohort works on copies of registers: those of D have changed."""
-    if isinstance(c.set.rows, slice):
+    rows = c.set.rows
+    if isinstance(rows, slice):
         return
     file = c.residents.registers.groups[2]
-    for index in {int(k) for product in products for k in product.plan.d}:
-        copy = c.files[5][index]
-        if copy.shape[0] == c.n:
-            copy[...] = file[index][c.set.rows]
+    for product in products:
+        at = np.flatnonzero(np.isin(rows, product.rows))
+        for index in product.plan.d:
+            copy = c.files[5][index]
+            if at.size and copy.shape[0] == c.n:
+                copy[at] = file[index][rows[at]]
 
 
 # ---- operands in shared memory ------------------------------------------------------------------------------------
@@ -306,9 +314,9 @@ def _resolve(word: int, form: WgmmaForm, operand: str) -> tuple[tuple[str, ...],
 
 
 def _operand(
-    c: Cohort, plan: Plan, found: WarpgroupSet, columns: Index, words: NDArray[np.generic], operand: str
+    c: Cohort, plan: Plan, found: WarpgroupSet, words: NDArray[np.generic], operand: str
 ) -> OperandChunks | None:
-    """The chunks of an operand for each warpgroup, now being read. None after a fault."""
+    """The chunks of an operand for each warpgroup. None after a fault."""
     residents = c.residents
     resolved = [_resolve(int(word), plan.form, operand) for word in words.tolist()]
     for at, (problems, chunks) in enumerate(resolved):
@@ -329,21 +337,15 @@ def _operand(
         index = bases[:, None, None] + first
     else:
         index = bases[:, None, None] + np.stack([chunks.offsets for _, chunks in resolved])
-    moved = index.size * operand_reads.CHUNK_BYTES
     plan.site.requests += index.shape[0]
-    plan.site.bytes += moved
-    invalid = None
-    if c.emulation.checking:
-        invalid = operand_reads.begin_reads(residents, plan.site, found.rows, columns, index)
-        if invalid is not None:
-            residents.tainted = True
-    return OperandChunks(index, invalid)
+    plan.site.bytes += index.size * ATOM_BYTES
+    return OperandChunks(index)
 
 
 def _inside(c: Cohort, plan: Plan, found: WarpgroupSet, at: int, chunks: Chunks, operand: str) -> bool:
     """Whether every chunk lies in some shared variable; a fault where not."""
     layout = c.emulation.program.shared
-    outside = ~layout.inside(chunks.addresses, operand_reads.CHUNK_BYTES)
+    outside = ~layout.inside(chunks.addresses, ATOM_BYTES)
     if not outside.any():
         return True
     row, chunk = (int(k) for k in np.argwhere(outside)[0])
@@ -354,7 +356,7 @@ def _inside(c: Cohort, plan: Plan, found: WarpgroupSet, at: int, chunks: Chunks,
     c.emulation.fault(
         "out of bounds", plan.instruction, c.residents, int(found.leaders[at]), None,
         f"{what} {row} of {operand} is read from shared address {address:#x}, which is out of bounds: "
-        f"{layout.describe(address, operand_reads.CHUNK_BYTES)}",
+        f"{layout.describe(address, ATOM_BYTES)}",
         "shared", address, int(np.count_nonzero(outside)),
     )  # fmt: skip
     return False

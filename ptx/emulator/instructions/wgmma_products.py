@@ -32,6 +32,7 @@ class Plan:
     """What all executions of one wgmma.mma_async share.
 
     d, a           registers of D and A (none where A is in shared memory), as indices into the 32-bit group
+    d_slots        the same as slots, and a_slots
     uses           the same as sets, with what they are used for
     because        for instructions that touch these registers too early
     from_product   (elements per thread, 128) position in the product of each element of D
@@ -43,18 +44,12 @@ class Plan:
     site: Site
     d: Index
     a: Index
+    d_slots: tuple[Slot, ...]
+    a_slots: tuple[Slot, ...]
     uses: tuple[Use, ...]
     because: str
     from_product: Index
     selector: int
-
-    @property
-    def d_slots(self) -> list[Slot]:
-        return [(2, int(k)) for k in self.d]
-
-    @property
-    def a_slots(self) -> list[Slot]:
-        return [(2, int(k)) for k in self.a]
 
 
 def make_plan(
@@ -66,8 +61,8 @@ def make_plan(
     because = f"which the wgmma.mma_async on line {instruction.line} still works with: wgmma.wait_group must come first"
     from_product = np.ascontiguousarray(fragment.scatter.reshape(fragment.lanes, -1).T)
     return Plan(
-        form, instruction, site, np.array([k for _, k in d]), np.array([k for _, k in a], np.int64), tuple(uses),
-        because, from_product, selector,
+        form, instruction, site, np.array([k for _, k in d]), np.array([k for _, k in a], np.int64), tuple(d), tuple(a),
+        tuple(uses), because, from_product, selector,
     )  # fmt: skip
 
 
@@ -81,10 +76,36 @@ class OperandChunks:
     """
 
     index: Index
-    invalid: Bools | None
+    invalid: Bools | None = None
 
     def take(self, groups: Bools) -> OperandChunks:
+        """The part of some of the warpgroups."""
         return OperandChunks(self.index[groups], None if self.invalid is None else self.invalid[groups])
+
+    @property
+    def flat(self) -> Index:
+        """(groups, all chunks)"""
+        return self.index.reshape(self.index.shape[0], -1)
+
+
+def begin_reads(
+    residents: Residents, site: Site, rows: Index, columns: Index, operands: list[OperandChunks]
+) -> tuple[Index, list[OperandChunks]]:
+    """Tell shared memory what is read: all chunks, and the operands with what of them is uninitialised."""
+    chunks = operands[0].flat if len(operands) == 1 else np.concatenate([o.flat for o in operands], axis=1)
+    if not residents.emulation.checking:
+        return chunks, operands
+    invalid = operand_reads.begin_reads(residents, site, rows, columns, chunks)
+    if invalid is None:
+        return chunks, operands
+    residents.tainted = True
+    marked, start = [], 0
+    for operand in operands:
+        size = operand.index[0].size
+        part = invalid[:, start : start + size].reshape(operand.index.shape)
+        marked.append(OperandChunks(operand.index, part if part.any() else None))
+        start += size
+    return chunks, marked
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +117,7 @@ class Product:
     columns     (groups,) agents
     accumulate  (groups,) whether D is added to
     a, b        operands in shared memory; None for A in registers
+    chunks      (groups, chunks) those of both
     metadata    (groups, 4, 32) of sparse A
     computed    D has been written
     """
@@ -107,6 +129,7 @@ class Product:
     accumulate: Bools
     a: OperandChunks | None
     b: OperandChunks
+    chunks: Index
     metadata: NDArray[np.uint32] | None
     computed: bool = False
 
@@ -119,12 +142,9 @@ class Product:
         return replace(
             self, rows=self.rows[groups], commits=self.commits[groups], columns=self.columns[groups],
             accumulate=self.accumulate[groups], a=None if self.a is None else self.a.take(groups),
-            b=self.b.take(groups),
+            b=self.b.take(groups), chunks=self.chunks[groups],
             metadata=None if self.metadata is None else self.metadata[groups],
         )  # fmt: skip
-
-    def operands(self) -> list[OperandChunks]:
-        return [self.b] if self.a is None else [self.a, self.b]
 
 
 # ---- computing ----------------------------------------------------------------------------------------------------
@@ -267,8 +287,10 @@ def _spoiled(operand: OperandChunks | None, extent: int, mn_major: bool, bits: i
     return np.repeat(operand.invalid.any(axis=1), 128 // bits, axis=1)[:, :extent]
 
 
-def _register_taint(registers: RegisterFile, slots: list[Slot], rows: Index) -> Bools | None:
+def _register_taint(registers: RegisterFile, slots: tuple[Slot, ...], rows: Index) -> Bools | None:
     """(groups, registers, 128) which of these have an uninitialised bit; None for none."""
+    if registers.taint.keys().isdisjoint(slots):
+        return None
     found: Bools | None = None
     for position, slot in enumerate(slots):
         bits = registers.taint.get(slot)
@@ -282,16 +304,19 @@ def _register_taint(registers: RegisterFile, slots: list[Slot], rows: Index) -> 
     return found
 
 
-def _write_taint(registers: RegisterFile, slots: list[Slot], rows: Index, spoiled: Bools | None) -> None:
+def _write_taint(registers: RegisterFile, slots: tuple[Slot, ...], rows: Index, spoiled: Bools | None) -> None:
+    if spoiled is None and registers.taint.keys().isdisjoint(slots):
+        return
     for position, slot in enumerate(slots):
         part = None if spoiled is None else spoiled[:, position]
-        if slot not in registers.taint and (part is None or not part.any()):
-            continue
-        bits = registers.taint_of(slot)
-        if part is None:
-            bits[rows] = 0
-        else:
+        if part is not None and part.any():
+            bits = registers.taint_of(slot)
             bits[rows] = np.where(part.reshape(*rows.shape, LANES), np.uint32(0xFFFFFFFF), np.uint32(0))
+        elif slot in registers.taint:
+            bits = registers.taint[slot]
+            bits[rows] = 0
+            if not bits.any():
+                del registers.taint[slot]
 
 
 # ---- from issue to wait -------------------------------------------------------------------------------------------
@@ -301,8 +326,7 @@ def start(residents: Residents, state: Warpgroups, product: Product) -> None:
     """Take over a product that was issued."""
     order, random = residents.emulation.order, residents.emulation.random
     if residents.emulation.checking:
-        registers = product.plan.d_slots + product.plan.a_slots
-        residents.set_busy(registers, product.rows.reshape(-1), product.plan.because)
+        _occupy(residents, state, product)
     state.pending.append(product)
     if order == "early" or (order == "random" and bool(random.integers(2))):
         for pending in state.pending:
@@ -336,9 +360,8 @@ def finish(residents: Residents, state: Warpgroups, leaders: Index, limit: Index
         return ended
     clocks, tick = residents.clocks, residents.emulation.tick
     for product in ended:
-        for operand in product.operands():
-            operand_reads.end_reads(residents, product.columns, operand.index)
-        residents.release_busy(product.plan.d_slots + product.plan.a_slots, product.rows.reshape(-1))
+        operand_reads.end_reads(residents, product.columns, product.chunks)
+        _vacate(residents, state, product)
         column = product.columns[:, None]
         clocks.vector[product.rows, column] = tick
         clocks.proxied[product.rows, column] = tick
@@ -346,7 +369,23 @@ def finish(residents: Residents, state: Warpgroups, leaders: Index, limit: Index
         mine = limits[product.leaders] >= 0
         if mine.any():
             part = product if mine.all() else product.take(mine)
-            for operand in part.operands():
-                operand_reads.resume_reads(residents, part.columns, operand.index)
-            residents.set_busy(part.plan.d_slots + part.plan.a_slots, part.rows.reshape(-1), part.plan.because)
+            operand_reads.resume_reads(residents, part.columns, part.chunks)
+            _occupy(residents, state, part)
     return ended
+
+
+def _occupy(residents: Residents, state: Warpgroups, product: Product) -> None:
+    """The product's registers are in use; those who touch them are told of the first such instruction."""
+    for use, slots in zip(product.plan.uses, (product.plan.d_slots, product.plan.a_slots), strict=False):
+        mask = state.busy.setdefault(use, np.zeros(residents.warps, np.bool_))
+        if not mask[product.leaders].all():
+            mask[product.leaders] = True
+            residents.set_busy(list(slots), product.rows.reshape(-1), product.plan.because)
+
+
+def _vacate(residents: Residents, state: Warpgroups, product: Product) -> None:
+    for use, slots in zip(product.plan.uses, (product.plan.d_slots, product.plan.a_slots), strict=False):
+        mask = state.busy.get(use)
+        if mask is not None and mask[product.leaders].any():
+            mask[product.leaders] = False
+            residents.release_busy(list(slots), product.rows.reshape(-1))
