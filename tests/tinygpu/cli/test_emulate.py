@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tinygpu.api.arguments import read_arguments
 from tinygpu.api.emulate import compare
 from tinygpu.cli import main, printing
 from tinygpu.ptx.emulator import Report
+from tinygpu.ptx.emulator.source.parser import parse
 
 ROOT = Path(__file__).parents[3]
 ADD = """
@@ -266,3 +268,30 @@ def test_the_command_of_the_readme_prints_what_the_readme_shows(shell: Shell, mo
     shown = [line for line in lines(re.sub(r"\d+\.\d\d s\b", "N s", found[2])) if line != "..."]
     printed = lines(ended.out)
     assert [line for line in shown if line not in printed] == []
+
+
+def test_the_commands_of_the_emulators_page_run(shell: Shell) -> None:
+    page = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
+    commands = re.findall(r"```console\n(tinygpu emulate .*?)```", page, re.DOTALL)
+    assert commands
+    for command in commands:
+        ended = shell(*shlex.split(command.replace("\\\n", " "))[2:])
+        assert (ended.status, ended.err) == (0, "")
+
+
+def test_every_way_to_write_an_argument_on_the_emulators_page_can_be_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
+    table = page[page.index("| value | argument |") : page.index("The types are")]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    written = [spec for row in rows for spec in re.findall(r"`(.*?)`", row)]
+    assert len(written) > 15
+    np.save(tmp_path / "x.npy", np.zeros(8, np.int16))
+    kinds = {"b": ".align 64 .b8 v[128]", "n": ".u64 v"}
+    for spec in written:
+        spec = spec + "f32[8]" if spec.endswith(":") else spec.replace("x.npy", f"{tmp_path}/x.npy")
+        spec = spec.replace("random:f16[256,256] box", "zeros:f16[256,256] box")
+        parameter = ".f32 v" if spec in ("0.5", "f32:0.5") else kinds["b" if spec.startswith("tensormap") else "n"]
+        head = ".version 8.0\n.target sm_90\n.address_size 64\n"
+        text = f"{head}.entry k(.param .u64 a, .param {parameter}) {{ ret; }}\n"
+        values = read_arguments(parse(text).functions[0], ["a=zeros:f16[256,256]", f"v={spec}"]).values
+        assert len(values) == 2
