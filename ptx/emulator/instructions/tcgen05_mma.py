@@ -201,8 +201,8 @@ def _issue(start: Issue, form: MmaForm, collector: str | None, scale: int, v: Va
             legal = ", ".join(f"{index:#06b}" for index in legal_indices(what.kind))
             start.origin.fault(
                 "descriptor",
-                f"the sparsity metadata of row {illegal[0]} of A holds the index {illegal[1]:#06b}, which names no places "
-                f"of stored elements: the legal ones are {legal}",
+                f"the sparsity metadata of row {illegal[0]} of A holds the index {illegal[1]:#06b}, which names no "
+                f"places of stored elements: the legal ones are {legal}",
             )
 
     start.start(work)

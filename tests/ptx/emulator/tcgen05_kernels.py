@@ -177,7 +177,7 @@ def descriptor(register: int, constant: int, offset: int) -> str:
 
 
 def read_back(columns: int, first: int = 0, halves: bool = False) -> str:
-    """Every lane stores its columns of tensor memory: result[lane, column]; `halves`: the lower 16 bits of each cell."""
+    """Every lane stores its columns of tensor memory: result[lane, column]; `halves`: the lower 16 bits of cells."""
     text = (
         "shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\n"
         f"mul.wide.u32 %rd12, %r1, {4 * columns};\nadd.u64 %rd13, %rd2, %rd12;\n"
@@ -252,10 +252,12 @@ def store_lanes(column: int, offset: int, words: int) -> str:
 def clear(columns: int, word: int = 0) -> str:
     """Every cell of the first columns gets this word; visible to all."""
     text = f"shl.b32 %r15, %r2, 21;\nadd.u32 %r15, %r15, %r6;\nmov.u32 %r20, {word:#x};\n"
-    for first in range(0, columns, 32):
-        width = min(32, columns - first)
+    first = 0
+    while first < columns:
+        width = next(w for w in (32, 16, 8, 4, 2, 1) if w <= columns - first)
         same = "{" + ", ".join(["%r20"] * width) + "}"
         text += f"tcgen05.st.sync.aligned.32x32b.x{width}.b32 [%r15+{first}], {same};\n"
+        first += width
     return text + SETTLE
 
 
@@ -319,3 +321,61 @@ def lane_words(values: NDArray[Any], kind: str, element: str) -> NDArray[np.uint
     else:
         raw = codes.astype({"f16": "u2", "bf16": "u2", "tf32": "u4"}.get(element, "u1")).view(np.uint8)
     return np.ascontiguousarray(raw).view(np.uint32)
+
+
+# ---- pairs of CTAs ------------------------------------------------------------------------------------------------
+
+MEET = """barrier.cluster.arrive.aligned;
+barrier.cluster.wait.aligned;
+"""
+PAIR_ALLOC = """@!%p2 bra ALLOCATED;
+tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], {columns};
+ALLOCATED:
+tcgen05.fence::before_thread_sync;
+bar.sync 0;
+tcgen05.fence::after_thread_sync;
+ld.shared.u32 %r6, [slot];
+"""
+# The even CTA issues; the mbarriers of both hear of it.
+PAIR_COMMIT = """mov.u16 %h1, 3;
+tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r4], %h1;
+"""
+PAIR_FREE = """tcgen05.fence::before_thread_sync;
+barrier.cluster.arrive.aligned;
+barrier.cluster.wait.aligned;
+tcgen05.fence::after_thread_sync;
+@!%p2 bra FREED;
+tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r6, {columns};
+FREED:
+ret;
+}}
+"""
+
+
+def pair_kernel(body: str, shared: int, result: int, columns: int, version: str = "8.6") -> str:
+    """The same for a pair of CTAs; each fills its shared memory with its own part of `source`, of `shared` bytes.
+
+    result  bytes of its part of `result`
+    """
+    own = (
+        "mov.u32 %r7, %cluster_ctarank;\nsetp.eq.u32 %p6, %r7, 0;\n"
+        f"mul.wide.u32 %rd14, %r7, {shared};\nadd.u64 %rd1, %rd1, %rd14;\n"
+        f"mul.wide.u32 %rd14, %r7, {result};\nadd.u64 %rd2, %rd2, %rd14;\n"
+    )
+    directives = "\n.explicitcluster\n.reqnctapercluster 2, 1, 1"
+    return (
+        HEAD.format(shared=shared, version=version, directives=directives)
+        + own
+        + INIT
+        + "@%p1 fence.mbarrier_init.release.cluster;\n"
+        + FILL.format(words=shared // 4, threads=THREADS)
+        + MEET
+        + PAIR_ALLOC.format(columns=columns)
+        + body
+        + PAIR_FREE.format(columns=columns)
+    )
+
+
+def even_thread(text: str) -> str:
+    """Thread 0 of the even CTA alone does this and then commits; all threads of both CTAs wait for that."""
+    return "and.pred %p7, %p1, %p6;\n@!%p7 bra ISSUED;\n" + text + PAIR_COMMIT + "ISSUED:\n" + WAIT
