@@ -32,6 +32,7 @@ from tinygpu.ptx.emulator.units.tensor_boxes import (
     im2col_wide_box,
     packed_sixes,
     tile_box,
+    unaligned_start,
 )
 from tinygpu.ptx.emulator.units.tensor_maps import TensorMapFields
 
@@ -94,6 +95,9 @@ class TensorOperand:
             if sentence is not None:
                 origin.fault("tensor map", f"illegal tensor copy: {sentence}", "global", int(maps[at, lane]))
                 return None
+            unaligned = unaligned_start(fields, place)
+            if unaligned is not None:
+                origin.advise("tensor box at an unaligned start", unaligned)
             return _Request(fields, self.mode, place, extra)
 
         return request
@@ -117,7 +121,8 @@ class _Request:
         if self._mode == "im2col":
             return im2col_box(self.fields, self._place, self._extra, shared_address)
         if self._mode in ("im2col_w", "im2col_w128"):
-            return im2col_wide_box(self.fields, self._place, *self._extra, shared_address)
+            halo, offset = self._extra
+            return im2col_wide_box(self.fields, self._place, halo, offset, shared_address)
         return tile_box(self.fields, self._place, shared_address)
 
 

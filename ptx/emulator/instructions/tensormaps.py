@@ -90,9 +90,9 @@ def read_map(origin: Origin, site: Site, address: int) -> TensorMapFields | None
             space, address,
         )  # fmt: skip
         return None
-    sentence = fields.violation()
-    if sentence is not None:
-        origin.fault("tensor map", f"the tensor map at address {address:#x} is illegal: {sentence}", space, address)
+    broken = fields.violation()
+    if broken is not None:
+        origin.fault("tensor map", f"the tensor map at address {address:#x} is illegal: {broken}", space, address)
         return None
     return fields
 

@@ -1,0 +1,277 @@
+"""Bulk copies without tensor maps: loads, stores, groups, reductions, other CTAs' memory, asynchronous stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from bulk_kernels import (
+    BARRIER,
+    CLUSTER_SYNC,
+    COMMIT_AND_WAIT,
+    PROXY_FENCE,
+    dump,
+    elected,
+    expect,
+    fill,
+    init,
+    kernel,
+    tile,
+    wait,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.ptx.emulator import DeviceBuffer, Report, emulate
+from tinygpu.ptx.emulator.state.emulation import Order
+from tinygpu.ptx.emulator.units.reductions import reduction
+
+ORDERS: tuple[Order, ...] = ("late", "early", "random")
+RNG = np.random.default_rng(11)
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def run(text: str, *args: Any, order: Order = "late", **options: Any) -> Report:
+    grid, block = options.pop("grid", 1), options.pop("block", 64)
+    report = emulate(text, grid=grid, block=block, args=args, order=order, **options)
+    assert report.faults == ()
+    assert report.advisories == ()
+    return report
+
+
+def load_text(size: int, instruction: str = LOAD, extra: str = "") -> str:
+    issue = "    ld.param.u64 %rd1, [x];\n" + expect(size)
+    issue += f"    {instruction} [tile], [%rd1], {size}, [bar]{extra};\n"
+    body = init() + elected(issue) + wait() + dump(size)
+    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + BARRIER)
+
+
+def store_text(size: int, instruction: str = STORE, extra: str = "") -> str:
+    issue = f"    ld.param.u64 %rd1, [y];\n    {instruction} [%rd1], [tile], {size}{extra};\n" + COMMIT_AND_WAIT
+    return kernel(
+        ".param .u64 x, .param .u64 y", fill(size) + PROXY_FENCE + elected(issue), tile(size)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("instruction", "extra"),
+    [
+        (LOAD, ""), (LOAD.replace("::cluster", "::cta"), ""), (LOAD + ".L2::cache_hint", ", 0"),
+        (LOAD + ".multicast::cluster", ", 1"), (LOAD + ".multicast::cluster.L2::cache_hint", ", 1, 0"),
+    ],
+)  # fmt: skip
+def test_a_load_copies_its_bytes(instruction: str, extra: str, order: Order) -> None:
+    x, y = RNG.integers(0, 255, 4096, np.uint8), np.zeros(1008, np.uint8)
+    report = run(load_text(1008, instruction, extra), DeviceBuffer(x, offset=48), y, order=order)
+    assert (y == x[48:1056]).all()
+    assert (report.counters.bulk_load_bytes, report.counters.multicast_bytes) == (1008, 0)
+    assert next(c.sectors for c in report.lines.values() if c.requests and c.sectors == 32) == 32
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("instruction", "extra"), [(STORE, ""), (STORE + ".L2::cache_hint", ", 0")])
+def test_a_store_copies_its_bytes(instruction: str, extra: str, order: Order) -> None:
+    x, y = RNG.integers(0, 255, 512, np.uint8), np.zeros(512, np.uint8)
+    report = run(store_text(496, instruction, extra), x, DeviceBuffer(y, offset=16), order=order)
+    assert (y[16:] == x[:496]).all()
+    assert (y[:16] == 0).all()
+    assert report.counters.bulk_store_bytes == 496
+
+
+def test_a_byte_mask_chooses_bytes_of_every_sixteen() -> None:
+    x, y = RNG.integers(1, 255, 64, np.uint8), np.zeros(64, np.uint8)
+    run(store_text(64, STORE + ".cp_mask", ", %h1").replace("    ld.param.u64 %rd1", "    mov.u16 %h1, 0x8421;\n    "
+        "ld.param.u64 %rd1"), x, y)  # fmt: skip
+    chosen = np.tile([bool(0x8421 >> bit & 1) for bit in range(16)], 4)
+    assert (y == np.where(chosen, x, 0)).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_groups_complete_in_order(order: Order) -> None:
+    """Three groups; the first tile is used again after its group has been read, the others stay pending."""
+    x, y = RNG.integers(0, 255, 512, np.uint8), np.zeros(2048, np.uint8)
+    issue = "    ld.param.u64 %rd1, [y];\n"
+    for n in range(3):
+        issue += f"    {STORE} [%rd1+{512 * n}], [tile+{512 if n else 0}], 512;\n"
+        issue += "    cp.async.bulk.commit_group;\n"
+    issue += "    cp.async.bulk.wait_group.read 2;\n"
+    refill = "    mov.u32 %r2, tile;\n    shl.b32 %r3, %r1, 4;\n    add.u32 %r2, %r2, %r3;\n    mov.u32 %r4, 7;\n"
+    refill += "    setp.lt.u32 %p2, %r1, 32;\n    @%p2 st.shared.v4.u32 [%r2], {%r4, %r4, %r4, %r4};\n"
+    last = f"    {STORE} [%rd1+1536], [tile], 512;\n" + COMMIT_AND_WAIT
+    body = fill(512) + "    bar.sync 0;\n" + fill(512).replace("FILL", "AGAIN").replace("tile;", "tile+512;")
+    body += PROXY_FENCE + elected(issue) + "    bar.sync 0;\n" + refill + PROXY_FENCE + elected(last, "LAST")
+    run(kernel(".param .u64 x, .param .u64 y", body, tile(1024)), x, y, order=order)
+    assert (y[:1536].reshape(3, 512) == x).all()
+    assert (y[1536:].view(np.uint32) == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("operation", "type_name", "dtype"),
+    [
+        ("add", "u32", np.uint32), ("add", "f32", np.float32), ("add", "f64", np.float64), ("min", "s64", np.int64),
+        ("max", "u32", np.uint32), ("add.noftz", "f16", np.float16), ("add.noftz", "bf16", ml_dtypes.bfloat16),
+        ("max", "bf16", ml_dtypes.bfloat16), ("and", "b64", np.uint64), ("xor", "b32", np.uint32),
+        ("inc", "u32", np.uint32),
+    ],
+)  # fmt: skip
+def test_a_reduction_into_global_memory_combines(operation: str, type_name: str, dtype: Any) -> None:
+    x, y = RNG.integers(0, 50, 64).astype(dtype), RNG.integers(0, 50, 64).astype(dtype)
+    functions: dict[str, Any] = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor,
+        "inc": lambda old, v: np.where(old >= v, 0, old + 1),
+    }  # fmt: skip
+    want = functions[operation.split(".")[0]](y, x)
+    instruction = f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{operation}.{type_name}"
+    run(store_text(x.nbytes, instruction), x, y)
+    assert (y == want).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["add", "min", "max", "inc", "dec"]), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_reductions_of_integers_agree_with_arithmetic(operation: str, old: int, value: int) -> None:
+    found = reduction(operation, "u32")
+    assert found is not None
+    got = int(found(np.array([old], np.uint32), np.array([value], np.uint32))[0])
+    want = {
+        "add": (old + value) % 2**32, "min": min(old, value), "max": max(old, value),
+        "inc": 0 if old >= value else old + 1, "dec": value if old == 0 or old > value else old - 1,
+    }[operation]  # fmt: skip
+    assert got == want
+
+
+def test_sums_of_subnormal_f32_are_flushed() -> None:
+    add = reduction("add", "f32")
+    assert add is not None
+    old = np.array([1e-40, 1.5e-38, 1.0, np.inf], np.float32)
+    new = np.array([1e-38, -1.2e-38, 2.0, 1.0], np.float32)
+    got = add(old.view(np.uint32), new.view(np.uint32)).view(np.float32)
+    assert got.tolist() == [0.0, 0.0, 3.0, np.inf]
+    assert reduction("add", "u8") is None
+    assert reduction("min", "f32") is None
+
+
+# ---- other CTAs' shared memory --------------------------------------------------------------------------------------
+
+
+def neighbour_text(instruction: str, size: int) -> str:
+    """Each CTA of a pair copies its tile into the other one's `inbox`, which is written to y."""
+    issue = f"""    mov.u32 %r2, %cluster_ctarank;
+    xor.b32 %r3, %r2, 1;
+    mapa.shared::cluster.u32 %r4, inbox, %r3;
+    mapa.shared::cluster.u32 %r5, bar, %r3;
+    {instruction} [%r4], [tile], {size}, [%r5];
+"""
+    own_x = """    ld.param.u64 %rd22, [x];
+    mov.u32 %r6, %ctaid.x;
+    mul.wide.u32 %rd6, %r6, SIZE;
+    add.u64 %rd22, %rd22, %rd6;
+""".replace("SIZE", str(size))
+    own_y = own_x.replace("%rd22", "%rd20").replace("[x]", "[y]")
+    body = own_x + fill(size).replace("    ld.param.u64 %rd22, [x];\n", "") + init() + PROXY_FENCE + CLUSTER_SYNC
+    body += elected(expect(size), "EXPECTED") + CLUSTER_SYNC + elected(issue) + wait() + own_y
+    body += dump(size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + tile(size, "inbox") + BARRIER)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_copy_into_another_cta_arrives_there(order: Order) -> None:
+    x, y = RNG.integers(0, 255, (4, 256), np.uint8), np.zeros((4, 256), np.uint8)
+    text = neighbour_text("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", 256)
+    run(text, x, y, grid=4, cluster=(2, 1, 1), order=order)
+    assert (y == x[[1, 0, 3, 2]]).all()
+
+
+def gather_sum_text() -> str:
+    """Every CTA of a cluster of 4 adds its tile into CTA 0's inbox, which starts as ones."""
+    ones = """    mov.u32 %r2, inbox;
+    shl.b32 %r3, %r1, 2;
+    add.u32 %r2, %r2, %r3;
+    mov.u32 %r4, 1;
+    st.shared.u32 [%r2], %r4;
+"""
+    issue = """    mov.u32 %r5, 0;
+    mapa.shared::cluster.u32 %r6, inbox, %r5;
+    mapa.shared::cluster.u32 %r7, bar, %r5;
+    cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r6], [tile], 256, [%r7];
+"""
+    first = "    mov.u32 %r8, %cluster_ctarank;\n    setp.ne.u32 %p2, %r8, 0;\n"
+    body = fill(256) + ones + init() + PROXY_FENCE + first
+    body += "    or.pred %p3, %p1, %p2;\n    @%p3 bra EXPECTED;\n" + expect(1024) + "EXPECTED:\n" + CLUSTER_SYNC
+    body += elected(issue) + "    @%p2 bra GIVEN;\n" + wait() + dump(256, name="inbox") + "GIVEN:\n" + CLUSTER_SYNC
+    return kernel(".param .u64 x, .param .u64 y", body, tile(256) + tile(256, "inbox") + BARRIER)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_reductions_into_one_cta_add_up(order: Order) -> None:
+    x, y = RNG.integers(0, 999, 64).astype(np.uint32), np.zeros(64, np.uint32)
+    run(gather_sum_text(), x, y, grid=4, cluster=(4, 1, 1), order=order)
+    assert (y == 1 + 4 * x).all()
+
+
+def async_store_text(instruction: str, values: str, size: int, start: int) -> str:
+    """Thread t of each CTA of a pair stores into word(s) t of the other one's inbox."""
+    threads = 32
+    begin = f"""    mov.u32 %r2, inbox;
+    mul.lo.u32 %r3, %r1, {size};
+    add.u32 %r2, %r2, %r3;
+    mov.u32 %r4, {start};
+"""
+    for k in range(size // 4):
+        begin += f"    @%p4 st.shared.u32 [%r2+{4 * k}], %r4;\n"
+    issue = f"""    mov.u32 %r5, %cluster_ctarank;
+    xor.b32 %r6, %r5, 1;
+    mapa.shared::cluster.u32 %r7, %r2, %r6;
+    mapa.shared::cluster.u32 %r8, bar, %r6;
+    mad.lo.u32 %r9, %r5, 100, %r1;
+    add.u32 %r10, %r9, 1000;
+    add.u32 %r11, %r9, 2000;
+    add.u32 %r12, %r9, 3000;
+    @%p4 {instruction} [%r7], {values}, [%r8];
+"""
+    place = f"""    ld.param.u64 %rd20, [y];
+    mul.wide.u32 %rd5, %r5, {threads * size};
+    add.u64 %rd20, %rd20, %rd5;
+"""
+    body = f"    setp.lt.u32 %p4, %r1, {threads};\n" + begin + init() + CLUSTER_SYNC
+    body += elected(expect(threads * size)) + issue + wait() + place
+    body += dump(threads * size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .u64 y", body, tile(threads * size, "inbox") + BARRIER)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_asynchronous_stores_reach_the_other_cta(order: Order) -> None:
+    mine = np.arange(32)[None, :] + np.array([[100], [0]])
+    y = np.zeros((2, 32), np.uint32)
+    name = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+    run(async_store_text(f"{name}.u32", "%r9", 4, 0), y, grid=2, cluster=(2, 1, 1), order=order)
+    assert (y == mine).all()
+    wide = np.zeros((2, 32, 4), np.uint32)
+    run(async_store_text(f"{name}.v4.b32", "{%r9, %r10, %r11, %r12}", 16, 0), wide, grid=2, cluster=(2, 1, 1))
+    assert (wide == mine[..., None] + np.arange(4) * 1000).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_asynchronous_reductions_reach_the_other_cta(order: Order) -> None:
+    mine = np.arange(32)[None, :] + np.array([[100], [0]])
+    name = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
+    for operation, want in (("add.u32", 50 + mine), ("max.s32", np.maximum(50, mine)), ("xor.b32", 50 ^ mine)):
+        y = np.zeros((2, 32), np.uint32)
+        run(async_store_text(f"{name}.{operation}", "%r9", 4, 50), y, grid=2, cluster=(2, 1, 1), order=order)
+        assert (y == want).all()
+
+
+def test_bulk_stores_of_many_ctas_do_not_meet() -> None:
+    x, y = RNG.integers(0, 255, 256, np.uint8), np.zeros((30, 256), np.uint8)
+    text = store_text(256).replace(
+        "    ld.param.u64 %rd1, [y];\n",
+        "    ld.param.u64 %rd1, [y];\n    mov.u32 %r2, %ctaid.x;\n    mul.wide.u32 %rd2, %r2, 256;\n"
+        "    add.u64 %rd1, %rd1, %rd2;\n",
+    )
+    for order in ORDERS:
+        y[:] = 0
+        run(text, x, y, grid=30, order=order)
+        assert (y == x).all()

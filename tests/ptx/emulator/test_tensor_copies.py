@@ -1,0 +1,512 @@
+"""Tensor copies in kernels: loads, stores, reductions, multicast and changed tensor maps against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from bulk_kernels import (
+    BARRIER,
+    CLUSTER_SYNC,
+    COMMIT_AND_WAIT,
+    MAP,
+    PROXY_FENCE,
+    dump,
+    elected,
+    expect,
+    fill,
+    init,
+    kernel,
+    load_kernel,
+    map_address,
+    store_kernel,
+    tile,
+    wait,
+)
+
+from tinygpu.ptx.emulator import DeviceBuffer, Report, TensorMap, emulate
+from tinygpu.ptx.emulator.state.emulation import Order
+from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
+
+ORDERS: tuple[Order, ...] = ("late", "early", "random")
+RNG = np.random.default_rng(7)
+
+
+def run(text: str, *args: Any, order: Order = "late", **options: Any) -> Report:
+    grid, block = options.pop("grid", 1), options.pop("block", 64)
+    report = emulate(text, grid=grid, block=block, args=args, order=order, **options)
+    assert report.faults == ()
+    assert report.advisories == ()
+    return report
+
+
+def box_of(x: np.ndarray[Any, Any], start: tuple[int, ...], box: tuple[int, ...], fill_value: Any) -> Any:
+    """The box at `start` (both fastest first) of x, filled outside."""
+    pads = [(max(0, -s), max(0, s + b - n)) for s, b, n in zip(start[::-1], box[::-1], x.shape, strict=True)]
+    padded = np.pad(x, pads, constant_values=fill_value)
+    at = [s + before for s, (before, _) in zip(start[::-1], pads, strict=True)]
+    return padded[tuple(slice(a, a + b) for a, b in zip(at, box[::-1], strict=True))]
+
+
+LOADS = [
+    ((96,), (32,), (16,)), ((96,), (64,), (64,)),
+    ((20, 64), (16, 8), (48, 15)), ((20, 64), (16, 8), (-8, -3)), ((20, 60), (16, 8), (56, 18)),
+    ((5, 6, 32), (16, 3, 2), (16, 4, 4)), ((5, 6, 32), (16, 3, 2), (8, 1, 2)),
+    ((3, 4, 5, 16), (8, 2, 3, 2), (8, -1, 2, 2)),
+    ((2, 3, 4, 5, 16), (16, 2, 2, 2, 2), (0, 4, -1, 1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("shape", "box", "start"), LOADS)
+def test_a_load_gives_the_box_of_the_tensor(
+    shape: tuple[int, ...], box: tuple[int, ...], start: tuple[int, ...], order: Order
+) -> None:
+    pitched = np.zeros((*shape[:-1], -(-shape[-1] // 8) * 8), np.float16)
+    pitched[..., : shape[-1]] = RNG.integers(-99, 99, shape)
+    x = pitched[..., : shape[-1]]
+    y = np.zeros(box[::-1], np.float16)
+    strides = tuple(int(s) for s in pitched.strides[-2::-1])
+    tensor = TensorMap(pitched, box, dims=shape[::-1], strides=strides)
+    report = run(load_kernel(len(shape), start, y.nbytes), tensor, y, order=order)
+    assert (y == box_of(x, start, box, 0)).all()
+    inside = [min(s + b, n) - max(s, 0) for s, b, n in zip(start, box, shape[::-1], strict=True)]
+    moved = 2 * int(np.prod(inside))
+    assert (report.counters.bulk_load_requests, report.counters.bulk_load_bytes) == (1, moved)
+
+
+@pytest.mark.parametrize("name", SWIZZLES)
+def test_a_swizzled_load_permutes_the_tile(name: str) -> None:
+    span = SWIZZLES[name].span_bytes or 64
+    x = RNG.integers(0, 255, (32, 256), np.uint8)
+    y = np.zeros(32 * span, np.uint8)
+    run(load_kernel(2, (16, 3), y.size), TensorMap(x, (span, 32), swizzle=name), y)
+    expected = np.zeros_like(y)
+    rows = np.zeros((32, span), np.uint8)
+    rows[:29] = x[3:, 16 : 16 + span]
+    expected[SWIZZLES[name].apply(np.arange(y.size))] = rows.reshape(-1)
+    assert (y == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_elements_outside_can_be_nan(dtype: Any) -> None:
+    x = np.ones((8, 16), dtype)
+    y = np.zeros((8, 16), dtype)
+    run(load_kernel(2, (8, 4), y.nbytes), TensorMap(x, (16, 8), oob="nan"), y)
+    assert (np.isnan(y.astype(np.float64)) == np.isnan(box_of(x.astype(np.float64), (8, 4), (16, 8), np.nan))).all()
+    assert (y[:4, :8] == 1).all()
+
+
+def test_tf32_loads_are_rounded_to_nearest() -> None:
+    bits = np.array([0x3F800FFF, 0x3F801000, 0xBF803001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x00000001, 0], np.uint32)
+    x = np.tile(bits, (4, 2))
+    y = np.zeros((4, 8), np.uint32)
+    run(load_kernel(2, (0, 0), y.nbytes), TensorMap(x.view(np.float32), (8, 4), dtype="tf32"), y)
+    want = [0x3F800000, 0x3F802000, 0xBF804000, 0x7F800000, 0x7F800000, 0x7FFFE000, 0, 0]
+    assert (y == np.array(want, np.uint32)).all()
+
+
+def test_element_strides_take_every_other_row() -> None:
+    x = RNG.integers(0, 99, (32, 16)).astype(np.float32)
+    y = np.zeros((5, 16), np.float32)
+    run(load_kernel(2, (0, 3), y.nbytes), TensorMap(x, (16, 9), element_strides=(1, 2)), y)
+    assert (y == x[3:12:2]).all()
+
+
+def test_im2col_gives_the_columns_of_a_convolution() -> None:
+    x = RNG.integers(-9, 9, (2, 6, 5, 16)).astype(np.float16)
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    tensor = TensorMap(
+        x, pixel_box_lower=(-1, -1), pixel_box_upper=(-1, -1), channels_per_pixel=16, pixels_per_column=20
+    )
+    for r, s in ((0, 0), (1, 2), (2, 1)):
+        columns = padded[:, r : r + 6, s : s + 5].reshape(-1, 16)
+        y = np.zeros((20, 16), np.float16)
+        run(load_kernel(4, (0, 2, 4, 0), y.nbytes, mode="im2col", info=(s, r)), tensor, y)
+        first = 5 * 5 + 3
+        assert (y == columns[first : first + 20]).all()
+
+
+def test_im2col_w_loads_a_row_and_its_halo() -> None:
+    x = RNG.integers(-9, 9, (4, 3, 8, 64)).astype(np.float16)
+    tensor = TensorMap(
+        x, mode="im2col_w", pixel_box_lower=(0,), pixel_box_upper=(0,), channels_per_pixel=64, pixels_per_column=12,
+        swizzle="128B",
+    )  # fmt: skip
+    y = np.zeros((14, 64), np.float16)
+    run(load_kernel(4, (0, 2, 1, 0), y.nbytes, mode="im2col::w", info=(2, 1)), tensor, y)
+    pixels = [(n, w) for n in range(4) for w in range(1, 9)][2:16]
+    expected = np.stack([x[n, 1, w] if w < 8 else np.zeros(64, np.float16) for n, w in pixels])
+    order = SWIZZLES["128B"].apply(np.arange(y.nbytes))
+    assert (y.reshape(-1).view(np.uint8)[order] == expected.reshape(-1).view(np.uint8)).all()
+
+
+def test_im2col_w128_repeats_halos() -> None:
+    x = RNG.integers(-9, 9, (20, 1, 8, 32)).astype(np.float16)
+    tensor = TensorMap(
+        x, mode="im2col_w128", pixel_box_lower=(0,), pixel_box_upper=(0,), channels_per_pixel=32, swizzle="64B"
+    )
+    y = np.zeros((4 * 35, 32), np.float16)
+    run(load_kernel(4, (0, 0, 0, 0), y.nbytes, mode="im2col::w::128", info=(3, 0)), tensor, y)
+    pixels = x.reshape(-1, 32)
+    expected = np.concatenate([pixels[32 * g : 32 * g + 35] for g in range(4)])
+    order = SWIZZLES["64B"].apply(np.arange(y.nbytes))
+    assert (y.reshape(-1).view(np.uint8)[order] == np.ascontiguousarray(expected).reshape(-1).view(np.uint8)).all()
+
+
+def test_gather_and_scatter_move_four_rows() -> None:
+    x = RNG.integers(-9, 9, (16, 64)).astype(np.float16)
+    y = np.zeros((4, 32), np.float16)
+    run(load_kernel(2, (32, 9, 0, 20, 3), y.nbytes, mode="tile::gather4"), TensorMap(x, (32, 1)), y)
+    assert (y == np.stack([x[9, 32:], x[0, 32:], 0 * x[0, 32:], x[3, 32:]])).all()
+    out = np.zeros((16, 64), np.float16)
+    run(store_kernel(2, (0, 5, 15, 7, 30), y.nbytes, mode="tile::scatter4"), TensorMap(out, (32, 1)), y)
+    want = np.zeros_like(out)
+    want[[5, 15, 7], :32] = y[:3]
+    assert (out == want).all()
+
+
+def test_packed_elements_are_spread_and_packed_again() -> None:
+    x = RNG.integers(0, 255, (4, 64), np.uint8)
+    y = np.zeros((4, 8, 16), np.uint8)
+    text = fill_then_load(y.nbytes, 256)
+    zeros = np.full(y.nbytes, 7, np.uint8)
+    run(text, TensorMap(x, (128, 4), dims=(128, 4), dtype="16u4_align16b"), zeros, y)
+    assert (y[..., :8] == x.reshape(4, 8, 8)).all()
+    assert (y[..., 8:] == 7).all()
+    sixes = RNG.integers(0, 255, (4, 128), np.uint8)
+    out = np.zeros((4, 96), np.uint8)
+    tensor = TensorMap(out, (128, 4), dims=(128, 4), dtype="16u6_align16b")
+    run(store_kernel(2, (0, 0), sixes.nbytes), tensor, sixes)
+    for row in range(4):
+        bits = sum((int(v) & 63) << (6 * n) for n, v in enumerate(sixes[row]))
+        assert out[row].tobytes() == bits.to_bytes(96, "little")
+
+
+def fill_then_load(size_bytes: int, transaction_bytes: int) -> str:
+    """Fills the tile from x, then loads a 2-D box over it, and writes it to y."""
+    issue = map_address() + expect(transaction_bytes)
+    issue += f"    {MAP}.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 0}}], [bar];\n"
+    body = fill(size_bytes) + init() + PROXY_FENCE + elected(issue) + wait() + dump(size_bytes)
+    return kernel(
+        ".param .align 64 .b8 tm[128], .param .u64 x, .param .u64 y", body, tile(size_bytes) + BARRIER
+    )  # fmt: skip
+
+
+STORES = [
+    ((96,), (32,), (80,)), ((20, 64), (16, 8), (48, 15)), ((20, 60), (16, 8), (56, 0)),
+    ((5, 6, 32), (16, 3, 2), (16, 4, 4)), ((3, 4, 5, 16), (8, 2, 3, 2), (8, 3, 2, 2)),
+    ((2, 3, 4, 5, 16), (16, 2, 2, 2, 2), (0, 4, 0, 1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("shape", "box", "start"), STORES)
+def test_a_store_writes_what_lies_inside(
+    shape: tuple[int, ...], box: tuple[int, ...], start: tuple[int, ...], order: Order
+) -> None:
+    pitched = np.full((*shape[:-1], -(-shape[-1] // 8) * 8), -1, np.float16)
+    x = RNG.integers(0, 99, box[::-1]).astype(np.float16)
+    strides = tuple(int(s) for s in pitched.strides[-2::-1])
+    tensor = TensorMap(pitched, box, dims=shape[::-1], strides=strides)
+    want = pitched.copy()
+    ends = [min(s + b, n) for s, b, n in zip(start, box, shape[::-1], strict=True)]
+    want[tuple(slice(s, e) for s, e in zip(start[::-1], ends[::-1], strict=True))] = x[
+        tuple(slice(0, e - s) for s, e in zip(start[::-1], ends[::-1], strict=True))
+    ]
+    report = run(store_kernel(len(shape), start, x.nbytes), tensor, x, order=order)
+    assert (pitched == want).all()
+    moved = 2 * int(np.prod([e - s for s, e in zip(start, ends, strict=True)]))
+    assert (report.counters.bulk_store_requests, report.counters.bulk_store_bytes) == (1, moved)
+
+
+REDUCTIONS = [
+    ("add", np.uint32), ("add", np.int32), ("add", np.uint64), ("add", np.float32), ("add", np.float16),
+    ("add", ml_dtypes.bfloat16), ("min", np.int32), ("max", np.int64), ("max", np.float16), ("min", np.uint64),
+    ("and", np.uint32), ("or", np.uint64), ("xor", np.int32), ("inc", np.uint32), ("dec", np.uint32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "dtype"), REDUCTIONS)
+def test_a_reduction_combines_with_what_is_there(operation: str, dtype: Any) -> None:
+    x = RNG.integers(0, 50, (8, 16)).astype(dtype)
+    out = RNG.integers(0, 50, (12, 32)).astype(dtype)
+    functions: dict[str, Any] = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor, "inc": lambda old, v: np.where(old >= v, 0, old + 1),
+        "dec": lambda old, v: np.where((old == 0) | (old > v), v, old - 1),
+    }  # fmt: skip
+    want = out.copy()
+    want[6:, 16:] = functions[operation](out[6:, 16:], x[:6])
+    report = run(store_kernel(2, (16, 6), x.nbytes, operation=operation), TensorMap(out, (16, 8)), x)
+    assert (out == want).all()
+    assert report.counters.bulk_reduce_bytes == 6 * 16 * out.itemsize
+
+
+def test_reductions_of_many_ctas_add_up() -> None:
+    x = np.full((8, 16), 3, np.int32)
+    out = np.zeros((8, 16), np.int32)
+    run(store_kernel(2, (0, 0), x.nbytes, operation="add"), TensorMap(out, (16, 8)), x, grid=20)
+    assert (out == 60).all()
+
+
+# ---- clusters -------------------------------------------------------------------------------------------------------
+
+
+def multicast_kernel(ctas: int, rows: int) -> str:
+    """Each CTA of the cluster loads its rows of a tile for all of them; every CTA writes the whole tile to y."""
+    size, part = ctas * rows * 64, rows * 64
+    issue = map_address() + expect(size)
+    issue += f"""    mov.u32 %r2, %cluster_ctarank;
+    mul.lo.u32 %r3, %r2, {rows};
+    mul.lo.u32 %r4, %r2, {part};
+    mov.u32 %r5, tile;
+    add.u32 %r5, %r5, %r4;
+    mov.u32 %r6, bar;
+    mov.u16 %h1, {(1 << ctas) - 1};
+    {MAP}.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r5], [%rd1, {{0, %r3}}],
+        [%r6], %h1;
+"""
+    place = f"""    ld.param.u64 %rd20, [y];
+    mov.u32 %r7, %ctaid.x;
+    mul.wide.u32 %rd5, %r7, {size};
+    add.u64 %rd20, %rd20, %rd5;
+"""
+    body = init() + CLUSTER_SYNC + elected(issue) + wait() + place
+    body += dump(size).replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(size) + BARRIER)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("ctas", [1, 2, 4])
+def test_multicast_fills_the_tiles_of_all_ctas(ctas: int, order: Order) -> None:
+    x = RNG.integers(-99, 99, (ctas * 8, 32)).astype(np.float16)
+    y = np.zeros((2 * ctas, ctas * 8, 32), np.float16)
+    text = multicast_kernel(ctas, 8)
+    report = run(text, TensorMap(x, (32, 8)), y, grid=2 * ctas, cluster=(ctas, 1, 1), order=order)
+    assert (y == x).all()
+    assert report.counters.multicast_bytes == 2 * x.nbytes * (ctas - 1)
+
+
+def pair_kernel() -> str:
+    """With .cta_group::2 both CTAs of a pair complete on the barrier of the first one, which tells the other."""
+    issue = map_address()
+    issue += f"""    mov.u32 %r2, %cluster_ctarank;
+    shl.b32 %r3, %r2, 3;
+    mov.u32 %r5, tile;
+    mapa.shared::cluster.u32 %r6, bar, 0;
+    {MAP}.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%r5], [%rd1, {{0, %r3}}], [%r6];
+"""
+    leader = """    mov.u32 %r8, %cluster_ctarank;
+    setp.ne.or.u32 %p2, %r8, 0, %p1;
+    @%p2 bra NOT_LEADER;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+NOT_LEADER:
+"""
+    first_waits = "    setp.ne.u32 %p3, %r8, 0;\n    @%p3 bra PASSED;\n" + wait() + "PASSED:\n"
+    place = """    ld.param.u64 %rd20, [y];
+    mul.wide.u32 %rd5, %r8, 512;
+    add.u64 %rd20, %rd20, %rd5;
+"""
+    body = init() + CLUSTER_SYNC + leader + elected(issue) + first_waits + CLUSTER_SYNC + place
+    body += dump(512).replace("    ld.param.u64 %rd20, [y];\n", "")
+    return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(512) + BARRIER)
+
+
+def test_a_pair_of_ctas_completes_on_one_barrier() -> None:
+    x = RNG.integers(-99, 99, (16, 32)).astype(np.float16)
+    y = np.zeros((16, 32), np.float16)
+    run(pair_kernel(), TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1))
+    assert (y == x).all()
+
+
+# ---- where tensor maps lie, and changing them -----------------------------------------------------------------------
+
+
+def pointer_kernel() -> str:
+    issue = "    ld.param.u64 %rd1, [tm];\n" + expect(512)
+    issue += f"    {MAP}.2d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 2}}], [bar];\n"
+    body = init() + elected(issue) + wait() + dump(512)
+    return kernel(".param .u64 tm, .param .u64 y", body, tile(512) + BARRIER)
+
+
+def test_a_tensor_map_may_lie_in_global_memory() -> None:
+    x = RNG.integers(-99, 99, (12, 32)).astype(np.float16)
+    y = np.zeros((8, 32), np.float16)
+    tensor = TensorMap(x, (32, 8))
+    run(pointer_kernel(), tensor, y)
+    assert (y == x[2:10]).all()
+    y[:] = 0
+    held = DeviceBuffer(x)
+    maps = np.frombuffer(bytes(64) + bytes(TensorMap(held, (32, 8))), np.uint8).copy()
+    run(pointer_kernel(), DeviceBuffer(maps, offset=64), y, buffers=[held])
+    assert (y == x[2:10]).all()
+
+
+def replace_kernel(fences: str, release: str = "cp_fenceproxy") -> str:
+    """Thread 0 makes a map of its own from zeros, publishes it in global memory, and loads with it."""
+    def change(field: str, value: str, width: int = 32, ordinal: int | None = None) -> str:
+        middle = "" if ordinal is None else f"{ordinal}, "
+        return f"    tensormap.replace.tile.{field}.shared::cta.b1024.b{width} [desc], {middle}{value};\n"
+
+    zero = "    mov.u32 %r10, desc;\n    shl.b32 %r11, %r1, 2;\n    add.u32 %r10, %r10, %r11;\n    mov.u32 %r12, 0;\n"
+    zero += "    setp.gt.u32 %p2, %r1, 31;\n    @!%p2 st.shared.u32 [%r10], %r12;\n    bar.sync 0;\n"
+    build = "    ld.param.u64 %rd2, [x];\n" + change("global_address", "%rd2", 64) + change("rank", "1")
+    build += change("box_dim", "32", ordinal=0) + change("box_dim", "8", ordinal=1)
+    build += "    ld.param.u32 %r13, [rows];\n    mov.u64 %rd3, 64;\n" + change("global_dim", "32", ordinal=0)
+    build += change("global_dim", "%r13", ordinal=1) + change("global_stride", "%rd3", 64, 0)
+    build += change("element_stride", "1", ordinal=0) + change("element_stride", "1", ordinal=1)
+    build += change("elemtype", "6") + change("interleave_layout", "0") + change("swizzle_mode", "2")
+    build += change("fill_mode", "0")
+    publish = "    bar.sync 0;\n    ld.param.u64 %rd1, [table];\n"
+    if release == "cp_fenceproxy":
+        publish += """    setp.gt.u32 %p3, %r1, 31;
+    @%p3 bra PUBLISHED;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [desc], 128;
+PUBLISHED:
+"""
+    else:
+        publish += f"""    @%p1 bra PUBLISHED;
+    tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 8;
+    {release}
+PUBLISHED:
+"""
+    issue = fences + expect(512)
+    issue += f"    {MAP}.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 4}}], [bar];\n"
+    body = init() + (zero + elected(build, "BUILT") if release == "cp_fenceproxy" else "") + publish
+    body += "    bar.sync 0;\n" + elected(issue) + wait() + dump(512)
+    shared = tile(512) + BARRIER + ".shared .align 128 .b8 desc[128];"
+    return kernel(".param .u64 x, .param .u32 rows, .param .u64 table, .param .u64 y", body, shared)
+
+
+ACQUIRE = "    fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;\n"
+RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
+
+
+def swizzled_rows(rows: np.ndarray[Any, Any]) -> Any:
+    out = np.zeros(rows.nbytes, np.uint8)
+    out[SWIZZLES["64B"].apply(np.arange(rows.nbytes))] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+    return out.view(rows.dtype).reshape(rows.shape)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_kernel_may_make_its_own_tensor_map(order: Order) -> None:
+    x = RNG.integers(-99, 99, (12, 32)).astype(np.float16)
+    y, table = np.ones((8, 32), np.float16), np.zeros(128, np.uint8)
+    run(replace_kernel(ACQUIRE), x, np.uint32(10), table, y, order=order)
+    want = np.zeros_like(y)
+    want[:6] = x[4:10]
+    assert (y == swizzled_rows(want)).all()
+
+
+def test_a_kernel_may_change_a_tensor_map_in_global_memory() -> None:
+    x = RNG.integers(-99, 99, (12, 32)).astype(np.float16)
+    held = DeviceBuffer(x)
+    table = np.frombuffer(bytes(TensorMap(held, (32, 8))), np.uint8).copy()
+    y = np.ones((8, 32), np.float16)
+    run(replace_kernel(ACQUIRE, RELEASE), held, np.uint32(0), table, y)
+    want = np.zeros_like(y)
+    want[:4] = x[4:8]
+    assert (y == want).all()
+
+
+def test_prefetches_change_nothing() -> None:
+    x = np.ones((12, 32), np.float16)
+    body = map_address() + """    prefetch.tensormap [%rd1];
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd1, {0, 0}];
+    ld.param.u64 %rd2, [x];
+    cp.async.bulk.prefetch.L2.global [%rd2], 64;
+    mov.u64 %rd3, 0;
+    cp.async.bulk.prefetch.L2.global.L2::cache_hint [%rd2], 64, %rd3;
+"""  # fmt: skip
+    run(kernel(".param .align 64 .b8 tm[128], .param .u64 x", body), TensorMap(x, (32, 8)), x)
+    assert (x == 1).all()
+
+
+def test_a_pipeline_of_tiles_goes_through_its_stages() -> None:
+    """Two stages, six tiles: load, wait, copy out, give back."""
+    x = RNG.integers(-99, 99, (48, 32)).astype(np.float16)
+    y = np.zeros((48, 32), np.float16)
+    stages = ".shared .align 8 .b8 full[16]; .shared .align 8 .b8 empty[16]; .shared .align 1024 .b8 tiles[1024];"
+    body = """    @%p1 bra MADE;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [full+8], 1;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+    mbarrier.init.shared::cta.b64 [empty+8], 32;
+    fence.mbarrier_init.release.cluster;
+MADE:
+    bar.sync 0;
+    mov.u32 %r20, 0;
+    setp.lt.u32 %p2, %r1, 32;
+    @!%p2 bra CONSUMER;
+    @%p1 bra DONE;
+"""
+    index = """    and.b32 %r21, %r20, 1;
+    shl.b32 %r22, %r21, 3;
+    shl.b32 %r23, %r21, 9;
+    mov.u32 %r24, full;
+    add.u32 %r24, %r24, %r22;
+    mov.u32 %r25, empty;
+    add.u32 %r25, %r25, %r22;
+    mov.u32 %r26, tiles;
+    add.u32 %r26, %r26, %r23;
+    shr.u32 %r27, %r20, 1;
+    and.b32 %r27, %r27, 1;
+"""
+    body += map_address() + "PRODUCE:\n" + index + "    xor.b32 %r28, %r27, 1;\n" + wait("%r28", "%r25", "FREE")
+    body += f"""    fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r24], 512;
+    shl.b32 %r29, %r20, 3;
+    {MAP}.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r26], [%rd1, {{0, %r29}}], [%r24];
+    add.u32 %r20, %r20, 1;
+    setp.lt.u32 %p3, %r20, 6;
+    @%p3 bra PRODUCE;
+    bra DONE;
+CONSUMER:
+    ld.param.u64 %rd2, [y];
+    and.b32 %r30, %r1, 31;
+    shl.b32 %r30, %r30, 4;
+"""
+    body += "CONSUME:\n" + index + wait("%r27", "%r24", "FULL")
+    body += """    add.u32 %r31, %r26, %r30;
+    ld.shared.v4.u32 {%r32, %r33, %r34, %r35}, [%r31];
+    fence.proxy.async.shared::cta;
+    mbarrier.arrive.shared::cta.b64 _, [%r25];
+    shl.b32 %r36, %r20, 9;
+    add.u32 %r36, %r36, %r30;
+    cvt.u64.u32 %rd3, %r36;
+    add.u64 %rd3, %rd2, %rd3;
+    st.global.v4.u32 [%rd3], {%r32, %r33, %r34, %r35};
+    add.u32 %r20, %r20, 1;
+    setp.lt.u32 %p3, %r20, 6;
+    @%p3 bra CONSUME;
+DONE:
+"""
+    text = kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, stages)
+    for order in ORDERS:
+        y[:] = 0
+        run(text, TensorMap(x, (32, 8)), y, order=order)
+        assert (y == x).all()
+
+
+def test_a_tile_may_be_changed_in_place_and_stored_back() -> None:
+    x = RNG.integers(-99, 99, (8, 32)).astype(np.float32)
+    want = x + 1
+    load = map_address() + expect(1024)
+    load += f"    {MAP}.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 0}}], [bar];\n"
+    change = """    mov.u32 %r2, tile;
+    shl.b32 %r3, %r1, 2;
+    add.u32 %r2, %r2, %r3;
+    ld.shared.f32 %f1, [%r2];
+    add.f32 %f1, %f1, 0f3F800000;
+    st.shared.f32 [%r2], %f1;
+"""
+    store = map_address() + f"    {MAP}.2d.global.shared::cta.bulk_group [%rd1, {{0, 0}}], [tile];\n"
+    body = init() + elected(load) + wait() + change + PROXY_FENCE + elected(store + COMMIT_AND_WAIT, "STORED")
+    text = kernel(".param .align 64 .b8 tm[128]", body, tile(1024) + BARRIER)
+    for order in ORDERS:
+        z = x.copy()
+        run(text, TensorMap(z, (32, 8)), order=order, block=256)
+        assert (z == want).all()
