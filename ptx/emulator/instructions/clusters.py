@@ -139,6 +139,8 @@ def _wait(i: Instruction) -> Run:
             if lanes.any():
                 c.residents.woken[row] = 0
                 barriers.passed(row, lanes)
+        # Every live thread of the cluster has arrived, the lanes of these warps among them.
+        c.residents.clocks.sync_warps(c.set.index, c.emulation.tick)
 
     return run
 

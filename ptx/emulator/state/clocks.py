@@ -173,6 +173,9 @@ class Clocks:
         mine, fenced = self.vector[row, :size], self.proxied[row, :size]
         np.maximum(mine, clock.known, out=mine)
         np.maximum(fenced, clock.proxied, out=fenced)
+        if own < size and int(clock.known[own]) < OWN:
+            # What the warp released before: its lanes have met in whoever passed that on.
+            self.warp_synced[row] = max(int(self.warp_synced[row]), int(clock.known[own]))
         self.vector[row, own] = OWN
         self._update_synced(row)
 

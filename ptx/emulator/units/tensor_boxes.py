@@ -1,7 +1,7 @@
 """Which bytes a tensor copy moves: chunks of a box in global memory, and where each lies in shared memory.
 
 A box is cut into chunks of 16 bytes (8 where the swizzle flips halves of 16 bytes; 8 or 12 bytes of packed elements
-that become 16 in shared memory). Chunk k of a tile lies at logical byte 16 k of the tile, dimension 0 fastest; the
+that become 16 in shared memory; fewer where the box starts between multiples of 16 bytes). Chunk k of a tile lies at logical byte 16 k of the tile, dimension 0 fastest; the
 swizzle then acts on the shared-memory address itself (PTX ISA, "Tensors").
 """
 
@@ -81,25 +81,27 @@ def tile_box(m: TensorMapFields, coordinates: Sequence[int], shared_address: int
     coordinates     of the box's first element, fastest first, in elements; may lie outside the tensor
     shared_address  byte address of the tile in shared memory
     """
-    axes, relative = _tile_axes(m)
+    unit = _unit(m, coordinates[0])
+    axes, relative = _tile_axes(m, unit)
     base = _base(m, coordinates)
     valid = None
-    if not _all_inside(m, axes, coordinates):
-        valid = _valid_bytes(m, axes, coordinates)
-    return _box(m, relative + base, valid, shared_address)
+    if not _all_inside(m, axes, coordinates, unit):
+        valid = _valid_bytes(m, axes, coordinates, unit)
+    return _box(m, relative + base, valid, shared_address, unit)
 
 
 def gather_box(m: TensorMapFields, column: int, rows: Sequence[int], shared_address: int) -> Box:
     """Four rows of a 2-D tensor, as tile::gather4 and tile::scatter4 move them."""
-    cut = _chunks(m)
+    unit = _unit(m, column)
+    cut = _chunks(m, unit)
     where = np.array(rows, np.int64)
     row_axis = _Axis(1, where, where * m.strides[0])
     axes = [row_axis, cut.inner]
     addresses = np.add.outer(row_axis.distances, cut.inner.distances).reshape(-1) + _base(m, (column, 0))
     valid = None
-    if not _all_inside(m, axes, (column, 0)):
-        valid = _valid_bytes(m, axes, (column, 0))
-    return _box(m, addresses, valid, shared_address)
+    if not _all_inside(m, axes, (column, 0), unit):
+        valid = _valid_bytes(m, axes, (column, 0), unit)
+    return _box(m, addresses, valid, shared_address, unit)
 
 
 def im2col_box(m: TensorMapFields, coordinates: Sequence[int], offsets: Sequence[int], shared_address: int) -> Box:
@@ -183,18 +185,32 @@ def illegal_use(
         return f"elements of type {kind.name} cannot be reduced"
     if kind.padded and coordinates[0] % 128:
         return f"coordinate 0 is {coordinates[0]}, but for elements of type {kind.name} it must be a multiple of 128"
-    # PTX ISA, "Bounding Box": the address of the box must be a multiple of 16 bytes.
-    start_bits, align = coordinates[0] * kind.bits, max(16, SLICE_BYTES[m.interleave])
-    if not kind.padded and start_bits % (8 * align):
-        return (
-            f"coordinate 0 is {coordinates[0]}, so that the box starts {start_bits / 8:g} bytes into a row, but it "
-            f"must start at a multiple of {align} bytes"
-        )
+    if kind.bits < 8 or m.interleave != "none":
+        sentence = unaligned_start(m, coordinates)
+        if sentence is not None:
+            return sentence
     if store and any(c < 0 for c in coordinates):
         return f"the box starts at {tuple(coordinates)}, but a store takes no negative coordinates"
     if mode.startswith("im2col"):
         return _illegal_im2col(m, mode, coordinates, store, offsets)
     return None
+
+
+def unaligned_start(m: TensorMapFields, coordinates: Sequence[int]) -> str | None:
+    """What is wrong with where a box starts in its row, as a sentence; None when nothing is.
+
+    For interleaved and packed tensors it makes the use illegal. Boxes of whole bytes may start anywhere on hardware
+    (tiles of stencils begin one element before their own), though the manual wants a multiple of 16 bytes.
+    """
+    # PTX ISA, "Bounding Box": the address of the box must be a multiple of 16 bytes.
+    kind = m.element_type
+    start_bits, align = coordinates[0] * kind.bits, max(16, SLICE_BYTES[m.interleave])
+    if kind.padded or start_bits % (8 * align) == 0:
+        return None
+    return (
+        f"coordinate 0 is {coordinates[0]}, so that the box starts {start_bits / 8:g} bytes into a row, but it "
+        f"must start at a multiple of {align} bytes"
+    )
 
 
 def _illegal_im2col(
@@ -240,10 +256,19 @@ def _swizzle(m: TensorMapFields) -> Swizzle:
     return swizzle
 
 
-@lru_cache(maxsize=64)
-def _chunks(m: TensorMapFields) -> _Chunks:
+def _unit(m: TensorMapFields, coordinate: int) -> int:
+    """Bytes of a chunk in global memory, of a box that starts at this coordinate of dimension 0."""
     kind = m.element_type
     chunk = 8 if _swizzle(m).flip_8b else kind.unit_bytes
+    start = coordinate * kind.bits // 8
+    if kind.padded or start % chunk == 0:
+        return chunk
+    return start & -start
+
+
+@lru_cache(maxsize=64)
+def _chunks(m: TensorMapFields, chunk: int) -> _Chunks:
+    kind = m.element_type
     pitch = 16 if kind.padded else chunk
     inner_bytes = m.inner_elements * kind.bits // 8
     slice_bytes = SLICE_BYTES[m.interleave]
@@ -262,9 +287,9 @@ def _slice_stride(m: TensorMapFields) -> int:
 
 
 @lru_cache(maxsize=64)
-def _tile_axes(m: TensorMapFields) -> tuple[list[_Axis], Ints]:
+def _tile_axes(m: TensorMapFields, unit: int) -> tuple[list[_Axis], Ints]:
     """The loops of a tile, slowest first, and the flattened sum of their distances."""
-    cut = _chunks(m)
+    cut = _chunks(m, unit)
     axes = [cut.inner]
     for d in range(1, m.rank):
         if m.interleave != "none" and d == m.rank - 1:
@@ -295,7 +320,7 @@ def _row_bytes(m: TensorMapFields) -> int:
     return m.dims[0] * m.element_type.bits // 8
 
 
-def _all_inside(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[int]) -> bool:
+def _all_inside(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[int], unit: int) -> bool:
     start = coordinates[0] * m.element_type.bits // 8
     last = 0
     for axis in axes:
@@ -306,12 +331,11 @@ def _all_inside(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[int
         # The rows of gather4 come in any order.
         if first + axis.steps.min() < 0 or first + axis.steps.max() >= m.dims[axis.dimension]:
             return False
-    return start >= 0 and start + last + _chunks(m).chunk_bytes <= _row_bytes(m)
+    return start >= 0 and start + last + unit <= _row_bytes(m)
 
 
-def _valid_bytes(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[int]) -> Ints:
+def _valid_bytes(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[int], unit: int) -> Ints:
     """(n,) leading bytes of each chunk that are inside the tensor."""
-    chunk = _chunks(m).chunk_bytes
     inside = np.ones((), np.bool_)
     place = np.full((), coordinates[0] * m.element_type.bits // 8, np.int64)
     for axis in axes:
@@ -323,7 +347,7 @@ def _valid_bytes(m: TensorMapFields, axes: list[_Axis], coordinates: Sequence[in
         else:
             inside = np.logical_and.outer(inside, np.ones(axis.steps.size, np.bool_))
             place = np.add.outer(place, axis.steps)
-    left = np.clip(_row_bytes(m) - place, 0, chunk)
+    left = np.clip(_row_bytes(m) - place, 0, unit)
     return np.where(inside & (place >= 0), left, 0).reshape(-1)
 
 
@@ -346,7 +370,8 @@ def _odometer(index: Ints, starts: Sequence[int], bounds: Sequence[tuple[int, in
 
 def _pixel_box(m: TensorMapFields, channel: int, pixels: list[Ints], shared_address: int) -> Box:
     """The box of pixels at these (W, H, D, N)."""
-    cut = _chunks(m)
+    unit = _unit(m, channel)
+    cut = _chunks(m, unit)
     inside = np.ones(pixels[0].size, np.bool_)
     distance = np.zeros(pixels[0].size, np.int64)
     for d, at in enumerate(pixels, 1):
@@ -359,11 +384,11 @@ def _pixel_box(m: TensorMapFields, channel: int, pixels: list[Ints], shared_addr
     place = place + channel * m.element_type.bits // 8
     left = np.clip(_row_bytes(m) - place, 0, cut.chunk_bytes)
     valid = np.where(inside[None, :, None] & (place >= 0), left, 0).reshape(-1)
-    return _box(m, addresses, None if bool((valid == cut.chunk_bytes).all()) else valid, shared_address)
+    return _box(m, addresses, None if bool((valid == cut.chunk_bytes).all()) else valid, shared_address, unit)
 
 
-def _box(m: TensorMapFields, addresses: Ints, valid: Ints | None, shared_address: int) -> Box:
-    cut = _chunks(m)
+def _box(m: TensorMapFields, addresses: Ints, valid: Ints | None, shared_address: int, unit: int) -> Box:
+    cut = _chunks(m, unit)
     swizzle = _swizzle(m)
     count = addresses.size
     offsets = _offsets(count, cut.pitch_bytes, swizzle, shared_address % swizzle.period_bytes)

@@ -11,14 +11,10 @@ import pytest
 from compiled import run
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import UnsupportedInstruction
-
 F16, F32, F64, I32, U32, U64 = np.float16, np.float32, np.float64, np.int32, np.uint32, np.uint64
 BF16 = ml_dtypes.bfloat16
 FILE = "odd_instructions"
 Values = NDArray[Any]
-
-AWAITED = pytest.mark.xfail(raises=UnsupportedInstruction, reason="video instructions")
 
 
 @pytest.fixture
@@ -82,7 +78,6 @@ INTEGER_ROWS: dict[int, Callable[[int, int], int]] = {
 }
 
 
-@AWAITED
 def test_integers(rng: np.random.Generator) -> None:
     n = 64
     a, b = (rng.integers(0, 1 << 32, n).astype(U32) for _ in range(2))
@@ -162,7 +157,6 @@ def test_packed_bfloats(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(o[row], np.asarray(want[row]).astype(BF16), err_msg=f"row {row}")
 
 
-@AWAITED
 def test_bytes_and_shorts_in_a_word(rng: np.random.Generator) -> None:
     n = 60
     a, b = (rng.integers(0, 1 << 32, n).astype(U32) for _ in range(2))
