@@ -65,7 +65,9 @@ def test_every_kind_of_access_has_a_row() -> None:
         "global_load", "global_store", "global_atomic", "local_load", "local_store", "bulk_load", "bulk_store",
         "bulk_reduce", "shared_load", "shared_store", "shared_atomic",
     ]  # fmt: skip
-    counters = Counters(**{f"{name}_requests": 1 + k for k, name in enumerate(names)})
+    counters = Counters()
+    for k, name in enumerate(names):
+        setattr(counters, f"{name}_requests", 1 + k)
     report = Report("k", (), (), counters, {})
     assert [row.requests for row in report.memory_rows()] == list(range(1, 12))
     assert {f.removesuffix("_requests") for f in Counters.__slots__ if f.endswith("_requests")} == {
