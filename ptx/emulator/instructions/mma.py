@@ -15,8 +15,9 @@ from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.mma_forms import MmaForm, read_form
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
-from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
+from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, LANES, Slot
 from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.fragments import (
@@ -36,9 +37,10 @@ Adjust = Callable[[Cohort, Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A matrix in registers: how to fetch their words, and what they mean."""
+    """A matrix in registers: how to fetch their words, and what they mean. Constants have no slot."""
 
     sources: list[Getter]
+    slots: list[Slot | None]
     fragment: Fragment
     element: ElementType
 
@@ -59,7 +61,12 @@ class Held:
 def _held(b: Binder, operand: Operand, fragment: Fragment, element: ElementType, what: str) -> Held:
     count = fragment.elements // element.per_register
     name = "u64" if element.bits == 64 else "u32"
-    return Held([b.source(e, name) for e in b.vector(operand, count, what)], fragment, element)
+    registers = b.vector(operand, count, what)
+    return Held([b.source(e, name) for e in registers], _slots(b, registers), fragment, element)
+
+
+def _slots(b: Binder, operands: tuple[Operand, ...]) -> list[Slot | None]:
+    return [b.slot(e) if isinstance(e, RegisterOperand) else None for e in operands]
 
 
 def _mma(b: Binder, i: Instruction) -> Run:
@@ -68,15 +75,10 @@ def _mma(b: Binder, i: Instruction) -> Run:
     left, right, out_c, out_d = _fragments(form)
     a = _held(b, operands[1], left, form.a, "A of this mma")
     right_held = _held(b, operands[2], right, form.b, "B of this mma")
+    matrices = frozenset(b.reads)
     half_c, half_d = form.c_type == "f16", form.d_type == "f16"
-    sources = [
-        b.source(e, "u32" if half_c else form.c_type)
-        for e in b.vector(operands[3], out_c.elements // (1 + half_c), "C of this mma")
-    ]
-    targets = [
-        b.destination(e, "u32" if half_d else form.d_type)
-        for e in b.vector(operands[0], out_d.elements // (1 + half_d), "D of this mma")
-    ]
+    held_c = b.vector(operands[3], out_c.elements // (1 + half_c), "C of this mma")
+    held_d = b.vector(operands[0], out_d.elements // (1 + half_d), "D of this mma")
     adjust_a: list[Adjust] = []
     adjust_b: list[Adjust] = []
     rest = operands[4:]
@@ -86,6 +88,9 @@ def _mma(b: Binder, i: Instruction) -> Run:
     if form.scale is not None:
         adjust_a.append(_scaling(b, i, form, rest[0], rest[1], "a"))
         adjust_b.append(_scaling(b, i, form, rest[2], rest[3], "b"))
+    selecting = frozenset(b.reads - matrices)
+    sources = [b.source(e, "u32" if half_c else form.c_type) for e in held_c]
+    targets = [b.destination(e, "u32" if half_d else form.d_type) for e in held_d]
     multiply = _product(form)
 
     def run(c: Cohort) -> None:
@@ -105,17 +110,85 @@ def _mma(b: Binder, i: Instruction) -> Run:
         for position, target in enumerate(targets):
             np.copyto(target(c), lanes[..., position], where=c.where)
 
-    def taint(c: Cohort) -> None:
-        # One uninitialised input element spoils the row or column that it enters; the whole result is marked.
-        bad = c.residents.any_taint_per_warp(c, read_slots)
-        for slot in write_slots:
-            full = np.iinfo(c.residents.registers.groups[slot[0]].dtype).max
-            bits = np.where(bad[:, None], full, 0).astype(c.residents.registers.groups[slot[0]].dtype)
-            c.residents.set_taint(c, slot, np.broadcast_to(bits, (c.n, 32)))
-
-    read_slots, write_slots = sorted(b.reads), sorted(b.writes)
-    b.taint_before = taint
+    b.taint_before = _taint_rule(
+        a, right_held, _slots(b, held_c), _slots(b, held_d), out_c, out_d, (half_c, half_d), selecting
+    )
     return run
+
+
+# ---- uninitialised values -----------------------------------------------------------------------------------------
+
+
+def _taint_rule(
+    a: Held, b: Held, slots_c: list[Slot | None], slots_d: list[Slot | None], out_c: Fragment, out_d: Fragment,
+    packed: tuple[bool, bool], selecting: frozenset[Slot],
+) -> Run:  # fmt: skip
+    """An uninitialised element of A spoils its row of D, one of B its column, one of C itself.
+
+    packed     whether C and D hold two elements per register
+    selecting  registers of metadata, scale factors and selectors: they spoil everything
+    """
+    read = {slot for slot in (*a.slots, *b.slots, *slots_c, *selecting) if slot is not None}
+    written = [slot for slot in slots_d if slot is not None]
+    width_c, width_d = (16 if half else 64 if a.element.bits == 64 else 32 for half in packed)
+
+    def taint(c: Cohort) -> None:
+        residents = c.residents
+        known = residents.registers.taint
+        if known.keys().isdisjoint(read):
+            for clean in known.keys() & written:
+                residents.set_taint(c, clean, np.zeros((c.n, LANES), GROUP_DTYPES[clean[0]]))
+            return
+        left, right = _unknown(c, a.slots, a.element.bits), _unknown(c, b.slots, b.element.bits)
+        matrix = np.zeros((c.n, out_d.rows, out_d.columns), np.bool_)
+        if left is not None:
+            spoiled = np.take(left, a.fragment.gather, axis=1).reshape(c.n, a.fragment.rows, -1)
+            matrix |= np.any(spoiled, axis=2, keepdims=True)
+        if right is not None:
+            _spoil_columns(matrix, np.take(right, b.fragment.gather, axis=1), b.fragment)
+        old = _unknown(c, slots_c, width_c)
+        if old is not None:
+            matrix |= np.take(old, out_c.gather, axis=1).reshape(matrix.shape)
+        matrix |= residents.any_taint_per_warp(c, sorted(selecting))[:, None, None]
+        lanes = np.take(matrix.reshape(c.n, -1), out_d.scatter, axis=1).reshape(c.n, LANES, len(slots_d), -1)
+        dtype = np.dtype(f"u{width_d // 8}")
+        bits = np.where(lanes, np.iinfo(dtype).max, 0).astype(dtype)
+        for position, slot in enumerate(slots_d):
+            if slot is not None:
+                words = np.ascontiguousarray(bits[:, :, position]).view(GROUP_DTYPES[slot[0]])
+                residents.set_taint(c, slot, words.reshape(c.n, LANES))
+
+    return taint
+
+
+def _spoil_columns(matrix: NDArray[np.bool_], spoiled: NDArray[np.bool_], fragment: Fragment) -> None:
+    """Mark the columns of D that an uninitialised element of B enters; quad pairs have eight for each of their rows."""
+    if fragment.columns == 8:
+        matrix |= np.any(spoiled.reshape(-1, fragment.rows, 8), axis=1, keepdims=True)
+    else:
+        matrix |= np.repeat(spoiled.reshape(-1, 4, 8, 4).any(axis=3), 8, axis=1)
+
+
+def _unknown(c: Cohort, slots: list[Slot | None], bits: int) -> NDArray[np.bool_] | None:
+    """(n, 32 * elements) which elements of these registers have an uninitialised bit; None for none.
+
+    Elements of less than a byte share the fate of their register.
+    """
+    known = c.residents.registers.taint
+    if known.keys().isdisjoint(slot for slot in slots if slot is not None):
+        return None
+    dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    words = np.zeros((c.n, LANES, len(slots)), dtype)
+    for position, slot in enumerate(slots):
+        found = None if slot is None else known.get(slot)
+        if found is not None:
+            words[..., position] = found[c.set.rows]
+    if bits < 8:
+        marked = np.repeat(words != 0, 32 // bits, axis=2)
+    else:
+        marked = words.view(f"u{bits // 8}") != 0
+    flat = marked.reshape(c.n, -1)
+    return flat if flat.any() else None
 
 
 def _fragments(form: MmaForm) -> tuple[Fragment, Fragment, Fragment, Fragment]:

@@ -165,6 +165,29 @@ def test_an_f32_accumulator_keeps_what_f16_products_need() -> None:
     assert got[0] == 4 * (2.0**14 + 2.0**-9)
 
 
+@pytest.mark.parametrize("part", ["a", "b", "c"])
+def test_an_uninitialised_element_spoils_what_it_enters_only(part: str) -> None:
+    """Lane 4 g + t holds rows g and g + 8 of A, column g of B, and columns 2 t, 2 t + 1 of rows g and g + 8 of D."""
+    names = {"a": ("%u", "%x", "%z"), "b": ("%x", "%u", "%z"), "c": ("%x", "%x", "%w")}[part]
+    head = """
+.reg .pred %p; .reg .b32 %lane, %x, %u, %q; .reg .f32 %z, %w, %d<4>; .reg .b64 %rd<4>;
+mov.u32 %lane, %laneid; mov.b32 %x, 0x3C003C00; mov.f32 %z, 0f00000000;
+shr.u32 %q, %lane, 2; setp.ne.u32 %p, %q, 3;
+@%p mov.b32 %u, %x; @%p mov.f32 %w, %z;
+"""
+    text = head + (
+        f"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{%d0, %d1, %d2, %d3}}, {{{names[0]}, %x}}, {{{names[1]}}}, "
+        f"{{{names[2]}, %z, %z, %z}};\n"
+        "ld.param.u64 %rd0, [out]; mul.wide.u32 %rd1, %lane, 16; add.u64 %rd2, %rd0, %rd1;\n"
+    ) + "\n".join(f"st.global.f32 [%rd2+{4 * k}], %d{k};" for k in range(4)) + "\nret;"
+    out = np.zeros((32, 4), np.float32)
+    report = emulate(module(text, [".param .u64 out"]), grid=1, block=32, args=[out], check="collect")
+    got = [(fault.kind, fault.line_text[-4:-1], fault.count) for fault in report.faults]
+    # Row 3 of A is four lanes' d0 and d1; column 3 of B is d1 and d3 of the eight lanes with t = 1.
+    want = {"a": [("%d0", 4), ("%d1", 4)], "b": [("%d1", 8), ("%d3", 8)], "c": [("%d0", 4)]}[part]
+    assert got == [("uninitialised", name, count) for name, count in want]
+
+
 def shared_kernel(body: str) -> str:
     head = """
 .reg .b32 %r<40>; .reg .b64 %rd<10>;
