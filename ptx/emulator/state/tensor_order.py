@@ -256,6 +256,8 @@ class TensorOrder:
         writes = any(common.overlap(region) for region in new.writes)
         verb = {"dealloc": "deallocates"}.get(new.kind, "writes" if writes else "reads")
         who = residents.clocks.name(residents.cluster_of(old.origin.cta), self.own_column(old.origin.row))
+        if _other_lane(new, old):
+            who = f"lane {old.origin.lane} of this warp"
         action = "writing" if wrote else "reading"
         state = f"may still be {action}" if old.pending or old.on_tensor_core else "wrote" if wrote else "read"
         new.origin.fault(
@@ -278,7 +280,19 @@ class TensorOrder:
                 "these two are not carried out in order of issue; commit the first to an mbarrier (tcgen05.commit) and "
                 "wait for that"
             )
+        if _other_lane(new, old):
+            return "the work of different threads is not ordered; let one thread issue all of it (elect.sync)"
         return "its thread must commit it to an mbarrier (tcgen05.commit), and this one must wait for that"
+
+
+def _other_lane(new: Access, old: Access) -> bool:
+    """Both are tensor core work of one warp, issued by different lanes."""
+    return (
+        new.on_tensor_core
+        and old.on_tensor_core
+        and new.origin.row == old.origin.row
+        and new.origin.lane != old.origin.lane
+    )
 
 
 def _short(name: str) -> str:

@@ -73,7 +73,8 @@ class Tile:
     def image(self) -> Bytes:
         """The bytes from the start of the tile on, a multiple of 1024 of them."""
         rows, k = self.elements.shape
-        size = max(swizzled(self.offset(r, s), self.swizzle) for r in range(rows) for s in range(k)) + 16
+        last = max(swizzled(self.offset(r, s), self.swizzle) for r in range(rows) for s in range(k))
+        size = last + max(1, self.bits // 8)
         data = np.zeros(-(-size // 1024) * 1024, np.uint8)
         for row in range(rows):
             for step in range(k):
