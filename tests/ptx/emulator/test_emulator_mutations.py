@@ -1,144 +1,117 @@
-"""Removing or weakening one synchronisation of a kernel from nvcc is noticed, or is shown to change nothing."""
+"""Removing or weakening one synchronisation of a kernel is noticed, or is shown to change nothing.
+
+Subjects are the kernels of shipped machines and kernels that nvcc and Triton compiled. A mutant is caught by a fault,
+by an advisory that the original has not, or by a wrong result, under one of the orders; what is not caught must be
+listed with its reason (mutations/equivalent.py). The quick suite judges a sample, `-m slow` every mutant.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
+from instruction_bench import module
+from mutations.equivalent import EQUIVALENT
+from mutations.every_subject import every_subject
+from mutations.operators import Mutant, mutants
+from mutations.score import Verdict, table, verdicts
+from mutations.statements import isolate, statements
+from mutations.subjects import Launch, Subject
 
-from tinygpu.ptx.emulator import EmulationFault, emulate
-
-KERNELS = Path(__file__).parent / "kernels"
-SYNCHRONISATION = re.compile(r"bar\.|barrier|membar|fence|cp\.async\.(wait|commit)")
-
-
-@dataclass(frozen=True)
-class Launch:
-    options: dict[str, Any]
-    right: Callable[[], bool]
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(9)
+SUBJECTS = every_subject()
+# Of each subject so many mutants belong to the sample.
+SAMPLE = 1
 
 
-def matmul_mma() -> Launch:
-    n, k = 128, 256
-    a, b = (rng().integers(-4, 5, (n, k)).astype(np.float16) for _ in range(2))
-    c = np.zeros((n, n), np.float32)
-    options = {"grid": 1, "block": 128, "args": [a, b, c, n, n, k], "dynamic_smem": 65536}
-    return Launch(options, lambda: bool((c == a.astype(np.float32) @ b.T.astype(np.float32)).all()))
+def sample(subject: Subject) -> list[Mutant]:
+    """The same few mutants of a subject in every run, of different kinds where there are."""
+    found = mutants(subject.text, subject.entry)
+    mixed = np.random.default_rng(len(subject.text)).permutation(len(found))
+    chosen: dict[str, Mutant] = {}
+    for n in mixed:
+        chosen.setdefault(found[n].kind, found[n])
+    return list(chosen.values())[:SAMPLE]
 
 
-def matmul_simt() -> Launch:
-    a, b = rng().integers(-4, 5, (64, 48)).astype(np.float32), rng().integers(-4, 5, (48, 64)).astype(np.float32)
-    c = np.zeros((64, 64), np.float32)
-    return Launch({"grid": 1, "block": 256, "args": [a, b, c, 64, 64, 48]}, lambda: bool((c == a @ b).all()))
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
+    missed = [str(v) for v in verdicts(subject, sample(subject)) if v.missed]
+    assert not missed, "\n".join(missed)
 
 
-def row_softmax() -> Launch:
-    x = rng().standard_normal((3, 515)).astype(np.float32)
-    y = np.zeros_like(x)
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    want = e / e.sum(axis=1, keepdims=True)
-    return Launch({"grid": 3, "block": 128, "args": [x, y, 515]}, lambda: np.allclose(y, want, rtol=1e-5))
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_every_lost_synchronisation_is_noticed(subject: Subject) -> None:
+    found = list(verdicts(subject))
+    print(table(found))
+    missed = [str(v) for v in found if v.missed]
+    assert not missed, "\n".join(missed)
+    listed = EQUIVALENT.get(subject.name, {})
+    assert set(listed) <= {v.mutant.name for v in found}, "reasons for mutants that do not exist"
+    assert not [str(v) for v in found if v.caught and v.mutant.name in listed], "reasons for mutants that are caught"
 
 
-def layer_norm() -> Launch:
-    x = rng().standard_normal((2, 300)).astype(np.float32)
-    y = np.zeros_like(x)
-    want = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
-    args = [x, np.ones(300, np.float32), np.zeros(300, np.float32), y, 300]
-    return Launch({"grid": 2, "block": 256, "args": args}, lambda: np.allclose(y, want, rtol=1e-3, atol=1e-4))
+def test_every_reason_belongs_to_a_subject() -> None:
+    assert set(EQUIVALENT) <= {subject.name for subject in SUBJECTS}
 
 
-def scan_block() -> Launch:
-    x = rng().integers(-9, 9, 512).astype(np.int32)
-    y = np.zeros_like(x)
-    options = {"grid": 2, "block": 256, "args": [x, y, 512], "dynamic_smem": 1024}
-    return Launch(options, lambda: bool((y.reshape(2, -1) == np.cumsum(x.reshape(2, -1), axis=1)).all()))
-
-
-def last_block_sum() -> Launch:
-    x = rng().integers(-9, 9, 5000).astype(np.float32)
-    total = np.zeros(1, np.float32)
-    options = {"grid": 8, "block": 256, "args": [x, np.zeros(8, np.float32), total, 5000]}
-    return Launch(options, lambda: bool(total[0] == x.sum()))
-
-
-def histogram() -> Launch:
-    x = rng().integers(0, 256, 3000).astype(np.uint8)
-    counts = np.zeros(256, np.uint32)
-    want = np.bincount(x, minlength=256)
-    return Launch({"grid": 2, "block": 256, "args": [x, counts, 3000]}, lambda: bool((counts == want).all()))
-
-
-def producer_consumer() -> Launch:
-    x = rng().standard_normal((2, 7, 64)).astype(np.float32)
-    y = np.zeros_like(x)
-    return Launch({"grid": 2, "block": 128, "args": [x, y, 7]}, lambda: bool((y == x[:, :, ::-1] * 2).all()))
-
-
-def transpose() -> Launch:
-    x = rng().standard_normal((70, 45)).astype(np.float32)
-    y = np.zeros((45, 70), np.float32)
-    return Launch({"grid": (2, 3), "block": (32, 8), "args": [x, y, 70, 45]}, lambda: bool((y == x.T).all()))
-
-
-def spin_lock() -> Launch:
-    counter = np.zeros(1, np.int32)
-    return Launch({"grid": 2, "block": 64, "args": [counter]}, lambda: bool(counter[0] == 256))
-
-
-SUBJECTS = [
-    ("matmul_mma", matmul_mma), ("matmul_simt", matmul_simt), ("reductions", row_softmax), ("reductions", layer_norm),
-    ("reductions", scan_block), ("reductions", last_block_sum), ("reductions", histogram),
-    ("control", producer_consumer), ("control", transpose), ("control", spin_lock),
-]  # fmt: skip
-# What survives, by kernel: how many mutants, and why each computes the same as the original.
-EQUIVALENT = {
-    "last_block_sum": (1, "after the last step only thread 0 reads, and it reads what it wrote itself"),
+TEXT = """
+.visible .entry other() { bar.sync 0; ret; }
+.visible .entry k(.param .u64 a)
+{
+    .reg .pred %p; // bar.sync 1;
+    /* bar.sync 2; */ .reg .b32 %r<4>;
+    @!%p bar.sync 3, 64;
+W: mbarrier.try_wait.parity.shared::cta.b64 %p, [%r1], %r2;
+    @!%p bra W;
+    mbarrier.arrive.expect_tx.shared.b64 _,
+        [%r1], 512;
+    { .reg .pred q; cp.async.wait_group 1; }
+    ret;
 }
+"""
 
 
-def mutants(text: str, entry: str) -> list[tuple[str, str]]:
-    """(what was changed, text) for each synchronisation of one entry: left out, and wait_group N made N + 1."""
-    lines = text.split("\n")
-    first = next(n for n, line in enumerate(lines) if f".entry {entry}(" in line)
-    last = next(n for n in range(first, len(lines)) if lines[n] == "}")
-    result = []
-    for n in range(first, last):
-        if not SYNCHRONISATION.search(lines[n]) or lines[n].strip().startswith("//"):
-            continue
-        changed = [*lines[:n], "", *lines[n + 1 :]]
-        result.append((f"line {n + 1} left out: {lines[n].strip()}", "\n".join(changed)))
-        weaker = re.sub(r"wait_group (\d+)", lambda m: f"wait_group {int(m[1]) + 1}", lines[n])
-        if weaker != lines[n]:
-            result.append((f"line {n + 1}: {weaker.strip()}", "\n".join([*lines[:n], weaker, *lines[n + 1 :]])))
-    return result
+def test_statements_of_one_kernel() -> None:
+    found = statements(TEXT, "k")
+    assert [str(s) for s in found] == [
+        "@!%p bar.sync 3, 64;",
+        "mbarrier.try_wait.parity.shared::cta.b64 %p, [%r1], %r2;",
+        "@!%p bra W;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512;",
+        "cp.async.wait_group 1;",
+        "ret;",
+    ]
+    assert "other" not in isolate(TEXT, "k")
+    with pytest.raises(LookupError, match=r"^no kernel 'z'; there are other, k$"):
+        statements(TEXT, "z")
 
 
-def outcome(text: str, entry: str, make: Callable[[], Launch], order: Any) -> tuple[str, ...]:
-    """What a run shows: a fault, advisories, a wrong result."""
-    launch = make()
-    try:
-        report = emulate(text, entry=entry, order=order, **launch.options)
-    except EmulationFault as fault:
-        return ("fault", fault.kind)
-    return (*sorted({a.rule for a in report.advisories}), "right" if launch.right() else "wrong")
+def test_mutants_of_one_kernel() -> None:
+    found = mutants(TEXT, "k")
+    assert [m.name for m in found] == [
+        "barrier 0", "barrier's count 0", "barrier's count 1", "mbarrier wait 0", "parity 0", "parity 1", "parity 2",
+        "mbarrier order 0", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0", "expect_tx bytes 1",
+        "expect_tx bytes 2", "wait group 0", "wait group 1",
+    ]  # fmt: skip
+    by_name = {m.name: m for m in found}
+    assert "@!%p" not in by_name["barrier 0"].text.split("W:")[0]
+    assert "@!%p bar.sync 3, 96;" in by_name["barrier's count 1"].text
+    assert "W: setp.eq.u32 %p, 0, 0;" in by_name["mbarrier wait 0"].text
+    assert "xor.b32 %mutated, %r2, 1; mbarrier.try_wait.parity" in by_name["parity 0"].text
+    assert "mbarrier.arrive.expect_tx.relaxed.cta.shared.b64 _, [%r1], 512;" in by_name["mbarrier order 1"].text
+    assert "mbarrier.arrive.shared.b64 _, [%r1];" in by_name["expect_tx 0"].text
+    assert "[%r1], 256;" in by_name["expect_tx bytes 2"].text
+    assert "cp.async.wait_group 2;" in by_name["wait group 1"].text
+    assert all(m.text.count("\n") == TEXT.count("\n") for m in found)
 
 
-@pytest.mark.parametrize("order", ["late", "early"])
-@pytest.mark.parametrize(("file", "make"), SUBJECTS, ids=[make.__name__ for _, make in SUBJECTS])
-def test_every_lost_synchronisation_is_noticed(file: str, make: Callable[[], Launch], order: str) -> None:
-    text = (KERNELS / f"{file}.ptx").read_text()
-    entry = make.__name__
-    original = outcome(text, entry, make, order)
-    assert original[-1] == "right"
-    survivors = [what for what, changed in mutants(text, entry) if outcome(changed, entry, make, order) == original]
-    assert len(survivors) == EQUIVALENT.get(entry, (0, ""))[0], survivors
+def test_a_mutant_that_nothing_notices_is_a_miss() -> None:
+    """A kernel that is told to have been right whatever it does: only faults and advisories are left to notice."""
+    body = module("bar.sync 0;\nret;", [".param .u64 a"])
+    subject = Subject("one barrier", body, "k", lambda: Launch({"grid": 1, "block": 64, "args": [0]}, lambda: True))
+    (verdict,) = verdicts(subject)
+    assert verdict.missed
+    assert str(verdict) == "one barrier: barrier 0 (line 7): left out: bar.sync 0; -> MISSED"
+    assert table([verdict]).endswith("| all | 1 | 0 | 0 | 0 | 0 | 1 |")
+    caught = Verdict("s", verdict.mutant, "fault", "race")
+    assert table([caught]).endswith("| all | 1 | 1 | 0 | 0 | 0 | 0 |")

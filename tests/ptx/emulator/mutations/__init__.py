@@ -1,0 +1,1 @@
+"""Kernels with one synchronisation removed or weakened: how they are made, run and judged."""

@@ -1,0 +1,94 @@
+"""Runs mutants and says how each was noticed: a fault, an advisory that the original has not, a wrong result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mutations.equivalent import reason
+from mutations.operators import Mutant, mutants
+from mutations.subjects import Subject
+from tinygpu.ptx.emulator import EmulationFault, emulate
+
+ORDERS: tuple[tuple[str, int], ...] = (("late", 0), ("early", 0), ("random", 1), ("random", 2))
+# Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
+STEP_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a mutant ended.
+
+    caught  "fault", "advisory", "wrong result", or "" where nothing was noticed
+    what    the fault's kind, the advisory's rule
+    reason  why an unnoticed mutant computes the same; "" where there is none
+    """
+
+    subject: str
+    mutant: Mutant
+    caught: str
+    what: str = ""
+    reason: str = ""
+
+    @property
+    def missed(self) -> bool:
+        return not self.caught and not self.reason
+
+    def __str__(self) -> str:
+        end = f"{self.caught} ({self.what})" if self.caught else self.reason or "MISSED"
+        return f"{self.subject}: {self.mutant} -> {end}"
+
+
+def outcome(subject: Subject, text: str, order: str, seed: int) -> tuple[str, str, frozenset[str]]:
+    """(how it ended, the fault's kind, rules of advisories) of one run; ("", "", ...) is a right result."""
+    launch = subject.make()
+    try:
+        report = emulate(
+            text, entry=subject.entry, order=order, seed=seed, **{"step_limit": STEP_LIMIT, **launch.options}
+        )
+    except EmulationFault as fault:
+        return "fault", fault.kind, frozenset()
+    rules = frozenset(advisory.rule for advisory in report.advisories)
+    return "" if launch.right() else "wrong result", "", rules
+
+
+def judge(subject: Subject, mutant: Mutant, known: frozenset[str]) -> Verdict:
+    """How a mutant is noticed; `known` are the advisories of the original."""
+    for order, seed in ORDERS:
+        caught, what, rules = outcome(subject, mutant.text, order, seed)
+        if caught:
+            return Verdict(subject.name, mutant, caught, what)
+        if rules - known:
+            return Verdict(subject.name, mutant, "advisory", ", ".join(sorted(rules - known)))
+    return Verdict(subject.name, mutant, "", reason=reason(subject, mutant))
+
+
+def advisories(subject: Subject) -> frozenset[str]:
+    """The advisories of the original, which must be right under every order."""
+    known: frozenset[str] = frozenset()
+    for order, seed in ORDERS:
+        caught, what, rules = outcome(subject, subject.text, order, seed)
+        if caught:
+            raise ValueError(f"{subject} itself ends with a {caught} {what} under order {order}")
+        known |= rules
+    return known
+
+
+def verdicts(subject: Subject, chosen: Iterable[Mutant] | None = None) -> Iterator[Verdict]:
+    """Verdicts on every mutant of a subject, or on those chosen."""
+    known = advisories(subject)
+    for mutant in mutants(subject.text, subject.entry) if chosen is None else chosen:
+        yield judge(subject, mutant, known)
+
+
+def table(results: Sequence[Verdict]) -> str:
+    """Caught, equivalent and missed per kind, as a table in Markdown."""
+    heads = ["change", "mutants", "fault", "advisory", "wrong result", "equivalent", "missed"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    kinds = sorted({v.mutant.kind for v in results})
+    for kind in [*kinds, "all"]:
+        mine = [v for v in results if kind in (v.mutant.kind, "all")]
+        cells = [len(mine), *(sum(v.caught == c for v in mine) for c in ("fault", "advisory", "wrong result"))]
+        cells += [sum(not v.caught and bool(v.reason) for v in mine), sum(v.missed for v in mine)]
+        lines.append(f"| {kind} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
