@@ -10,44 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from tinygpu.ptx.emulator.units.swizzles import SWIZZLES, Swizzle
 
-LINE_BYTES = 128
 ATOM_BYTES = 16
 Unit = Literal["wgmma", "tcgen05"]
 
 
-@dataclass(frozen=True, slots=True)
-class OperandSwizzle:
-    """How the 128-byte lines of an operand are permuted: address ^ ((address >> 7) & line_mask) << shift.
-
-    name        as in the manual
-    span_bytes  bytes of one row of the swizzled pattern
-    line_mask   which bits of the line number enter
-    shift       where they enter: 4 moves 16-byte atoms, 5 moves 32-byte atoms
-    """
-
-    name: str
-    span_bytes: int
-    line_mask: int
-    shift: int = 4
-
-    @property
-    def period_bytes(self) -> int:
-        """Bytes after which the pattern repeats; base offset 0 means that it starts at a multiple of this."""
-        return (self.line_mask + 1) * LINE_BYTES
-
-    def apply(self, addresses: NDArray[np.int64], base_offset: int = 0) -> NDArray[np.int64]:
-        """Where the bytes of unswizzled shared addresses lie; `base_offset` is the line at which the pattern starts."""
-        return addresses ^ ((((addresses >> 7) - base_offset) & self.line_mask) << self.shift)
-
-
-NO_SWIZZLE = OperandSwizzle("none", 16, 0)
-SWIZZLE_32B = OperandSwizzle("32B", 32, 1)
-SWIZZLE_64B = OperandSwizzle("64B", 64, 3)
-SWIZZLE_128B = OperandSwizzle("128B", 128, 7)
-SWIZZLE_128B_ATOM_32B = OperandSwizzle("128B with 32-byte atoms", 128, 3, 5)
+NO_SWIZZLE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B = (SWIZZLES[name] for name in ("none", "32B", "64B", "128B"))
+SWIZZLE_128B_ATOM_32B = SWIZZLES["128B_ATOM_32B"]
+_SAID = {SWIZZLE_128B_ATOM_32B.name: "128B with 32-byte atoms"}
 
 # PTX ISA, "Matrix Descriptor Format": bits 62-63 for wgmma, 61-63 for tcgen05.
 _WGMMA_SWIZZLES = (NO_SWIZZLE, SWIZZLE_128B, SWIZZLE_64B, SWIZZLE_32B)
@@ -76,7 +47,7 @@ class MatrixDescriptor:
     leading_bytes: int
     stride_bytes: int
     base_offset: int
-    swizzle: OperandSwizzle
+    swizzle: Swizzle
     leading_is_address: bool = False
     problems: tuple[str, ...] = ()
 
@@ -116,7 +87,7 @@ def decode_descriptor(word: int, unit: Unit) -> MatrixDescriptor:
         problems.append(f"its base offset (bits 49-51) is {base_offset} without a swizzle: it must be 0")
     elif base_offset > swizzle.line_mask and swizzle != NO_SWIZZLE:
         problems.append(
-            f"its base offset (bits 49-51) is {base_offset}, but the {swizzle.name} swizzle repeats every "
+            f"its base offset (bits 49-51) is {base_offset}, but the {_said(swizzle)} swizzle repeats every "
             f"{swizzle.line_mask + 1} lines: it must be below that"
         )
     return MatrixDescriptor(
@@ -174,7 +145,7 @@ def operand_problems(
     if start + inner > swizzle.span_bytes:
         direction = dimension if mn_major else "K"
         problems.append(
-            f"{operand} reads {run_bytes} bytes along {direction} from byte {start} of a row of the {swizzle.name} "
+            f"{operand} reads {run_bytes} bytes along {direction} from byte {start} of a row of the {_said(swizzle)} "
             f"swizzle, which has {swizzle.span_bytes}: it would run into the next row"
         )
     return tuple(problems)
@@ -194,9 +165,12 @@ def _mn_major_problems(descriptor: MatrixDescriptor, operand: str, dimension: st
     if descriptor.unit == "tcgen05" and (element_bits == 32) != (swizzle == SWIZZLE_128B_ATOM_32B):
         right = "128B with 32-byte atoms" if element_bits == 32 else "none, 32B, 64B or 128B"
         return [
-            f"{operand} is {dimension}-major with {element_bits}-bit elements and the swizzle {swizzle.name}: it must "
-            f"be {right}"
+            f"{operand} is {dimension}-major with {element_bits}-bit elements and the swizzle {_said(swizzle)}: "
+            f"it must be {right}"
         ]
     return []
 
 
+def _said(swizzle: Swizzle) -> str:
+    """What the manual calls a swizzle."""
+    return _SAID.get(swizzle.name, swizzle.name)

@@ -18,8 +18,8 @@ from tinygpu.ptx.emulator.units.matrix_descriptors import (
     NO_SWIZZLE,
     SWIZZLE_128B_ATOM_32B,
     MatrixDescriptor,
-    OperandSwizzle,
 )
+from tinygpu.ptx.emulator.units.swizzles import LINE_BYTES, Swizzle
 
 # All swizzle patterns repeat within this.
 PERIOD_BYTES = 1024
@@ -73,20 +73,22 @@ def _chunks(descriptor: MatrixDescriptor, mn_major: bool, outer: int, inner_byte
 
 @lru_cache(maxsize=1024)
 def _table(
-    swizzle: OperandSwizzle, base_offset: int, leading: int, stride: int, start: int, mn_major: bool, outer: int,
+    swizzle: Swizzle, base_offset: int, leading: int, stride: int, start: int, mn_major: bool, outer: int,
     inner_bytes: int,
 ) -> tuple[NDArray[np.int64], tuple[int, int]]:  # fmt: skip
     """Offsets of chunks for a start below 1024, and the bytes that they span."""
     row = np.arange(outer, dtype=np.int64)[:, None]
     byte = np.arange(0, inner_bytes, ATOM_BYTES, dtype=np.int64)[None, :]
     offsets = _unswizzled(swizzle, leading, stride, mn_major, row, byte)
-    table = swizzle.apply(start + offsets, base_offset)
+    # A pattern that starts `base_offset` lines later is the pattern of addresses that lie so much lower.
+    later = base_offset * LINE_BYTES
+    table = swizzle.apply(start + offsets - later) + later
     table.setflags(write=False)
     return table, (int(table.min()), int(table.max()) + ATOM_BYTES)
 
 
 def _unswizzled(
-    swizzle: OperandSwizzle, leading: int, stride: int, mn_major: bool, outer: NDArray[np.int64],
+    swizzle: Swizzle, leading: int, stride: int, mn_major: bool, outer: NDArray[np.int64],
     byte: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
     """Offsets from the start address before swizzling (PTX ISA, "Canonical Layouts").

@@ -21,10 +21,10 @@ from tinygpu.ptx.emulator.units.matrix_descriptors import (
     SWIZZLE_128B,
     SWIZZLE_128B_ATOM_32B,
     MatrixDescriptor,
-    OperandSwizzle,
     Unit,
 )
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks, k_major_chunks, mn_major_chunks
+from tinygpu.ptx.emulator.units.swizzles import Swizzle
 
 SWIZZLES = {0: NO_SWIZZLE, 1: SWIZZLE_32B, 2: SWIZZLE_64B, 3: SWIZZLE_128B}
 strides = st.integers(0, 511).map(lambda x: 16 * x)
@@ -97,13 +97,13 @@ def test_every_element_lies_where_the_canonical_layout_puts_it(
     assert (low, high) == (int(chunks.offsets.min()), int(chunks.offsets.max()) + 16)
 
 
-def place_box(memory: NDArray[np.uint8], at: int, box: NDArray[Any], swizzle: OperandSwizzle) -> None:
+def place_box(memory: NDArray[np.uint8], at: int, box: NDArray[Any], swizzle: Swizzle) -> None:
     """Write a box (rows, inner) as TMA does: densely, dim 0 fastest, swizzled on the absolute address."""
     raw = np.ascontiguousarray(box).view(np.uint8).reshape(-1)
     for byte, value in enumerate(raw.tolist()):
         address = at + byte
         line = address // 128
-        address ^= (line & swizzle.line_mask) << swizzle.shift
+        address ^= (line & swizzle.line_mask) * swizzle.atom_bytes
         memory[address] = value
 
 
@@ -115,7 +115,7 @@ def gather(memory: NDArray[np.uint8], chunks: Chunks, dtype: Any) -> NDArray[Any
 @pytest.mark.parametrize("swizzle", [SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B], ids=lambda s: s.name)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 @pytest.mark.parametrize("start", [1024, 7 * 1024])
-def test_k_major_tiles_that_tma_wrote_are_read_back(swizzle: OperandSwizzle, dtype: Any, start: int) -> None:
+def test_k_major_tiles_that_tma_wrote_are_read_back(swizzle: Swizzle, dtype: Any, start: int) -> None:
     """A box {span of K, rows}; each instruction advances the start address by 32 bytes within the span."""
     rng = np.random.default_rng(3)
     element = np.dtype(dtype).itemsize
@@ -136,7 +136,7 @@ def test_k_major_tiles_that_tma_wrote_are_read_back(swizzle: OperandSwizzle, dty
 
 @pytest.mark.parametrize("swizzle", [SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B], ids=lambda s: s.name)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_mn_major_tiles_that_tma_wrote_are_read_back(swizzle: OperandSwizzle, dtype: Any) -> None:
+def test_mn_major_tiles_that_tma_wrote_are_read_back(swizzle: Swizzle, dtype: Any) -> None:
     """Boxes {span of N, BK rows of K} side by side: SBO is 8 rows, LBO one box."""
     rng = np.random.default_rng(4)
     element = np.dtype(dtype).itemsize
