@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.dtypes import DType
+from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 
@@ -15,6 +16,15 @@ FOUR_MATRICES = "one ldmatrix.x4 brings what sixteen or more 32-bit and narrower
 
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 INTEGER_ACTIVATIONS = ("none", "relu")
+
+
+def refuses_integers(problem: Problem) -> str:
+    """Why a matmul on integers refuses a problem with this activation; "" where it does not."""
+    kind, activation = problem.operand("a").dtype, dict(problem.options)["activation"]
+    if kind.is_float or activation in INTEGER_ACTIVATIONS:
+        return ""
+    known = " or ".join(INTEGER_ACTIVATIONS)
+    return f"{kind} operands give integers, for which the activation is {known}, not {activation}"
 
 
 def activate(p: Any, value: Tile, name: str) -> Any:

@@ -74,11 +74,7 @@ class MatmulAmpere(Machine):
 
     @classmethod
     def refuses(cls, problem: Problem) -> str:
-        kind, activation = problem.operand("a").dtype, dict(problem.options)["activation"]
-        if kind.is_float or activation in epilogue.INTEGER_ACTIVATIONS:
-            return ""
-        known = " or ".join(epilogue.INTEGER_ACTIVATIONS)
-        return f"{kind} operands give integers, for which the activation is {known}, not {activation}"
+        return epilogue.refuses_integers(problem)
 
     def program(self, p: Any) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn

@@ -12,8 +12,9 @@ from tinygpu.ptx.kernel import Kernel
 def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Problem:
     """The small problem on which a kernel is verified: same facts, same remainders, fewer tiles.
 
-    Along each grid axis: two full tiles, or one full and one partial tile where the real problem has a remainder. Along
-    each loop: 2 x stages + 1 rounds and the remainder, or exactly `rounds`; but no more than the problem has.
+    Along each grid axis: two full tiles, or one full and one partial tile where the real problem has a remainder; one
+    more where CTAs form clusters or take tile after tile, so that clusters do not divide them. Along each loop:
+    2 x stages + 1 rounds and the remainder, or exactly `rounds`; but no more than the problem has.
     """
     extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
     dims = problem.dim
@@ -21,7 +22,8 @@ def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Probl
     for name, size in dims.items():
         if name in extents:
             extent = extents[name]
-            small = extent + size % extent if size % extent else 2 * extent
+            full = 2 if kernel.persistent or kernel.clusters else 1
+            small = full * extent + size % extent if size % extent else (full + 1) * extent
         else:
             small = size
         for dim, step, stages in kernel.steps:
@@ -30,7 +32,8 @@ def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Probl
                 if rounds is not None:
                     wanted = (rounds - 1) * step + (size % step or step)
                 small = max(small, wanted) if name in extents else wanted
-        out[name] = min(size, small)
+        unit = math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == name])
+        out[name] = min(size, -(-small // unit) * unit)
     return resized(kernel, problem, out)
 
 

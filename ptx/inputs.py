@@ -12,6 +12,7 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.maps import emulated_map
 from tinygpu.ptx.operands import HostTensor, host_tensor
 
 Inputs = Literal["integers", "random"]
@@ -65,12 +66,18 @@ def arguments(
     kernel: Kernel, problem: Problem, operands: dict[str, HostTensor], scalars: dict[str, Any]
 ) -> list[Any]:
     """Launch arguments in the order of the kernel's parameters."""
+    buffers = {
+        name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
+        for name, t in operands.items()
+    }
+    maps = {m.name: m for m in kernel.maps}
     out: list[Any] = []
     for p in kernel.parameters:
         if p.kind == "pointer":
-            tensor = operands[p.name]
-            written = tensor.operand.access == "out"
-            out.append(DeviceBuffer(tensor.storage, offset=tensor.offset_bytes, initialised=not written, name=p.name))
+            out.append(buffers[p.name])
+        elif p.kind == "map":
+            spec = maps[p.name]
+            out.append(emulated_map(spec, problem.operand(spec.tensor), buffers[spec.tensor]))
         elif p.kind == "ld":
             out.append(np.uint32(problem.operand(p.name).ld))
         elif p.kind == "dim":

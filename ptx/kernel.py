@@ -19,12 +19,30 @@ class LaunchError(ValueError):
 class Parameter:
     """One kernel parameter, in order.
 
-    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32) or "scalar"
+    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32), "scalar" or
+          "map" (a tensor map by value, 128 bytes)
     """
 
     name: str
-    kind: Literal["pointer", "ld", "dim", "scalar"]
+    kind: Literal["pointer", "ld", "dim", "scalar", "map"]
     type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapSpec:
+    """A tensor map that the launch makes and passes by value, as CUtensorMap.
+
+    tensor      the operand
+    order       its axes, the contiguous one first
+    box         elements along each of these
+    span_bytes  width of the swizzle
+    """
+
+    name: str
+    tensor: str
+    order: tuple[int, ...]
+    box: tuple[int, ...]
+    span_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,9 @@ class Kernel:
     sums           (dims along which loops add up, elements that reductions combine): what rounding grows with
     facts          what the launch must check
     point          the candidate
+    maps           tensor maps that the launch makes
+    clusters       CTAs of a cluster along each grid axis; () where there are no clusters
+    persistent     CTAs take tile after tile: any number of clusters up to that of the tiles can be launched
     """
 
     name: str
@@ -68,10 +89,23 @@ class Kernel:
     sums: tuple[tuple[str, ...], int]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
+    maps: tuple[TensorMapSpec, ...] = ()
+    clusters: tuple[int, ...] = ()
+    persistent: bool = False
 
-    def grid(self, problem: Problem) -> tuple[int, int, int]:
-        """CTAs along x, y, z."""
-        return math.prod(-(-problem.dim[d] // e) for d, e in self.tiles), 1, 1
+    @property
+    def cluster(self) -> tuple[int, int, int]:
+        """CTAs of a cluster along x, y, z."""
+        return math.prod(self.clusters), 1, 1
+
+    def grid(self, problem: Problem, most: int | None = None) -> tuple[int, int, int]:
+        """CTAs along x, y, z; of a persistent kernel no more than `most`, the CTAs that are resident at a time."""
+        clusters = self.clusters or (1,) * len(self.tiles)
+        tiles = math.prod(-(-problem.dim[d] // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
+        size = math.prod(clusters)
+        if self.persistent and most is not None:
+            tiles = max(1, min(tiles, -(-most // size)))
+        return tiles * size, 1, 1
 
     def terms(self, problem: Problem) -> int:
         """Terms of the longest sum for one problem, at most."""
@@ -99,6 +133,9 @@ class Kernel:
             "target": f"sm_{self.target}",
             "grid": list(self.grid(problem)),
             "block": [self.threads, 1, 1],
+            "cluster": list(self.cluster),
+            "persistent": self.persistent,
+            "tensor_maps": [asdict(m) for m in self.maps],
             "dynamic_smem_bytes": self.smem_bytes,
             "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
             "parameters": [asdict(p) for p in self.parameters],
@@ -128,4 +165,10 @@ class Kernel:
             (tuple(data["sums"][0]), data["sums"][1]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
+            tuple(
+                TensorMapSpec(m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["span_bytes"])
+                for m in data["maps"]
+            ),
+            tuple(data["clusters"]),
+            data["persistent"],
         )

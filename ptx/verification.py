@@ -20,6 +20,9 @@ from tinygpu.ptx.inputs import Inputs, arguments, make_inputs
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.sampled import sampled_checks
 
+# Tiles that each CTA of a persistent kernel takes at least, where the derived problem has so many.
+TILES_PER_CTA = 3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verification:
@@ -81,6 +84,11 @@ def verify(
     return Verification(kernel.name, small, tuple(checks), *counted)
 
 
+def few_ctas(kernel: Kernel, problem: Problem) -> int:
+    """As many CTAs as let a persistent kernel take three tiles in each."""
+    return max(kernel.grid(problem)[0] // TILES_PER_CTA, 1)
+
+
 def _run(
     kernel: Kernel, machine: type[Machine], problem: Problem, inputs: Inputs, order: Order, seed: int, where: str
 ) -> tuple[Check, Report | None]:
@@ -89,8 +97,9 @@ def _run(
     try:
         report = emulate(
             kernel.ptx,
-            grid=kernel.grid(problem),
+            grid=kernel.grid(problem, few_ctas(kernel, problem)),
             block=(kernel.threads, 1, 1),
+            cluster=kernel.cluster,
             args=arguments(kernel, problem, operands, scalars),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,

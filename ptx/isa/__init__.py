@@ -7,7 +7,10 @@ from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
+from tinygpu.ptx.isa.tma import TmaLoad as TmaLoad
+from tinygpu.ptx.isa.tma import TmaStore as TmaStore
 from tinygpu.ptx.isa.warp import BarSync, ShflBfly
+from tinygpu.ptx.isa.wgmma import Wgmma as Wgmma
 
 __all__ = [
     "Abs",

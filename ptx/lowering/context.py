@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 
@@ -13,6 +14,10 @@ from tinygpu.program.placement import Placement
 from tinygpu.program.spread import Spread
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile
+
+if TYPE_CHECKING:
+    from tinygpu.ptx.kernel import TensorMapSpec
+    from tinygpu.ptx.lowering.handover import Pipe
 
 
 class LoweringError(Exception):
@@ -56,7 +61,80 @@ class Context:
     threads: int = 0  # threads of the role
     loops: int = 0  # run-time loops around the current place
     dirty: bool = False  # shared memory was used since the last barrier
+    barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
+    maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
+    pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
+    held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
+    first_step: int = 0  # rows from one warpgroup's part of a tile to the next
 
+    # -- threads, warps and clusters -------------------------------------------------------------------------------
+    def lane(self) -> Number:
+        return self.emit.rem(self.arguments["tid"], 32)
+
+    def role_thread(self) -> Reg:
+        if self.thread is None:
+            raise LoweringError("no role is open")
+        return self.thread
+
+    def uniform_warp_of_cta(self) -> Number:
+        """The warp's number in the CTA, visibly the same for all its lanes."""
+        warp = self.emit.div(self.arguments["tid"], 32)
+        return self.emit.computed("r", "shfl.sync.idx.b32 {d}, {0}, 0, 31, 0xffffffff;", warp)
+
+    def uniform_warp(self) -> Number:
+        """The same in the role."""
+        first = next(int(r.first) for r in self.program.roles if r.name == self.role)
+        return self.emit.sub(self.uniform_warp_of_cta(), first)
+
+    @property
+    def cluster_size(self) -> int:
+        return int(self.program.grid.cluster)
+
+    def cluster_extent(self, axis: int | None) -> int:
+        """CTAs of a cluster along an axis of the grid; 1 where there is no such axis."""
+        return 1 if axis is None else int(self.program.grid.axes[axis].cluster)
+
+    def cluster_of(self, index: str) -> int:
+        """CTAs of a cluster along the axis of the grid that has this index; 1 for other indices."""
+        return next((int(a.cluster) for a in self.program.grid.axes if a.index == index), 1)
+
+    def _below(self, axis: int) -> int:
+        """Distance in rank between neighbours along an axis: the last axis runs fastest."""
+        below = 1
+        for other in self.program.grid.axes[axis + 1 :]:
+            below *= int(other.cluster)
+        return below
+
+    def cluster_rank(self, axis: int) -> Number:
+        """The CTA's place in its cluster along an axis of the grid."""
+        extent = self.cluster_extent(axis)
+        if extent == 1:
+            return 0
+        rank = self.emit.computed("r", "mov.u32 {d}, %cluster_ctarank;")
+        return self.emit.rem(self.emit.div(rank, self._below(axis)), extent)
+
+    def cluster_rank_of(self, places: Mapping[int, Number]) -> Number:
+        """The rank of the CTA at these places along some axes, and at the own place along all others."""
+        total: Number = 0
+        for axis in range(len(self.program.grid.axes)):
+            if self.cluster_extent(axis) > 1:
+                place = places.get(axis, self.cluster_rank(axis))
+                total = self.emit.add(total, self.emit.mul(place, self._below(axis)))
+        return total
+
+    def cluster_mask(self, axis: int) -> Reg:
+        """The CTAs of a cluster along an axis, the own one among them, as a mask of ranks."""
+        along = sum(1 << place * self._below(axis) for place in range(self.cluster_extent(axis)))
+        start = self.cluster_rank_of({axis: 0})
+        mask = self.emit.computed("r", "shl.b32 {d}, {1}, {0};", start, along)
+        return self.emit.computed("h", "cvt.u16.u32 {d}, {0};", mask)
+
+    def cluster_number(self) -> Number:
+        """The number of the CTA's cluster in the grid; of the CTA where it is alone."""
+        cta = self.emit.computed("r", "mov.u32 {d}, %ctaid.x;")
+        return self.emit.div(cta, self.cluster_size)
+
+    # -- values ----------------------------------------------------------------------------------------------------
     def number(self, e: Expr) -> Number:
         """The run-time value of an expression over dims, tensor facts and indices, in 32 bits."""
         return self._number(e.sympy)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
-from tinygpu.ptx.lowering import compute, matrix, moves
+from tinygpu.program.tree import walk
+from tinygpu.ptx.isa.wgmma import Wgmma
+from tinygpu.ptx.lowering import bulk, compute, handover, matrix, moves, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 
@@ -27,10 +30,14 @@ def statement(context: Context, s: n.Statement) -> None:
             moves.load(context, s)
         case n.Store():
             moves.store(context, s)
+        case n.Copy() if isinstance(s.instruction, BulkTransfer):
+            bulk_store(context, s)
         case n.Copy():
             moves.copy(context, s)
         case n.Apply():
             compute.apply(context, s)
+        case n.Multiply() if isinstance(s.instruction, Wgmma):
+            warpgroup.multiply(context, s)
         case n.Multiply():
             matrix.multiply(context, s)
         case n.Reduce():
@@ -41,6 +48,12 @@ def statement(context: Context, s: n.Statement) -> None:
             loop(context, s)
         case n.Pipelined():
             pipelined(context, s)
+        case n.Fill() if handover.between_roles(context.program, s.pipeline):
+            handover.fill(context, s)
+        case n.Drain() if handover.between_roles(context.program, s.pipeline):
+            handover.drain(context, s, body)
+        case n.Drain() if context.program.pipeline(s.pipeline).completion == "turn":
+            handover.turn(context, s, body)
         case n.Fill():
             fill(context, s)
         case n.Drain():
@@ -49,15 +62,7 @@ def statement(context: Context, s: n.Statement) -> None:
             body(context, s.body)
             context.dirty = True
         case n.InRole():
-            role(context, s)
-
-
-def role(context: Context, s: n.InRole) -> None:
-    """All warps do the same; roles side by side need barriers that this target's lowering does not write yet."""
-    if len(context.program.roles) > 1:
-        names = " and ".join(r.name for r in context.program.roles)
-        raise LoweringError(f"the roles {names} stand side by side; only machines with one role are lowered for sm_80")
-    body(context, s.body)
+            body(context, s.body)
 
 
 def unrolled(context: Context, s: n.Loop) -> None:
@@ -94,6 +99,7 @@ def loop(context: Context, s: n.Loop) -> None:
         context.indices[s.index] = counter
         body(context, s.body)
     del context.indices[s.index]
+    handover.settle(context)
 
 
 @contextmanager
@@ -111,8 +117,16 @@ def only_if(context: Context, condition: Number) -> Iterator[None]:
 
 
 def barrier(context: Context) -> None:
-    context.emit.line("bar.sync 0;")
+    """All threads of the role meet."""
+    own = f"{context.barrier_id}, {context.threads}" if context.barrier_id else "0"
+    context.emit.line(f"bar.sync {own};")
     context.dirty = False
+
+
+def bulk_store(context: Context, s: n.Copy) -> None:
+    """One thread of the role stores a whole buffer."""
+    with only_if(context, context.emit.less(context.role_thread(), 1)):
+        bulk.store(context, s)
 
 
 def pipelined(context: Context, s: n.Pipelined) -> None:
@@ -192,12 +206,28 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Number, grouped: bool) -
 
 def fill(context: Context, s: n.Fill) -> None:
     """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
+    bulk_drained = _drained_in_bulk(context.program, s.pipeline)
+    if bulk_drained and context.loops:
+        first = context.emit.less(context.role_thread(), 1)
+        context.emit.line(f"@{first} cp.async.bulk.wait_group.read 0;")
     if context.dirty or context.loops:
         barrier(context)
     context.slots[s.pipeline] = 0
     body(context, s.body)
+    if bulk_drained:
+        context.emit.line("fence.proxy.async.shared::cta;")
     if context.program.pipeline(s.pipeline).completion == "commit group":
         context.emit.line("cp.async.wait_all;")
+
+
+def _drained_in_bulk(program: n.Program, pipeline: str) -> bool:
+    """Whether TMA takes what is filled: it sees stores of threads behind a proxy fence only."""
+    return any(
+        isinstance(c, n.Copy) and isinstance(c.instruction, BulkTransfer)
+        for d in walk(program.body)
+        if isinstance(d, n.Drain) and d.pipeline == pipeline
+        for c in d.body
+    )
 
 
 def drain(context: Context, s: n.Drain) -> None:

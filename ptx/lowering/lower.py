@@ -13,12 +13,14 @@ from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control
+from tinygpu.ptx.lowering import control, roles
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
-from tinygpu.ptx.lowering.reach import check_reach
+from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 
+# Alignment of dynamic shared memory that every launch keeps.
+DECLARED_ALIGN = 128
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
 
@@ -32,33 +34,49 @@ def lower(
     on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
     """
     check_reach(program)
+    several = side_by_side(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)
     prologue = _arguments(context, parameters)
     context.threads = int(program.threads)
     context.thread = context.emit.computed("r", "mov.u32 {d}, %tid.x;")
-    tile_indices(context)
+    context.arguments["tid"] = context.thread
     _limits(context, program.body)
     context.spans = _spans(program)
-    control.body(context, program.body)
+    if several:
+        roles.write(context, control.body)
+    else:
+        tile_indices(context, context.cluster_number())
+        control.body(context, program.body)
     context.emit.line("ret;")
+    maps = tuple(spec for spec, _ in context.maps)
+    parameters = (*parameters, *(Parameter(m.name, "map", "b8") for m in maps))
+    for spec, register in context.maps:
+        prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
     target = max([80, *(_target(s) for s in walk(program.body))])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(_isa(s) for s in walk(program.body))])
     name = f"{program.machine.lower()}"
+    suffix = "a" if any(getattr(s, "instruction", None) and _only(s) for s in walk(program.body)) else ""
+    budgets = any(r.registers for r in program.roles)
+    clusters = tuple(int(a.cluster) for a in program.grid.axes) if int(program.grid.cluster) > 1 else ()
+    align = context.placement.align_bytes
     used = tuple(Fact(k, d) for k, d in _strongest(facts.used))
     ptx = "\n".join(
         [
             *_header(program, point, used),
             f".version {version[0]}.{version[1]}",
-            f".target sm_{target}",
+            f".target sm_{target}{suffix}",
             ".address_size 64",
             "",
-            *([".extern .shared .align 128 .b8 smem[];", ""] if context.placement.total_bytes else []),
+            *([f".extern .shared .align {align} .b8 smem[];", ""] if context.placement.total_bytes else []),
             f".visible .entry {name}(",
-            ",\n".join(f"  .param .{p.type} {_symbol(p)}" for p in parameters),
+            ",\n".join(_declaration(p) for p in parameters),
             ")",
-            f".maxntid {context.threads}, 1, 1",
+            f".{'reqntid' if several else 'maxntid'} {int(program.threads)}, 1, 1",
+            # setmaxnreg needs a register count that the assembler knows at entry.
+            *([".minnctapersm 1"] if budgets else []),
+            *([f".reqnctapercluster {int(program.grid.cluster)}, 1, 1"] if clusters else []),
             "{",
             *context.emit.declarations(),
             *prologue,
@@ -72,8 +90,8 @@ def lower(
         program.machine,
         ptx,
         target,
-        context.threads,
-        context.placement.total_bytes,
+        int(program.threads),
+        context.placement.total_bytes + (align if align > DECLARED_ALIGN else 0),
         parameters,
         tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
         int(program.grid.group),
@@ -82,7 +100,22 @@ def lower(
         _sums(program),
         used,
         tuple(sorted(point.items())),
+        maps,
+        clusters,
+        program.grid.persistent,
     )
+
+
+def _declaration(p: Parameter) -> str:
+    if p.kind == "map":
+        return f"  .param .align 64 .b8 {p.name}[128]"
+    return f"  .param .{p.type} {_symbol(p)}"
+
+
+def _only(s: n.Statement) -> bool:
+    """Whether a statement's instruction exists on one architecture only."""
+    instruction = getattr(s, "instruction", None)
+    return bool(getattr(instruction, "only", ()))
 
 
 def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
@@ -186,6 +219,11 @@ def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]
     if context.placement.total_bytes:
         smem = Reg(emit.new("r", 0).name, "r", 0)
         lines.append(f"  mov.u32 {smem}, smem;")
+        align = context.placement.align_bytes
+        if align > DECLARED_ALIGN:
+            # The loader keeps to smaller alignments only: the space for rounding up is asked for at launch.
+            lines.append(f"  add.u32 {smem}, {smem}, {align - 1};")
+            lines.append(f"  and.b32 {smem}, {smem}, {2**32 - align};")
         context.arguments["smem"] = smem
     return lines
 

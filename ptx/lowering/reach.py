@@ -8,6 +8,8 @@ from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixMultipl
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
+from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
+from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering.context import LoweringError
 
 
@@ -16,18 +18,19 @@ def check_reach(program: n.Program) -> None:
     reasons = list(dict.fromkeys(_reasons(program)))
     if reasons:
         raise LoweringError(
-            f"{program.machine} is not lowered: {_and(reasons)}; "
-            "kernels are written for one role, one tile per CTA, no clusters, and instructions of sm_80 to sm_89"
+            f"{program.machine} is not lowered: {_and(reasons)}; kernels are written for the instructions of "
+            "tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by mbarriers"
         )
 
 
 def _reasons(program: n.Program) -> Iterator[str]:
-    if len(program.roles) > 1:
-        yield f"the roles {_and([r.name for r in program.roles])} stand side by side"
-    if program.grid.persistent:
-        yield "the grid is persistent"
-    if not program.grid.cluster.same(1):
-        yield f"{program.grid.cluster} CTAs form a cluster"
+    if any(p.completion == "tcgen05 commit" for p in program.pipelines):
+        yield "a pipeline is completed by tcgen05 commit"
+    if not side_by_side(program):
+        if program.grid.persistent:
+            yield "the grid is persistent"
+        if not program.grid.cluster.same(1):
+            yield f"{program.grid.cluster} CTAs form a cluster"
     for s in walk(program.body):
         if isinstance(s, (n.Load, n.Store, n.Copy, n.Apply, n.Multiply)) and _unwritten(s.instruction):
             yield f"{s.name} is {s.instruction}"
@@ -35,10 +38,15 @@ def _reasons(program: n.Program) -> Iterator[str]:
 
 def _unwritten(instruction: object) -> bool:
     if isinstance(instruction, MatrixMultiply):
-        return instruction.places != (RMEM, RMEM, RMEM)
+        return instruction.places != (RMEM, RMEM, RMEM) and not isinstance(instruction, Wgmma)
     if isinstance(instruction, MatrixLoad):
         return instruction.reads is not SMEM
-    return isinstance(instruction, BulkTransfer)
+    return isinstance(instruction, BulkTransfer) and not isinstance(instruction, (TmaLoad, TmaStore))
+
+
+def side_by_side(program: n.Program) -> bool:
+    """Whether a program is written role by role: it has several, or buffers that mbarriers hand over."""
+    return len(program.roles) > 1 or any(p.completion == "mbarrier" for p in program.pipelines)
 
 
 def _and(words: list[str]) -> str:

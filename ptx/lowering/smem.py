@@ -36,9 +36,16 @@ class SmemAccess:
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
-        emit = self.context.emit
         row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
         pitch = self.place.pitch_bytes
+        if self.place.span_bytes:
+            block, column = divmod(column, self.place.span_bytes)
+            register, near = self._within(row, column, pitch)
+            return register, near + block * self.place.block_bytes
+        return self._within(row, column, pitch)
+
+    def _within(self, row: int, column: int, pitch: int) -> tuple[Number, int]:
+        emit = self.context.emit
         if not self.place.xor:
             start = emit.add(emit.add(emit.mul(self.row, pitch), self.column), self.base)
             return start, row * pitch + column
@@ -118,6 +125,8 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     threads = spread.thread_coordinates()
     thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
     thread_bytes = (threads[:, column_axis] if column_axis is not None else np.zeros(len(threads), np.int64)) * element
+    if place.span_bytes:
+        _check_spans(buffer, place, thread_bytes, pairs[:, 1] * element, column_step)
     split = splits(
         place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
     )
@@ -130,6 +139,18 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
         possible = int(np.bitwise_or.reduce(seen)) if row_step == 0 and column_step == 0 else mask_reach(place)
     return SmemAccess(context, place, element, pairs, row, column, base, swizzled, split, possible)
+
+
+def _check_spans(
+    buffer: Buffer,
+    place: BufferPlace,
+    thread_bytes: NDArray[np.int64],
+    value_bytes: NDArray[np.int64],
+    column_step: int,
+) -> None:
+    """Which span a value lies in follows from the value alone: the thread's part stays within one."""
+    if column_step or int(thread_bytes.max()) + int((value_bytes % place.span_bytes).max()) >= place.span_bytes:
+        raise LoweringError(f"threads reach across the spans of {buffer.name}; its values must lie within one each")
 
 
 def axes(buffer: Buffer) -> tuple[int | None, int]:

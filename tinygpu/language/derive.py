@@ -163,6 +163,8 @@ def _budgets(program: n.Program) -> list[Constraint]:
 
 # A buffer begins at a multiple of this: one row of banks, so that solved layouts see the same banks everywhere.
 BUFFER_ALIGN_BYTES = 128
+# Where rows are cut into swizzled spans: the period of the widest pattern (PTX ISA, "Swizzling Modes").
+SWIZZLED_ALIGN_BYTES = 1024
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
 
 
@@ -179,9 +181,9 @@ def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memo
             for name in s.pipelines:
                 for b in program.pipeline(name).buffers:
                     if b.memory is memory:
-                        own = own + (tmem_bytes(b) if memory is TMEM else _aligned(b.bytes))
+                        own = own + (tmem_bytes(b) if memory is TMEM else _aligned(program, b.bytes))
                 if memory is SMEM:
-                    own = own + barrier_bytes(program.pipeline(name))
+                    own = own + barrier_bytes(program, program.pipeline(name))
             parts.append(own + buffer_bytes(program, s.body, memory))
         elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
             parts.append(buffer_bytes(program, s.body, memory))
@@ -191,8 +193,15 @@ def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memo
     return maximum(*parts) if len(parts) > 1 else (parts[0] if parts else expr(0))
 
 
-def _aligned(size_bytes: Expr) -> Expr:
-    return ceil_div(size_bytes, BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
+def buffer_align_bytes(program: n.Program) -> int:
+    """Multiples at which the buffers of a program begin."""
+    swizzled = any(b.span is not None for p in program.pipelines for b in p.buffers)
+    return SWIZZLED_ALIGN_BYTES if swizzled else BUFFER_ALIGN_BYTES
+
+
+def _aligned(program: n.Program, size_bytes: Expr) -> Expr:
+    align = buffer_align_bytes(program)
+    return ceil_div(size_bytes, align) * align
 
 
 def tmem_bytes(b: Buffer) -> Expr:
@@ -200,11 +209,16 @@ def tmem_bytes(b: Buffer) -> Expr:
     return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
 
 
-def barrier_bytes(p: Pipeline) -> Expr:
-    """Shared memory for the barriers that hand a pipeline over: a full and an empty one of 8 bytes for every stage."""
+def barrier_bytes(program: n.Program, p: Pipeline) -> Expr:
+    """Shared memory for the barriers that hand a pipeline over.
+
+    A full and an empty one of 8 bytes for every stage; where roles take turns, one for each of them.
+    """
+    if p.completion == "turn":
+        return _aligned(program, expr(8 * max(1, len(program.roles))))
     if p.completion not in ("mbarrier", "tcgen05 commit"):
         return expr(0)
-    return _aligned(p.stages * 16)
+    return _aligned(program, p.stages * 16)
 
 
 def registers_estimate(program: n.Program) -> Expr:

@@ -186,6 +186,10 @@ class BulkTransfer(Instruction):
         """Constraints from moving `source` to `target`."""
         raise NotImplementedError
 
+    def multicast_rules(self, source: Tile, target: Tile, ctas: Expr) -> tuple[Constraint, ...]:
+        """What it asks where `ctas` CTAs of a cluster each bring a part of the tile to all of them."""
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class MatrixLoad(Instruction):
@@ -224,6 +228,10 @@ class MatrixMultiply(Instruction):
     unit: ClassVar[Unit] = "tensor"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (RMEM, RMEM, RMEM)
     ctas: ClassVar[int] = 1
+
+    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
+        """What it asks of operands that lie in memory: layouts, majors."""
+        return ()
 
     def target_rule_for(self, a: DType, b: DType) -> Constraint:
         """The devices that have it for these operand types."""
@@ -278,6 +286,7 @@ def tiled(
             f"each warp's columns are a whole number of {n}-column fragments",
         ),
     )
+    threads = (128 if instruction.scope == "warpgroup" else 32) * wm * wn
     along_m, along_n = Mode(wm, 0, bm // wm), Mode(wn, 1, bn // wn)
     repeat_m, repeat_n = Mode.of(bm // (wm * m), 0, m), Mode.of(bn // (wn * n), 1, n)
     idle_m, idle_n = Mode.of(wm, None, 0), Mode.of(wn, None, 0)
@@ -285,9 +294,9 @@ def tiled(
         m,
         n,
         k,
-        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions, 32 * wm * wn),
-        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions, 32 * wm * wn),
-        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions, 32 * wm * wn),
+        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions, threads),
+        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions, threads),
+        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions, threads),
     )
 
 

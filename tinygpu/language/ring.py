@@ -31,6 +31,7 @@ class BufferSpec:
     contiguous: int
     pad: Expr
     layout: str
+    span: Expr | None = None
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, ceil_div, expr, symbol
+from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
 from tinygpu.language.checks import Checks, axes_of, extents_of
 from tinygpu.language.instruction import (
     BulkTransfer,
@@ -34,6 +34,9 @@ from tinygpu.language.roles import role as make_role
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
+
+# PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
+SWIZZLES = (32, 64, 128)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,9 +143,27 @@ class Tracer(Checks):
         contiguous: int = -1,
         pad: Operand = 0,
         layout: UnknownLayout | None = None,
+        swizzle: Operand | None = None,
     ) -> BufferSpec:
-        """A shared-memory buffer for `pipeline`; `pad` elements are added to every row."""
-        return self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
+        """A shared-memory buffer for `pipeline`; `pad` elements are added to every row.
+
+        swizzle  bytes of the spans in which TMA and wgmma lay rows out (32, 64 or 128), instead of pad and layout
+        """
+        made = self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
+        if swizzle is None:
+            return made
+        if layout is not None or not expr(pad).same(0):
+            raise self.fail("a buffer has a swizzle, or a layout and padding of its own, not both")
+        span = expr(swizzle)
+        row_bytes = made.shape[made.contiguous] * made.dtype.bits // 8
+        widths = any_of([span == w for w in SWIZZLES])
+        self.require(
+            (
+                Condition("swizzle", widths, "a swizzle spans 32, 64 or 128 bytes"),
+                Condition("spans", row_bytes % span == 0, f"rows of {row_bytes} bytes are whole spans of {span}"),
+            )
+        )
+        return replace(made, span=span)
 
     def buffer(
         self,
@@ -173,7 +194,7 @@ class Tracer(Checks):
         if any(p.name == name for p in self.pipelines):
             raise self.fail(f"two pipelines are called {name!r}")
         made = tuple(
-            Buffer(f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages))
+            Buffer(f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages), s.span)
             for key, s in buffers.items()
         )
         position = len(self.pipelines)
@@ -268,6 +289,9 @@ class Tracer(Checks):
             self._bring_whole(name, instruction, source, target, partition)
         if multicast is not None:
             self._check_multicast(name, instruction, source, multicast)
+            if isinstance(instruction, BulkTransfer) and self.grid_node is not None:
+                ctas = self.grid_node.axes[multicast].cluster
+                self.constraints.extend(instruction.multicast_rules(source, target, ctas))
         token = self._token(target, next((h.completion for h in hops if h.completion), ""))
         self.emit(n.Copy(name, instruction, source, target, partition, token, multicast))
         return token
@@ -366,6 +390,7 @@ class Tracer(Checks):
         self._in_slot(name, accumulator, writing=True)
         self._acts(name, instruction)
         self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
+        self.constraints.extend(instruction.operand_rules(a, b))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)

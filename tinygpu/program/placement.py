@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinygpu.language.derive import BUFFER_ALIGN_BYTES, barrier_bytes
+from tinygpu.language.derive import barrier_bytes, buffer_align_bytes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
@@ -20,6 +20,8 @@ class BufferPlace:
     pitch_bytes   from one row to the next
     xor           (row bit, mask over the byte within the row): the swizzle; where the row has
                   the bit, the mask is XORed into the byte
+    span_bytes    where rows are cut into spans: their length, which then is the pitch too; else 0
+    block_bytes   from one span of a row to the next
     """
 
     offset_bytes: int
@@ -27,14 +29,22 @@ class BufferPlace:
     pitch_bytes: int
     stages: int
     xor: tuple[tuple[int, int], ...] = ()
+    span_bytes: int = 0
+    block_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Places of all buffers, and the bytes that a CTA needs."""
+    """Places of all buffers, and the bytes that a CTA needs.
+
+    barriers     per pipeline that mbarriers hand over, the offset of the first of them
+    align_bytes  multiple at which shared memory must begin
+    """
 
     places: Mapping[str, BufferPlace]
     total_bytes: int
+    barriers: Mapping[str, int]
+    align_bytes: int
 
 
 Swizzles = Mapping[str, tuple[tuple[int, int], ...]]
@@ -46,14 +56,21 @@ def place(program: n.Program, swizzles: Swizzles) -> Placement:
     With several roles nothing is shared: a role does not wait for the others at the end of a scope.
     """
     places: dict[str, BufferPlace] = {}
-    total = _place(program, program.body, 0, swizzles, places)
-    return Placement(places, total)
+    barriers: dict[str, int] = {}
+    total = _place(program, program.body, 0, swizzles, places, barriers)
+    return Placement(places, total, barriers, buffer_align_bytes(program))
 
 
 def _place(
-    program: n.Program, body: tuple[n.Statement, ...], start: int, swizzles: Swizzles, places: dict[str, BufferPlace]
+    program: n.Program,
+    body: tuple[n.Statement, ...],
+    start: int,
+    swizzles: Swizzles,
+    places: dict[str, BufferPlace],
+    barriers: dict[str, int],
 ) -> int:
     end = start
+    align = buffer_align_bytes(program)
     side_by_side = len(program.roles) > 1
     for s in body:
         start = end if side_by_side else start
@@ -63,13 +80,25 @@ def _place(
                 for b in program.pipeline(name).buffers:
                     if b.memory is SMEM:
                         places[b.name] = _one(b, here, swizzles)
-                        here += -(-int(b.bytes) // BUFFER_ALIGN_BYTES) * BUFFER_ALIGN_BYTES
-                here += int(barrier_bytes(program.pipeline(name)))
-            end = max(end, here, _place(program, s.body, here, swizzles, places))
+                        here += -(-int(b.bytes) // align) * align
+                if barrier := int(barrier_bytes(program, program.pipeline(name))):
+                    barriers[name] = here
+                    here += barrier
+            end = max(end, here, _place(program, s.body, here, swizzles, places, barriers))
         elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
-            end = max(end, _place(program, s.body, start, swizzles, places))
+            end = max(end, _place(program, s.body, start, swizzles, places, barriers))
     return end
 
 
 def _one(b: Buffer, offset: int, swizzles: Swizzles) -> BufferPlace:
-    return BufferPlace(offset, int(b.stage_bytes), int(b.pitch_bytes), int(b.stages), swizzles.get(b.name, ()))
+    if b.span is None:
+        return BufferPlace(offset, int(b.stage_bytes), int(b.pitch_bytes), int(b.stages), swizzles.get(b.name, ()))
+    span = int(b.span)
+    return BufferPlace(
+        offset, int(b.stage_bytes), span, int(b.stages), SPAN_SWIZZLES[span], span, int(b.rows) * span
+    )
+
+
+# PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2); a line holds one,
+# two or four rows of a span. As (row bit, mask over the byte within the span).
+SPAN_SWIZZLES = {128: ((0, 16), (1, 32), (2, 64)), 64: ((1, 16), (2, 32)), 32: ((2, 16),)}

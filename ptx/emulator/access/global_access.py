@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.clocks import OWN
+from tinygpu.ptx.emulator.state.clocks import OWN, PENDING
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
@@ -278,12 +278,23 @@ def _report(
     else:
         whom = f"CTA {c.emulation.cta_of(other // wpc)}"
         remedy = "CTAs run in any order: use atomics, or give each CTA its own bytes"
+    if other_verb == "wrote" and _is_pending(window, index, span, bad):
+        other_verb = "may still be writing by a bulk copy"
+        remedy = "the thread that issued it must wait for it (cp.async.bulk.wait_group), and a barrier must follow"
     c.emulation.fault(
         "race", site.instruction, c.residents, row, lane,
         f"{verb} {size} bytes at byte {offset} of {window.allocation.name} (global address {address:#x}) that {whom} "
         f"{other_verb}, and nothing orders the two: {remedy}",
         "global", address, int(np.count_nonzero(lanes)),
     )  # fmt: skip
+
+
+def _is_pending(window: Window, index: NDArray[np.int64], span: int, bad: NDArray[np.bool_]) -> bool:
+    """Whether the first bad access meets bytes that asynchronous work is writing."""
+    if window.shadow is None or window.shadow.written is None:
+        return False
+    access, granule = divmod(first_true(bad), span)
+    return bool(window.shadow.written[int(index.reshape(-1)[access]) * span + granule] == PENDING)
 
 
 def store(

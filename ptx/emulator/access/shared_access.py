@@ -264,7 +264,7 @@ def check_write(
     reads = shadow.reads()
     latest = None if reads is None else gather(reads[0], at, span)
     if latest is not None and int(latest.max()) > synced:
-        first = 0
+        first: NDArray[np.int64] = np.zeros(1, np.int64)
         if residents.cluster_size > 1:
             rank = index // residents.shared.stride_bytes % residents.cluster_size
             first = rank * residents.warps_per_cta

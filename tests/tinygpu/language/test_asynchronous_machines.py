@@ -233,15 +233,15 @@ def test_warps_of_roles_are_apart(machine: type[Machine]) -> None:
     [
         (
             MatmulPingpong,
-            "MatmulPingpong is not lowered: the roles producer, ping and pong stand side by side, the grid is persistent, "
-            "2 CTAs form a cluster, tma is cp.async.bulk.tensor, wgmma is wgmma and put is cp.async.bulk.tensor; "
-            "kernels are written for one role, one tile per CTA, no clusters, and instructions of sm_80 to sm_89",
+            "MatmulPingpong is not lowered: tma is cp.async.bulk.tensor, wgmma is wgmma and put is "
+            "cp.async.bulk.tensor; kernels are written for the instructions of "
+            "tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by mbarriers",
         ),
         (
             MatmulTwoCta,
-            "MatmulTwoCta is not lowered: the roles producer, mma and epilogue stand side by side, the grid is persistent, "
-            "2 CTAs form a cluster, tma is cp.async.bulk.tensor, mma is tcgen05.mma and ld is tcgen05.ld; "
-            "kernels are written for one role, one tile per CTA, no clusters, and instructions of sm_80 to sm_89",
+            "MatmulTwoCta is not lowered: a pipeline is completed by tcgen05 commit, tma is cp.async.bulk.tensor, mma is "
+            "tcgen05.mma and ld is tcgen05.ld; kernels are written for the instructions of "
+            "tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by mbarriers",
         ),
     ],
 )

@@ -1,0 +1,122 @@
+"""wgmma: a warpgroup multiplies tiles in SMEM into its registers.
+
+operands   a (64 x k) and b (k x n) in SMEM, in the layouts of TMA; c (64 x n) in the registers of 128 threads
+legality   which n and types exist; majors; operands in swizzled spans; steps along k of 32 bytes
+semantics  c += a @ b
+cost       2 m n k operations of the tensor cores; 32 bytes of each row of a and b from SMEM
+lowering   `Wgmma.text`, matrix descriptors made of the operands' places, fences and groups by the pipeline
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Operand, all_of, any_of, expr
+from tinygpu.language.instruction import Completion, Fragment, MatrixMultiply, Scope
+from tinygpu.language.memories import RMEM, SMEM, Memory
+from tinygpu.language.partition import Mode
+from tinygpu.language.tile import Tile
+
+# PTX ISA, wgmma.mma_async: operand types that go together, and their accumulator.
+TYPES: dict[str, tuple[tuple[str, ...], str]] = {
+    "f16": (("f16",), "f32"),
+    "bf16": (("bf16",), "f32"),
+    "tf32": (("tf32",), "f32"),
+    "e4m3": (("e4m3", "e5m2"), "f32"),
+    "e5m2": (("e4m3", "e5m2"), "f32"),
+    "s8": (("s8", "u8"), "s32"),
+    "u8": (("s8", "u8"), "s32"),
+}
+K_BYTES = 32
+ROWS = 64
+MOST_COLUMNS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Wgmma(MatrixMultiply):
+    """wgmma.mma_async.m64nNkK with both operands in SMEM; K is 32 bytes of the operands' type.
+
+    n  columns of one instruction
+    """
+
+    n: Operand = 128
+
+    target: ClassVar[int] = 90
+    only: ClassVar[tuple[int, ...]] = (90,)
+    isa: ClassVar[tuple[int, int]] = (8, 0)
+    scope: ClassVar[Scope] = "warpgroup"
+    completion: ClassVar[Completion] = "wgmma group"
+    proxy: ClassVar[Any] = "async"
+    places: ClassVar[tuple[Memory, Memory, Memory]] = (SMEM, SMEM, RMEM)
+    source: ClassVar[str] = "PTX ISA, wgmma.mma_async; asynchronous warpgroup matrix instructions"
+
+    @property
+    def label(self) -> str:
+        return "wgmma"
+
+    def shape(self, a: DType, b: DType) -> Any:
+        return ROWS, self.n, K_BYTES * 8 // a.bits
+
+    def accumulator(self, a: DType, b: DType) -> DType:
+        known = TYPES.get(a.name)
+        if known is None or b.name not in known[0]:
+            raise TypeError(f"wgmma does not multiply {a} by {b}")
+        return dtype(known[1])
+
+    def text(self, a: DType, b: DType) -> str:
+        m, n, k = self.shape(a, b)
+        return f"wgmma.mma_async.sync.aligned.m{m}n{int(expr(n))}k{k}.{self.accumulator(a, b)}.{a}.{b}"
+
+    def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
+        """PTX ISA, wgmma register fragment D: 16 rows per warp as in mma.sync, repeated along n."""
+        none = Fragment((), ())
+        c = Fragment(
+            (Mode.of(4, 1, 2), Mode.of(8, 0, 1), Mode.of(4, 0, 16)),
+            (Mode.of(2, 1, 1), Mode.of(2, 0, 8), Mode.of(expr(self.n) // 8, 1, 8)),
+        )
+        return none, none, c
+
+    def target_rule_for(self, a: DType, b: DType) -> Constraint:
+        """Columns that exist for these types."""
+        n = expr(self.n)
+        legal = all_of([n % 8 == 0, n >= 8, n <= MOST_COLUMNS])
+        sentence = f"an instruction has 8 to {MOST_COLUMNS} columns, in steps of 8"
+        if self.accumulator(a, b).name == "s32":
+            legal = legal & any_of([n % 16 == 0, n == 8, n == 24])
+            sentence += "; on integers beyond 32 in steps of 16"
+        return self.rule(f"columns for {a}", legal, sentence, "assembler")
+
+    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
+        """Layouts and majors of operands in SMEM."""
+        out = []
+        for name, tile, k_axis in (("a", a, 1), ("b", b, 0)):
+            buffer = tile.buffer
+            if buffer is None:
+                continue
+            if buffer.span is None:
+                raise ValueError(f"{buffer.name} is an operand of wgmma: say in which spans it lies, with swizzle=")
+            if buffer.contiguous != k_axis:
+                out.append(
+                    self.rule(
+                        f"major of {name}",
+                        all_of([expr(buffer.dtype.bits) == 16]),
+                        f"operand {name} is contiguous along k, unless its elements have 16 bits (they have "
+                        f"{buffer.dtype.bits})",
+                        "assembler",
+                    )
+                )
+                # A step along k is a whole number of the pattern's groups of 8 rows.
+                continue
+            step = buffer.dtype.bits * tile.shape[k_axis] // 8
+            out.append(
+                self.rule(
+                    f"step of {name}",
+                    all_of([step == K_BYTES, buffer.span >= K_BYTES]),
+                    f"each instruction reads {K_BYTES} bytes of each row of operand {name}",
+                    "emulator",
+                )
+            )
+        return tuple(out)

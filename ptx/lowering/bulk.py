@@ -1,0 +1,159 @@
+"""TMA: boxes of tensors, the tensor maps that describe them, and the statements that move them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Buffer, Tile
+from tinygpu.program import nodes as n
+from tinygpu.ptx.isa.tma import ALIGN_BYTES, TmaLoad, TmaStore
+from tinygpu.ptx.kernel import TensorMapSpec
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """How a tile is moved: for every span of its rows one box, each of all rows or of one CTA's part of them.
+
+    order  axes of the tensor, the fastest first
+    inner  elements of a span
+    rows   of the tile
+    part   rows of one box
+    spans  boxes along a row
+    """
+
+    order: tuple[int, ...]
+    inner: int
+    rows: int
+    part: int
+    spans: int
+
+
+def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
+    """The boxes of a window of a tensor that lies in `buffer`; `parts` CTAs of a cluster each bring one part."""
+    tensor = window.tensor
+    if tensor is None or buffer.span is None or window.contiguous is None:
+        raise LoweringError(f"{window.name} is not moved to or from {buffer.name} by TMA")
+    first = tensor.contiguous_axis
+    order = (first, *(a for a in reversed(range(tensor.rank)) if a != first))
+    span = int(buffer.span)
+    inner = span * 8 // buffer.dtype.bits
+    across = int(window.shape[window.contiguous])
+    rows = 1
+    for axis, extent in enumerate(window.shape):
+        if axis != window.contiguous:
+            rows *= int(extent)
+    if rows % parts:
+        raise LoweringError(f"{rows} rows of {window.name} are not divided among {parts} CTAs")
+    return Boxes(order, inner, rows, rows // parts, across // inner)
+
+
+def tensor_map(context: Context, tensor: Tensor, shape: Boxes, span: int) -> Reg:
+    """The address of the tensor map for these boxes; the launch passes it by value."""
+    box = [1] * tensor.rank
+    box[0] = shape.inner
+    if tensor.rank > 1:
+        box[1] = shape.part
+    spec = TensorMapSpec("", tensor.name, shape.order, tuple(box), span)
+    for known, register in context.maps:
+        if (known.tensor, known.order, known.box, known.span_bytes) == (tensor.name, shape.order, tuple(box), span):
+            return register
+    count = sum(known.tensor == tensor.name for known, _ in context.maps)
+    name = f"{tensor.name}_map{count or ''}"
+    register = context.emit.new("d", 0)
+    context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.span_bytes), register))
+    rely_on_strides(context, tensor)
+    return register
+
+
+def rely_on_strides(context: Context, tensor: Tensor) -> None:
+    """The kernel is specialised for a pointer and rows of whole 16 bytes."""
+    aligned = context.facts.divides(ALIGN_BYTES, f"{tensor.name}.align")
+    if tensor.rank > 1:
+        aligned = aligned and context.facts.divides(ALIGN_BYTES * 8 // tensor.dtype.bits, f"{tensor.name}.ld")
+    if not aligned:
+        raise LoweringError(f"{tensor.name} is not aligned to {ALIGN_BYTES} bytes, and a tensor map needs that")
+
+
+def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down: Number) -> str:
+    """The coordinate list of a box that begins `across` elements along the row and `down` rows into the window."""
+    tensor = window.tensor
+    if tensor is None:
+        raise LoweringError(f"{window.name} is no window of a tensor")
+    emit = context.emit
+    fixed = dict(window.fixed)
+    out = []
+    for place, axis in enumerate(shape.order):
+        if axis in fixed:
+            value = context.number(fixed[axis])
+        else:
+            at = window.axes.index(axis)
+            value = context.number(window.offset[at])
+            value = emit.add(value, across if place == 0 else down)
+        out.append(str(value))
+    return ", ".join(out)
+
+
+def load(context: Context, s: n.Copy, barrier: Number) -> None:
+    """cp.async.bulk.tensor from GMEM, completed on the mbarrier at `barrier`. One thread executes this."""
+    emit = context.emit
+    buffer = s.target.buffer
+    if not isinstance(s.instruction, TmaLoad) or buffer is None or s.source.tensor is None or buffer.span is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
+    parts = context.cluster_extent(s.multicast)
+    shape = boxes(s.source, buffer, parts)
+    where = tensor_map(context, s.source.tensor, shape, int(buffer.span))
+    place = context.placement.places[buffer.name]
+    base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    down: Number = 0
+    mask = ""
+    form = ""
+    if parts > 1 and s.multicast is not None:
+        down = emit.mul(context.cluster_rank(s.multicast), shape.part)
+        form, mask = ".multicast::cluster", f", {context.cluster_mask(s.multicast)}"
+    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.part} rows")
+    opcode = (
+        f"cp.async.bulk.tensor.{len(shape.order)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form}"
+    )
+    for number in range(shape.spans):
+        to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
+        at = coordinates(context, s.source, shape, number * shape.inner, down)
+        emit.line(f"{opcode} [{to}], [{where}, {{{at}}}], [{barrier}]{mask};")
+
+
+def store(context: Context, s: n.Copy) -> None:
+    """cp.async.bulk.tensor to GMEM, in a bulk group of its own. One thread executes this."""
+    emit = context.emit
+    buffer = s.source.buffer
+    if not isinstance(s.instruction, TmaStore) or buffer is None or s.target.tensor is None or buffer.span is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
+    shape = boxes(s.target, buffer)
+    where = tensor_map(context, s.target.tensor, shape, int(buffer.span))
+    place = context.placement.places[buffer.name]
+    base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.rows} rows")
+    for number in range(shape.spans):
+        from_ = emit.add(base, number * place.block_bytes)
+        at = coordinates(context, s.target, shape, number * shape.inner, 0)
+        emit.line(
+            f"cp.async.bulk.tensor.{len(shape.order)}d.global.shared::cta.tile.bulk_group [{where}, {{{at}}}], "
+            f"[{from_}];"
+        )
+    emit.line("cp.async.bulk.commit_group;")
+
+
+def slot_offset(context: Context, buffer: Buffer) -> Number:
+    """Bytes from the start of shared memory to the slot of the buffer that is in use."""
+    place = context.placement.places[buffer.name]
+    slot = context.slots.get(buffer.name.split(".")[0], 0)
+    return context.emit.add(context.emit.mul(slot, place.stage_bytes), place.offset_bytes)
+
+
+def tile_bytes(s: n.Copy) -> int:
+    """Bytes that a load brings into one CTA, whoever issues its parts; elements outside the tensor count too."""
+    total = s.target.dtype.bits
+    for extent in s.target.shape:
+        total *= int(extent)
+    return total // 8

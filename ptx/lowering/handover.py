@@ -1,0 +1,324 @@
+"""Handing buffers from role to role: mbarriers, phases, arrivals and turns, derived from who fills and who drains.
+
+Every stage of a pipeline has a full and an empty mbarrier. A role that fills waits until a slot is empty, one that
+drains until it is full; each keeps the slot that is next and the parity that it waits for, which flips when the slots
+begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tinygpu.language.roles import Role
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
+from tinygpu.ptx.lowering import bulk
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+
+BARRIER_BYTES = 8
+NOBODY = 0xFFFFFFFF
+Body = Callable[[Context, tuple[n.Statement, ...]], None]
+
+
+@dataclass(slots=True, eq=False)
+class Pipe:
+    """One role's place in a pipeline.
+
+    slot     the slot that is next
+    parity   what the barrier of that slot is waited for with
+    held     a slot that asynchronous instructions still read, or NOBODY
+    """
+
+    name: str
+    stages: int
+    offset: int
+    slot: Reg
+    parity: Reg
+    held: Reg
+
+    def full(self, context: Context, slot: Number) -> Number:
+        """Address of the barrier that says that a slot is full."""
+        return _barrier(context, self.offset, slot)
+
+    def empty(self, context: Context, slot: Number) -> Number:
+        """Address of the barrier that says that a slot is empty."""
+        return _barrier(context, self.offset + self.stages * BARRIER_BYTES, slot)
+
+
+def _barrier(context: Context, offset: int, slot: Number) -> Number:
+    emit = context.emit
+    return emit.add(emit.add(context.arguments["smem"], emit.mul(slot, BARRIER_BYTES)), offset)
+
+
+# ---- who arrives ----------------------------------------------------------------------------------------------------
+
+
+def users(program: n.Program, pipeline: str, kind: type) -> list[Role]:
+    """The roles that fill (n.Fill) or drain (n.Drain) a pipeline, in the order in which they first do."""
+    names = [
+        s.role
+        for s in walk(program.body)
+        if isinstance(s, n.InRole)
+        and any(isinstance(inner, kind) and getattr(inner, "pipeline", "") == pipeline for inner in walk(s.body))
+    ]
+    return [next(r for r in program.roles if r.name == name) for name in dict.fromkeys(names)]
+
+
+def between_roles(program: n.Program, pipeline: str) -> bool:
+    """Whether a pipeline is handed over by mbarriers: from one role to another."""
+    return program.pipeline(pipeline).completion == "mbarrier"
+
+
+def multicast_axes(program: n.Program, pipeline: str) -> tuple[int, ...]:
+    """Axes of the grid along which CTAs of a cluster fill each other's slots."""
+    found = {
+        s.multicast
+        for fill in walk(program.body)
+        if isinstance(fill, n.Fill) and fill.pipeline == pipeline
+        for s in walk(fill.body)
+        if isinstance(s, n.Copy) and s.multicast is not None
+    }
+    return tuple(sorted(a for a in found if int(program.grid.axes[a].cluster) > 1))
+
+
+def sources(program: n.Program, pipeline: str) -> int:
+    """CTAs that bring something into one CTA's slot."""
+    return 1 + sum(int(program.grid.axes[a].cluster) - 1 for a in multicast_axes(program, pipeline))
+
+
+def empty_arrivals(program: n.Program, pipeline: str) -> int:
+    """Arrivals that make a slot empty: one of each warp that drains it, in every CTA that the filler writes to."""
+    drains = users(program, pipeline, n.Drain)
+    shares = {r.share for r in drains}
+    if len({s[1] for s in shares}) != 1:
+        raise LoweringError(f"the roles that drain {pipeline} share the tiles in different ways")
+    if len(shares) > 1:
+        warps = {int(r.warps) for r in drains}
+        if len(warps) > 1:
+            raise LoweringError(f"the roles that take turns at draining {pipeline} have different numbers of warps")
+        each = warps.pop()
+    else:
+        each = sum(int(r.warps) for r in drains)
+    return each * sources(program, pipeline)
+
+
+def initialise(context: Context) -> None:
+    """One thread makes the barriers of all pipelines; afterwards all threads may use them."""
+    emit, program = context.emit, context.program
+    emit.comment("barriers")
+    done = emit.label("made")
+    other = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.arguments["tid"])
+    emit.line(f"@{other} bra {done};")
+    for name, offset in context.placement.barriers.items():
+        pipeline = program.pipeline(name)
+        smem = context.arguments["smem"]
+        if pipeline.completion == "turn":
+            for number, role in enumerate(users(program, name, n.Drain)):
+                place = emit.add(smem, offset + number * BARRIER_BYTES)
+                before = users(program, name, n.Drain)[number - 1]
+                del role
+                emit.line(f"mbarrier.init.shared.b64 [{place}], {int(before.warps)};")
+            continue
+        stages = int(pipeline.stages)
+        for slot in range(stages):
+            emit.line(f"mbarrier.init.shared.b64 [{_barrier(context, offset, slot)}], 1;")
+        arrivals = empty_arrivals(program, name)
+        for slot in range(stages):
+            place = _barrier(context, offset + stages * BARRIER_BYTES, slot)
+            emit.line(f"mbarrier.init.shared.b64 [{place}], {arrivals};")
+    emit.line("fence.mbarrier_init.release.cluster;")
+    emit.place_label(done)
+    if context.cluster_size > 1:
+        emit.line("barrier.cluster.arrive.aligned;")
+        emit.line("barrier.cluster.wait.aligned;")
+    else:
+        emit.line("bar.sync 0;")
+
+
+# ---- slots ----------------------------------------------------------------------------------------------------------
+
+
+def start(context: Context, role: Role) -> None:
+    """The role's places in the pipelines that it fills or drains."""
+    emit, program = context.emit, context.program
+    context.pipes = {}
+    for name, offset in context.placement.barriers.items():
+        fills = role in users(program, name, n.Fill)
+        drains = role in users(program, name, n.Drain)
+        if not (fills or drains):
+            continue
+        if fills and drains:
+            raise LoweringError(f"role {role.name} fills {name} by TMA and drains it itself; give it to another role")
+        depth = len(emit.blocks) - 1
+        pipe = Pipe(
+            name, int(program.pipeline(name).stages), offset, emit.new("r", depth), emit.new("r", depth),
+            emit.new("r", depth),
+        )
+        turns = program.pipeline(name).completion == "turn"
+        first = turns and users(program, name, n.Drain)[0] is role
+        emit.line(f"mov.u32 {pipe.slot}, 0;")
+        # A barrier that was never completed lets those through that wait for the phase before its first.
+        emit.line(f"mov.u32 {pipe.parity}, {int(fills or first)};")
+        emit.line(f"mov.u32 {pipe.held}, {NOBODY};")
+        context.pipes[name] = pipe
+
+
+def wait(context: Context, barrier: Number, parity: Number) -> None:
+    """Waits until the phase with this parity has completed."""
+    emit = context.emit
+    again, done = emit.label("wait"), emit.new("p")
+    emit.place_label(again)
+    emit.line(f"mbarrier.try_wait.parity.shared::cta.b64 {done}, [{barrier}], {parity};")
+    emit.line(f"@!{done} bra {again};")
+
+
+@contextmanager
+def in_slot(context: Context, pipe: Pipe) -> Iterator[tuple[Reg, Reg]]:
+    """A block in which the pipe's slot and parity stand still; afterwards the next slot is next."""
+    emit = context.emit
+    slot, parity = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {slot}, {pipe.slot};")
+    emit.line(f"mov.u32 {parity}, {pipe.parity};")
+    block = emit.open()
+    context.slots[pipe.name] = slot
+    yield slot, parity
+    del context.slots[pipe.name]
+    emit.close()
+    emit.block.body.extend(block.lines())
+    wrapped = emit.new("p")
+    emit.line(f"add.u32 {pipe.slot}, {pipe.slot}, 1;")
+    emit.line(f"setp.eq.u32 {wrapped}, {pipe.slot}, {pipe.stages};")
+    emit.line(f"selp.b32 {pipe.slot}, 0, {pipe.slot}, {wrapped};")
+    emit.line(f"@{wrapped} xor.b32 {pipe.parity}, {pipe.parity}, 1;")
+
+
+def skip(context: Context, pipe: Pipe, count: Number) -> None:
+    """Passes over slots that other roles use."""
+    emit = context.emit
+    total, rounds = emit.new("r"), emit.new("r")
+    emit.line(f"add.u32 {total}, {pipe.slot}, {count};")
+    emit.line(f"div.u32 {rounds}, {total}, {pipe.stages};")
+    emit.line(f"rem.u32 {pipe.slot}, {total}, {pipe.stages};")
+    emit.line(f"and.b32 {rounds}, {rounds}, 1;")
+    emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, {rounds};")
+
+
+def fill(context: Context, s: n.Fill) -> None:
+    """The role's one thread brings a slot's buffers by TMA."""
+    emit = context.emit
+    pipe = context.pipes[s.pipeline]
+    copies = [c for c in s.body if isinstance(c, n.Copy)]
+    if len(copies) != len(s.body):
+        raise LoweringError(f"{s.pipeline} is filled by TMA, and its fill does more than copy")
+    with in_slot(context, pipe) as (slot, parity):
+        wait(context, pipe.empty(context, slot), parity)
+        full = pipe.full(context, slot)
+        size = sum(bulk.tile_bytes(c) for c in copies)
+        emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{full}], {size};")
+        for c in copies:
+            bulk.load(context, c, full)
+
+
+def drain(context: Context, s: n.Drain, body: Body) -> None:
+    """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
+    emit = context.emit
+    pipe = context.pipes[s.pipeline]
+    asynchronous = any(isinstance(m, n.Multiply) and m.token is not None for m in walk(s.body))
+    with in_slot(context, pipe) as (slot, parity):
+        wait(context, pipe.full(context, slot), parity)
+        if asynchronous:
+            emit.line("wgmma.fence.sync.aligned;")
+        body(context, s.body)
+        if asynchronous:
+            emit.line("wgmma.commit_group.sync.aligned;")
+            emit.line("wgmma.wait_group.sync.aligned 1;")
+            give_back(context, pipe, pipe.held, unless_nobody=True)
+            emit.line(f"mov.u32 {pipe.held}, {slot};")
+            context.held[s.pipeline] = pipe
+        else:
+            emit.line("bar.warp.sync -1;")
+            give_back(context, pipe, slot, unless_nobody=False)
+
+
+def settle(context: Context) -> None:
+    """Waits for the asynchronous instructions of the loop that ends here, and gives their slots back."""
+    emit = context.emit
+    for pipe in context.held.values():
+        emit.line("wgmma.wait_group.sync.aligned 0;")
+        give_back(context, pipe, pipe.held, unless_nobody=True)
+        emit.line(f"mov.u32 {pipe.held}, {NOBODY};")
+    context.held = {}
+
+
+def give_back(context: Context, pipe: Pipe, slot: Reg, unless_nobody: bool) -> None:
+    """One lane of each warp arrives at the slot's empty barrier, in every CTA that fills it."""
+    emit = context.emit
+    count = sources(context.program, pipe.name)
+    mine = emit.less(context.lane(), count)
+    block_slot = emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {block_slot}, {slot};")
+    block = emit.open()
+    if unless_nobody:
+        real = emit.new("p")
+        emit.line(f"setp.ne.u32 {real}, {block_slot}, {NOBODY};")
+        both = emit.new("p")
+        emit.line(f"and.pred {both}, {real}, {mine};")
+        mine = both
+    empty = pipe.empty(context, block_slot)
+    if count == 1:
+        emit.line(f"@{mine} mbarrier.arrive.shared::cta.b64 _, [{empty}];")
+    else:
+        remote = emit.new("r")
+        emit.line(f"mapa.shared::cluster.u32 {remote}, {empty}, {_source_rank(context, pipe.name)};")
+        emit.line(f"@{mine} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{remote}];")
+    emit.close()
+    emit.block.body.extend(block.lines())
+
+
+def _source_rank(context: Context, pipeline: str) -> Number:
+    """By lane: the rank of one of the CTAs that fill this CTA's slots; lanes beyond give the CTA's own."""
+    emit = context.emit
+    axes = multicast_axes(context.program, pipeline)
+    lane = context.lane()
+    rank: Number = context.cluster_rank_of({})
+    below = 1
+    for axis in axes:
+        own, extent = context.cluster_rank(axis), context.cluster_extent(axis)
+        # The others along this axis: all places but the own one.
+        place = emit.sub(lane, below)
+        shifted = emit.add(place, emit.select(1, 0, _at_least(context, place, own)))
+        other = context.cluster_rank_of({axis: shifted})
+        inside = emit.both(_at_least(context, lane, below), emit.less(lane, below + extent - 1))
+        rank = emit.select(other, rank, inside)
+        below += extent - 1
+    return rank
+
+
+def _at_least(context: Context, a: Number, b: Number) -> Number:
+    if isinstance(a, int) and isinstance(b, int):
+        return int(a >= b)
+    return context.emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", a, b)
+
+
+# ---- turns ----------------------------------------------------------------------------------------------------------
+
+
+def turn(context: Context, s: n.Drain, body: Body) -> None:
+    """A role waits for its turn; afterwards it is the next role's."""
+    emit = context.emit
+    pipe = context.pipes[s.pipeline]
+    takers = users(context.program, s.pipeline, n.Drain)
+    number = next(i for i, r in enumerate(takers) if r.name == context.role)
+    smem = context.arguments["smem"]
+    mine = emit.add(smem, pipe.offset + number * BARRIER_BYTES)
+    following = emit.add(smem, pipe.offset + (number + 1) % len(takers) * BARRIER_BYTES)
+    wait(context, mine, pipe.parity)
+    emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, 1;")
+    body(context, s.body)
+    settle(context)
+    emit.line("bar.warp.sync -1;")
+    first = emit.less(context.lane(), 1)
+    emit.line(f"@{first} mbarrier.arrive.shared::cta.b64 _, [{following}];")

@@ -1,0 +1,159 @@
+"""Roles side by side: each has its own warps, registers and walk over the tiles; pipelines go between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.language.instruction import BulkTransfer
+from tinygpu.language.roles import Role
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
+from tinygpu.ptx.lowering import handover
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.grid import tile_count, tile_indices
+
+WARPGROUP_WARPS = 4
+
+
+def write(context: Context, body: handover.Body) -> None:
+    """All roles of a program, each in a branch of its own warps."""
+    emit, program = context.emit, context.program
+    handover.initialise(context)
+    end = emit.label("end")
+    for number, role in enumerate(program.roles):
+        context.barrier_id = number + 1
+        _role(context, role, body, end)
+    emit.place_label(end)
+    if context.cluster_size > 1:
+        # Nobody leaves while others may still fill its slots or arrive at its barriers. Lanes come one by one.
+        emit.line("barrier.cluster.arrive;")
+        emit.line("barrier.cluster.wait;")
+
+
+def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
+    emit = context.emit
+    first, warps = int(role.first), int(role.warps)
+    after = emit.label(f"not_{role.name}_")
+    emit.comment(f"role {role.name}: warps {first} to {first + warps - 1}")
+    warp = context.uniform_warp_of_cta()
+    if first:
+        emit.line(f"@{emit.less(warp, first)} bra {after};")
+    if first + warps < int(context.program.threads) // 32:
+        beyond = emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", warp, first + warps)
+        emit.line(f"@{beyond} bra {after};")
+    block = emit.open()
+    if role.registers:
+        _registers(context, role)
+    mine = tuple(_statements(context.program.body, role.name))
+    alone = _by_one_thread(mine)
+    context.role, context.threads = role.name, warps * 32
+    context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
+    if alone:
+        others = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.thread)
+        emit.line(f"@{others} bra {end};")
+    handover.start(context, role)
+    _tiles(context, role, mine, body)
+    _finish(context, mine, alone)
+    emit.line(f"bra {end};")
+    emit.close()
+    emit.block.body.extend(block.lines())
+    emit.place_label(after)
+
+
+def _registers(context: Context, role: Role) -> None:
+    if int(role.warps) % WARPGROUP_WARPS or int(role.first) % WARPGROUP_WARPS:
+        raise LoweringError(
+            f"role {role.name} has a register budget: its {role.warps} warps from warp {role.first} on must be whole "
+            "warpgroups"
+        )
+    average = sum(r.registers * int(r.warps) for r in context.program.roles) // max(
+        1, sum(int(r.warps) for r in context.program.roles)
+    )
+    verb = "inc" if role.registers > average else "dec"
+    context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
+
+
+def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement]:
+    """What a role does, from all its blocks in order."""
+    for s in body:
+        if isinstance(s, n.Scope):
+            yield from _statements(s.body, role)
+        elif isinstance(s, n.InRole) and s.role == role:
+            yield from s.body
+
+
+def _by_one_thread(mine: tuple[n.Statement, ...]) -> bool:
+    """Whether a role does nothing but what one thread issues."""
+    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope))]
+    return bool(leaves) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in leaves)
+
+
+def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
+    """The role's walk over the tiles: one, or tile after tile."""
+    emit, grid = context.emit, context.program.grid
+    start: Number = context.cluster_number()
+    if not grid.persistent:
+        tile_indices(context, start)
+        body(context, mine)
+        return
+    rest, every = role.share
+    step = emit.computed("r", "mov.u32 {d}, %nctaid.x;")
+    clusters = emit.div(step, context.cluster_size)
+    total = tile_count(context)
+    tile = emit.new("r", len(emit.blocks))
+    begin = emit.add(start, emit.mul(clusters, rest)) if rest else start
+    emit.line(f"mov.u32 {tile}, {begin};")
+    if rest:
+        _skip_tiles(context, mine, rest)
+    again, done = emit.label("tile"), emit.label("tiles_done")
+    emit.place_label(again)
+    over = emit.new("p")
+    emit.line(f"setp.ge.u32 {over}, {tile}, {total};")
+    emit.line(f"@{over} bra {done};")
+    block = emit.open()
+    context.loops += 1
+    tile_indices(context, tile)
+    body(context, mine)
+    handover.settle(context)
+    if every > 1:
+        _skip_tiles(context, mine, every - 1)
+    context.loops -= 1
+    emit.close()
+    emit.block.body.extend(block.lines())
+    emit.line(f"add.u32 {tile}, {tile}, {emit.mul(clusters, every)};")
+    emit.line(f"bra {again};")
+    emit.place_label(done)
+
+
+def _skip_tiles(context: Context, mine: tuple[n.Statement, ...], tiles: int) -> None:
+    """Passes over the slots that other roles drain for the tiles that they take."""
+    for name, pipe in context.pipes.items():
+        if context.program.pipeline(name).completion != "mbarrier":
+            continue
+        count = context.emit.mul(_slots_per_tile(context, mine, name), tiles)
+        handover.skip(context, pipe, count)
+
+
+def _slots_per_tile(context: Context, mine: tuple[n.Statement, ...], pipeline: str) -> Number:
+    total: Number = 0
+    for s in mine:
+        if isinstance(s, n.Loop) and not s.unrolled:
+            inside = _slots_per_tile(context, s.body, pipeline)
+            total = context.emit.add(total, context.emit.mul(context.number(s.trips), inside))
+        elif isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
+            total = context.emit.add(total, 1)
+        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope)):
+            total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline))
+    return total
+
+
+def _finish(context: Context, mine: tuple[n.Statement, ...], alone: bool) -> None:
+    """Stores by TMA must have read shared memory before the CTA leaves."""
+    emit = context.emit
+    stores = any(
+        isinstance(s, n.Copy) and getattr(s.instruction, "completion", "") == "bulk group" for s in walk(mine)
+    )
+    if stores:
+        guard = "" if alone else f"@{emit.less(context.role_thread(), 1)} "
+        emit.line(f"{guard}cp.async.bulk.wait_group 0;")
