@@ -1,5 +1,8 @@
 """tcgen05 over pairs of CTAs (.cta_group::2): operands from both, D in both, signals to both."""
 
+# Sentences stay on one line, so that they can be searched for.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 from tcgen05_kernels import (
     CODES,
     MEET,
+    PAIR_FREE,
     Image,
     K,
     check_spelling,
@@ -166,3 +170,86 @@ def test_a_pair_needs_clusters_of_an_even_number() -> None:
         "`tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32` needs a pair of CTAs, but the cluster has 1: launch "
         "clusters of an even number of CTAs"
     )
+
+
+# ---- planted bugs -------------------------------------------------------------------------------------------------
+
+
+def plain_pair(changes: tuple[tuple[str, str], ...] = (), check: bool = True) -> tuple[str, list[Any]]:
+    """A pair multiplies 256 x 32 x 16; `changes` replace parts of the text."""
+    rng = np.random.default_rng(0)
+    images, text = [], ""
+    for _ in range(2):
+        image = Image()
+        tile = in_shared(rng.integers(-2, 3, (128, 16)), "f16", "bf16", "32B", False)
+        text = descriptor(3, tile.descriptor, image.add(tile.image()))
+        tile = in_shared(rng.integers(-2, 3, (16, 16)), "f16", "bf16", "32B", False)
+        text += descriptor(4, tile.descriptor, image.add(tile.image()))
+        images.append(image)
+    word = 1 << 4 | 1 << 7 | 1 << 10 | 4 << 17 | 16 << 24
+    text += enable(5, False) + f"tcgen05.mma.cta_group::2.kind::f16 [%r6], %rd3, %rd4, {word:#x}, %p5;\n"
+    whole = pair_kernel(even_thread(text) + read_back(32), images[0].data.size, 16384, 32)
+    for old, new in changes:
+        assert old in whole
+        whole = whole.replace(old, new)
+    if check:
+        check_spelling(whole)
+    return whole, [both(*images), np.zeros((2, 128, 32), np.float32)]
+
+
+FILL_MET = "fence.proxy.async.shared::cta;\n" + MEET
+DEALLOC = "@!%p2 bra FREED;\ntcgen05.dealloc"
+# The odd CTA gives back, then meets the even one, which does it the other way round (the manual's example of a hang).
+ODD_FIRST = (
+    "@%p6 bra EVEN;\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n@!%p2 bra ODD;\n"
+    "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r6, 32;\nODD:\nbarrier.cluster.arrive.aligned;\n"
+    "barrier.cluster.wait.aligned;\nret;\nEVEN:\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+)
+COMMIT_BOTH = "mov.u16 %h1, 3;\n"
+BUGS = {
+    "the peer allocates nothing": (
+        (("@!%p2 bra ALLOCATED;", "and.pred %p7, %p2, %p6;\n@!%p7 bra ALLOCATED;"),), "deadlock",
+        "deadlock: no thread can run. warp 0 waits on line 46 for the other CTA of the pair, which must execute tcgen05.alloc too; deadlock: barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
+    ),
+    "the peer gives nothing back": (
+        ((DEALLOC, "and.pred %p7, %p2, %p6;\n@!%p7 bra FREED;\ntcgen05.dealloc"),), "tensor memory", "the CTA exits with 32 columns of tensor memory allocated (line 45): tcgen05.dealloc must give them back before",
+    ),
+    "the peers ask for different numbers of columns": (
+        (("[slot], 32;", "[slot], %r9;"), ("%r6, 32;", "%r6, %r9;"),
+         ("setp.eq.u32 %p6, %r7, 0;\n", "setp.eq.u32 %p6, %r7, 0;\nselp.b32 %r9, 32, 64, %p6;\n")),
+        "tensor memory", "tcgen05.alloc of 32 columns, but the other CTA of the pair asks for 64: both must ask for the same",
+    ),
+    "only one CTA hears of the product": (((COMMIT_BOTH, "mov.u16 %h1, 1;\n"),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 111 at the cluster barrier: warp 0 of the cluster's CTA 1, warp 1 of the cluster's CTA 1, warp 2 of the cluster's CTA 1, warp 3 of the cluster's CTA 1 never arrives"),
+    "a CTA is told that is none": (((COMMIT_BOTH, "mov.u16 %h1, 7;\n"),), "cluster", "tcgen05.commit signals CTAs 0x0007 of the cluster, which has 2: bits from 2 on must be 0"),
+    "nobody knows that the peer has filled its shared memory": (
+        ((FILL_MET, FILL_MET.replace(MEET, "")),), "cluster", "reaches into the shared memory of CTA 1 of the cluster, which may not have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
+    ),
+    "the stores of the peer are not fenced": (
+        (("fence.proxy.async.shared::cta;\n", "@%p6 fence.proxy.async.shared::cta;\n"),), "race", "reads through the asynchronous proxy 16 bytes at shared address 0x400 that warp 0 of the cluster's CTA 1 wrote through the generic proxy on line 37, without fence.proxy.async between the two: the writing threads must execute fence.proxy.async after their stores, before the barrier",
+    ),
+    "one CTA gives back before the last barrier, the other after it": (
+        ((PAIR_FREE.format(columns=32), ODD_FIRST + PAIR_FREE.format(columns=32)),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 123 at the cluster barrier: warp 0 of the cluster's CTA 1 never arrives",
+    ),
+    "a CTA gives columns back while the other still reads": (
+        (("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\ntcgen05.fence::after_thread_sync;\n" + DEALLOC, DEALLOC),),
+        "race", "deallocates lanes 32 to 63, columns 0 to 31 of tensor memory, which `tcgen05.ld` on line 75 (warp 1 of the cluster's CTA 0) read: nothing orders the two; put a barrier or an mbarrier between them",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["late", "early", "random"])
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_bugs_between_ctas_are_found(name: str, order: Any) -> None:
+    changes, kind, sentence = BUGS[name]
+    text, arguments = plain_pair(changes)
+    with pytest.raises(EmulationFault) as caught:
+        emulate(text, grid=2, block=128, cluster=2, args=arguments, order=order)
+    assert caught.value.kind == kind
+    assert caught.value.sentence == sentence
+
+
+def test_the_kernel_without_these_bugs_runs_clean() -> None:
+    text, arguments = plain_pair()
+    for order in ("late", "early", "random"):
+        report = emulate(text, grid=4, block=128, cluster=2, args=arguments, order=order, ctas=[0, 1])
+        assert report.advisories == ()
