@@ -1,162 +1,254 @@
-"""Makes the PTX fixtures in this folder: python make.py. Needs triton (any 3.x; no GPU).
+"""Makes the PTX fixtures in fixtures/: `python make.py`, or `python make.py PART...` for names that contain a PART.
 
-Each fixture is one kernel for sm_80, with its launch facts in the first line: shared memory in bytes and warps per CTA.
+Needs triton, no GPU. Triton 3.9 makes most; those whose variant is "old" are made by Triton 3.4. Every fixture was
+assembled by ptxas, which comes with Triton.
 """
 
 from __future__ import annotations
 
-import os
-
-# Line tables would put this file's place into the PTX.
-os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
-
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attentions
+import elementwise
+import matmuls
+import rows
 import triton
 import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from compile import Case, compiled
 
-HERE = Path(__file__).parent
-
-
-@triton.jit
-def softmax(x, y, columns, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    i = tl.arange(0, BLOCK)
-    inside = i < columns
-    v = tl.load(x + row * columns + i, mask=inside, other=-float("inf"))
-    e = tl.exp(v - tl.max(v, axis=0))
-    tl.store(y + row * columns + i, e / tl.sum(e, axis=0), mask=inside)
+FOLDER = Path(__file__).parent / "fixtures"
+AMPERE, HOPPER, BLACKWELL, RTX = 80, 90, 100, 120
+DATACENTER = (AMPERE, HOPPER, BLACKWELL)
+Cases = Iterator[Case]
 
 
-@triton.jit
-def layer_norm(x, gamma, beta, y, columns, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    i = tl.arange(0, BLOCK)
-    inside = i < columns
-    v = tl.load(x + row * columns + i, mask=inside, other=0.0).to(tl.float32)
-    d = tl.where(inside, v - tl.sum(v, axis=0) / columns, 0.0)
-    scale = tl.rsqrt(tl.sum(d * d, axis=0) / columns + eps)
-    out = d * scale * tl.load(gamma + i, mask=inside) + tl.load(beta + i, mask=inside)
-    tl.store(y + row * columns + i, out.to(tl.float16), mask=inside)
+def case(
+    kernel: Any, types: str, constants: dict[str, Any], targets: int | tuple[int, ...] = AMPERE, variant: str = "",
+    *, divisible: bool = True, **options: Any,
+) -> Case:  # fmt: skip
+    """A case; types as in "*fp32 *fp16 i32"."""
+    targets = (targets,) if isinstance(targets, int) else targets
+    return Case(kernel, types.split(), constants, options, targets, variant, divisible)
 
 
-@triton.jit
-def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
-    k = tl.arange(0, BK)
-    at_a = a + (m % M)[:, None] * K + k[None, :]
-    at_b = b + k[:, None] * N + (n % N)[None, :]
-    total = tl.zeros((BM, BN), dtype=tl.float32)
-    for step in range(tl.cdiv(K, BK)):
-        left = tl.load(at_a, mask=k[None, :] < K - step * BK, other=0.0)
-        right = tl.load(at_b, mask=k[:, None] < K - step * BK, other=0.0)
-        total = tl.dot(left, right, total)
-        at_a += BK
-        at_b += BK * N
-    inside = (m[:, None] < M) & (n[None, :] < N)
-    tl.store(c + m[:, None] * N + n[None, :], total.to(tl.float16), mask=inside)
+def elementwise_cases() -> Cases:
+    e = elementwise
+    for kind in ("fp32", "bf16"):
+        yield case(e.fused, f"*{kind} *fp32 *{kind} i32 i32", {"BLOCK": 512}, AMPERE, kind)
+    yield case(e.fused, "*fp16 *fp32 *fp16 i32 i32", {"BLOCK": 512}, (HOPPER, BLACKWELL), "fp16")
+    yield case(e.fused, "*fp32 *fp32 *fp32 i32 i32", {"BLOCK": 512}, AMPERE, "odd", divisible=False)
+    casts = "fp32-fp8e5 fp8e5-bf16 bf16-fp16 fp16-i8 i64-bf16 u8-fp16 fp64-fp16 fp32-i64 i8-fp64 i1-fp32 fp32-i1"
+    for pair in casts.split():
+        yield case(e.cast, f"*{pair.split('-')[0]} *{pair.split('-')[1]} i32", {"BLOCK": 256}, AMPERE, pair)
+    for pair in ("fp32-fp8e4nv", "fp8e4nv-bf16", "bf16-fp8e5", "fp8e5-fp32"):
+        yield case(e.cast, f"*{pair.split('-')[0]} *{pair.split('-')[1]} i32", {"BLOCK": 256}, HOPPER, pair)
+    yield case(e.functions, "*fp32 *fp32 i32", {"BLOCK": 256}, (AMPERE, BLACKWELL))
+    yield case(e.library, "*fp32 *fp32 i32", {"BLOCK": 256}, AMPERE)
+    for kind in ("i8", "i16", "i32", "i64"):
+        yield case(e.integers, f"*{kind} *{kind} *{kind} i32", {"BLOCK": 256}, AMPERE, kind)
+    for kind in ("u32", "u64"):
+        yield case(e.wide_product, f"*{kind} *{kind} *{kind} i32", {"BLOCK": 256}, AMPERE, kind)
+    yield case(e.booleans, "*i1 *i1 *i1 i32", {"BLOCK": 256})
+    for kind in ("fp32", "i8"):
+        sizes = {"BR": 16, "BC": 64}
+        yield case(e.strided, f"*{kind} *{kind} i32 i32 i32 i32", sizes, AMPERE, kind, divisible=kind == "i8")
+    yield case(e.dropout, "*fp32 *fp32 i32 fp32 i32", {"BLOCK": 512}, (AMPERE, BLACKWELL))
+    yield case(e.random_bits, "*i32 i32", {"BLOCK": 256})
+    yield case(e.embedding, "*fp16 *i64 *fp16 i32", {"BLOCK": 128}, (AMPERE, HOPPER))
+    for kind, targets in (("fp32", HOPPER), ("fp16", DATACENTER), ("bf16", (AMPERE, HOPPER)), ("i32", BLACKWELL)):
+        sizes = {"BLOCK": 32, "W": 64}
+        yield case(e.scatter_add, f"*{kind} *i32 *{kind} i32 i32", sizes, targets, kind)
+    yield case(e.atomics, "*i32 *i32 *i32 *i32 *i32 *i32 i32", {"BLOCK": 128}, DATACENTER)
+    yield case(e.packed_by_assembly, "*i8 *i8 *i8 i32", {"BLOCK": 1024})
+    yield case(e.device_function, "*i32 *i32 i32", {})
+    yield case(e.waiting_lanes, "*i32 *i32 i32", {"BLOCK": 128}, (AMPERE, HOPPER))
+    yield case(e.asserted, "*i32 *i32 i32", {"BLOCK": 128}, AMPERE, debug=True)
+    yield case(e.printed, "*i32 *i32", {"BLOCK": 128})
+    for kind, warps in (("fp32", 4), ("i8", 2), ("fp16", 1)):
+        yield case(e.swapped, f"*{kind} *{kind} *{kind}", {"BLOCK": 256}, AMPERE, kind, num_warps=warps)
 
 
-@triton.jit
-def attention(q, k, v, o, L, scale, H: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    block = tl.program_id(0)
-    base = tl.program_id(1) * L * H
-    m = block * BM + tl.arange(0, BM)
-    d = tl.arange(0, H)
-    query = tl.load(q + base + m[:, None] * H + d[None, :])
-    largest = tl.full((BM,), -float("inf"), tl.float32)
-    weight = tl.zeros((BM,), tl.float32)
-    total = tl.zeros((BM, H), tl.float32)
-    for start in range(0, (block + 1) * BM, BN):
-        n = start + tl.arange(0, BN)
-        score = tl.dot(query, tl.load(k + base + n[None, :] * H + d[:, None])) * scale
-        score = tl.where(m[:, None] >= n[None, :], score, -float("inf"))
-        now = tl.maximum(largest, tl.max(score, 1))
-        p = tl.exp2((score - now[:, None]) * 1.4426950408889634)
-        old = tl.exp2((largest - now) * 1.4426950408889634)
-        weight = weight * old + tl.sum(p, 1)
-        total = tl.dot(p.to(tl.float16), tl.load(v + base + n[:, None] * H + d[None, :]), total * old[:, None])
-        largest = now
-    tl.store(o + base + m[:, None] * H + d[None, :], (total / weight[:, None]).to(tl.float16))
+def row_cases() -> Cases:
+    r = rows
+    for block, warps in ((64, 1), (4096, 8)):
+        yield case(r.softmax, "*fp32 *fp32 i32", {"BLOCK": block}, DATACENTER, f"{block}", num_warps=warps)
+    yield case(r.softmax, "*fp16 *bf16 i32", {"BLOCK": 512}, AMPERE, "fp16")
+    yield case(r.softmax, "*fp32 *fp32 i32", {"BLOCK": 1024}, AMPERE, "old")
+    yield case(r.wide_softmax, "*fp32 *fp32 i32", {"BLOCK": 256}, (AMPERE, HOPPER), num_stages=3)
+    for kind, r_size, c_size, warps, target in (
+        ("fp32", 32, 64, 4, AMPERE), ("i64", 8, 128, 8, AMPERE), ("fp16", 16, 16, 1, AMPERE),
+        ("fp16", 32, 32, 4, HOPPER), ("i32", 128, 8, 2, BLACKWELL),
+    ):  # fmt: skip
+        types = f"*{kind} *{kind} *{kind} *i32 *{kind} i32 i32"
+        sizes = {"R": r_size, "C": c_size}
+        variant = f"{kind}x{warps}"
+        yield case(r.tile_reductions, types, sizes, target, variant, divisible=False, num_warps=warps)
+    yield case(r.variances, "*fp32 *fp32 *fp32 i32", {"BLOCK": 1024}, (AMPERE, HOPPER))
+    types = "*fp32 *fp32 *fp32 *fp16 *fp32 *fp32 i32 fp32"
+    yield case(r.layer_norm, types, {"BLOCK": 1024}, (AMPERE, BLACKWELL), divisible=False)
+    types = "*fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i32 i32"
+    yield case(r.layer_norm_backward, types, {"BLOCK": 512, "GROUPS": 2}, DATACENTER)
+    yield case(r.rms_norm, "*bf16 *bf16 *bf16 i32 fp32", {"BLOCK": 256}, (AMPERE, HOPPER), num_warps=2)
+    yield case(r.cross_entropy, "*fp32 *i64 *fp32 *fp32 i32", {"BLOCK": 1024}, (AMPERE, BLACKWELL))
+    for kind, block, warps, targets in (
+        ("fp32", 64, 4, AMPERE), ("fp16", 64, 8, (HOPPER, BLACKWELL)), ("i8", 128, 4, AMPERE),
+        ("i64", 32, 1, AMPERE),
+    ):  # fmt: skip
+        yield case(r.transpose, f"*{kind} *{kind} i32 i32", {"BLOCK": block}, targets, kind, num_warps=warps)
+    for kind, axis, reverse, r_size, c_size, warps in (
+        ("i32", 1, False, 1, 512, 4), ("fp32", 0, False, 64, 16, 4), ("fp32", 1, True, 8, 64, 2),
+        ("i64", 0, True, 128, 4, 8),
+    ):  # fmt: skip
+        sizes = {"R": r_size, "C": c_size, "AXIS": axis, "REVERSE": reverse}
+        yield case(r.scan, f"*{kind} *{kind}", sizes, AMPERE, f"{kind}-{axis}", num_warps=warps)
+    yield case(r.recurrence, "*fp32 *fp32 *fp32", {"BLOCK": 512}, (AMPERE, HOPPER))
+    for kind, block, descending in (("i32", 256, False), ("fp32", 512, True), ("i8", 128, False)):
+        sizes = {"BLOCK": block, "DESCENDING": descending}
+        yield case(r.sort, f"*{kind} *{kind}", sizes, AMPERE, kind)
+    yield case(r.sort, "*fp16 *fp16", {"BLOCK": 64, "DESCENDING": True}, HOPPER, "old")
+    yield case(r.top, "*fp32 *fp32", {"BLOCK": 512, "K": 8})
+    yield case(r.gather_rows, "*fp32 *i32 *fp32", {"R": 32, "C": 16, "AXIS": 0}, AMPERE, "0")
+    yield case(r.gather_rows, "*fp16 *i32 *fp16", {"R": 8, "C": 64, "AXIS": 1}, HOPPER, "1")
+    for block, bins, warps in ((512, 64, 4), (256, 8, 1)):
+        sizes = {"BLOCK": block, "BINS": bins}
+        yield case(r.histogram, "*i32 *i32 i32", sizes, (AMPERE, BLACKWELL), f"{bins}", num_warps=warps)
+    yield case(r.bins, "*i32 *i32 i32", {"BLOCK": 256}, (AMPERE, HOPPER))
+    yield case(r.lock, "*fp32 *fp32 *i32", {"BLOCK": 128}, DATACENTER)
+    yield case(r.last_adds, "*fp32 *fp32 *fp32 *i32 i32", {"BLOCK": 256, "PARTS": 16}, DATACENTER)
 
 
-@triton.jit
-def transpose(x, y, M, N, BLOCK: tl.constexpr):
-    r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    v = tl.load(x + r[:, None] * N + c[None, :], mask=(r[:, None] < M) & (c[None, :] < N))
-    tl.store(y + c[:, None] * M + r[None, :], tl.trans(v), mask=(c[:, None] < N) & (r[None, :] < M))
+def tile(bm: int, bn: int, bk: int, **more: Any) -> dict[str, Any]:
+    return {"BM": bm, "BN": bn, "BK": bk, **more}
 
 
-@triton.jit
-def scan(x, y, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.cumsum(tl.load(x + i), 0))
+def matmul_cases() -> Cases:
+    m = matmuls
+    for bm, bn, bk, warps, stages, targets in (
+        (64, 64, 32, 4, 3, DATACENTER), (128, 128, 32, 8, 4, HOPPER), (32, 64, 64, 2, 2, AMPERE),
+        (16, 32, 16, 1, 1, AMPERE), (128, 64, 64, 4, 5, (HOPPER, BLACKWELL)), (16, 16, 128, 1, 3, AMPERE),
+        (64, 128, 32, 4, 1, (HOPPER, BLACKWELL)), (256, 64, 32, 8, 3, BLACKWELL),
+    ):  # fmt: skip
+        variant = f"{bm}x{bn}x{bk}w{warps}s{stages}"
+        options = {"num_warps": warps, "num_stages": stages}
+        yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(bm, bn, bk), targets, variant, **options)
+    yield case(m.matmul, "*fp32 *fp32 *fp32 i32 i32 i32", tile(64, 64, 32), DATACENTER, "tf32")
+    yield case(m.matmul, "*bf16 *bf16 *bf16 i32 i32 i32", tile(64, 64, 32), DATACENTER, "odd", divisible=False)
+    yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(64, 64, 32), DATACENTER, "old", num_stages=3)
+    for ctas in (2, 4):
+        options = {"num_ctas": ctas}
+        targets = (HOPPER, BLACKWELL)
+        yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(128, 128, 32), targets, f"ctas{ctas}", **options)
+    for name, types, kind, size, warps, by, targets in (
+        ("i8", "*i8 *i8 *i32", tl.int32, (64, 64, 64), 4, "nt", DATACENTER),
+        ("i8", "*i8 *i8 *i32", tl.int32, (32, 32, 32), 1, "nn", (AMPERE, HOPPER)),
+        ("tf32", "*fp32 *fp32 *fp32", tl.float32, (64, 64, 32), 4, "tn", DATACENTER),
+        ("fp16acc", "*fp16 *fp16 *fp16", tl.float16, (64, 64, 64), 4, "tt", DATACENTER),
+        ("fp16", "*fp16 *fp16 *fp32", tl.float32, (128, 64, 32), 8, "tn", DATACENTER),
+        ("fp8e5", "*fp8e5 *fp8e5 *fp32", tl.float32, (64, 64, 64), 4, "nt", DATACENTER),
+        ("fp8e4", "*fp8e4nv *fp8e4nv *fp16", tl.float32, (64, 64, 64), 4, "nt", (HOPPER, BLACKWELL, RTX)),
+        ("fp8e4", "*fp8e4nv *fp8e4nv *fp16", tl.float32, (64, 64, 32), 4, "nn", (HOPPER, BLACKWELL)),
+    ):  # fmt: skip
+        constants = tile(*size, ROWS=by, KIND=kind, PRECISION="tf32")
+        yield case(m.whole_matmul, f"{types} i32 i32 i32", constants, targets, f"{name}-{by}", num_warps=warps)
+    for precision, size, targets in (
+        ("ieee", (32, 32, 16), AMPERE), ("tf32x3", (64, 64, 32), HOPPER), ("bf16x3", (64, 64, 32), BLACKWELL)
+    ):  # fmt: skip
+        constants = tile(*size, ROWS="nn", KIND=tl.float32, PRECISION=precision)
+        yield case(m.whole_matmul, "*fp32 *fp32 *fp32 i32 i32 i32", constants, targets, precision, num_stages=2)
+    constants = tile(32, 32, 16, ROWS="nn", KIND=tl.float64, PRECISION="ieee")
+    yield case(m.whole_matmul, "*fp64 *fp64 *fp64 i32 i32 i32", constants, (AMPERE, HOPPER), "fp64", num_stages=2)
+    for a, b, targets in (("fp16", "i8", DATACENTER), ("bf16", "i8", HOPPER), ("fp16", "fp8e5", (HOPPER, BLACKWELL))):
+        yield case(m.mixed_matmul, f"*{a} *{b} *fp32 i32 i32", tile(64, 64, 64), targets, f"{a}-{b}")
+    for kind, targets in (("fp32", DATACENTER), ("fp16", (AMPERE, HOPPER))):
+        yield case(m.split_k, f"*fp16 *fp16 *{kind} i32 i32", tile(64, 64, 32, SPLIT=3), targets, kind)
+    for flat in (False, True):
+        types = "*fp16 *fp16 *fp16 i32 i32 i32 i32"
+        yield case(m.persistent, types, tile(64, 64, 32, FLATTEN=flat), DATACENTER, "flat" if flat else "")
+    yield case(m.stream_k, "*fp16 *fp16 *fp32 *fp32 *i32 i32 i32 i32", tile(64, 64, 32), DATACENTER)
+    yield case(m.grouped, "*i64 *i64 *i64 *i32 i32", tile(64, 64, 32, CTAS=3), (AMPERE, HOPPER))
+    yield case(m.batched, "*fp16 *fp16 *fp32 i32 i32 i32", tile(16, 32, 32, BB=4))
+    yield case(m.convolution, "*fp16 *fp16 *fp16 i32 i32", {"CI": 32, "CO": 64, "R": 3, "S": 3, "BM": 64}, DATACENTER)
+    packed = {"e4m3": ("fp8e4nv", 1), "e5m2": ("fp8e5", 1), "e2m1": ("u8", 2)}
+    for a, b, targets in (
+        ("e4m3", "e4m3", (BLACKWELL, RTX)), ("e5m2", "e4m3", BLACKWELL), ("e2m1", "e2m1", (BLACKWELL, RTX)),
+        ("e4m3", "e2m1", BLACKWELL),
+    ):  # fmt: skip
+        constants = tile(128, 64, 128, A=a, B=b, PA=packed[a][1], PB=packed[b][1])
+        types = f"*{packed[a][0]} *u8 *{packed[b][0]} *u8 *fp32 i32 i32 i32"
+        yield case(m.scaled_matmul, types, constants, targets, f"{a}-{b}", num_stages=2)
 
 
-@triton.jit
-def sort(x, y, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.sort(tl.load(x + i)))
+def descriptor_cases() -> Cases:
+    m = matmuls
+    types = "*fp16 *fp16 *fp16 i32 i32 i32 i32"
+    both = (HOPPER, BLACKWELL)
+    for bm, bn, bk, warps, stages, flat, special, targets in (
+        (64, 64, 64, 4, 3, False, False, DATACENTER), (128, 128, 64, 4, 3, False, False, both),
+        (128, 64, 32, 8, 2, True, False, both), (128, 256, 64, 8, 3, False, False, HOPPER),
+        (128, 128, 64, 4, 3, False, True, both), (128, 64, 64, 4, 2, True, True, BLACKWELL),
+        (64, 64, 64, 4, 3, False, True, both), (128, 128, 64, 8, 3, False, True, BLACKWELL),
+    ):  # fmt: skip
+        constants = tile(bm, bn, bk, FLATTEN=flat, SPECIALIZE=special, PIECES=1)
+        variant = f"{'special' if special else ''}{bm}x{bn}x{bk}w{warps}{'flat' if flat else ''}"
+        options = {"num_warps": warps, "num_stages": stages}
+        yield case(m.descriptor_matmul, types, constants, targets, variant, **options)
+    plain = {"FLATTEN": False, "SPECIALIZE": False}
+    kinds = types.replace("fp16", "bf16")
+    yield case(m.descriptor_matmul, kinds, tile(128, 128, 64, PIECES=2, **plain), (*both, RTX), "pieces")
+    kinds = types.replace("fp16", "fp8e5", 2)
+    yield case(m.descriptor_matmul, kinds, tile(128, 128, 128, PIECES=1, **plain), both, "fp8e5")
+    kinds = types.replace("fp16", "fp32")
+    yield case(m.descriptor_matmul, kinds, tile(64, 64, 32, PIECES=1, **plain), both, "tf32")
+    constants = tile(128, 128, 64, PIECES=1, **plain)
+    yield case(m.descriptor_matmul, types, constants, both, "ctas2", num_ctas=2)
+    yield case(m.descriptor_matmul, types, tile(64, 64, 64, PIECES=1, **plain), both, "old")
+    descriptors = " ".join(["tensordesc<fp16[64,64]>"] * 3)
+    yield case(m.host_descriptor_matmul, f"{descriptors} i32", tile(64, 64, 64), (*both, RTX))
 
 
-@triton.jit
-def lock(x, total, mutex, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    v = tl.load(x + tl.program_id(0) * BLOCK + i)
-    while tl.atomic_cas(mutex, 0, 1) == 1:
-        pass
-    tl.store(total + i, tl.load(total + i) + v)
-    tl.debug_barrier()
-    tl.atomic_xchg(mutex, 0)
+def attention_cases() -> Cases:
+    a = attentions
+    for h, bm, bn, causal, warps, stages, targets in (
+        (64, 64, 32, True, 4, 2, DATACENTER), (128, 128, 64, False, 8, 2, HOPPER), (64, 64, 64, False, 4, 3, BLACKWELL),
+        (128, 64, 32, True, 4, 1, BLACKWELL), (32, 16, 16, True, 1, 2, AMPERE),
+    ):  # fmt: skip
+        sizes = {"H": h, "BM": bm, "BN": bn, "CAUSAL": causal}
+        variant = f"{h}{'causal' if causal else ''}w{warps}"
+        options = {"num_warps": warps, "num_stages": stages}
+        yield case(a.attention, "*fp16 *fp16 *fp16 *fp16 *fp32 i32 fp32", sizes, targets, variant, **options)
+    sizes = {"H": 64, "BM": 64, "BN": 64, "CAUSAL": True}
+    yield case(a.attention, "*bf16 *bf16 *bf16 *bf16 *fp32 i32 fp32", sizes, HOPPER, "bf16")
+    types = "*fp16 *fp16 *fp16 *fp16 *fp32 *fp32 *fp32 *fp32 *fp32 i32 fp32"
+    yield case(a.attention_backward, types, {"H": 64, "BM": 32, "BN": 64}, DATACENTER, num_stages=2)
+    for special, warps, targets in (
+        (False, 4, HOPPER), (False, 8, BLACKWELL), (True, 4, (HOPPER, BLACKWELL)), (True, 8, BLACKWELL)
+    ):  # fmt: skip
+        sizes = {"H": 64, "BM": 128, "BN": 64, "SPECIALIZE": special}
+        variant = f"{'special' if special else ''}w{warps}"
+        types = "*fp16 *fp16 *fp16 *fp16 i32 fp32"
+        yield case(a.descriptor_attention, types, sizes, targets, variant, num_warps=warps)
 
 
-@triton.jit
-def int8_matmul(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
-    total = tl.zeros((BM, BN), dtype=tl.int32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        left = tl.load(a + m[:, None] * K + k[None, :])
-        right = tl.load(b + k[:, None] + n[None, :] * K)
-        total = tl.dot(left, right, total, out_dtype=tl.int32)
-    tl.store(c + m[:, None] * N + n[None, :], total)
+def cases() -> Cases:
+    yield from elementwise_cases()
+    yield from row_cases()
+    yield from matmul_cases()
+    yield from descriptor_cases()
+    yield from attention_cases()
 
 
-KERNELS: list[tuple[Any, list[str], dict[str, int], dict[str, int]]] = [
-    (softmax, ["*fp32", "*fp32", "i32"], {"BLOCK": 1024}, {}),
-    (layer_norm, ["*fp32", "*fp32", "*fp32", "*fp16", "i32", "fp32"], {"BLOCK": 1024}, {}),
-    (matmul, ["*fp16"] * 3 + ["i32"] * 3, {"BM": 64, "BN": 64, "BK": 32}, {"num_stages": 3}),
-    (attention, ["*fp16"] * 4 + ["i32", "fp32"], {"H": 64, "BM": 64, "BN": 32}, {"num_stages": 2}),
-    (transpose, ["*fp32", "*fp32", "i32", "i32"], {"BLOCK": 64}, {}),
-    (scan, ["*i32", "*i32"], {"BLOCK": 512}, {}),
-    (sort, ["*i32", "*i32"], {"BLOCK": 256}, {}),
-    (lock, ["*fp32", "*fp32", "*i32"], {"BLOCK": 128}, {}),
-    (int8_matmul, ["*i8", "*i8", "*i32", "i32", "i32"], {"BM": 64, "BN": 64, "BK": 64}, {"num_stages": 3}),
-]
-
-
-def make(kernel: Any, types: list[str], constants: dict[str, int], options: dict[str, int]) -> None:
-    """Compile one kernel; pointers and, but for layer_norm, integers are multiples of 16."""
-    names = kernel.arg_names
-    signature = {name: types[k] if k < len(types) else "constexpr" for k, name in enumerate(names)}
-    whole = kernel is not layer_norm
-    divisible = {
-        (k,): [["tt.divisibility", 16]] for k, t in enumerate(types) if t[0] == "*" or (t == "i32" and whole)
-    }
-    values = {(names.index(name),): value for name, value in constants.items()}
-    source = ASTSource(kernel, signature, values, divisible)
-    result = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=options)
-    facts = f"// shared {result.metadata.shared} warps {result.metadata.num_warps}\n"
-    name = kernel.fn.__name__
-    (HERE / f"{name}.ptx").write_text(facts + result.asm["ptx"].rstrip() + "\n")
+def main(parts: list[str]) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    old = triton.__version__ < "3.9"
+    for item in cases():
+        for target in item.targets:
+            name = item.name(target)
+            if ("old" in item.variant) == old and (not parts or any(part in name for part in parts)):
+                (FOLDER / f"{name}.ptx").write_text(compiled(item, target))
 
 
 if __name__ == "__main__":
-    for row in KERNELS:
-        make(*row)
+    main(sys.argv[1:])
