@@ -92,6 +92,8 @@ def _mma(b: Binder, i: Instruction) -> Run:
     sources = [b.source(e, "u32" if half_c else form.c_type) for e in held_c]
     targets = [b.destination(e, "u32" if half_d else form.d_type) for e in held_d]
     multiply = _product(form)
+    # Where C is held differently from D (m8n8k4 alone): which element of C each element of D adds.
+    moved = None if out_c is out_d else out_c.gather[out_d.scatter]
 
     def run(c: Cohort) -> None:
         if not require_whole_warp(c, i):
@@ -102,11 +104,13 @@ def _mma(b: Binder, i: Instruction) -> Run:
             numbers_a = adjust(c, numbers_a)
         for adjust in adjust_b:
             numbers_b = adjust(c, numbers_b)
-        old = _accumulators(c, sources, half_c, out_c)
-        result = _rounded(form, multiply(numbers_a, numbers_b), old)
-        lanes = np.take(result.reshape(c.n, -1), out_d.scatter, axis=1).reshape(c.n, 32, out_d.elements)
+        product = np.take(multiply(numbers_a, numbers_b).reshape(c.n, -1), out_d.scatter, axis=1)
+        old = _accumulators(c, sources, half_c, out_c.elements)
+        if moved is not None:
+            old = np.take(old, moved, axis=1)
+        lanes = _rounded(form, product, old).reshape(c.n, LANES, out_d.elements)
         if half_d:
-            lanes = np.ascontiguousarray(lanes).view(np.uint32)
+            lanes = lanes.view(np.uint32)
         for position, target in enumerate(targets):
             np.copyto(target(c), lanes[..., position], where=c.where)
 
@@ -234,21 +238,20 @@ def _rounded(form: MmaForm, product: Floats, old: Array) -> Array:
     return total.astype(np.float16 if form.d_type == "f16" else np.float32)
 
 
-def _accumulators(c: Cohort, sources: list[Getter], packed: bool, fragment: Fragment) -> Array:
-    """C as (n, rows, columns), binary64 or int64."""
+def _accumulators(c: Cohort, sources: list[Getter], packed: bool, elements: int) -> Array:
+    """C as (n, 32 * elements) in the order of lanes, binary64 or int64."""
     if packed:
         words = np.empty((c.n, 32, len(sources)), np.uint32)
         for position, source in enumerate(sources):
             words[..., position] = source(c)
         values: Array = words.view(np.float16).astype(np.float64)
     else:
-        values = np.empty((c.n, 32, fragment.elements), np.float64)
+        values = np.empty((c.n, 32, elements), np.float64)
         for position, source in enumerate(sources):
             values[..., position] = source(c)
         if np.asarray(sources[0](c)).dtype.kind != "f":
             values = values.astype(np.int64)
-    found = np.take(values.reshape(c.n, -1), fragment.gather, axis=1)
-    return found.reshape(c.n, fragment.rows, fragment.columns)
+    return values.reshape(c.n, -1)
 
 
 # ---- sparse A -----------------------------------------------------------------------------------------------------
