@@ -288,6 +288,34 @@ def test_two_warpgroups_of_three_ctas_step_along_k(order: Any, wait: int) -> Non
     assert report.counters.wgmma == {"m64n32k16.f32.f16.f16": 24}
 
 
+@pytest.mark.parametrize("order", ["late", "early", "random"])
+def test_ctas_that_step_a_different_number_of_times_go_their_own_ways(order: Any) -> None:
+    """CTA c takes c % 4 + 1 steps: the warps that go on are no regular set, and D changes in the block of its wait."""
+    rng = np.random.default_rng(12)
+    ctas = 7
+    a, b = draw(rng, "f16", (ctas, 128, 64)), draw(rng, "f16", (ctas, 32, 64))
+    image = np.zeros((ctas, 32768), np.uint8)
+    for cta in range(ctas):
+        left, right = place(a[cta], "128B", False).image, place(b[cta], "128B", False).image
+        image[cta, : left.size] = left
+        image[cta, 16384 : 16384 + right.size] = right
+    out = np.zeros((ctas, 256, 16), np.float32)
+    text = LOOP.replace("WAIT", "0").replace("setp.lt.u32 %p2, %r13, 4;", "setp.lt.u32 %p2, %r13, %r21;")
+    text = text.replace("mov.u32 %r13, 0;", "mov.u32 %r13, 0; and.b32 %r21, %r20, 3; add.u32 %r21, %r21, 1;")
+    # What follows the wait in its own block sees the new values: they are doubled there and halved again.
+    after = "wgmma.wait_group.sync.aligned 0;\nmul.f32 %d0, %d0, 0f40000000; mul.f32 %d0, %d0, 0f3F000000;"
+    text = text.replace("wgmma.wait_group.sync.aligned 0;", f"{after}\nwgmma.fence.sync.aligned;", 1)
+    kernel = module(text, [".param .u64 image", ".param .u64 out"])
+    report = emulate(kernel, grid=ctas, block=256, dynamic_smem=32768, args=[image, out], order=order, seed=5)
+    for cta in range(ctas):
+        depth = 16 * (cta % 4 + 1)
+        want = a[cta, :, :depth].astype(np.float64) @ b[cta, :, :depth].astype(np.float64).T
+        for group in range(2):
+            half = want[64 * group : 64 * group + 64].astype(np.float32)
+            np.testing.assert_array_equal(out[cta, 128 * group : 128 * group + 128], registers_of_d(half))
+    assert report.faults == ()
+
+
 def test_d_holds_its_old_value_until_the_wait_when_products_are_late() -> None:
     """The values of the two orders differ where a wait is missing; with faults collected both run on."""
     rng = np.random.default_rng(11)
