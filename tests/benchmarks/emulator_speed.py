@@ -23,10 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from tinygpu.ptx.emulator import Report, emulate
+from tinygpu.ptx.emulator import Report, TensorMap, emulate
 
 KERNELS = Path(__file__).parents[1] / "ptx" / "emulator" / "kernels"
 # Sizes that take the simulator some seconds, and sizes that fill the emulator's batches.
@@ -104,23 +106,87 @@ def simulated_rates() -> dict[str, float] | None:
     return rates
 
 
-def tile_kernels() -> list[Case]:
-    """512 x 512 x 512 f16 products on tensor cores, of the fixtures that are there."""
-    size = 512
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-2, 3, (size, size)).astype(np.float16) for _ in range(2))
-    want = a.astype(np.float32) @ b.astype(np.float32)
+@dataclass(frozen=True)
+class TileKernel:
+    """A kernel of Hopper or Blackwell for c = a b^T, a and b through tensor maps with boxes of 64 x (rows) elements.
 
-    def ampere() -> Report:
+    fixture     folder of matmuls.ptx: the target
+    boxes       rows of a's and of b's boxes
+    persistent  it takes a map of c (bf16) and the numbers of tiles; others a pointer to c (f32), n and k
+    """
+
+    name: str
+    fixture: str
+    entry: str
+    grid: tuple[int, int]
+    block: int
+    boxes: tuple[int, int]
+    smem: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    persistent: bool = False
+
+
+TILE_SIZE = 512
+TILE_KERNELS = (
+    TileKernel("wgmma, ring of 4 stages", "sm_90a", "wgmma_pipelined", (8, 8), 128, (64, 64), 65536),
+    TileKernel("wgmma, cluster with multicast", "sm_90a", "clustered", (8, 8), 160, (64, 32), 49152, (1, 2, 1)),
+    TileKernel("wgmma, persistent", "sm_90a", "persistent", (4, 1), 384, (128, 128), 131072, persistent=True),
+    TileKernel("tcgen05, one tile", "sm_100a", "simple_f16", (8, 4), 128, (128, 64)),
+    TileKernel("tcgen05, pairs of CTAs", "sm_100a", "pair", (4, 4), 192, (128, 64), 73728, (2, 1, 1)),
+    TileKernel("tcgen05, persistent", "sm_100a", "persistent", (4, 1), 192, (128, 128), 131072, persistent=True),
+)
+
+
+def ampere_tiles() -> Case:
+    """The product with mma.sync and cp.async."""
+    size = TILE_SIZE
+    a, b = small_integers(np.float16)
+
+    def run() -> Report:
         c = np.zeros((size, size), np.float32)
-        report = emulate(
-            ptx("matmul_mma"), grid=(size // 128, size // 128), block=128, args=[a, b.T.copy(), c, size, size, size],
-            dynamic_smem=65536,
-        )
-        np.testing.assert_array_equal(c, want)
+        tiles, args = size // 128, [a, b, c, size, size, size]
+        report = emulate(ptx("matmul_mma"), grid=(tiles, tiles), block=128, args=args, dynamic_smem=65536)
+        np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
         return report
 
-    return [Case(f"mma.sync (sm_80), {size}^3 f16", ampere, size**3)]
+    return Case("sm_80: mma.sync, cp.async", run, size**3)
+
+
+def tensor_copy_tiles(kernel: TileKernel) -> Case:
+    """The product with tensor copies and asynchronous matrix units."""
+    size, dtype = TILE_SIZE, ml_dtypes.bfloat16 if kernel.persistent else np.float16
+    a, b = small_integers(dtype)
+    want = a.astype(np.float32) @ b.astype(np.float32).T
+
+    def run() -> Report:
+        c = np.zeros((size, size), dtype if kernel.persistent else np.float32)
+        maps = [
+            TensorMap(x, (64, rows), swizzle="128B") for x, rows in zip((a, b), kernel.boxes, strict=True)
+        ]
+        tail: list[Any] = [c, size, size]
+        if kernel.persistent:
+            tiles = size // 128
+            rows = 64 if kernel.fixture == "sm_90a" else 128
+            tail = [TensorMap(c, (64, rows), swizzle="128B"), tiles, tiles, size]
+        report = emulate(
+            ptx(f"{kernel.fixture}/matmuls"), entry=kernel.entry, grid=kernel.grid, block=kernel.block,
+            cluster=kernel.cluster, args=[*maps, *tail], dynamic_smem=kernel.smem,
+        )  # fmt: skip
+        np.testing.assert_array_equal(c, want.astype(c.dtype))
+        return report
+
+    return Case(f"{kernel.fixture}: {kernel.name}", run, size**3)
+
+
+def small_integers(dtype: Any) -> Any:
+    """a and b, both with k along their rows; every sum is exact in binary32."""
+    return np.random.default_rng(0).integers(-2, 3, (2, TILE_SIZE, TILE_SIZE)).astype(dtype)
+
+
+def tile_kernels() -> list[Case]:
+    """512 x 512 x 512 products on tensor cores: Ampere's, Hopper's and Blackwell's, whose fixtures are there."""
+    there = [k for k in TILE_KERNELS if (KERNELS / k.fixture / "matmuls.ptx").is_file()]
+    return [ampere_tiles(), *(tensor_copy_tiles(kernel) for kernel in there)]
 
 
 def profile(case: Case) -> None:
