@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,10 +58,15 @@ def end_global_read(agent: Agent, window: Window, offsets: Index, size: int) -> 
     return None if known.all() else np.asarray(~known)
 
 
-def begin_global_write(agent: Agent, window: Window, offsets: Index, size: int, atomic: bool = False) -> bool:
+def begin_global_write(
+    agent: Agent, window: Window, offsets: Index, size: int, atomic: bool = False,
+    unchanged: Callable[[], Bools] | None = None,
+) -> bool:  # fmt: skip
     """An operation starts to write; False, and a fault, where the memory cannot be written. Races are faults.
 
-    atomic  it is a reduction: it does not conflict with other atomics
+    atomic     it is a reduction: it does not conflict with other atomics
+    unchanged  which accesses write what is there, or what pending stores are going to put there: they conflict with
+               nothing
     """
     if not window.allocation.writable:
         agent.origin.fault(
@@ -67,7 +74,7 @@ def begin_global_write(agent: Agent, window: Window, offsets: Index, size: int, 
             window.allocation.space, window.origin + int(offsets.reshape(-1)[0]),
         )  # fmt: skip
         return False
-    _check_global(agent, window, offsets, size, "writes", atomic)
+    _check_global(agent, window, offsets, size, "writes", atomic, unchanged)
     _mark_global(agent, window, offsets, size, int(PENDING), atomic)
     return True
 
@@ -112,12 +119,17 @@ def _mark_global(agent: Agent, window: Window, offsets: Index, size: int, tick: 
     written[at], writer[at], atomics[at] = tick, _launch_warp(agent), atomic
 
 
-def _check_global(agent: Agent, window: Window, offsets: Index, size: int, verb: str, atomic: bool = False) -> None:
+def _check_global(
+    agent: Agent, window: Window, offsets: Index, size: int, verb: str, atomic: bool = False,
+    unchanged: Callable[[], Bools] | None = None,
+) -> None:  # fmt: skip
     residents = agent.origin.residents
     emulation = residents.emulation
     if not emulation.checking or not offsets.size:
         return
     shadow = _shadow(agent, window)
+    if size % shadow.granule_bytes or bool((offsets % shadow.granule_bytes).any()):
+        unchanged = None  # accesses share granules
     at: Index | None = None
     if shadow.written is not None:
         written, writer, atomics = shadow.open_writes()
@@ -127,6 +139,7 @@ def _check_global(agent: Agent, window: Window, offsets: Index, size: int, verb:
             bad = _unordered(agent, ticks, who)
             if atomic:
                 bad &= ~atomics[at]
+            bad = _without(bad, unchanged)
             if bad.any():
                 _report_global(agent, window, at, shadow.granule_bytes, bad, who, verb, "wrote")
                 return
@@ -141,12 +154,20 @@ def _check_global(agent: Agent, window: Window, offsets: Index, size: int, verb:
     for read, reader in ((shadow.read, shadow.reader), (shadow.other_read, shadow.other_reader)):
         ticks, who = read[at], reader[at]
         if ticks.any():
-            bad = _unordered(agent, ticks, who)
+            bad = _without(_unordered(agent, ticks, who), unchanged)
             if bad.any() and not atomic:
                 _report_global(
                     agent, window, at, shadow.granule_bytes, bad, who, "overwrites", "may still be reading"
                 )
                 return
+
+
+def _without(bad: Bools, unchanged: Callable[[], Bools] | None) -> Bools:
+    """Conflicts of granules, but for accesses that change nothing."""
+    if unchanged is None or not bad.any():
+        return bad
+    same = unchanged().reshape(-1)
+    return np.asarray(bad & ~np.repeat(same, bad.size // same.size))
 
 
 def _unordered(agent: Agent, ticks: Ticks, who: NDArray[np.int32]) -> Bools:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -364,11 +365,15 @@ class Store:
     def origin(self) -> Origin:
         return self.agent.origin
 
+    def peek(self) -> list[Bytes]:
+        """What it would write if it read now; what it writes, once it has read."""
+        if self._data is not None:
+            return self._data
+        data = [read_bytes(self.agent, index, size) for index, size in self.reads]
+        return data if self.repack is None else self.repack(data)
+
     def _fetch(self) -> list[Bytes]:
-        if self._data is None:
-            self._data = [read_bytes(self.agent, index, size) for index, size in self.reads]
-            if self.repack is not None:
-                self._data = self.repack(self._data)
+        self._data = self.peek()
         return self._data
 
     def complete(self) -> None:
@@ -433,14 +438,17 @@ def start_store(
                 "shared", place, int(np.count_nonzero(invalid)),
             )  # fmt: skip
     writes: list[list[_Stored]] = []
-    for part in parts:
+    store = Store(agent, reads, writes, reduce, element_bytes, repack)
+    for number, part in enumerate(parts):
         stored: list[_Stored] = []
         if part.addresses is not None and part.addresses.size:
             for window, selection in global_windows(agent, part.addresses.view(np.uint64), part.size, verb):
                 chosen = None if selection is None else np.flatnonzero(selection)
                 at = (part.addresses if chosen is None else part.addresses[chosen]) - window.origin
-                if begin_global_write(agent, window, at, part.size, reduce is not None):
-                    stored.append(_Stored(part.size, window, at, chosen))
+                piece = _Stored(part.size, window, at, chosen)
+                unchanged = None if reduce is not None else partial(_unchanged, store, number, piece)
+                if begin_global_write(agent, window, at, part.size, reduce is not None, unchanged):
+                    stored.append(piece)
         writes.append(stored)
     moved = count_global(site, origin, parts)
     counters = emulation.counters
@@ -450,6 +458,25 @@ def start_store(
     else:
         counters.bulk_reduce_requests += 1
         counters.bulk_reduce_bytes += moved
-    store = Store(agent, reads, writes, reduce, element_bytes, repack)
     groups.add(origin, lane, store)
     residents.agents.start(store)
+
+
+def _unchanged(store: Store, number: int, piece: _Stored) -> NDArray[np.bool_]:
+    """Which accesses of a part write what is there, or what pending stores will have put there by then."""
+    data = store.peek()[number]
+    data = data if piece.chosen is None else data[piece.chosen]
+    expected = _gather(piece.window, piece.at, piece.size).copy()
+    place = piece.at // piece.size
+    for pending in store.origin.residents.agents.pending:
+        if not isinstance(pending, Store):
+            continue
+        for theirs, parts in zip(pending.peek(), pending.writes, strict=True):
+            for other in parts:
+                if other.window is not piece.window:
+                    continue
+                if pending.reduce is not None or other.size != piece.size:
+                    return np.zeros(place.shape, np.bool_)
+                _, mine, its = np.intersect1d(place, other.at // other.size, return_indices=True)
+                expected[mine] = (theirs if other.chosen is None else theirs[other.chosen])[its]
+    return np.asarray((expected == data).all(axis=-1))
