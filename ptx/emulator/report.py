@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tinygpu.ptx.emulator.faults import Advisory, Fault
+from tinygpu.ptx.emulator.faults import Advisory, Fault, FaultKind
 from tinygpu.ptx.emulator.state.caches import Caches, LineTraffic, Traffic
 from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
 
 _PTX_COLUMNS = 80
 # What helps against each kind of fault; the sentence of a fault has the numbers, and often says more.
-REMEDIES: Mapping[str, str] = {
+REMEDIES: Mapping[FaultKind, str] = {
     "out of bounds": "compare the index with the size before the access, or pass the size that the buffer really has",
     "outside backed windows": "back these bytes with an array, or leave out the CTAs that need them",
     "misaligned": "align the pointer and the pitch to the vector's size, or use a narrower access",
@@ -24,7 +24,13 @@ REMEDIES: Mapping[str, str] = {
     "read-only": "pass a writeable array, or do not store there",
     "address space": "convert the address with cvta, or use the instruction of its space",
     "trap": "see which assertion of the kernel failed, and which argument breaks it",
-    "asynchronous copy": "make the copy's sizes agree",
+    "asynchronous copy": "make addresses and sizes of the copy fit each other and the instruction",
+    "asynchronous registers": "wait for the instruction that works with the registers, or put wgmma.fence in between",
+    "mbarrier": "initialise it once, let as many threads and bytes arrive as it expects, and wait for the right phase",
+    "cluster": "launch the cluster that the kernel is written for, and pass a cluster barrier before a CTA exits",
+    "tensor map": "make box, swizzle and alignment of the map and of the copy agree",
+    "descriptor": "build the descriptor for this shape, type, layout and swizzle",
+    "tensor memory": "allocate the columns, let each warp use its own lanes, and free them before the exit",
     "launch": "make grid, block and arguments fit the kernel",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError, replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from instruction_bench import module
 
 from tinygpu.ptx.emulator import Advisory, Counters, Fault, LineCounters, Report, emulate
+from tinygpu.ptx.emulator.faults import FaultKind
 from tinygpu.ptx.emulator.report import REMEDIES
 from tinygpu.ptx.emulator.state.caches import Caches, LineTraffic, Traffic
 
@@ -58,6 +60,10 @@ def test_a_report_prints_every_fault_with_line_thread_address_and_what_helps() -
         "byte 80 to 83 of it",
         f"    fix: {REMEDIES['out of bounds']}",
     ]
+
+
+def test_every_kind_of_fault_has_something_that_helps() -> None:
+    assert set(REMEDIES) == set(get_args(FaultKind))
 
 
 def test_every_kind_of_access_has_a_row() -> None:
