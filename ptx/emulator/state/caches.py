@@ -135,6 +135,11 @@ class Traffic:
         return SECTOR_BYTES * (self.l2_load_sectors + self.l2_store_sectors + self.l2_atomic_sectors)
 
     @property
+    def dram_evicted_bytes(self) -> int:
+        """What was written to DRAM while the kernel ran."""
+        return self.dram_write_bytes - self.left_in_l2_bytes
+
+    @property
     def dram_bytes(self) -> int:
         return self.dram_read_bytes + self.dram_write_bytes
 
