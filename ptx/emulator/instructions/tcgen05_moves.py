@@ -83,17 +83,14 @@ def _place(origin: Origin, form: Form, address: int) -> tuple[int, int]:
     first = SLAB_LANES * (warp % 4)
     reach = f"it reaches lanes {first} to {first + SLAB_LANES - 1} only"
     within = lane % SLAB_LANES
-    if lane >= LANES or (lane // SLAB_LANES not in (0, warp % 4)):
-        origin.fault(
-            "tensor memory", f"{what} addresses lane {lane}, but {reach}: put {first} into bits 31:16 of the address",
-            "tensor", column,
-        )  # fmt: skip
-    elif lane // SLAB_LANES != warp % 4:
-        # Hardware fills in the quarter; production kernels give lane 0 in every warp.
-        origin.advise(
-            "lane of the warp left out",
-            f"{what} addresses lane {lane}, but {reach}: put {first} into bits 31:16 of the address",
-        )
+    where = f"{what} addresses lane {lane}, but {reach}: put {first} into bits 31:16 of the address"
+    quarter = lane // SLAB_LANES
+    if quarter not in (0, warp % 4) and (lane < LANES or quarter % 4 != warp % 4):
+        origin.fault("tensor memory", where, "tensor", column)
+    elif quarter != warp % 4:
+        # Hardware fills in the quarter. Production kernels give lane 0 in every warp, or count lanes over both CTAs of a
+        # pair.
+        origin.advise("lanes of another warp addressed", where)
     if form.cells.lanes < SLAB_LANES and within not in (0, 16):
         origin.fault(
             "tensor memory",

@@ -95,13 +95,19 @@ def test_a_copy_over_what_a_product_reads_is_an_advisory() -> None:
     }
 
 
-def test_a_warp_that_leaves_out_its_lanes_is_an_advisory() -> None:
-    body = one_thread(OPERANDS + MMA) + read_back(N).replace("shl.b32 %r15, %r2, 21;", "mov.u32 %r15, 0;")
-    report, out = run(body)
+@pytest.mark.parametrize(
+    ("change", "lane"), [("mov.u32 %r15, 0;", 0), ("add.u32 %r15, %r2, 4;\nshl.b32 %r15, %r15, 21;", 128)]
+)
+def test_a_warp_that_counts_its_lanes_otherwise_is_an_advisory(change: str, lane: int) -> None:
+    report, out = run(one_thread(OPERANDS + MMA) + read_back(N).replace("shl.b32 %r15, %r2, 21;", change))
     assert (out == A @ B.T).all()
-    assert rules(report) == {
-        "lane of the warp left out": "`tcgen05.ld` of warp 1 addresses lane 0, but it reaches lanes 32 to 63 only: put 32 into bits 31:16 of the address"
-    }
+    (sentence,) = rules(report).values()
+    assert set(rules(report)) == {"lanes of another warp addressed"}
+    warp, first = (1, 32) if lane == 0 else (0, 0)
+    assert (
+        sentence
+        == f"`tcgen05.ld` of warp {warp} addresses lane {lane}, but it reaches lanes {first} to {first + 31} only: put {first} into bits 31:16 of the address"
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
