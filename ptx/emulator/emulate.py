@@ -76,9 +76,7 @@ def emulate(
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
-        functions = {f.name: f for f in module.functions if f.has_body}
-        functions = {**{f.name: f for f in module.functions}, **functions}
-        code = flatten(function, functions)
+        code = flatten(function, module)
         binder = make_binder(module, function, code, parameters, launch, memory)
         program = compile_program(function.name, code, binder)
         emulation = Emulation(launch, program, memory, order, seed, check, module.lines)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import global_access, local_access, shared_access
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.device_heap import DEVICE_HEAP
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, SinkOperand, SymbolOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
@@ -136,7 +137,7 @@ def _ld(b: Binder, i: Instruction) -> Run:
     slots = sorted(b.writes)
     _widths(b, space, width)
     site = b.site(i)
-    reader = _reader(space, site, width, count, strong)
+    reader = memory_reader(space, site, width, count, strong)
     b.owns_taint = True
 
     def run(c: Cohort) -> None:
@@ -152,7 +153,8 @@ def _ld(b: Binder, i: Instruction) -> Run:
 Reader = Callable[[Cohort, Array], tuple[Array, NDArray[np.bool_] | None]]
 
 
-def _reader(space: str, site: Site, width: int, count: int, strong: bool) -> Reader:
+def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) -> Reader:
+    """Reads `count` elements of `width` bytes per active lane of a space: values and which are uninitialised."""
     size = width * count
 
     def read_global(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
@@ -295,7 +297,7 @@ def _st(b: Binder, i: Instruction) -> Run:
     _widths(b, space, width)
     site = b.site(i)
     strong = any(i.has(m) for m in _STRONG)
-    writer = _store_writer(space, site, width, count, strong)
+    writer = memory_writer(space, site, width, count, strong)
     dtype: Any = np.dtype(f"u{width}")
 
     def run(c: Cohort) -> None:
@@ -311,7 +313,7 @@ def _st(b: Binder, i: Instruction) -> Run:
             values = c.pick(stacked)
         invalid = None
         if c.residents.tainted:
-            invalid = _invalid_data(c, data_slots)
+            invalid = _invalid_data(c, data_slots, width)
         writer(c, get(c), values, invalid)
 
     return run
@@ -323,8 +325,8 @@ def _slots_of(b: Binder, operands: list[Operand]) -> set[tuple[int, int]]:
     return {b.slot(operand) for operand in operands if isinstance(operand, RegisterOperand)}
 
 
-def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]]) -> NDArray[np.bool_] | None:
-    """Which active lanes hold uninitialised bits in any of these registers; None for none."""
+def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]], width: int) -> NDArray[np.bool_] | None:
+    """Which active lanes hold uninitialised bits in the lower `width` bytes of any of these registers; None for none."""
     registers = c.residents.registers
     bad: NDArray[np.bool_] | None = None
     for slots in data_slots:
@@ -332,7 +334,10 @@ def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]]) -> NDArray
             bits = registers.taint.get(slot)
             if bits is None:
                 continue
-            part = c.pick(bits[c.set.rows]) != 0
+            data = bits[c.set.rows]
+            if data.itemsize > width:
+                data = data & data.dtype.type((1 << 8 * width) - 1)
+            part = c.pick(data) != 0
             bad = part if bad is None else bad | part
     return bad if bad is not None and bad.any() else None
 
@@ -340,7 +345,8 @@ def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]]) -> NDArray
 Writer = Callable[[Cohort, Array, Array, NDArray[np.bool_] | None], None]
 
 
-def _store_writer(space: str, site: Site, width: int, count: int, strong: bool) -> Writer:
+def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) -> Writer:
+    """Writes `count` elements of `width` bytes per active lane to a space."""
     size = width * count
 
     def write_global(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:
@@ -419,7 +425,7 @@ def _st_bulk(b: Binder, i: Instruction) -> Run:
     b.note_shared_width(8)
     amount = b.source(size, "u64")
     site = b.site(i)
-    writer = _store_writer("shared", site, 8, 1, False)
+    writer = memory_writer("shared", site, 8, 1, False)
     generic = space == "generic"
 
     def run(c: Cohort) -> None:
@@ -438,7 +444,7 @@ def _st_bulk(b: Binder, i: Instruction) -> Run:
                 f"`{i.name}` stores {int(sizes[at, lane])} bytes, which is no multiple of 8",
                 "shared", int(addresses[at, lane]), int(np.count_nonzero(bad)),
             )  # fmt: skip
-        for step in range(0, int(sizes[lanes].max()) // 8 if lanes.any() else 0):
+        for step in range(int(sizes[lanes].max()) // 8 if lanes.any() else 0):
             mask = lanes & ~bad & (sizes > np.uint64(8 * step))
             c.narrow(mask)
             writer(c, addresses + np.uint64(8 * step), np.zeros(int(np.count_nonzero(mask)), np.uint64), None)
@@ -458,7 +464,10 @@ def _prefetch(b: Binder, i: Instruction) -> Run:
 
 LOADS_STORES: dict[str, Compile] = {
     "ld": _ld, "ldu": _ld, "st": _st, "prefetch": _prefetch, "prefetchu": _prefetch, "discard": _prefetch,
-    "applypriority": _prefetch,
+    "applypriority": _prefetch, **DEVICE_HEAP,
 }  # fmt: skip
 
-__all__ = ["LOADS_STORES", "AddressOperand", "SymbolOperand", "as_u64", "split_generic", "state_space", "write_loaded"]
+__all__ = [
+    "LOADS_STORES", "AddressOperand", "SymbolOperand", "as_u64", "memory_reader", "memory_writer", "split_generic",
+    "state_space", "write_loaded",
+]  # fmt: skip

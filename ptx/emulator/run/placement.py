@@ -31,13 +31,16 @@ def make_binder(
     device: list[Variable] = []
     const_layout = SpaceLayout("const", 0)
     used = _used_symbols(code)
-    for variable in (*module.variables, *code.variables):
-        if variable.key in binder.symbols and variable not in module.variables:
+    for name, address in code.addresses.items():
+        binder.symbols[name] = Symbol("global", address, 0)
+    inside = [(variable, False) for variable in module.variables] + [(variable, True) for variable in code.variables]
+    for variable, own in inside:
+        if own and variable.key in binder.symbols:
             continue
         if variable.space == "shared":
             if variable.extern:
                 dynamic.append(variable)
-            elif variable in code.variables or variable.key in used:
+            elif own or variable.key in used:
                 address = shared.place(variable.key, variable.size_bytes, variable.align_bytes)
                 binder.symbols[variable.key] = Symbol("shared", address, variable.size_bytes)
         elif variable.space in ("local", "param"):
@@ -101,7 +104,11 @@ def _enter(variable: Variable, binder: Binder, memory: GlobalMemory) -> None:
             symbol = binder.symbols.get(value.name)
             if symbol is None:
                 raise PtxSyntaxError(variable.line, 1, f"{variable.name} starts as {value.name}, which is not declared")
+            mask = value.mask
             value = symbol.address + value.offset + generic_base(symbol.space)
+            if mask:
+                # 0xff00(name): these bits of the address, shifted down.
+                value = (value & mask) >> ((mask & -mask).bit_length() - 1)
         raw = (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         data[offset : offset + width] = np.frombuffer(raw, np.uint8)
     symbol = binder.symbols[variable.key]

@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
 from tinygpu.ptx.emulator.instructions.matrices import MATRICES
 from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
 from tinygpu.ptx.emulator.instructions.moves import MOVES
+from tinygpu.ptx.emulator.instructions.refused import why_refused
 from tinygpu.ptx.emulator.instructions.taint import make_taint
 from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
 from tinygpu.ptx.emulator.instructions.tensormaps import TENSORMAPS
@@ -139,7 +140,7 @@ def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
     """Compile flat code. Raises PtxSyntaxError or UnsupportedInstruction."""
     for statement in code.statements:
         if isinstance(statement, Instruction) and compile_function(statement) is None and not _is_control(statement):
-            raise UnsupportedInstruction(statement.line, statement.name)
+            raise UnsupportedInstruction(statement.line, statement.name, why_refused(statement.opcode))
     blocks = build_blocks(code.statements, code.branch_targets)
     compiled = [_compile_block(binder, block) for block in blocks]
     _watch_fenced(compiled, frozenset(binder.fenced))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.run.barriers import Barriers, Released
 from tinygpu.ptx.emulator.run.program import CompiledBlock
 from tinygpu.ptx.emulator.source.control_flow import EXIT
-from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.source.syntax import Instruction, TextOperand
 from tinygpu.ptx.emulator.state.registers import LANES
 from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, MustWait, Residents, RowSet, compact_rows
 
@@ -467,8 +467,9 @@ class Scheduler:
         if not active.any():
             return
         at, lane = divmod(int(np.argmax(active.reshape(-1))), LANES)
+        said = [operand.text for operand in terminator.instruction.operands if isinstance(operand, TextOperand)]
         c.emulation.fault(
             "trap", terminator.instruction, self._residents, int(c.set.index[at]), lane,
-            "the kernel stopped itself (trap, or a failed assertion)", count=int(active.sum()),
+            said[0] if said else "the kernel stopped itself (trap, or a failed assertion)", count=int(active.sum()),
         )  # fmt: skip
         self._exit(*self._subset(active, c.set))

@@ -162,7 +162,7 @@ def _loop_contiguous_order(edges: list[list[int]], nodes: set[int], entry: int) 
         inside, first, depth = item
         expanded: list[tuple[set[int], int, int] | int] = []
         done: set[int] = set()
-        for component in _components(edges, inside, first):
+        for component in components(edges, inside, first):
             if len(component) == 1:
                 expanded.append(component[0])
             elif depth == _MAX_LOOP_DEPTH:
@@ -183,7 +183,7 @@ def _loop_contiguous_order(edges: list[list[int]], nodes: set[int], entry: int) 
     return result
 
 
-def _components(edges: list[list[int]], nodes: set[int], entry: int) -> list[list[int]]:
+def components(edges: list[list[int]], nodes: set[int], entry: int) -> list[list[int]]:
     """Strongly connected components in topological order (Tarjan, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}

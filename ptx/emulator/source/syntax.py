@@ -97,6 +97,13 @@ class GroupOperand:
 
 
 @dataclass(frozen=True, slots=True)
+class TextOperand:
+    """What a fault says: the operand of a trap that the emulator put there itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkOperand:
     """_: a result that is dropped."""
 
@@ -113,6 +120,7 @@ Operand = (
     | PairOperand
     | GroupOperand
     | SinkOperand
+    | TextOperand
 )
 
 

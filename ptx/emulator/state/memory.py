@@ -24,6 +24,8 @@ CONST_WINDOW = 0x0000_7D00_0000_0000
 PARAM_WINDOW = 0x0000_7C00_0000_0000
 WINDOW_BYTES = 0x0000_0100_0000_0000
 _WINDOW_ALIGNMENT_BYTES = 32
+# Between allocations of the device heap, and their alignment.
+_HEAP_GAP_BYTES = 128
 
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -105,16 +107,41 @@ class GlobalMemory:
 
     def add(self, allocation: Allocation, windows: list[Window]) -> None:
         """Enter an allocation; refuses one that overlaps another."""
-        for other in self.allocations:
+        position = bisect_right(self._allocation_bases, allocation.base)
+        for other in self.allocations[max(0, position - 1) : position + 1]:
             if allocation.base < other.end and other.base < allocation.end:
                 raise LaunchError(f"{allocation.name} at {allocation.base:#x} overlaps {other.name} at {other.base:#x}")
-        position = bisect_right(self._allocation_bases, allocation.base)
         self.allocations.insert(position, allocation)
         self._allocation_bases.insert(position, allocation.base)
         for window in windows:
             position = bisect_right(self._window_bases, window.base)
             self.windows.insert(position, window)
             self._window_bases.insert(position, window.base)
+
+    def allocate(self, name: str, size_bytes: int, first: int, last: int) -> int:
+        """The base of a new, uninitialised allocation behind all others in [first, last); 0 where there is no room."""
+        position = bisect_right(self._allocation_bases, last) - 1
+        base = first
+        if position >= 0 and self.allocations[position].base >= first:
+            base = self.allocations[position].end + _HEAP_GAP_BYTES
+        base = (base + _HEAP_GAP_BYTES - 1) // _HEAP_GAP_BYTES * _HEAP_GAP_BYTES
+        if size_bytes == 0 or base + size_bytes > last:
+            return 0
+        allocation = Allocation(name, base, size_bytes)
+        self.add(allocation, [Window(allocation, base, np.zeros(size_bytes, np.uint8), False)])
+        return base
+
+    def remove(self, base: int, name: str) -> bool:
+        """Take an allocation of this name out; False where none starts at `base`."""
+        position = bisect_right(self._allocation_bases, base) - 1
+        if position < 0 or self.allocations[position].base != base or self.allocations[position].name != name:
+            return False
+        allocation = self.allocations.pop(position)
+        del self._allocation_bases[position]
+        kept = [window for window in self.windows if window.allocation is not allocation]
+        self.windows[:] = kept
+        self._window_bases[:] = [window.base for window in kept]
+        return True
 
     def place(self, size_bytes: int) -> int:
         """A fresh base address for an allocation of this size."""

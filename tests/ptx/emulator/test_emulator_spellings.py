@@ -11,7 +11,7 @@ from tinygpu.ptx.emulator import EmulationFault, UnsupportedInstruction, emulate
 UNSUPPORTED = {
     "fma.rn.oob(|.relu).(f16|bf16) h,h,h,h": "which NaN marks an element out of bounds is not documented",
     "fma.rn.oob(|.relu).(f16x2|bf16x2) r,r,r,r": "which NaN marks an element out of bounds is not documented",
-    "brkpt": "",
+    "brkpt": "no debugger is attached",
 }
 TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 # The newest conversions need it.
