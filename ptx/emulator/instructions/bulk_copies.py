@@ -214,7 +214,7 @@ class LoadTargets:
                 return None
             rank = signal[0] % residents.cluster_size
             return multicast_targets(origin, mask, place[1], rank, signal[1], self._pair)
-        barrier = barrier_at(origin, barrier_address, self._remote)
+        barrier = barrier_at(origin, barrier_address, self._remote or self._pair)
         if barrier is None or not self._same_cta(origin, residents, place[0], barrier):
             return None
         return [Target(*place, barrier)]

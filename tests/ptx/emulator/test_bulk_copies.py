@@ -24,7 +24,15 @@ from bulk_kernels import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.ptx.emulator import DeviceBuffer, Report, emulate
+from tinygpu.ptx.emulator import (
+    DeviceBuffer,
+    EmulationFault,
+    PtxSyntaxError,
+    Report,
+    SparseBuffer,
+    UnsupportedInstruction,
+    emulate,
+)
 from tinygpu.ptx.emulator.state.emulation import Order
 from tinygpu.ptx.emulator.units.reductions import reduction
 
@@ -275,3 +283,57 @@ def test_bulk_stores_of_many_ctas_do_not_meet() -> None:
         y[:] = 0
         run(text, x, y, grid=30, order=order)
         assert (y == x).all()
+
+
+def test_uninitialised_memory_stays_so_through_a_copy() -> None:
+    x, y = np.zeros(256, np.uint8), np.zeros(256, np.uint8)
+    with pytest.raises(EmulationFault) as caught:
+        run(load_text(256), DeviceBuffer(x, initialised=False), y)
+    assert caught.value.kind == "uninitialised"
+    assert caught.value.line_text.startswith("st.global.v4.u32")
+
+
+def test_copies_reach_the_windows_of_a_huge_buffer() -> None:
+    size = 1 << 40
+    x, window = np.arange(256, dtype=np.uint8), np.zeros(256, np.uint8)
+    far = SparseBuffer(size, {size - 256: window}, offset=size - 256)
+    run(store_text(256), x, far)
+    assert (window == x).all()
+    y = np.zeros(256, np.uint8)
+    run(load_text(256), far, y)
+    assert (y == x).all()
+    with pytest.raises(EmulationFault) as caught:
+        run(load_text(256), SparseBuffer(size, {size - 256: window}, offset=size - 272), y)
+    assert caught.value.kind == "outside backed windows"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "error", "message"),
+    [
+        (LOAD + ".ignore_oob", UnsupportedInstruction, ".ignore_oob"),
+        (LOAD.replace("bulk", "bulk.mystery"), UnsupportedInstruction, ".mystery"),
+        (LOAD.replace("shared::cluster.global", "global.shared::cluster"), PtxSyntaxError, "no two state spaces"),
+        (LOAD + ".multicast::cluster", PtxSyntaxError, "takes 5 operands, not 4"),
+        ("cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes", PtxSyntaxError, "operands, not 4"),
+        ("cp.async.bulk.wait_group", PtxSyntaxError, "takes 1 operands, not 4"),
+    ],
+)
+def test_a_form_without_semantics_is_refused_before_anything_runs(
+    instruction: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run(load_text(64, instruction), np.zeros(64, np.uint8), np.zeros(64, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("add.s64", "`.*`: .add has no form for .s64 here"), ("add.f16", "needs .noftz after .add"),
+        ("min.f32", "`.*`: .min has no form for .f32 here"), ("inc.s32", "`.*`: .inc has no form for .s32 here"),
+        ("mul.u32", ".mul"),
+    ],
+)  # fmt: skip
+def test_a_reduction_that_the_manual_lacks_is_refused(name: str, message: str) -> None:
+    text = store_text(64, f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{name}")
+    with pytest.raises((PtxSyntaxError, UnsupportedInstruction), match=message):
+        run(text, np.zeros(64, np.uint8), np.zeros(64, np.uint8))

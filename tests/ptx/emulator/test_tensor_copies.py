@@ -25,6 +25,8 @@ from bulk_kernels import (
     tile,
     wait,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tinygpu.ptx.emulator import DeviceBuffer, Report, TensorMap, emulate
 from tinygpu.ptx.emulator.state.emulation import Order
@@ -315,10 +317,12 @@ NOT_LEADER:
     return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(512) + BARRIER)
 
 
-def test_a_pair_of_ctas_completes_on_one_barrier() -> None:
+@pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
+def test_a_pair_of_ctas_completes_on_one_barrier(space: str) -> None:
     x = RNG.integers(-99, 99, (16, 32)).astype(np.float16)
     y = np.zeros((16, 32), np.float16)
-    run(pair_kernel(), TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1))
+    text = pair_kernel().replace("2d.shared::cluster", f"2d.{space}")
+    run(text, TensorMap(x, (32, 8)), y, grid=2, cluster=(2, 1, 1))
     assert (y == x).all()
 
 
@@ -510,3 +514,56 @@ def test_a_tile_may_be_changed_in_place_and_stored_back() -> None:
         z = x.copy()
         run(text, TensorMap(z, (32, 8)), order=order, block=256)
         assert (z == want).all()
+
+
+# ---- random tensors -------------------------------------------------------------------------------------------------
+
+
+def move_kernel(dimensions: int, start: tuple[int, ...], end: tuple[int, ...], size_bytes: int) -> str:
+    """Loads a box with one map and stores it with another."""
+    issue = map_address() + expect(size_bytes)
+    issue += f"    {MAP}.{dimensions}d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd1, "
+    issue += "{" + ", ".join(map(str, start)) + "}], [bar];\n"
+    store = map_address("to") + f"    {MAP}.{dimensions}d.global.shared::cta.tile.bulk_group [%rd1, "
+    store += "{" + ", ".join(map(str, end)) + "}], [tile];\n" + COMMIT_AND_WAIT
+    body = init() + elected(issue) + wait() + elected(store, "STORED")
+    return kernel(
+        ".param .align 64 .b8 tm[128], .param .align 64 .b8 to[128]", body, tile(size_bytes) + BARRIER
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_box_that_is_loaded_and_stored_arrives(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from([np.uint8, np.float16, np.float32, np.float64]))
+    size = np.dtype(dtype).itemsize
+    swizzle = data.draw(st.sampled_from(sorted(SWIZZLES)))
+    rank = data.draw(st.integers(1, 5))
+    inner = data.draw(st.integers(1, (SWIZZLES[swizzle].span_bytes or 96) // 16)) * 16 // size
+    box = (inner, *(data.draw(st.integers(1, 4)) for _ in range(rank - 1)))
+
+    def tensor(fill_value: int) -> np.ndarray[Any, Any]:
+        shape = tuple(data.draw(st.integers(1, 5)) for _ in range(rank - 1))
+        row = data.draw(st.integers(1, 3)) * inner
+        return np.full((*shape, row), fill_value, dtype)
+
+    x, y = tensor(0), tensor(77)
+    x[...] = np.arange(x.size).reshape(x.shape) % 61
+    step = 16 // size
+    start = (data.draw(st.integers(-2, x.shape[-1] // step)) * step,
+             *(data.draw(st.integers(-2, n)) for n in x.shape[-2::-1]))  # fmt: skip
+    end = (data.draw(st.integers(0, y.shape[-1] // step)) * step,
+           *(data.draw(st.integers(0, n)) for n in y.shape[-2::-1]))  # fmt: skip
+    source, target = TensorMap(x, box, swizzle=swizzle), TensorMap(y, box, swizzle=swizzle)
+    moved = np.zeros(box[::-1], dtype)
+    for index in np.ndindex(*box[::-1]):
+        at = [s + i for s, i in zip(start[::-1], index, strict=True)]
+        if all(0 <= a < n for a, n in zip(at, x.shape, strict=True)):
+            moved[index] = x[tuple(at)]
+    want = y.copy()
+    for index in np.ndindex(*box[::-1]):
+        at = [e + i for e, i in zip(end[::-1], index, strict=True)]
+        if all(0 <= a < n for a, n in zip(at, y.shape, strict=True)):
+            want[tuple(at)] = moved[index]
+    run(move_kernel(rank, start, end, moved.nbytes), source, target, order=data.draw(st.sampled_from(ORDERS)))
+    assert (y == want).all()
