@@ -88,8 +88,8 @@ def _place(origin: Origin, form: Form, address: int) -> tuple[int, int]:
     if quarter not in (0, warp % 4) and (lane < LANES or quarter % 4 != warp % 4):
         origin.fault("tensor memory", where, "tensor", column)
     elif quarter != warp % 4:
-        # Hardware fills in the quarter. Production kernels give lane 0 in every warp, or count lanes over both CTAs of a
-        # pair.
+        # Hardware fills in the quarter. Kernels known to be right give lane 0 in every warp, or count lanes over both
+        # CTAs of a pair.
         origin.advise("lanes of another warp addressed", where)
     if form.cells.lanes < SLAB_LANES and within not in (0, 16):
         origin.fault(
