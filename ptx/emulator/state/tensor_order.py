@@ -193,6 +193,12 @@ class TensorOrder:
         if not old.pending and (old.column == self.own_column(new.origin.row) or old.tick <= int(known[old.column])):
             self._advise_fences(new, old)
             return False
+        if new.on_tensor_core and old.thread == new.thread and (old.kind, new.kind) in _TRUSTED:
+            new.origin.advise(
+                "tcgen05.cp over earlier tensor core work",
+                "overwrites what earlier tcgen05 work of this thread uses, without waiting for its tcgen05.commit",
+            )
+            return False
         self._report(new, old, common, wrote)
         return True
 
@@ -203,12 +209,6 @@ class TensorOrder:
         pair = (old.kind, new.kind)
         ordered = pair in _PIPELINED and (pair != ("mma", "mma") or old.shape == new.shape)
         if old.thread == new.thread:
-            if not ordered and pair in _TRUSTED:
-                new.origin.advise(
-                    "tcgen05.cp over earlier tensor core work",
-                    "overwrites what earlier tcgen05 work of this thread uses, without waiting for its tcgen05.commit",
-                )
-                return True
             return ordered
         if not ordered:
             return False

@@ -1,4 +1,4 @@
-"""wgmma in CUDA C++ for sm_90a: operand types and layouts, rings, warp roles, clusters, ping-pong, split-K, attention."""
+"""wgmma in CUDA C++ for sm_90a: operands, rings, warp roles, clusters, ping-pong, split-K, attention; three orders."""
 
 from __future__ import annotations
 
@@ -96,9 +96,8 @@ def test_persistent_with_warp_roles_and_tensor_stores(rng: np.random.Generator, 
 def test_a_cluster_shares_an_operand(rng: np.random.Generator, order: Any) -> None:
     m, n, k = 128, 128, 64 * 7
     a, b, c = small(rng, F16, m, k), small(rng, F16, n, k), np.zeros((m, n), F32)
-    run(
-        FILE, "clustered", (2, 2), 160, tiles(a), tiles(b, 32), c, n, k, cluster=(1, 2, 1), dynamic_smem=49152, order=order
-    )
+    args = (tiles(a), tiles(b, 32), c, n, k)
+    run(FILE, "clustered", (2, 2), 160, *args, cluster=(1, 2, 1), dynamic_smem=49152, order=order)
     np.testing.assert_array_equal(c, a.astype(F32) @ b.astype(F32).T)
 
 
