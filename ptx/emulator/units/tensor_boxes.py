@@ -2,7 +2,8 @@
 
 A box is cut into chunks of 16 bytes (8 where the swizzle flips halves of 16 bytes; 8 or 12 bytes of packed elements
 that become 16 in shared memory; fewer where the box starts between multiples of 16 bytes). Chunk k of a tile lies at
-logical byte 16 k of the tile, dimension 0 fastest; the swizzle then acts on the shared-memory address itself (PTX ISA, "Tensors").
+logical byte 16 k of the tile, dimension 0 fastest; the swizzle then acts on the shared-memory address itself (PTX ISA,
+"Tensors").
 """
 
 from __future__ import annotations
