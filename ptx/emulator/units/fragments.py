@@ -95,6 +95,37 @@ def accumulator_fragment(m: int, n: int) -> Fragment:
     return make_fragment(n, 16 * warp + g + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * t + i % 2)
 
 
+# ---- wmma: pieces of 16 (or 8) rows and of 8 columns, one after the other -----------------------------------------
+
+
+@lru_cache(maxsize=64)
+def stacked_left(m: int, k: int, per_register: int) -> Fragment:
+    """A (m x k) of wmma, whose layout the manual leaves open: that of mma, 16 rows after the other."""
+    piece = left_fragment(min(m, 16), k, per_register)
+    row, column = np.divmod(piece.scatter.reshape(LANES, -1), k)
+    return _stack(k, row, column, m // piece.rows, 16, 0)
+
+
+@lru_cache(maxsize=64)
+def stacked_right(k: int, n: int, per_register: int) -> Fragment:
+    """B (k x n) of wmma: that of mma, 8 columns after the other."""
+    row, column = np.divmod(right_fragment(k, per_register).scatter.reshape(LANES, -1), 8)
+    return _stack(n, row, column, n // 8, 0, 8)
+
+
+@lru_cache(maxsize=64)
+def stacked_accumulator(m: int, n: int) -> Fragment:
+    """C and D (m x n) of wmma: that of mma, 8 columns after the other, then 16 rows after the other."""
+    piece = accumulator_fragment(min(m, 16), n)
+    row, column = np.divmod(piece.scatter.reshape(LANES, -1), n)
+    return _stack(n, row, column, m // piece.rows, 16, 0)
+
+
+def _stack(columns: int, row: Index, column: Index, count: int, rows_apart: int, columns_apart: int) -> Fragment:
+    rows = np.concatenate([row + k * rows_apart for k in range(count)], axis=1)
+    return make_fragment(columns, rows, np.concatenate([column + k * columns_apart for k in range(count)], axis=1))
+
+
 # ---- mma.m8n8k4 of f16: lanes 4q to 4q + 3 and 16 + 4q to 19 + 4q make product q -----------------------------------
 
 
