@@ -326,7 +326,7 @@ def _slots_of(b: Binder, operands: list[Operand]) -> set[tuple[int, int]]:
 
 
 def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]], width: int) -> NDArray[np.bool_] | None:
-    """Which active lanes hold uninitialised bits in the lower `width` bytes of one of these registers; None for none."""
+    """Which active lanes hold uninitialised bits in the low `width` bytes of one of these registers; None for none."""
     registers = c.residents.registers
     bad: NDArray[np.bool_] | None = None
     for slots in data_slots:
