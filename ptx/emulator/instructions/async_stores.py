@@ -6,7 +6,8 @@ import numpy as np
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.bulk_copies import lanes_of, require_defined, shared_range
-from tinygpu.ptx.emulator.instructions.bulk_operations import Target, barrier_at, start_shared_copy, threads
+from tinygpu.ptx.emulator.instructions.bulk_loads import Target, start_shared_copy
+from tinygpu.ptx.emulator.instructions.bulk_parts import barrier_at, threads
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import TYPES

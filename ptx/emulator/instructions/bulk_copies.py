@@ -10,16 +10,9 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.async_shared import Agent, check_shared_range
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
-from tinygpu.ptx.emulator.instructions.bulk_operations import (
-    Part,
-    Target,
-    barrier_at,
-    linear_parts,
-    start_load,
-    start_shared_copy,
-    start_store,
-    threads,
-)
+from tinygpu.ptx.emulator.instructions.bulk_loads import Target, start_load, start_shared_copy
+from tinygpu.ptx.emulator.instructions.bulk_parts import Part, barrier_at, linear_parts, threads
+from tinygpu.ptx.emulator.instructions.bulk_stores import start_store
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin

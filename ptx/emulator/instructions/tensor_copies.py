@@ -15,7 +15,9 @@ from tinygpu.ptx.emulator.instructions.bulk_copies import (
     shared_range,
     short_name,
 )
-from tinygpu.ptx.emulator.instructions.bulk_operations import Bytes, Part, start_load, start_store, threads
+from tinygpu.ptx.emulator.instructions.bulk_loads import start_load
+from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, threads
+from tinygpu.ptx.emulator.instructions.bulk_stores import start_store
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.instructions.tensormaps import map_addresses, read_map
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, VectorOperand

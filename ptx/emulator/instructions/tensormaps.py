@@ -12,7 +12,7 @@ from tinygpu.ptx.emulator.access.async_global import begin_global_read
 from tinygpu.ptx.emulator.access.async_shared import Agent
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run, generic_base
 from tinygpu.ptx.emulator.instructions.bulk_copies import lanes_of, require_defined
-from tinygpu.ptx.emulator.instructions.bulk_operations import threads
+from tinygpu.ptx.emulator.instructions.bulk_parts import threads
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import split_generic
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, IntegerOperand, Operand, SymbolOperand

@@ -309,7 +309,9 @@ REPLACEMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "ordinal", "value", "changed"), REPLACEMENTS, ids=[f"{r[0]}={r[2]}" for r in REPLACEMENTS])
+@pytest.mark.parametrize(
+    ("field", "ordinal", "value", "changed"), REPLACEMENTS, ids=[f"{r[0]}={r[2]}" for r in REPLACEMENTS]
+)
 def test_tensormap_replace_changes_one_field(field: str, ordinal: int, value: int, changed: dict[str, Any]) -> None:
     before = decode(TensorMap(A, (64, 8)).fields(BASE).encode())
     assert before is not None

@@ -1,0 +1,92 @@
+"""What a bulk copy moves, as pieces: accesses of one size whose places are known at issue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.access.async_shared import Index
+from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
+from tinygpu.ptx.emulator.state.memory import Window
+from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.units.reductions import Reduction
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Accesses of `size` bytes.
+
+    offsets    (k,) bytes from the start of the data in shared memory
+    addresses  (k,) global addresses; None for bytes that are filled and have no place in global memory
+    """
+
+    size: int
+    offsets: Index
+    addresses: Index | None
+
+
+def linear_parts(size_bytes: int, address: int) -> list[Part]:
+    """`size_bytes` (a multiple of 16) contiguous bytes."""
+    offsets = np.arange(0, size_bytes, 16, dtype=np.int64)
+    return [Part(16, offsets, offsets + address)] if size_bytes else []
+
+
+def threads(c: Cohort, site: Site) -> Iterator[tuple[Origin, int, int]]:
+    """(origin, position of its warp in the cohort, lane) of every active thread."""
+    for at, row in enumerate(c.set.index.tolist()):
+        lanes = range(32) if c.mask is None else np.flatnonzero(c.mask[at]).tolist()
+        for lane in lanes:
+            yield Origin(c.residents, site.instruction, row, lane), at, lane
+
+
+def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
+    """The mbarrier at a shared address as the thread sees it; a fault, and None, where there is none."""
+    residents = origin.residents
+    if address % 8:
+        origin.fault(
+            "misaligned",
+            f"the mbarrier at shared address {address:#x} is misaligned: it must be a multiple of 8, but the remainder "
+            f"is {address % 8}",
+            "shared", address,
+        )  # fmt: skip
+        return None
+    place = residents.shared_place(origin, address, remote)
+    return None if place is None else residents.mbarriers.find(origin, *place)
+
+
+def count_global(site: Site, origin: Origin, parts: list[Part]) -> int:
+    """Count the global side of a copy; returns its bytes."""
+    starts, sizes = [], []
+    for part in parts:
+        if part.addresses is None or not part.addresses.size:
+            continue
+        breaks = np.flatnonzero(np.diff(part.addresses) != part.size) + 1
+        first = np.concatenate([[0], breaks])
+        starts.append(part.addresses[first])
+        sizes.append(np.diff(np.append(first, part.addresses.size)) * part.size)
+    none = np.zeros(0, np.int64)
+    residents = origin.residents
+    _, moved = site.count_bulk(
+        np.concatenate([none, *starts]), np.concatenate([none, *sizes]), residents.first_number + origin.cta
+    )
+    return moved
+
+
+def reduced(reduce: Reduction, old: Bytes, value: Bytes, element_bytes: int) -> Bytes:
+    """Element by element what the reduction makes of old bytes and new ones, in the shape of `value`."""
+    unsigned = f"u{element_bytes}"
+    result = reduce(np.ascontiguousarray(old).view(unsigned), np.ascontiguousarray(value).view(unsigned))
+    return np.ascontiguousarray(result).view(np.uint8).reshape(value.shape)
+
+
+def gathered(window: Window, at: Index, size: int) -> Bytes:
+    """The bytes of accesses at these offsets from the window's origin: (k, size)."""
+    whole = window.data[: window.data.size // size * size].reshape(-1, size)
+    return np.take(whole, at // size, axis=0)
