@@ -102,7 +102,11 @@ def _released(origin: Origin, tick: int) -> Clock:
 
 
 def fence(b: Binder, i: Instruction) -> Run:
-    """tcgen05.fence::before_thread_sync and ::after_thread_sync."""
+    """tcgen05.fence::before_thread_sync and ::after_thread_sync.
+
+    They order tensor memory by execution, so also through relaxed arrivals and waits (the manual's patterns have those).
+    Clocks know release and acquire only: here these fences make relaxed ones release and acquire everything.
+    """
     b.operands(i, 0)
     before = i.has("fence::before_thread_sync")
     if not before and not i.has("fence::after_thread_sync"):
@@ -114,6 +118,7 @@ def fence(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         order = tensor_memory(c.residents).order
         for _, row in active_warps(c):
+            c.residents.fence(row)
             if before:
                 order.fence_before(row)
             else:

@@ -132,6 +132,27 @@ def test_work_of_another_thread_is_in_order_between_fences(order: str) -> None:
     assert (out == values.view(np.float32) @ B.T).all()
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_relaxed_waits_order_tensor_memory_between_fences(order: str) -> None:
+    """The manual's patterns: relaxed waits and arrivals, with tcgen05.fence after the one and before the other."""
+    relaxed = ".relaxed.cluster.shared::cta.b64 "
+    wait = WAIT.replace(".shared::cta.b64 ", relaxed)
+    signal = f"tcgen05.fence::before_thread_sync;\nmbarrier.arrive{relaxed}_, [bar2];\n"
+    again = (
+        "@!%p1 bra SECOND;\n"
+        + wait.replace("WAIT", "LOADED").replace("[bar]", "[bar2]")
+        + MMA
+        + COMMIT
+        + "SECOND:\n"
+        + wait.replace("WAIT", "AGAIN").replace(", 0;", ", 1;")
+    )
+    first = one_thread(OPERANDS + MMA).replace(WAIT, wait)
+    setup = "@%p1 mbarrier.init.shared::cta.b64 [bar2], 128;\nbar.sync 0;\n"
+    report, out = run(setup + first + read_back(N) + signal + again, order)
+    assert (out == A @ B.T).all()
+    assert report.advisories == ()
+
+
 def uninitialised(body: str, **options: Any) -> str:
     with pytest.raises(EmulationFault) as caught:
         run(body, **options)
