@@ -1,0 +1,83 @@
+"""Triton kernels in which the emulator finds something: what hardware or the assembler make up for.
+
+These run right on hardware, yet their PTX is not what the manual asks for. Each was read by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from triton_fixture import Order, launch_unchecked, load, orders
+
+from tinygpu.ptx.emulator import Report
+
+FOLDER = Path(__file__).parent / "triton_kernels" / "findings"
+F16, F32 = np.float16, np.float32
+
+
+def report_of(name: str, grid: Any, *args: Any, order: Order = "late") -> Report:
+    return launch_unchecked(load(FOLDER / f"{name}.ptx"), grid, *args, order=order)
+
+
+@orders
+def test_a_product_of_halves_uses_its_accumulators_before_the_wait(order: Order) -> None:
+    """Unpacking f16 accumulators stands before wgmma.wait_group; ptxas 13.4 says C7517 and puts a wait there."""
+    a, b, c = np.ones((320, 128), F16), np.ones((64, 320), F16), np.zeros((128, 64), F16)
+    report = report_of("whole_matmul-fp16acc-tt.sm_90", 2, a, b, c, 128, 64, 320, order=order)
+    assert report.faults[0].kind == "asynchronous registers"
+    assert re.fullmatch(
+        r"uses %r\d+, which the wgmma.mma_async on line \d+ still works with: wgmma.wait_group must come first",
+        report.faults[0].sentence,
+    )
+
+
+@orders
+def test_attention_backward_copies_over_what_wgmma_reads(order: Order) -> None:
+    """With three groups still pending, cp.async refills the buffer that one of them reads; ptxas 13.4 happens to
+    serialise these wgmma (C7515), which hides it."""
+    rng = np.random.default_rng(1)
+    q, k, v, do = (rng.standard_normal((1, 128, 64)).astype(F16) for _ in range(4))
+    lse, delta = np.zeros((2, 1, 128), F32)
+    dq, dk, dv = np.zeros((3, 1, 128, 64), F32)
+    args = (q, k, v, do, lse, delta, dq, dk, dv, 128, F32(0.125))
+    report = report_of("attention_backward.sm_90", (2, 1), *args, order=order)
+    assert {f.kind for f in report.faults} == {"race"}
+    for fault in report.faults:
+        assert fault.line_text.startswith("cp.async.cg.shared.global")
+        assert "that asynchronous work (wgmma of warps 0 to 3) may still be reading" in fault.sentence
+
+
+@orders
+def test_blackwell_kernels_of_an_older_triton(order: Order) -> None:
+    """Triton 3.4 left bits 46 to 48 of tcgen05's matrix descriptors zero, and gave tcgen05.commit an offset in shared
+    memory where a generic address is asked for; later versions do neither."""
+    a, b, c = np.ones((64, 96), F16), np.ones((96, 64), F16), np.zeros((64, 64), F16)
+    report = report_of("matmul-old.sm_100", (1, 1), a, b, c, 64, 64, 96, order=order)
+    descriptor, address = (next(f for f in report.faults if f.kind == kind) for kind in ("descriptor", "address space"))
+    assert descriptor.sentence.endswith("the descriptor of A is illegal: its bits 46-48 are 0b000: they must be 0b001")
+    assert address.sentence == (
+        "`tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64` needs a generic address of shared memory, not 0x6400"
+    )
+
+
+def test_wgmma_reads_what_cp_async_brought_without_a_proxy_fence() -> None:
+    """An advisory: Triton 3.4 gave cp.async's bytes to wgmma like this in all its Hopper kernels."""
+    a, b, c = np.ones((64, 96), F16), np.ones((96, 64), F16), np.zeros((64, 64), F16)
+    fixture = load(FOLDER.parent / "fixtures" / "matmul-old.sm_90.ptx")
+    report = launch_unchecked(fixture, (1, 1), a, b, c, 64, 64, 96)
+    assert report.faults == ()
+    assert {a.rule for a in report.advisories} == {"cp.async before the asynchronous proxy"}
+    assert report.advisories[0].sentence == (
+        "reads through the asynchronous proxy what cp.async wrote, without fence.proxy.async between the two: the "
+        "threads that copied must execute it after their wait, before the barrier"
+    )
+    assert (c == 96).all()
+
+
+@pytest.mark.parametrize("name", ["whole_matmul-fp16acc-tt.sm_90", "attention_backward.sm_90", "matmul-old.sm_100"])
+def test_findings_are_not_among_the_clean_fixtures(name: str) -> None:
+    assert not (FOLDER.parent / "fixtures" / f"{name}.ptx").exists()
