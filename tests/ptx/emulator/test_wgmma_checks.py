@@ -357,3 +357,73 @@ def test_accumulators_that_were_never_set_may_not_be_added_to_and_stored() -> No
     with pytest.raises(EmulationFault) as caught:
         emulate(module(added, [".param .u64 out"]), grid=1, block=256, args=[out])
     assert caught.value.kind == "uninitialised"
+
+
+def test_a_warpgroup_starts_at_a_multiple_of_four() -> None:
+    """Warps 2 to 5 are halves of two warpgroups, which wait for their other halves."""
+    body = f"sub.u32 %r7, %r1, 2;\nsetp.gt.u32 %p1, %r7, 3;\n@%p1 bra SKIP;\n{ISSUE}\nSKIP: bar.sync 1;"
+    with pytest.raises(EmulationFault) as caught:
+        run_warps(body, 256)
+    assert caught.value.kind == "deadlock"
+    assert f"for warp 0, 1 of its warpgroup to execute `{FENCE[:-1]}` too" in caught.value.sentence
+
+
+STAGE = """
+.extern .shared .align 1024 .b8 smem[];
+.shared .align 8 .b64 empty;
+.reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<16>; .reg .f32 %d<4>;
+mov.u32 %r0, %tid.x; mov.u32 %r2, smem; mov.u32 %r3, empty; mov.u32 %r5, 0;
+setp.ne.u32 %p0, %r0, 0;
+@%p0 bra READY;
+mbarrier.init.shared::cta.b64 [%r3], 128;
+READY:
+bar.sync 0;
+setp.ge.u32 %p1, %r0, 128;
+@%p1 bra PRODUCER;
+shl.b32 %r4, %r0, 4; add.u32 %r4, %r2, %r4;
+st.shared.v4.u32 [%r4], {%r5, %r5, %r5, %r5}; st.shared.v4.u32 [%r4+2048], {%r5, %r5, %r5, %r5};
+fence.proxy.async; bar.sync 1, 128;
+shr.u32 %r6, %r2, 4; cvt.u64.u32 %rd0, %r6; or.b64 %rd0, %rd0, 0xC000001000010000;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, %rd0, %rd0, 0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+EARLY
+wgmma.wait_group.sync.aligned 0;
+LATE
+ret;
+PRODUCER:
+setp.ne.u32 %p2, %r0, 128;
+@%p2 ret;
+WAIT:
+mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r3], 0;
+@!%p3 bra WAIT;
+ld.param.u64 %rd2, [image];
+mbarrier.init.shared::cta.b64 [%r3+8], 1;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3+8], 2048;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 2048, [%r3+8];
+FULL:
+mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r3+8], 0;
+@!%p4 bra FULL;
+ret;
+"""
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [%r3];"
+
+
+def test_a_stage_is_given_back_after_the_wait_only() -> None:
+    """The consumer's arrival lets the producer overwrite the stage: before the wait, products still read it."""
+    image = np.zeros(2048, np.uint8)
+    text = STAGE.replace(".b64 empty;", ".b64 empty[2];")
+    for order in ORDERS:
+        wrong = module(text.replace("EARLY", ARRIVE).replace("LATE", ""), [".param .u64 image"])
+        with pytest.raises(EmulationFault) as caught:
+            emulate(wrong, grid=1, block=160, dynamic_smem=4096, args=[image], order=order)
+        fault = caught.value
+        assert fault.kind == "race"
+        assert fault.line_text.startswith("cp.async.bulk")
+        assert fault.sentence.endswith(
+            "that asynchronous work (wgmma of warps 0 to 3) may still be reading: wait for its completion, and order the "
+            "wait before this write"
+        )
+        right = module(text.replace("EARLY", "").replace("LATE", ARRIVE), [".param .u64 image"])
+        report = emulate(right, grid=1, block=160, dynamic_smem=4096, args=[image], order=order)
+        assert report.faults == ()
