@@ -421,8 +421,8 @@ def test_a_stage_is_given_back_after_the_wait_only() -> None:
         assert fault.kind == "race"
         assert fault.line_text.startswith("cp.async.bulk")
         assert fault.sentence.endswith(
-            "that asynchronous work (wgmma of warps 0 to 3) may still be reading: wait for its completion, and order the "
-            "wait before this write"
+            "that asynchronous work (wgmma of warps 0 to 3) may still be reading: wait for its completion, and order "
+            "the wait before this write"
         )
         right = module(text.replace("EARLY", "").replace("LATE", ARRIVE), [".param .u64 image"])
         report = emulate(right, grid=1, block=160, dynamic_smem=4096, args=[image], order=order)
