@@ -94,7 +94,7 @@ def emulate_files(
     ctas: str = "",
     results: Sequence[str] = (),
 ) -> Emulated:
-    """Runs one kernel of some PTX files.
+    """Runs one kernel of a PTX file.
 
     arguments  as typed (see tinygpu.api.arguments)
     check      "raise" ends the run at the first fault
@@ -103,17 +103,18 @@ def emulate_files(
 
     Raises ArgumentError, and what `emulate` raises for PTX and launches that it cannot run.
     """
-    texts = [_text(path) for path in files]
-    function = _entry(texts, entry)
+    if len(files) != 1:
+        raise ArgumentError(f"one PTX file at a time can be run, not {len(files)}: link them into one module first")
+    text = _text(files[0])
+    function = _entry(text, entry)
     given = read_arguments(function, arguments, seed)
     for name in results:
         given.array(name)
     begun = time.perf_counter()
     modes: Mapping[Check, Any] = {"raise": True, "collect": "collect", "off": False}
-    modules: Any = texts[0] if len(texts) == 1 else texts
     try:
         report = emulate(
-            modules,
+            text,
             entry=function.name,
             grid=grid,
             block=block,
@@ -169,9 +170,9 @@ def _text(path: Path) -> str:
         raise ArgumentError(f"{path} is no text, so it is no PTX: a cubin is not, its PTX is") from None
 
 
-def _entry(texts: Sequence[str], name: str | None) -> Function:
+def _entry(text: str, name: str | None) -> Function:
     """The entry of that name, or the only one."""
-    entries = [f for text in texts for f in parse(text).functions if f.is_entry and f.has_body]
+    entries = [f for f in parse(text).functions if f.is_entry and f.has_body]
     names = ", ".join(f.name for f in entries) or "none"
     chosen = entries if name is None else [f for f in entries if f.name == name]
     if len(chosen) == 1:

@@ -397,7 +397,7 @@ def check_command(
 
 @app.command("emulate")
 def emulate_command(
-    files: Annotated[list[Path], typer.Argument(help="PTX of any compiler; several modules are linked")],
+    files: Annotated[list[Path], typer.Argument(help="PTX of any compiler")],
     grid: Annotated[str, typer.Option(help="CTAs: 64 or 64,64 or 64,64,1")],
     block: Annotated[str, typer.Option(help="threads of a CTA: 256 or 16,16")],
     arg: Annotated[list[str], typer.Option(help="name=value, one per parameter, in order or by its name")] = [],

@@ -194,6 +194,10 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
     [
         (("none.ptx", *LAUNCH, *GOOD), "there is no file none.ptx"),
         (
+            ("add.ptx", "two.ptx", *LAUNCH, *GOOD),
+            "one PTX file at a time can be run, not 2: link them into one module first",
+        ),
+        (
             ("add.ptx", "--grid", "2,x", "--block", "64"),
             "--grid takes one to three numbers from 1 on, as in 64,64, not '2,x'",
         ),
