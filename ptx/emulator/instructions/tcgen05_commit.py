@@ -104,7 +104,7 @@ def _released(origin: Origin, tick: int) -> Clock:
 def fence(b: Binder, i: Instruction) -> Run:
     """tcgen05.fence::before_thread_sync and ::after_thread_sync.
 
-    They order tensor memory by execution, so also through relaxed arrivals and waits (the manual's patterns have those).
+    They order tensor memory by execution, so also through relaxed arrivals and waits, as in the manual's patterns.
     Clocks know release and acquire only: here these fences make relaxed ones release and acquire everything.
     """
     b.operands(i, 0)

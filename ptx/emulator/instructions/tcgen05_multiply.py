@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator.units.tcgen05_math import (
     slice_bytes,
 )
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (
+    LANES,
     LayoutId,
     Slab,
     accumulator_columns,
@@ -98,6 +99,13 @@ class Call:
         return accumulator_slabs(self.layout, self.what.n, self.half)
 
     @property
+    def steps(self) -> tuple[Slab, ...]:
+        """The slabs, taken as one where they lie and work side by side with operands in common."""
+        if self.layout in ("A", "D") and not self.form.scales_per_row and not self.what.sparse:
+            return (Slab(0, 0, LANES, 0, self.what.n),)
+        return self.slabs
+
+    @property
     def stored_k(self) -> int:
         """Elements of K that are stored of each row of A."""
         return self.what.k // 2 if self.what.sparse else self.what.k
@@ -131,7 +139,7 @@ def carry_out(
     illegal: tuple[int, int] | None = None
     for q, memory in enumerate(memories):
         shared = a_parts[q].read() if a_parts else None
-        for slab in call.slabs:
+        for slab in call.steps:
             a, a_bad, wrong = _rows_of_a(call, memory, slab, shared)
             if wrong is not None and illegal is None:
                 illegal = wrong
@@ -173,7 +181,7 @@ def _rows_of_a(
         cells = metadata_cells(slab, what.kind, what.sparsity_selector)
         at = (cells.lane, column + cells.column)
         indices = (memory.cells[at].astype(np.int64) >> cells.shift) & 15
-        unknown = ((memory.undefined[at].astype(np.int64) >> cells.shift) & 15).any(axis=1)
+        unknown = np.asarray(((memory.undefined[at].astype(np.int64) >> cells.shift) & 15).any(axis=1))
         positions, illegal = stored_positions(indices, what.kind)
         illegal &= ~unknown[:, None]
         if illegal.any():
@@ -199,21 +207,22 @@ def _write(call: Call, memory: CtaTensorMemory, slab: Slab, frozen: int, product
     """Put a slab's part of D where it belongs."""
     what = call.what
     column = split_address(call.d)[1]
-    lanes = np.arange(slab.lane, slab.lane + slab.rows)
-    lanes = lanes[[not frozen >> int(lane) & 1 for lane in lanes]]
-    kept = lanes - slab.lane
-    part = np.ix_(lanes, np.arange(column, column + slab.columns))
-    old = memory.cells[part] if call.enable else None
-    bits = np.where(undefined[kept], _ALL, np.uint32(0))
+    columns = slice(column, column + slab.columns)
+    rows: slice | NDArray[np.int64] = slice(slab.lane, slab.lane + slab.rows)
+    if frozen >> slab.lane & ((1 << slab.rows) - 1):
+        rows = np.array([lane for lane in range(slab.lane, slab.lane + slab.rows) if not frozen >> lane & 1], np.int64)
+        product, undefined = product[rows - slab.lane], undefined[rows - slab.lane]
+    old = memory.cells[rows, columns] if call.enable else None
+    unknown = undefined
     if call.enable:
-        before = memory.undefined[part]
-        before = before & np.uint32(0xFFFF) if what.d_type == "f16" else before
-        bits = np.where(before != 0, _ALL, bits)
+        before = memory.undefined[rows, columns]
+        unknown = undefined | ((before & np.uint32(0xFFFF) if what.d_type == "f16" else before) != 0)
+    bits: NDArray[np.uint32] | np.uint32 = np.where(unknown, _ALL, np.uint32(0)) if unknown.any() else np.uint32(0)
     if what.d_type == "f16":
         # The accumulator has the lower half of its cell; the upper half holds nothing.
         bits = bits | np.uint32(0xFFFF0000)
-    memory.cells[part] = accumulate(product[kept], old, what.d_type, call.scale, what.saturate)
-    memory.undefined[part] = bits
+    memory.cells[rows, columns] = accumulate(product, old, what.d_type, call.scale, what.saturate)
+    memory.undefined[rows, columns] = bits
 
 
 def accumulator_end(call: Call) -> int:

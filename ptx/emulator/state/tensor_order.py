@@ -170,20 +170,17 @@ class TensorOrder:
         reported = False
         for old in accesses:
             conflict = new.conflict(old)
-            if conflict is not None and not reported:
+            if conflict is None:
+                if not _read_again(old, new):
+                    kept.append(old)
+                continue
+            if not reported:
                 reported = self._judge(new, old, *conflict)
-            if not self._superseded(old, new):
+            # Whoever is ordered after the new access is ordered after the old one, if that touched no other cells.
+            if not all(any(region.within(w) for w in new.writes) for region in (*old.reads, *old.writes)):
                 kept.append(old)
         kept.append(new)
         return kept
-
-    def _superseded(self, old: Access, new: Access) -> bool:
-        """Whoever is ordered after the new access is ordered after the old one, which touched no other cells."""
-        regions = (*old.reads, *old.writes)
-        if all(any(region.within(w) for w in new.writes) for region in regions):
-            return True
-        same = old.column == new.column and old.kind == new.kind
-        return same and not old.writes and all(any(region.within(r) for r in new.reads) for region in regions)
 
     def _judge(self, new: Access, old: Access, common: Region, wrote: bool) -> bool:
         """Report a conflict that nothing orders; True when it did."""
@@ -283,6 +280,13 @@ class TensorOrder:
         if _other_lane(new, old):
             return "the work of different threads is not ordered; let one thread issue all of it (elect.sync)"
         return "its thread must commit it to an mbarrier (tcgen05.commit), and this one must wait for that"
+
+
+def _read_again(old: Access, new: Access) -> bool:
+    """The same actor reads all that it read before: who is ordered after the new access is so after the old one."""
+    if old.column != new.column or old.kind != new.kind or old.writes:
+        return False
+    return all(any(region.within(r) for r in new.reads) for region in old.reads)
 
 
 def _other_lane(new: Access, old: Access) -> bool:

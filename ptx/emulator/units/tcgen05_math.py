@@ -17,8 +17,10 @@ from tinygpu.ptx.emulator.units.tcgen05_descriptors import ELEMENT_BITS, KINDS
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
-# 4- and 6-bit elements sit in the middle of their byte in tensor memory: 00xxxx00 and 0xxxxxx0. The manual shows this in
-# figures only; these are the bits that a published example of the vendor states and verifies on hardware.
+# Products of at most so many multiply-adds stay in one thread of the BLAS; waking others costs more than these take.
+_ONE_THREAD = 1 << 18
+# 4- and 6-bit elements sit in the middle of their byte in tensor memory: 00xxxx00 and 0xxxxxx0. The manual shows this
+# in figures only; these are the bits that a published example of the vendor states and verifies on hardware.
 _CONTAINER_SHIFT = {4: 2, 6: 1}
 
 
@@ -147,5 +149,9 @@ def accumulator_values(words: NDArray[np.uint32], d_type: str) -> Floats:
 
 def multiply(a: Floats, b: Floats) -> Floats:
     """A (rows, k) times B (columns, k), transposed: (rows, columns). NaN and infinities follow IEEE 754."""
+    result = np.empty((a.shape[0], b.shape[0]), np.float64)
+    rows = max(1, _ONE_THREAD // max(1, b.size))
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(a @ b.T)
+        for first in range(0, a.shape[0], rows):
+            np.matmul(a[first : first + rows], b.T, out=result[first : first + rows])
+    return result
