@@ -144,6 +144,21 @@ def _rows(c: Cohort, site: Site, addresses: Array, form: MatrixForm, verb: str) 
     return index if good else None
 
 
+# What a row's elements take of its 16 bytes, as aligned accesses (offset, bytes): the padding is not read.
+_PIECES: dict[int, tuple[tuple[int, int], ...]] = {8: ((0, 16),), 6: ((0, 8), (8, 4)), 4: ((0, 8),)}
+
+
+def _check_rows(c: Cohort, site: Site, index: NDArray[np.int64], bits: int) -> NDArray[np.bool_] | None:
+    """Report races; which rows hold uninitialised elements."""
+    who = c.set.member + (ANY_LANE << WARP_BITS)
+    found: NDArray[np.bool_] | None = None
+    for offset, size in _PIECES[bits]:
+        invalid = shared_access.check_read(c, site, index + offset, size, c.set.column, who)
+        if invalid is not None:
+            found = invalid if found is None else found | invalid
+    return found
+
+
 def expand_rows(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     """Sixteen 4- or 6-bit elements at the start of each row (..., 16) as bytes, in their low bits."""
     if bits == 4:
@@ -173,10 +188,7 @@ def _ldmatrix(b: Binder, i: Instruction) -> Run:
         if index is None:
             return
         data = np.take(c.residents.shared.view(4, 4), index >> 4, axis=0, mode="clip").view(np.uint8)
-        invalid = None
-        if c.emulation.checking:
-            who = c.set.member + (ANY_LANE << WARP_BITS)
-            invalid = shared_access.check_read(c, site, index, 16, c.set.column, who)
+        invalid = _check_rows(c, site, index, form.element_bits) if c.emulation.checking else None
         if form.element_bits < 8:
             data = expand_rows(data, form.element_bits)
         lanes = form.to_lanes(data.reshape(c.n, form.count, -1))

@@ -305,6 +305,24 @@ def test_ldmatrix_spreads_narrow_elements_over_bytes(count: int, source: str) ->
             assert got[lane, matrix].tolist() == stored[4 * (lane & 3) : 4 * (lane & 3) + 4]
 
 
+@pytest.mark.parametrize(("source", "filled"), [("b4x16_p64", 8), ("b6x16_p32", 12)])
+def test_padding_behind_narrow_elements_may_be_uninitialised(source: str, filled: int) -> None:
+    """Rows of which only the elements are written may be loaded and stored; with one word less they may not."""
+    for written in (filled, filled - 4):
+        stores = "\n".join(f"st.shared.u32 [%r1+{k}], %r0;" for k in range(0, written, 4))
+        text = f"""
+.shared .align 16 .b8 s[512]; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, s; add.u32 %r1, %r1, %r2;
+{stores}
+bar.warp.sync -1;
+ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.{source} {{%r3}}, [%r1];
+ld.param.u64 %rd0, [out]; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd0, %rd0, %rd1; st.global.u32 [%rd0], %r3;
+ret;"""
+        out = np.zeros(32, np.uint32)
+        report = emulate(module(text, [".param .u64 out"]), grid=1, block=32, args=[out], check="collect")
+        assert [fault.kind for fault in report.faults] == ([] if written == filled else ["uninitialised"])
+
+
 def elements_of(row: NDArray[np.uint8], source: str) -> list[int]:
     """The sixteen elements at the start of a 16-byte row, lowest bits first."""
     bits = 4 if "b4" in source else 6 if "b6" in source else 8
