@@ -12,22 +12,26 @@ from tinygpu.ptx.emulator.faults import (
 from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.structs import Struct
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
+from tinygpu.ptx.emulator.state.caches import Caches, LineTraffic, Traffic
 from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
 from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 
 __all__ = [
     "Advisory",
+    "Caches",
     "Counters",
     "DeviceBuffer",
     "EmulationFault",
     "Fault",
     "LaunchError",
     "LineCounters",
+    "LineTraffic",
     "PtxSyntaxError",
     "Report",
     "SparseBuffer",
     "Struct",
     "TensorMap",
+    "Traffic",
     "UnsupportedInstruction",
     "emulate",
 ]

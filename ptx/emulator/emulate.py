@@ -18,10 +18,12 @@ from tinygpu.ptx.emulator.run.scheduler import Scheduler
 from tinygpu.ptx.emulator.source.inlining import flatten
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function, Module
+from tinygpu.ptx.emulator.state.access_stream import AccessStream
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
+from tinygpu.ptx.emulator.state.caches import Caches, Traffic, traffic
 from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Order
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
-from tinygpu.ptx.emulator.state.meter import LineCounters
+from tinygpu.ptx.emulator.state.meter import LineCounters, add_sites
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 
@@ -48,6 +50,7 @@ def emulate(
     ctas: Iterable[int | Sequence[int]] | None = None,
     step_limit: int = 20_000_000,
     buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
+    caches: Caches | None = None,
 ) -> Report:
     """Run one kernel of a PTX module and return what was found and counted.
 
@@ -63,6 +66,7 @@ def emulate(
     ctas          which CTAs to run, as linear numbers or (x, y, z); None runs all
     step_limit    blocks that one batch of CTAs may run before it counts as hanging
     buffers       buffers that the kernel reaches only through addresses in other buffers or in bytes
+    caches        sizes of a device's L1 and L2: report.traffic says what moved between them and DRAM
 
     Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
     """
@@ -81,12 +85,17 @@ def emulate(
         program = compile_program(function.name, code, binder)
         emulation = Emulation(launch, program, memory, order, seed, check, module.lines)
         chosen = choose_ctas(ctas, launch)
+        stream = None
+        if caches is not None:
+            stream = AccessStream(len(chosen))
+            stream.follow(program)
         try:
             _run(emulation, chosen, step_limit)
         finally:
             for window in memory.windows:
                 window.write_back()
-    return _report(emulation, program)
+    moved = None if stream is None or caches is None else traffic(stream.accesses(), caches)
+    return _report(emulation, program, moved)
 
 
 def find_entry(module: Module, name: str | None) -> Function:
@@ -130,7 +139,7 @@ def _spins(program: Program) -> bool:
     return any(block.polls and low <= block.rank <= high for block in program.blocks for low, high in backward)
 
 
-def _report(emulation: Emulation, program: Program) -> Report:
+def _report(emulation: Emulation, program: Program, moved: Traffic | None) -> Report:
     lines: dict[int, LineCounters] = {}
     counters = emulation.counters
     for block in program.blocks:
@@ -159,7 +168,8 @@ def _report(emulation: Emulation, program: Program) -> Report:
         entry.sectors += site.sectors
         entry.wavefronts += site.wavefronts
         entry.bytes += site.bytes
+    add_sites(counters, program.sites)
     return Report(
         program.name, tuple(emulation.faults.values()), tuple(emulation.advisories.values()), counters, lines,
-        {line: emulation.line_text(line) for line in lines},
+        {line: emulation.line_text(line) for line in lines}, moved,
     )  # fmt: skip

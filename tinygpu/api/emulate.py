@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.api.arguments import ArgumentError, Arguments, load_array, read_arguments
-from tinygpu.ptx.emulator import EmulationFault, Fault, Report, emulate
+from tinygpu.devices import Device
+from tinygpu.devices import device as find_device
+from tinygpu.ptx.emulator import Caches, EmulationFault, Fault, Report, emulate
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function
 
@@ -93,6 +95,8 @@ def emulate_files(
     seed: int = 0,
     ctas: str = "",
     results: Sequence[str] = (),
+    device: str = "",
+    ctas_per_sm: int = 1,
 ) -> Emulated:
     """Runs one kernel of a PTX file.
 
@@ -100,6 +104,8 @@ def emulate_files(
     check      "raise" ends the run at the first fault
     ctas       which CTAs to run: first, last and numbers, separated by commas; all where empty
     results    names of the arrays that will be looked at afterwards: refused before the run where there is no such one
+    device     a GPU that is known: with its caches, report.traffic says what moves between L1, L2 and DRAM,
+               where `ctas_per_sm` CTAs are resident on one of its SMs
 
     Raises ArgumentError, and what `emulate` raises for PTX and launches that it cannot run.
     """
@@ -125,10 +131,21 @@ def emulate_files(
             check=modes[check],
             order=order,
             ctas=_ctas(ctas, int(np.prod([int(n) for n in grid]))),
+            caches=caches_of(find_device(device), dynamic_smem, ctas_per_sm) if device else None,
         )
     except EmulationFault as error:
         return Emulated(function.name, None, (error.fault,), given, time.perf_counter() - begun)
     return Emulated(function.name, report, report.faults, given, time.perf_counter() - begun)
+
+
+def caches_of(device: Device, smem_bytes: int, ctas_per_sm: int = 1) -> Caches:
+    """The caches of a device for a kernel: L1 is what the shared memory of the resident CTAs leaves.
+
+    smem_bytes  shared memory of one CTA
+    """
+    taken = ctas_per_sm * (smem_bytes + device.reserved_smem_bytes_per_block)
+    l1_bytes = max(0, int(device.number("l1_smem_unified_kb") * 1024) - taken)
+    return Caches(l1_bytes // 128 * 128, device.l2_bytes, device.sm_count, ctas_per_sm)
 
 
 def compare(

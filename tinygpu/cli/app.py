@@ -409,6 +409,8 @@ def emulate_command(
     seed: Annotated[int, typer.Option(help="of random contents and of --order random")] = 0,
     ctas: Annotated[str, typer.Option(help="run only these: first,last,17")] = "",
     lines: Annotated[bool, typer.Option("--lines", help="count every line of the PTX")] = False,
+    device: Annotated[str, typer.Option("--device", "-d", help="a GPU: what its L1, L2 and DRAM move")] = "",
+    ctas_per_sm: Annotated[int, typer.Option(help="CTAs resident on one of its SMs")] = 1,
     save: Annotated[list[str], typer.Option(help="c=out.npy: write an array that the kernel left")] = [],
     compare: Annotated[list[str], typer.Option(help="c=want.npy: compare an array with a file")] = [],
     rtol: Annotated[float | None, typer.Option(help="relative error that --compare allows (by type)")] = None,
@@ -456,6 +458,8 @@ def emulate_command(
             seed=seed,
             ctas=ctas,
             results=[*wanted, *targets],
+            device=device,
+            ctas_per_sm=ctas_per_sm,
         )
         comparisons = compared(done, wanted, rtol, atol)
         written = saved(done, targets)

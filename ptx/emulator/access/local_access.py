@@ -43,10 +43,7 @@ def _locate(c: Cohort, site: Site, picked: Array, size: int, verb: str) -> tuple
 
 def _count(c: Cohort, site: Site, size: int) -> None:
     requests, lanes = c.active_warps(), c.active_lanes()
-    site.requests += requests
-    # The same word of a warp's 32 lanes is contiguous (CUDA C++ Programming Guide, "Local Memory").
-    site.sectors += requests * max(1, size * 32 // 32)
-    site.bytes += lanes * size
+    site.count_local(requests, lanes, size)
     c.emulation.counters.local_requests += requests
 
 

@@ -108,6 +108,18 @@ def _rounded_tf32(data: Bytes) -> Bytes:
     return np.where(nan, np.uint32(0x7FFFE000), rounded).astype(np.uint32).view(np.uint8)
 
 
+def _written(pieces: list[_Piece], granule: int) -> list[tuple[int, Index]]:
+    """(size, offsets) of what the pieces write; those smaller than a granule are told by whole granules, each once.
+
+    At the edge of a tensor of bytes, one granule holds elements from memory and elements that are filled in.
+    """
+    small = [piece.offsets.reshape(-1) for piece in pieces if piece.size < granule]
+    out = [(piece.size, piece.offsets) for piece in pieces if piece.size >= granule]
+    if small:
+        out.append((granule, np.unique(np.concatenate(small) // granule) * granule))
+    return out
+
+
 def start_load(
     origin: Origin, site: Site, targets: list[Target], parts: list[Part], transaction_bytes: int, verb: str,
     fill: int = 0, rounds_tf32: bool = False,
@@ -132,8 +144,8 @@ def start_load(
     for agent, target in zip(agents, targets, strict=True):
         if target.cta != origin.cta and emulation.checking:
             residents.touch_remote(origin.instruction, origin.row, target.cta, target.barrier.column)
-        for piece in pieces:
-            begin_write(agent, _index(residents, target, piece.offsets), piece.size)
+        for size, offsets in _written(pieces, residents.shadow.granule_bytes):
+            begin_write(agent, _index(residents, target, offsets), size)
     moved = count_global(site, origin, parts)
     emulation.counters.bulk_load_requests += 1
     emulation.counters.bulk_load_bytes += moved

@@ -15,8 +15,9 @@ import numpy as np
 
 from tinygpu.ptx.emulator.source.types import Array
 
-_HALF_OF_F32 = np.uint64(1) << np.uint64(28)
-_BELOW_F32 = (np.uint64(1) << np.uint64(29)) - np.uint64(1)
+_DROPPED_BITS = np.uint64(64 - 29)
+_HALFWAY = np.int64(-(1 << 63))
+_TWICE_SMALLEST = np.uint32(0x00FFFFFF)
 
 
 def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
@@ -41,17 +42,25 @@ def fma_f32(x: Any, y: Any, z: Any) -> Array:
     The product is exact in binary64. The rounded sum can only be wrong where it lies halfway between two binary32
     values, or where the result is subnormal; those elements are done again with rounding to odd.
     """
-    total = np.multiply(x, y, dtype=np.float64) + z
+    # Explicit conversions are faster than a ufunc's own; most calls bring three arrays of one shape.
+    total = np.asarray(x).astype(np.float64)
+    second, third = np.asarray(y).astype(np.float64), np.asarray(z).astype(np.float64)
+    if total.shape == second.shape == third.shape and total.ndim:
+        total *= second
+        total += third
+    else:
+        total = np.asarray(total * second + third)
     result = np.asarray(total.astype(np.float32))
-    bits = total.view(np.uint64)
-    hazard = (bits & _BELOW_F32) == _HALF_OF_F32
+    # The 29 bits that binary32 does not have, at the top: halfway is the least of all signed numbers.
+    lost = (total.view(np.uint64) << _DROPPED_BITS).view(np.int64)
     # Twice the bits, less one, is small for subnormal numbers only (zero wraps around).
-    small = (result.view(np.uint32) << np.uint32(1)) - np.uint32(1) < np.uint32(0x00FFFFFF)
-    if hazard.any() or small.any():
-        px, py, pz = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (x, y, z)))
-        redo = np.broadcast_to(hazard | small, result.shape)
-        sums, errors = two_sum(px[redo] * py[redo], pz[redo])
-        result[redo] = to_odd(sums, errors).astype(np.float32)
+    twice = (result.view(np.uint32) << np.uint32(1)) - np.uint32(1)
+    if np.minimum.reduce(lost, axis=None) != _HALFWAY and np.minimum.reduce(twice, axis=None) >= _TWICE_SMALLEST:
+        return result
+    redo = np.asarray((lost == _HALFWAY) | (twice < _TWICE_SMALLEST))
+    px, py, pz = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (x, y, z)))
+    sums, errors = two_sum(px[redo] * py[redo], pz[redo])
+    result[redo] = to_odd(sums, errors).astype(np.float32)
     return result
 
 

@@ -14,7 +14,7 @@ DOC = Path(__file__).parents[3] / "docs" / "emulator.md"
 def test_code_blocks_run_in_order() -> None:
     scope: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, str(DOC), "exec"), scope)
 

@@ -153,6 +153,19 @@ def test_some_ctas_of_a_huge_array(shell: Shell) -> None:
     )
 
 
+def test_a_device_gives_traffic(shell: Shell) -> None:
+    ended = shell("add.ptx", *LAUNCH, *GOOD, "--device", "a100")
+    assert ended.status == 0
+    assert lines(ended.out)[7:] == [
+        "L1: 13 sectors asked for, 0.0 % there",
+        "L2: 13 sectors asked for, 0.0 % there; 13 stored, 0 updated",
+        "DRAM: 416 bytes read, 416 written (416 of them at the end)",
+    ]
+    data = json.loads(shell("add.ptx", *LAUNCH, *GOOD, "--device", "a100", "--json").out)
+    assert data["traffic"]["caches"] == {"l1_bytes": 191 * 1024, "l2_bytes": 40 << 20, "sms": 108, "ctas_per_sm": 1}
+    assert Report.from_dict(data).traffic is not None
+
+
 def test_json_is_the_report_with_comparisons(shell: Shell) -> None:
     np.save("want.npy", np.arange(100, dtype=np.float32) + 1)
     ended = shell("add.ptx", *LAUNCH, *GOOD, "--json", "--compare", "y=want.npy")
@@ -210,6 +223,7 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
             "block (2048, 1, 1) has 2048 threads, but a CTA has at most 1024",
         ),
         (("add.ptx", *LAUNCH, *GOOD, "--check", "some"), "--check is raise, collect or off, not 'some'"),
+        (("add.ptx", *LAUNCH, *GOOD, "-d", "a100", "--ctas-per-sm", "0"), "ctas_per_sm must be at least 1, not 0"),
         (("add.ptx", *LAUNCH, *GOOD, "--order", "now"), "--order is late, early or random, not 'now'"),
         (("add.ptx", *LAUNCH, *GOOD, "--entry", "sub"), "this PTX has no entry 'sub'; it has add"),
         (
