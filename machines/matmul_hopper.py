@@ -83,9 +83,11 @@ class MatmulHopper(Machine):
     ) -> None:
         """A role of one or two warpgroups: multiplies what the ring brings, and stores its tile."""
         bm, bn, bk = self.bm, self.bn, self.bk
-        stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
+        out = None
         with ExitStack() as around:
-            out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage)) if self.out == "bulk" else None
+            if self.out == "bulk":
+                stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
+                out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage))
             around.enter_context(p.role(name, warps=4 * groups, **role))
             acc = p.full(t.c, self.wgmma.accumulator(self.a.dtype, self.b.dtype))
             mine = turns.turn() if turns else nullcontext()

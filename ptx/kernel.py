@@ -73,6 +73,7 @@ class Kernel:
     maps           tensor maps that the launch makes
     clusters       CTAs of a cluster along each grid axis; () where there are no clusters
     persistent     CTAs take tile after tile: any number of clusters up to that of the tiles can be launched
+    specific       it runs on `target` alone, by instructions that other architectures do not have
     """
 
     name: str
@@ -92,6 +93,16 @@ class Kernel:
     maps: tuple[TensorMapSpec, ...] = ()
     clusters: tuple[int, ...] = ()
     persistent: bool = False
+    specific: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """The oldest architecture that runs it, as the assembler calls it."""
+        return f"sm_{self.target}{'a' if self.specific else ''}"
+
+    def assembled_for(self, device: str) -> str:
+        """The architecture to assemble for, to run on a device whose portable target is `device`."""
+        return self.architecture if self.specific else device
 
     @property
     def cluster(self) -> tuple[int, int, int]:
@@ -130,7 +141,7 @@ class Kernel:
             "schema": 1,
             "kernel": self.name,
             "machine": self.machine,
-            "target": f"sm_{self.target}",
+            "target": self.architecture,
             "grid": list(self.grid(problem)),
             "block": [self.threads, 1, 1],
             "cluster": list(self.cluster),
@@ -171,4 +182,5 @@ class Kernel:
             ),
             tuple(data["clusters"]),
             data["persistent"],
+            data["specific"],
         )

@@ -103,6 +103,7 @@ def lower(
         maps,
         clusters,
         program.grid.persistent,
+        bool(suffix),
     )
 
 

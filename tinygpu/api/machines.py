@@ -17,8 +17,9 @@ SHIPPED: Mapping[str, str] = {
     "bias_relu": "tinygpu.machines.elementwise:BiasRelu",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
+    "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
 }
-FAMILIES: Mapping[str, tuple[str, ...]] = {"matmul": ("matmul_ampere", "matmul_simt")}
+FAMILIES: Mapping[str, tuple[str, ...]] = {"matmul": ("matmul_hopper", "matmul_ampere", "matmul_simt")}
 
 
 class MachineNotFound(ValueError):

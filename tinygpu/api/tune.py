@@ -153,7 +153,7 @@ def finalists(
         if sum(not f.spills for f in out) == keep:
             break
         kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
-        assembly = assemble(kernel.ptx, device.portable_target)
+        assembly = assemble(kernel.ptx, kernel.assembled_for(device.portable_target))
         prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
         out.append(Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction))
     return tuple(sorted(out, key=lambda f: (f.spills, f.score)))

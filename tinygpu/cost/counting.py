@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, Phase, Work
+from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, Operand, ceil_div, compile_arrays, expr, maximum, minimum, symbol, where
 from tinygpu.language.derive import buffer_bytes, registers_estimate
-from tinygpu.language.instruction import Instruction, Transfer
+from tinygpu.language.instruction import BulkTransfer, Instruction, Transfer
 from tinygpu.language.machine import HEURISTICS
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
@@ -35,6 +35,8 @@ CHAIN = tuple(f.name for f in fields(Chain))
 # Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
 # address arithmetic, predicates. Counted in the PTX of the shipped machines.
 ROUND_INSTRUCTIONS = 16
+# One wavefront of shared memory: 32 banks of 4 bytes.
+WAVEFRONT_BYTES = 128
 PROLOGUE_INSTRUCTIONS = 60
 
 
@@ -63,6 +65,7 @@ class Counts:
     operand: str
     accumulator: str
     heuristics: tuple[str, ...]
+    path: TensorPath = "mma.sync"
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
@@ -101,6 +104,7 @@ class Counts:
             useful_tensor_flops=v["useful"] if self.operand else None,
             operand=self.operand or "f16",
             accumulator=self.accumulator or "f32",
+            tensor_path=self.path,
         )
 
     def _dram_read(self, v: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> Any:
@@ -140,7 +144,9 @@ def count(program: n.Program, heuristics: tuple[str, ...] = HEURISTICS) -> Count
     multiply = next((s for s in walk(program.body) if isinstance(s, n.Multiply)), None)
     operand = multiply.a.dtype.name if multiply else ""
     accumulator = multiply.accumulator.dtype.name if multiply else ""
-    return Counts(program, tuple(named), compile_arrays(*named.values()), operand, accumulator, heuristics)
+    paths: dict[str, TensorPath] = {"wgmma group": "wgmma", "tcgen05 commit": "tcgen05"}
+    path = paths.get(multiply.instruction.completion, "mma.sync") if multiply else "mma.sync"
+    return Counts(program, tuple(named), compile_arrays(*named.values()), operand, accumulator, heuristics, path)
 
 
 class _Counter:
@@ -197,6 +203,8 @@ class _Counter:
                 tally.wait("barriers", times * s.trips)
             case n.Loop():
                 self._body(s.body, phase, times * s.trips)
+            case n.InRole() if len(self.program.roles) > 1:
+                self._role(s)
             case n.Scope() | n.InRole():
                 return self._body(s.body, phase, times)
             case n.Fill() | n.Drain():
@@ -206,6 +214,18 @@ class _Counter:
             case _:
                 self._operation(s, tally, times)
         return phase
+
+    def _role(self, s: n.InRole) -> None:
+        """One of several roles that work at the same time: each has a prologue, rounds and an epilogue of its own.
+
+        Of roles that take turns at tiles the first is counted, for the tile that is its own.
+        """
+        role = next(r for r in self.program.roles if r.name == s.role)
+        if role.share[0]:
+            return
+        everybody, self.threads = self.threads, role.threads
+        self._body(s.body, "prologue", expr(1))
+        self.threads = everybody
 
     # -- operations ------------------------------------------------------------------------------------------------
     def _operation(self, s: n.Statement, tally: Tally, times: Expr) -> None:
@@ -225,6 +245,8 @@ class _Counter:
                     tally.in_flight_bytes = tally.in_flight_bytes + _bytes(s.source)
             case n.Store():
                 self._transfer(s.instruction, s.target, s.value.partition, tally, times)
+            case n.Copy() if isinstance(s.instruction, BulkTransfer):
+                self._bulk(s, tally, times)
             case n.Copy():
                 hops: tuple[Instruction, ...] = (
                     s.instruction.hops if isinstance(s.instruction, Route) else (s.instruction,)
@@ -251,6 +273,23 @@ class _Counter:
                 tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
+
+    def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
+        """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
+        moved = _bytes(s.source)
+        shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
+        if s.source.memory is GMEM:
+            tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
+            tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+            stages = next(
+                (p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1)
+            )
+            tally.in_flight_bytes = tally.in_flight_bytes + stages * moved
+            self.prefetch = stages - 1
+        else:
+            tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))
+            tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+        tally.add("warp_instructions", times)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
         """Warp instructions that move a tile; threads of the role beyond the partition's take no part."""
@@ -286,7 +325,15 @@ class _Counter:
         m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)
         flops = 2 * s.accumulator.shape[0] * s.accumulator.shape[1] * s.a.shape[1]
         tally.add("tensor_flops", times * flops)
-        tally.add("warp_instructions", times * (flops // (2 * m * nn * k)))
+        count = flops // (2 * m * nn * k)
+        if s.instruction.scope != "warpgroup":
+            tally.add("warp_instructions", times * count)
+            return
+        # Operands come from SMEM: the rows of a for every instruction along n, the columns of b for every one along m.
+        from_a = _bytes(s.a) * (s.accumulator.shape[1] // nn)
+        from_b = _bytes(s.b) * (s.accumulator.shape[0] // m)
+        tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
+        tally.add("warp_instructions", times * count * 4)
 
     # -- the whole -------------------------------------------------------------------------------------------------
     def named(self) -> dict[str, Expr]:

@@ -222,7 +222,12 @@ def barrier_bytes(program: n.Program, p: Pipeline) -> Expr:
 
 
 def registers_estimate(program: n.Program) -> Expr:
-    """Registers per thread that the assembler is expected to give."""
+    """Registers per thread that the assembler is expected to give; where roles have budgets, their mean."""
+    if all(r.registers for r in program.roles):
+        total = warps = expr(0)
+        for r in program.roles:
+            total, warps = total + r.warps * r.registers, warps + r.warps
+        return ceil_div(total, warps)
     buffers = sum(len(p.buffers) for p in program.pipelines if not p.stages.same(1))
     return live_registers(program.body) + EXPECTED_OVERHEAD + EXPECTED_PER_BUFFER * buffers
 

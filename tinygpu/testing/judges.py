@@ -66,7 +66,7 @@ def judge(
     estimate = int(registers_estimate(program))
     registers, spills = 0, False
     try:
-        assembly = assemble(kernel.ptx, case.device.portable_target)
+        assembly = assemble(kernel.ptx, kernel.assembled_for(case.device.portable_target))
         registers, spills = assembly.registers, assembly.spills
     except AssemblerUnavailable:
         pass

@@ -229,7 +229,7 @@ def _spills(case: Case, bench: Bench) -> str:
     if limit:
         return f"cannot be launched ({limit})"
     try:
-        assembly = assemble(kernel.ptx, case.device.portable_target)
+        assembly = assemble(kernel.ptx, kernel.assembled_for(case.device.portable_target))
     except AssemblerUnavailable:
         return "cannot be assembled here"
     except AssemblerError as refused:
