@@ -104,9 +104,11 @@ def read_form(b: Binder, i: Instruction) -> MmaForm:
         known = a.family in (_SPARSE if sparse else _DENSE).get(shape, ())
     if not known:
         raise b.unsupported(f"{'sparse ' if sparse else ''}{shape} of .{a_type} and .{b_type}")
+    if sparse and not ordered and (kind or (a.family == "fp8" and d_type == "f16")):
+        raise b.unsupported("this sparse form needs .sp::ordered_metadata")
     scale, count = _scales(b, i, kind)
     _check_accumulators(b, i, shape, a, d_type, c_type, scale is not None)
-    if not any(i.has(r) for r in (".rn", "rn")) and any(i.has(r) for r in ("rz", "rm", "rp")):
+    if any(i.has(r) for r in ("rz", "rm", "rp")):
         raise b.unsupported("rounding other than .rn")
     layouts = [m for m in i.modifiers if m in ("row", "col")]
     if len(layouts) != 2 or (layouts != ["row", "col"] and not (shape == "m8n8k4" and a_type == "f16")):

@@ -421,6 +421,8 @@ def test_selectors_may_be_registers_and_wrong_ones_are_a_fault() -> None:
         ("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32",
          ": single bits need .and.popc or .xor.popc, and only they do"),
         ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rz", ": rounding other than .rn"),
+        ("mma.sp.sync.aligned.kind::f8f6f4.m16n8k64.row.col.f32.e4m3.e2m1.f32",
+         ": this sparse form needs .sp::ordered_metadata"),
     ],
 )  # fmt: skip
 def test_forms_that_do_not_exist_are_refused_before_anything_runs(name: str, reason: str) -> None:
