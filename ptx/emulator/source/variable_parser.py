@@ -66,14 +66,16 @@ class VariableParser(InstructionParser):
     def _variables(self, linkage: str, parameter: bool = False) -> list[Variable]:
         space_token = self._next()
         space = SPACES[space_token.text]
-        align, type_name, vector = 0, "", 1
+        align, type_name, vector, pointer = 0, "", 1, False
         while self._token.kind == "dot":
             token = self._next()
             text = token.text
             if text == ".align":
-                align = self._constant()
-                if align <= 0 or align & (align - 1) or align > 1 << 20:
-                    raise self._fail(f".align takes a power of two up to 2^20, not {align}", token)
+                given = self._constant()
+                if given <= 0 or given & (given - 1) or given > 1 << 20:
+                    raise self._fail(f".align takes a power of two up to 2^20, not {given}", token)
+                # Behind .ptr it speaks of what the parameter points to.
+                align = align if pointer else given
             elif text in (".v2", ".v4"):
                 vector = int(text[2:])
             elif text[1:] in TYPES and text != ".pred":
@@ -81,6 +83,7 @@ class VariableParser(InstructionParser):
             elif text in (".ptr", ".global", ".shared", ".const", ".local", ".generic"):
                 if text == ".ptr" and not parameter:
                     raise self._fail(".ptr stands only on parameters", token)
+                pointer |= text == ".ptr"
             elif text == ".attribute":
                 self._skip_attribute()
             else:

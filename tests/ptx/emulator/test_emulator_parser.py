@@ -212,3 +212,12 @@ def test_debugging_directives_are_passed_over() -> None:
         ".section .debug_str { .b8 1, 2 }\n"
     )
     assert [i.opcode for i in instructions(text)] == ["ret"]
+
+
+def test_the_alignment_behind_ptr_is_that_of_what_it_points_to() -> None:
+    text = HEAD + (
+        ".visible .entry k(.param .u32 n, .param .u64 .ptr .global .align 1 x, .param .align 16 .b8 s[4],\n"
+        "    .param .u64 .ptr .align 2 y)\n{ ret; }\n"
+    )
+    (entry,) = parse(text).functions
+    assert [parameter.align_bytes for parameter in entry.parameters] == [4, 8, 16, 8]
