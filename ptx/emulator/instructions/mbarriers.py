@@ -32,6 +32,8 @@ def shared_addresses(b: Binder, i: Instruction, operand: Operand) -> Getter:
 
     def shared(c: Cohort) -> NDArray[np.uint64]:
         generic = np.broadcast_to(get(c), (c.n, 32)).astype(np.uint64)
+        if i.opcode == "tcgen05":
+            generic = _from_offsets(c, i, generic)
         outside = (generic // np.uint64(WINDOW_BYTES) != window) & (c.mask if c.mask is not None else True)
         if outside.any():
             at, lane = divmod(int(np.argmax(outside.reshape(-1))), 32)
@@ -43,6 +45,22 @@ def shared_addresses(b: Binder, i: Instruction, operand: Operand) -> Getter:
         return np.asarray(generic - base)
 
     return shared
+
+
+_OFFSETS = 1 << 28  # a rank in the cluster, and 24 bits of address
+
+
+def _from_offsets(c: Cohort, i: Instruction, generic: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """tcgen05.commit uses the low bits only: an offset in shared memory serves as a generic address."""
+    offsets = (generic < np.uint64(_OFFSETS)) & (c.mask if c.mask is not None else True)
+    if not offsets.any():
+        return generic
+    c.emulation.advise(
+        "shared offset as a generic address", i,
+        f"`{i.name}` needs a generic address of shared memory, but {int(generic[offsets][0]):#x} is an offset in it: "
+        "say .shared::cluster",
+    )  # fmt: skip
+    return np.where(offsets, generic + np.uint64(SHARED_WINDOW), generic)
 
 
 def places(
@@ -86,7 +104,7 @@ def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
         return None
     if relaxed:
         return c.residents.fenced_clocks.get(row)
-    return c.residents.snapshot(row)
+    return c.residents.snapshot(row, c.residents.active_bits(c, row))
 
 
 def _lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from tinygpu.ptx.emulator.state.tensor_memory import CtaTensorMemory
 from tinygpu.ptx.emulator.state.tensor_order import Access, Region, lane_run
 from tinygpu.ptx.emulator.units.matrix_descriptors import decode_descriptor, operand_problems
 from tinygpu.ptx.emulator.units.operand_tiles import k_major_chunks
-from tinygpu.ptx.emulator.units.tcgen05_math import expand_copy
+from tinygpu.ptx.emulator.units.tcgen05_math import copy_data_bytes, expand_copy
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COPY_SHAPES, LANES, SLAB_LANES, CopyShape, split_address
 
 _SOURCES = ("b6x16_p32", "b4x16_p64")
@@ -81,6 +81,7 @@ def _copy(start: Issue, shape: CopyShape, name: str, source: str | None, address
         start.origin.fault("descriptor", f"matrix descriptor {word:#018x}: {'; '.join(problems)}")
         start.good = False
         return
+    start.advise_constant(descriptor, word)
     chunks = k_major_chunks(descriptor, shape.rows, shape.row_bytes)
     lanes = 0
     for targets in shape.lanes:
@@ -89,7 +90,7 @@ def _copy(start: Issue, shape: CopyShape, name: str, source: str | None, address
     region = Region(lanes, column, column + shape.columns)
     moves = []
     for cta in start.ctas:
-        index, invalid = start.read_shared(cta, chunks, "tcgen05.cp")
+        index, invalid = start.read_shared(cta, chunks, "tcgen05.cp", copy_data_bytes(source))
         access = Access(
             start.origin, "cp" if shape.aligned_lane else "cp.4x256b", (), (region,), start.agent.column,
             start.memory.order.tick, group=start.group,

@@ -31,7 +31,7 @@ from tinygpu.ptx.emulator.units.tcgen05_descriptors import (
     MmaForm,
     judge_descriptor,
 )
-from tinygpu.ptx.emulator.units.tcgen05_math import slice_bytes, stored_bits
+from tinygpu.ptx.emulator.units.tcgen05_math import chunk_data_bytes, slice_bytes, stored_bits
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (
     LANES,
     layout_id,
@@ -279,13 +279,16 @@ def _shared_operand(start: Issue, call: Call, operand: str, word: int) -> list[S
         start.origin.fault("descriptor", f"matrix descriptor {word:#018x}: {'; '.join(problems)}")
         start.good = False
         return []
+    start.advise_constant(descriptor, word)
     if mn_major:
         chunks = mn_major_chunks(descriptor, rows * bits // 8, k)
     else:
         chunks = k_major_chunks(descriptor, rows, slice_bytes(what.kind, element, k))
     parts = []
     for cta in start.ctas:
-        index, invalid = start.read_shared(cta, chunks, f"{operand} of tcgen05.mma")
+        index, invalid = start.read_shared(
+            cta, chunks, f"{operand} of tcgen05.mma", chunk_data_bytes(what.kind, element)
+        )
         parts.append(SharedOperand(start.agent, index, invalid, rows, what.kind, element, mn_major))
     return parts
 

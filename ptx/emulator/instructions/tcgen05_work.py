@@ -21,6 +21,7 @@ from tinygpu.ptx.emulator.state.registers import Slot
 from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.state.tensor_memory import TensorMemory, tensor_memory
 from tinygpu.ptx.emulator.state.tensor_order import Access
+from tinygpu.ptx.emulator.units.matrix_descriptors import MatrixDescriptor
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks
 
 CHUNK_BYTES = 16
@@ -86,14 +87,14 @@ class TensorWork:
     agent     who reads shared memory
     queue     the thread that issued it: its work is carried out in order
     accesses  to tensor memory, one per CTA
-    reads     byte indices of the 16-byte chunks that it reads from shared memory
+    reads     (byte indices, bytes of each) of what it reads from shared memory
     work      moves the data
     """
 
     agent: Agent
     queue: Hashable
     accesses: list[Access]
-    reads: list[Index]
+    reads: list[tuple[Index, int]]
     work: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -108,8 +109,8 @@ class TensorWork:
                 residents.agents.finish(operation)
         residents.emulation.next_tick()
         self.work()
-        for index in self.reads:
-            async_shared.end_read(self.agent, index, CHUNK_BYTES)
+        for index, size in self.reads:
+            async_shared.end_read(self.agent, index, size)
         for access in self.accesses:
             access.tick = residents.emulation.tick
             access.operation = None
@@ -125,23 +126,32 @@ class Issue:
     group: int
     ctas: tuple[int, ...]
     accesses: list[Access] = field(default_factory=list)
-    reads: list[Index] = field(default_factory=list)
+    reads: list[tuple[Index, int]] = field(default_factory=list)
     good: bool = True
 
     @property
     def origin(self) -> Origin:
         return self.agent.origin
 
-    def read_shared(self, cta: int, chunks: Chunks, verb: str) -> tuple[Index, Bools | None]:
-        """Start to read an operand from a CTA's shared memory: (byte indices, which chunks are uninitialised)."""
+    def read_shared(
+        self, cta: int, chunks: Chunks, verb: str, used_bytes: int = CHUNK_BYTES
+    ) -> tuple[Index, Bools | None]:
+        """Start to read an operand from a CTA's shared memory: (byte indices, which chunks are uninitialised).
+
+        used_bytes  how many bytes of each 16-byte chunk are no padding, a multiple of 4
+        """
         low, high = chunks.span_bytes
         if not async_shared.check_shared_range(self.agent, chunks.base + low, high - low, CHUNK_BYTES, verb):
             self.good = False
             return np.zeros((0, 0), np.int64), None
         index = chunks.addresses + cta * self.memory.residents.shared.stride_bytes
-        invalid = async_shared.begin_read(self.agent, index, CHUNK_BYTES)
-        self.reads.append(index)
-        return index, invalid
+        if used_bytes == CHUNK_BYTES:
+            self.reads.append((index, CHUNK_BYTES))
+            return index, async_shared.begin_read(self.agent, index, CHUNK_BYTES)
+        words = index[..., None] + np.arange(0, used_bytes, 4)
+        self.reads.append((words, 4))
+        invalid = async_shared.begin_read(self.agent, words, 4)
+        return index, None if invalid is None else np.asarray(invalid.any(axis=-1))
 
     def touch(self, cta: int, access: Access) -> None:
         """Start to access the tensor memory of a CTA."""
@@ -152,6 +162,14 @@ class Issue:
         """What is asked for is illegal."""
         self.origin.fault("tensor memory", sentence)
         self.good = False
+
+    def advise_constant(self, descriptor: MatrixDescriptor, word: int) -> None:
+        """Say that a matrix descriptor lacks the bits that must be set in every one."""
+        if descriptor.constant_missing:
+            self.origin.advise(
+                "matrix descriptor without its constant bits",
+                f"matrix descriptor {word:#018x}: bits 46-48 are 0b000, but the manual wants 0b001",
+            )
 
     def start(self, work: Callable[[], None]) -> None:
         """Hand the work over; not where something was illegal."""

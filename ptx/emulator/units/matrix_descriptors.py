@@ -40,6 +40,8 @@ class MatrixDescriptor:
     swizzle                   how its lines are permuted
     leading_is_address        bit 52 of tcgen05
     problems                  what makes the word itself illegal, in words
+    constant_missing          tcgen05: bits 46-48, which must be 0b001, are zero. The hardware reads such a descriptor
+                              like any other: Triton before 3.5 wrote no others
     """
 
     unit: Unit
@@ -50,6 +52,7 @@ class MatrixDescriptor:
     swizzle: Swizzle
     leading_is_address: bool = False
     problems: tuple[str, ...] = ()
+    constant_missing: bool = False
 
 
 def decode_descriptor(word: int, unit: Unit) -> MatrixDescriptor:
@@ -77,7 +80,7 @@ def decode_descriptor(word: int, unit: Unit) -> MatrixDescriptor:
         reserved = word & _TCGEN05_RESERVED
         absolute = bool(word >> 52 & 1)
         constant = word >> 46 & 7
-        if constant != 1:
+        if constant > 1:
             problems.append(f"its bits 46-48 are {constant:#05b}: they must be 0b001")
     if reserved:
         bits = ", ".join(str(k) for k in range(64) if reserved >> k & 1)
@@ -92,7 +95,7 @@ def decode_descriptor(word: int, unit: Unit) -> MatrixDescriptor:
         )
     return MatrixDescriptor(
         unit, (word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, base_offset, swizzle,
-        absolute, tuple(problems),
+        absolute, tuple(problems), unit == "tcgen05" and not word >> 46 & 7,
     )  # fmt: skip
 
 

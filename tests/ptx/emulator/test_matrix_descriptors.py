@@ -64,7 +64,7 @@ def test_encoding_and_decoding_are_inverse(
 def test_a_word_without_problems_is_made_of_its_fields_alone(word: int, unit: Unit) -> None:
     got = decode_descriptor(word, unit)
     if not got.problems:
-        assert encode_descriptor(got) == word
+        assert encode_descriptor(got) == word | got.constant_missing << 46
     else:
         legal = MatrixDescriptor(
             unit, got.start_bytes, got.leading_bytes, got.stride_bytes, got.base_offset & got.swizzle.line_mask,
@@ -85,7 +85,7 @@ def test_a_word_without_problems_is_made_of_its_fields_alone(word: int, unit: Un
             4 << 49 | 2 << 62, "wgmma",
             ["its base offset (bits 49-51) is 4, but the 64B swizzle repeats every 4 lines: it must be below that"],
         ),
-        (0, "tcgen05", ["its bits 46-48 are 0b000: they must be 0b001"]),
+        (2 << 46, "tcgen05", ["its bits 46-48 are 0b010: they must be 0b001"]),
         (
             1 << 46 | 3 << 61, "tcgen05",
             [
@@ -173,3 +173,10 @@ def test_an_operand_that_cannot_be_read_says_why(
     descriptor: MatrixDescriptor, operand: str, bits: int, mn_major: bool, extent: int, k: int, problems: list[str]
 ) -> None:
     assert list(operand_problems(descriptor, operand, bits, mn_major, extent, k)) == problems
+
+
+def test_a_descriptor_without_its_constant_bits_says_so() -> None:
+    assert decode_descriptor(0, "tcgen05").constant_missing
+    assert not decode_descriptor(0, "tcgen05").problems
+    assert not decode_descriptor(1 << 46, "tcgen05").constant_missing
+    assert not decode_descriptor(0, "wgmma").constant_missing

@@ -220,12 +220,12 @@ CORPUS: tuple[Bug, ...] = (
         "instruction descriptor 0x06080490: M is 96, but tcgen05.mma.cta_group::1.kind::f16 takes M = 64 or 128",
     ),
     Bug(
-        "a constant bit of a matrix descriptor is missing",
+        "the constant bits of a matrix descriptor are others",
         one_thread(OPERANDS.replace(f"or.b64 %rd3, %rd3, {DESC:#x}", "or.b64 %rd3, %rd3, {bug}") + MMA),
-        f"{DESC & ~(1 << 46):#x}",
+        f"{DESC ^ 3 << 46:#x}",
         f"{DESC:#x}",
         "descriptor",
-        "matrix descriptor 0xc000001000000040: the descriptor of A is illegal: its bits 46-48 are 0b000: they must be 0b001",
+        "matrix descriptor 0xc000801000000040: the descriptor of A is illegal: its bits 46-48 are 0b010: they must be 0b001",
     ),
     Bug(
         "a swizzle that does not exist",

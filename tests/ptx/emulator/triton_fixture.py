@@ -21,7 +21,10 @@ _OVER_GENERIC = "asynchronous write over generic accesses"
 ADVISORIES: dict[int, set[str]] = {
     100: {"no tcgen05.fence::after_thread_sync", "no tcgen05.fence::before_thread_sync", _OVER_GENERIC},
 }
-OLD_ADVISORIES = {"cp.async before the asynchronous proxy", _OVER_GENERIC}
+OLD_ADVISORIES = {
+    "cp.async before the asynchronous proxy", "matrix descriptor without its constant bits",
+    "shared offset as a generic address", _OVER_GENERIC,
+}  # fmt: skip
 Order = Literal["late", "early", "random"]
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
 Values = NDArray[Any]
