@@ -35,10 +35,13 @@ def make_taint(
     data_reads = tuple(sorted(reads - address)) if kind in ("memory", "atomic", "async") else tuple(sorted(reads))
     targets = tuple(sorted(writes))
     exact = None if before is not None or owns else _exact_rule(b, i)
+    moves = i.opcode == "mov" and not b.owns_busy
     used = frozenset() if b.owns_busy else reads | writes
 
     def careful(c: Cohort) -> None:
         if c.residents.busy and used:
+            if moves:
+                c.residents.settle_before_move(c, reads, i)
             c.residents.check_busy(c, used, i)
         if not c.residents.tainted:
             run(c)

@@ -162,8 +162,19 @@ def _mma_async(b: Binder, i: Instruction) -> Run:
         start(residents, state, product)
         if product.computed:  # and with it those before it
             _refresh(c, [pending for pending in state.pending if pending.computed])
+        c.residents.settle = settle
 
     return run
+
+
+def settle(c: Cohort) -> None:
+    """Wait for all products of the cohort's warpgroups, as the assembler does where their registers are moved early."""
+    residents = c.residents
+    state = warpgroups_of(residents)
+    count = len(residents.ctas)
+    warps, ctas = c.set.index // count, c.set.index % count
+    leaders = np.unique((warps - warps % 4) * count + ctas)
+    _refresh(c, finish(residents, state, leaders, np.full(leaders.size, 2**62)))
 
 
 def _register_slot(b: Binder, operand: Operand, what: str) -> Slot:

@@ -97,11 +97,18 @@ class Agents:
                 self._complete(int(self._random.integers(len(self._pending))))
 
     def run_one(self) -> bool:
-        """Complete one operation because nobody else can go on; False where there is none."""
+        """Complete operations because nobody else can go on: one at random, or the oldest of each CTA; False for none."""
         if not self._pending:
             return False
-        at = 0 if self._order != "random" else int(self._random.integers(len(self._pending)))
-        self._complete(at)
+        if self._order == "random":
+            self._complete(int(self._random.integers(len(self._pending))))
+            return True
+        # CTAs that stay in step are carried out together.
+        oldest: dict[int, Operation] = {}
+        for operation in self._pending:
+            oldest.setdefault(operation.origin.cta, operation)
+        for operation in oldest.values():
+            self.finish(operation)
         return True
 
     def finish(self, operation: Operation) -> None:

@@ -14,6 +14,7 @@ from tinygpu.ptx.emulator.state.agents import Agents, Origin
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
+from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, RULE, Doubt, Doubts, lane_bits, relied_on
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
@@ -154,6 +155,12 @@ class Cohort:
             return column
         return np.broadcast_to(column, self.mask.shape)[self.mask]
 
+    def note_access(self) -> None:
+        """The active lanes access memory now: remembered for what some lanes release of others' accesses."""
+        self.residents.clocks.accessed[self.set.rows] = self.emulation.tick
+        if self.mask is not None:
+            self.emulation.lanes.note(self.emulation.tick, self.set.global_warp, self.mask)
+
     def locate(self, flat: int) -> tuple[int, int]:
         """(row, lane) of the flat-th of the active lanes."""
         if self.mask is None:
@@ -204,12 +211,15 @@ class Residents:
         self.extensions: dict[str, Any] = {}
         self.busy: dict[Slot, NDArray[np.bool_]] = {}
         self.busy_because: dict[Slot, str] = {}
+        # What waits for all asynchronous instructions that a cohort's registers belong to.
+        self.settle: Callable[[Cohort], None] | None = None
         self.touched: dict[Slot, NDArray[np.bool_]] = {}
         # Line of the instruction whose wait is over (or came to its time limit) until it goes on, per warp.
         self.woken: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.timed_out: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.fenced_clocks: dict[int, Clock] = {}
         self._unfenced_clocks: dict[int, Clock] = {}
+        self.doubts: dict[int, dict[int, Doubt]] = {}
         self._locations: dict[int, Clock] = {}
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
@@ -341,14 +351,19 @@ class Residents:
 
     # ---- what warps know ------------------------------------------------------------------------------------------
 
-    def snapshot(self, row: int) -> Clock:
-        """All that happened before now, as a warp knows, its own accesses among them: what it can release."""
+    def snapshot(self, row: int, lanes: int = ALL_LANES) -> Clock:
+        """All that happened before now, as a warp knows, its own accesses among them: what it can release.
+
+        lanes  those that release it, a bit each
+        """
         clock = self.clocks.snapshot(row, self.emulation.tick)
-        far = self.order.known(row)
-        return clock if far is None else Clock(clock.known, clock.proxied, *far)
+        far = self.order.known(row) or (None, None)
+        return Clock(clock.known, clock.proxied, *far, self.doubts_of_release(row, lanes))
 
     def learn(self, row: int, clock: Clock) -> None:
         """A warp learns what a clock knows."""
+        if clock.doubts or row in self.doubts:
+            self._doubt(row, clock)
         self.clocks.learn(row, clock)
         if clock.strict is not None and clock.lenient is not None:
             self.order.absorb(row, clock.strict, clock.lenient)
@@ -370,18 +385,89 @@ class Residents:
                 self.learn(row, old)
             told = None
             if publishes:
-                told = self.snapshot(row) if release else self.fenced_clocks.get(row)
+                told = self.snapshot(row, self.active_bits(c, row)) if release else self.fenced_clocks.get(row)
             if told is not None:
                 self._locations[place] = told if old is None else join([old, told])
 
+    # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
+
+    def active_bits(self, c: Cohort, row: int) -> int:
+        """The lanes of a warp of the cohort that are active, a bit each; all where no other lane is left."""
+        if c.mask is None:
+            return ALL_LANES
+        mask = c.mask[int(np.searchsorted(c.set.index, row))]
+        return ALL_LANES if bool((mask | ~self.alive[row]).all()) else lane_bits(mask)
+
+    def doubts_of_release(self, row: int, lanes: int) -> Doubts:
+        """What is doubtful of all that a warp knows when these lanes release it."""
+        known = self.doubts.get(row)
+        low, high = int(self.clocks.warp_synced[row]), int(self.clocks.accessed[row])
+        if lanes == ALL_LANES or high <= low:
+            return NO_DOUBTS if known is None else dict(known)
+        return {**(known or {}), int(self.clocks.own_column[row]): Doubt(low, high, lanes)}
+
+    def _doubt(self, row: int, clock: Clock) -> None:
+        """What is doubtful of what a row knows, when it has learned what a clock knows."""
+        mine = self.doubts.pop(row, {})
+        own = int(self.clocks.own_column[row])
+        left: dict[int, Doubt] = {}
+        for column in (mine.keys() | clock.doubts.keys()) - {own}:
+            old, new = mine.get(column), clock.doubts.get(column)
+            if old is not None and new is not None:
+                left[column] = old.both(new)
+            elif old is not None:
+                rest = old.beyond(clock.tick_of(column))
+            elif new is not None:
+                rest = new.beyond(int(self.clocks.vector[row, column]))
+            if (old is None or new is None) and rest is not None:
+                left[column] = rest
+        if left:
+            self.doubts[row] = left
+
+    def settle_doubts(self, rows: NDArray[np.int64]) -> None:
+        """All lanes of these warps have met: nothing that they did themselves is doubtful any more."""
+        if not self.doubts:
+            return
+        own = set(self.clocks.own_column[rows].tolist())
+        left: dict[int, Doubt] = {}
+        for row in rows.tolist():
+            for column, doubt in self.doubts.pop(row, {}).items():
+                if column not in own:
+                    left[column] = doubt.both(left[column]) if column in left else doubt
+        if left:
+            self.doubts.update((row, dict(left)) for row in rows.tolist())
+
+    def advise_doubts(
+        self, instruction: Instruction, rows: NDArray[np.int64], columns: NDArray[np.int64], ticks: NDArray[np.int32]
+    ) -> None:
+        """Tell who relies on accesses that were released by other lanes than those that made them.
+
+        rows, columns, ticks  who relies on whose accesses, of shapes that go together
+        """
+        for row in [row for row in np.unique(rows).tolist() if row in self.doubts]:
+            cta = row % len(self.ctas)
+            first = (cta - cta % self.cluster_size + self.first_number) * self.warps_per_cta
+            mine, whose, when = np.broadcast_arrays(rows == row, columns, ticks)
+            column = relied_on(self.doubts[row], whose[mine], when[mine], self.emulation.lanes, first)
+            if column is not None:
+                del self.doubts[row][column]
+                self.emulation.advise(
+                    RULE, instruction,
+                    f"relies on accesses of lanes of {self.clocks.name(self.cluster_of(cta), column)} that another "
+                    "lane of it released (by an arrival, a flag or a fence) without bar.warp.sync between the two",
+                )  # fmt: skip
+
     # ---- fences ---------------------------------------------------------------------------------------------------
 
-    def fence(self, row: int) -> None:
-        """A warp passes a fence of release and acquire semantics: relaxed arrivals and waits get theirs from it."""
+    def fence(self, row: int, lanes: int = ALL_LANES) -> None:
+        """A warp passes a fence of release and acquire semantics: relaxed arrivals and waits get theirs from it.
+
+        lanes  those that pass it, a bit each
+        """
         learned = self._unfenced_clocks.pop(row, None)
         if learned is not None:
             self.learn(row, learned)
-        self.fenced_clocks[row] = self.snapshot(row)
+        self.fenced_clocks[row] = self.snapshot(row, lanes)
 
     def learn_after_fence(self, row: int, clock: Clock | None) -> None:
         """A relaxed wait found a phase completed: the warp knows it from its next fence on."""
@@ -496,6 +582,21 @@ class Residents:
                 mask[rows] = False
                 if not mask.any():
                     del self.busy[slot]
+
+    def settle_before_move(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
+        """A register is moved that an asynchronous instruction still works with: the assembler waits for it there."""
+        if self.settle is None:
+            return
+        for slot in self.busy.keys() & slots:
+            if self.busy[slot][c.set.rows].any():
+                name = self.emulation.program.register_names.get(slot, "a register")
+                self.emulation.advise(
+                    "accumulator moved before the wait", instruction,
+                    f"moves {name}, {self.busy_because[slot]}; the assembler puts a wait here, and the products are "
+                    "carried out one after another",
+                )  # fmt: skip
+                self.settle(c)
+                return
 
     def check_busy(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
         """A fault where an instruction uses a register that an asynchronous one still works with."""
