@@ -22,6 +22,7 @@ _ONE_THREAD = 1 << 18
 # 4- and 6-bit elements sit in the middle of their byte in tensor memory: 00xxxx00 and 0xxxxxx0. The manual shows this
 # in figures only; these are the bits that a published example of the vendor states and verifies on hardware.
 _CONTAINER_SHIFT = {4: 2, 6: 1}
+_COPY_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
 
 
 def stored_bits(kind: str, element: str) -> int:
@@ -34,6 +35,17 @@ def stored_bits(kind: str, element: str) -> int:
 def slice_bytes(kind: str, element: str, k: int) -> int:
     """Bytes along K that one instruction reads of one row; `k` counts what is stored (half of K for sparse A)."""
     return k * stored_bits(kind, element) // 8
+
+
+def chunk_data_bytes(kind: str, element: str) -> int:
+    """Bytes of each 16 in shared memory that hold elements; the rest is padding."""
+    bits = ELEMENT_BITS[element]
+    return 16 if bits >= 8 or KINDS[kind].packs_pairs else 2 * bits
+
+
+def copy_data_bytes(source: str | None) -> int:
+    """The same for what tcgen05.cp reads, which decompresses "b6x16_p32" or "b4x16_p64"."""
+    return 16 if source is None else 2 * _COPY_BITS[source]
 
 
 def decode_rows(data: Bytes, kind: str, element: str, in_tmem: bool = False) -> Floats:
@@ -93,7 +105,7 @@ def expand_copy(data: Bytes, source: str) -> Bytes:
 
     source  "b6x16_p32" or "b4x16_p64": sixteen 6- or 4-bit elements at the start of each 16 bytes
     """
-    bits = {"b6x16_p32": 6, "b4x16_p64": 4}[source]
+    bits = _COPY_BITS[source]
     groups = np.ascontiguousarray(data).reshape(*data.shape[:-1], -1, 16)[..., : 2 * bits]
     codes = _unpack(groups, bits).reshape(data.shape)
     return np.asarray(codes << _CONTAINER_SHIFT[bits]).astype(np.uint8)

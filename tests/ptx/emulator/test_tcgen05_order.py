@@ -19,6 +19,7 @@ from tcgen05_kernels import (
     codes_of,
     descriptor,
     enable,
+    in_shared,
     kernel,
     one_thread,
     read_back,
@@ -214,3 +215,27 @@ def test_many_ctas_have_tensor_memory_of_their_own() -> None:
     out = np.zeros((5, 128, N), np.float32)
     emulate(text, grid=5, block=128, args=[IMAGE.data, out])
     assert (out == A @ B.T).all()
+
+
+@pytest.mark.parametrize(("element", "code", "data_bytes"), [("e2m1", 5, 8), ("e3m2", 4, 12)])
+def test_the_padding_of_narrow_elements_need_not_be_written(element: str, code: int, data_bytes: int) -> None:
+    rng = np.random.default_rng(code)
+    a, b = rng.integers(-2, 3, (128, 32)), rng.integers(-2, 3, (N, 32))
+    image = Image()
+    left = in_shared(a, "f8f6f4", "e4m3", "32B", False)
+    right = in_shared(b, "f8f6f4", element, "32B", False)
+    text = descriptor(3, left.descriptor, image.add(left.image()))
+    first = image.add(right.image())
+    text += descriptor(4, right.descriptor, first) + enable(5, False)
+    word = 1 << 4 | code << 10 | N // 8 << 17 | 8 << 24
+    text += f"tcgen05.mma.cta_group::1.kind::f8f6f4 [%r6], %rd3, %rd4, {word:#x}, %p5;\n"
+    whole = kernel(one_thread(text) + read_back(N), image.data.size, 64)
+    # Threads skip the words of B's padding, which swizzling leaves within their 16 bytes.
+    store = "st.shared.u32 [%r13], %r11;\n"
+    skip = f"and.b32 %r17, %r12, 15;\nsetp.lt.u32 %p4, %r17, {data_bytes};\nsetp.lt.u32 %p3, %r12, {first};\n"
+    whole = whole.replace(store, skip + "or.pred %p4, %p4, %p3;\n@%p4 " + store)
+    check_spelling(whole)
+    out = np.zeros((128, N), np.float32)
+    report = emulate(whole, grid=1, block=128, args=[image.data, out])
+    assert report.faults == ()
+    assert (out == a @ b.T).all()
