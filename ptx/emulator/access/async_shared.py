@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access.shared_access import ACTORS, SITE_BITS, describe_conflict, gather
+from tinygpu.ptx.emulator.access.shared_access import ACTORS, LANES, SITE_BITS, WARP_BITS, describe_conflict, gather
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, Ticks
 from tinygpu.ptx.emulator.state.meter import Site
@@ -85,6 +85,7 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
     writer = gather(shadow.writer, at, span)
     columns = writer & ACTORS
     bad = ticks > agent.clock.limit(columns)
+    _advise_lanes(agent, columns, ticks, writer)
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "reads")
     elif agent.proxy:
@@ -129,6 +130,7 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
     writer = gather(shadow.writer, at, span)
     columns = writer & ACTORS
     bad = ticks > agent.clock.limit(columns)
+    _advise_lanes(agent, columns, ticks, None)
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "writes")
     elif agent.proxy:
@@ -153,6 +155,7 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
         for warp in range(shadow.warps_per_cta):
             seen = gather(reads[1][warp], at, span)
             column = rank * residents.warps_per_cta + warp
+            _advise_lanes(agent, np.full(seen.shape, column), seen, None)
             bad = seen > _entry(agent.clock.known, column)
             if bad.any():
                 who = np.full(bad.shape, column, np.int32)
@@ -161,6 +164,7 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
             crossed |= bool((seen > _entry(agent.clock.proxied, column)).any())
     for column, read in shadow.foreign.items():
         seen = gather(read, at, span)
+        _advise_lanes(agent, np.full(seen.shape, column), seen, None)
         bad = seen > _entry(agent.clock.known, column)
         if bad.any():
             who = np.full(bad.shape, column, np.int32)
@@ -172,6 +176,27 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
             "asynchronous write over generic accesses",
             "overwrites through the asynchronous proxy what was read through the generic proxy, without "
             "fence.proxy.async between the two",
+        )
+
+
+def _advise_lanes(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np.int32] | None) -> None:
+    """Tell who issues for other lanes than those that made the accesses, which lanes have not met since.
+
+    writer  who wrote (site, lane and column); None where what is relied on was not written
+    """
+    origin, residents = agent.origin, agent.origin.residents
+    rows = np.full(1, origin.row)
+    if residents.doubts:
+        residents.advise_doubts(origin.instruction, rows, columns, ticks)
+    if writer is None or origin.lane is None:
+        return
+    stale = (columns == residents.clocks.own_column[origin.row]) & (ticks > residents.clocks.warp_synced[origin.row])
+    stale &= ticks != PENDING
+    if stale.any() and (stale & ((writer >> WARP_BITS & LANES) != origin.lane)).any():
+        origin.advise(
+            "warp exchange without bar.warp.sync",
+            "a lane issues asynchronous work on what another lane of its warp wrote, without bar.warp.sync between the "
+            "two",
         )
 
 

@@ -139,6 +139,7 @@ def check_read(
     index = offsets // (span * granule)
     if shadow.written is not None:
         _check_order(c, site, window, shadow, index, span, size, selection, strong, "reads", None)
+    c.note_access()
     reads = shadow.strong_reads() if strong else shadow
     reads.log_read(index, span, _warps(c, selection), c.emulation.tick, c.residents.clocks.members)
 
@@ -155,6 +156,7 @@ def check_write(
     granule = shadow.granule_bytes
     span = max(1, size // granule)
     index = offsets // (span * granule)
+    c.note_access()
     written, writer, atomics = shadow.open_writes()
     _check_order(c, site, window, shadow, index, span, size, selection, atomic, "writes", changed)
     _check_readers(c, site, window, shadow, index, span, size, selection, changed, atomic)
@@ -185,6 +187,8 @@ def _unordered(
     if mine.ndim < who.ndim:
         mine, rows = mine[..., None], rows[..., None]
     near = who // members == mine // members
+    if residents.doubts and near.any():
+        residents.advise_doubts(site.instruction, rows, np.where(near, who % members, -1), ticks)
     limit = residents.clocks.vector[rows, who % members]
     strict, lenient = residents.order.limits(rows, who)
     bad = np.asarray((ticks > 0) & (ticks > np.where(near, limit, strict)))

@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 WARP_BITS = ACTOR_BITS
 SITE_BITS = ACTOR_BITS + 6
 ACTORS = MOST_ACTORS - 1
-_LANES = 63
+LANES = 63
 # The lane of a read whose data goes to other lanes than the one that gives the address (ldmatrix).
 ANY_LANE = 63
 
@@ -180,10 +180,12 @@ def check_read(
         if not uninitialised.any():
             uninitialised = None
     clocks = c.residents.clocks
-    if clocks.agents or int(ticks.max()) > int(clocks.synced[c.set.index].min()):
+    if clocks.agents or c.residents.doubts or int(ticks.max()) > int(clocks.synced[c.set.index].min()):
         writer = gather(shadow.writer, at, span)
         row_of = rows[..., None] if span > 1 else rows
         bad = ticks > clocks.vector[row_of, writer & ACTORS]
+        if c.residents.doubts:
+            c.residents.advise_doubts(site.instruction, row_of, writer & ACTORS, ticks)
         if strong and shadow.atomic is not None:
             bad &= ~gather(shadow.atomic, at, span)
         if bad.any():
@@ -192,6 +194,7 @@ def check_read(
             # Atomics and strong accesses of lanes need no bar.warp.sync between them.
             ticks = np.where(gather(shadow.atomic, at, span), np.int32(0), ticks)
         _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
+    c.note_access()
     if not strong:
         _log_read(c, at, span, rows, who)
     return uninitialised
@@ -224,7 +227,7 @@ def _advise_warp_exchange(
 ) -> None:  # fmt: skip
     """Lanes of one warp that exchange data without bar.warp.sync: undefined by the manual, though it mostly works."""
     stale = (ticks > c.residents.clocks.warp_synced[rows]) & (ticks != PENDING)
-    stale &= ((writer & ACTORS) == (who & ACTORS)) & ((writer >> WARP_BITS & _LANES) != who >> WARP_BITS)
+    stale &= ((writer & ACTORS) == (who & ACTORS)) & ((writer >> WARP_BITS & LANES) != who >> WARP_BITS)
     if stale.any():
         line = c.emulation.program.sites[int(writer[stale][0]) >> SITE_BITS].line
         c.emulation.advise(
@@ -252,9 +255,12 @@ def check_write(
     row_of = rows[..., None] if span > 1 else rows
     if residents.mbarriers.live:
         residents.drop_overwritten_mbarriers(index, size, site.line)
-    if clocks.agents or int(ticks.max()) > synced:
+    c.note_access()
+    if clocks.agents or residents.doubts or int(ticks.max()) > synced:
         writer = gather(shadow.writer, at, span)
         bad = ticks > clocks.vector[row_of, writer & ACTORS]
+        if residents.doubts:
+            residents.advise_doubts(site.instruction, row_of, writer & ACTORS, ticks)
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
         if atomic and shadow.atomic is not None:
@@ -263,7 +269,7 @@ def check_write(
             _report(c, site, index, size, bad, writer, ticks, span, "writes", picked)
     reads = shadow.reads()
     latest = None if reads is None else gather(reads[0], at, span)
-    if latest is not None and int(latest.max()) > synced:
+    if latest is not None and (residents.doubts or int(latest.max()) > synced):
         first: NDArray[np.int64] = np.zeros(1, np.int64)
         if residents.cluster_size > 1:
             rank = index // residents.shared.stride_bytes % residents.cluster_size
@@ -285,6 +291,8 @@ def _check_reader(
     c: Cohort, site: Site, index: NDArray[np.int64], size: int, seen: NDArray[np.int32], column: NDArray[np.int64],
     row_of: NDArray[np.int64], changed: Bools | None, span: int, picked: Bools | None,
 ) -> bool:  # fmt: skip
+    if c.residents.doubts:
+        c.residents.advise_doubts(site.instruction, row_of, column, seen)
     bad = seen > c.residents.clocks.vector[row_of, column]
     if changed is not None:
         bad &= (changed[..., None] if span > 1 else changed) | (seen == PENDING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +72,7 @@ class Barriers:
             and spec.action == "sync"
         ):  # fmt: skip
             self._note_exited(instruction)
+            _settle(residents, range(len(residents.ctas)))
             residents.clocks.join_cta(slice(None), emulation.tick)
             if residents.cluster_size == 1:
                 residents.shadow.forget_reads()
@@ -190,13 +192,16 @@ class Barriers:
         everyone = np.arange(cta, residents.warps, len(residents.ctas))
         if barrier.expected is None and waiting.size == rows.size:
             self._note_exited(barrier.arrivals[-1].instruction, cta)
+            _settle(residents, [cta])
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.order.join(everyone, everyone)
         elif rows.size == everyone.size and waiting.size == everyone.size:
+            _settle(residents, [cta])
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.order.join(everyone, everyone)
         elif waiting.size:
             early = [clock for a in barrier.arrivals for clock in a.clocks]
+            residents.settle_doubts(waiting)
             residents.clocks.join(waiting, waiting, tick, early)
             residents.order.join(rows, waiting)
         self._reduce(barrier)
@@ -264,6 +269,13 @@ class Barriers:
             sentence += ": " + "; ".join(missing[:8])
         sentence += ". Every thread that the barrier counts must reach it"
         return first.instruction, int(first.rows[0]), sentence
+
+
+def _settle(residents: Residents, ctas: Iterable[int]) -> None:
+    """All warps of these CTAs meet."""
+    if residents.doubts:
+        for cta in ctas:
+            residents.settle_doubts(np.arange(cta, residents.warps, len(residents.ctas)))
 
 
 def _threads(count: int | None) -> str:

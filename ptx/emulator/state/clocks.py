@@ -13,10 +13,12 @@ asynchronous proxy (PTX ISA, "Async proxy"): TMA, wgmma and tcgen05 see only tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.state.doubts import NO_DOUBTS, Doubt, Doubts
 
 Ticks = NDArray[np.int32]
 PENDING = np.int32(2**31 - 1)
@@ -33,12 +35,14 @@ class Clock:
 
     Both have as many columns as there were actors then; later ones are unknown.
     strict and lenient are what was known of warps of other clusters, by their number in the launch (CtaOrder).
+    doubts say which of what is known is known from some lanes only.
     """
 
     known: Ticks
     proxied: Ticks
     strict: Ticks | None = None
     lenient: Ticks | None = None
+    doubts: Doubts = field(default_factory=dict)
 
     def limit(self, columns: NDArray[np.int64]) -> Ticks:
         """Ticks up to which the accesses of these actors happened before."""
@@ -48,6 +52,10 @@ class Clock:
         """The same for what the asynchronous proxy may see."""
         return _take(self.proxied, columns)
 
+    def tick_of(self, column: int) -> int:
+        """Tick up to which one actor's accesses happened before."""
+        return int(self.known[column]) if column < self.known.size else 0
+
     def with_entry(self, column: int, tick: int) -> Clock:
         """The same clock, which also knows an actor up to a tick."""
         size = max(self.known.size, column + 1)
@@ -55,7 +63,7 @@ class Clock:
         known[: self.known.size], proxied[: self.proxied.size] = self.known, self.proxied
         known[column] = max(int(known[column]), tick)
         proxied[column] = max(int(proxied[column]), tick)
-        return Clock(known, proxied, self.strict, self.lenient)
+        return Clock(known, proxied, self.strict, self.lenient, self.doubts)
 
 
 def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
@@ -73,11 +81,24 @@ def join(clocks: list[Clock]) -> Clock:
         np.maximum(known[part], clock.known, out=known[part])
         np.maximum(proxied[part], clock.proxied, out=proxied[part])
     far = [clock for clock in clocks if clock.strict is not None]
+    doubts = _common_doubts(clocks)
     if not far:
-        return Clock(known, proxied)
+        return Clock(known, proxied, doubts=doubts)
     strict = np.maximum.reduce([clock.strict for clock in far if clock.strict is not None])
     lenient = np.maximum.reduce([clock.lenient for clock in far if clock.lenient is not None])
-    return Clock(known, proxied, strict, lenient)
+    return Clock(known, proxied, strict, lenient, doubts)
+
+
+def _common_doubts(clocks: list[Clock]) -> Doubts:
+    """What is doubtful for whoever knows all that these know."""
+    result: dict[int, Doubt] = {}
+    for clock in clocks:
+        for column, doubt in clock.doubts.items():
+            sure = max((c.tick_of(column) for c in clocks if column not in c.doubts), default=0)
+            left = doubt.beyond(sure)
+            if left is not None:
+                result[column] = left.both(result[column]) if column in result else left
+    return result or NO_DOUBTS
 
 
 def weakest(clocks: list[Clock]) -> Clock:
@@ -94,6 +115,7 @@ class Clocks:
     proxied      (rows, columns) the same for the asynchronous proxy
     synced       (rows,) the least entry over the other warps of the cluster; what a warp did until then is ordered
     warp_synced  (rows,) when the lanes of the warp last synchronised with each other
+    accessed     (rows,) when the warp last accessed memory through the generic proxy
     members      warps of a cluster: columns from here on are agents
     """
 
@@ -112,6 +134,7 @@ class Clocks:
         self.proxied: Ticks = np.full((rows, self.members), start, np.int32)
         self.synced: Ticks = np.full(rows, start, np.int32)
         self.warp_synced: Ticks = np.full(rows, start, np.int32)
+        self.accessed: Ticks = np.full(rows, start, np.int32)
         self.agents = 0
         self._fenced = False
         self._columns: dict[tuple[int, object], int] = {}

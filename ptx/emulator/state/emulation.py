@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
 from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.doubts import LaneRecord
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
 
@@ -69,6 +70,7 @@ class Emulation:
         self.tick = 1
         self.changes = 0
         self.signals = 0
+        self.lanes = LaneRecord()
         self.counters = Counters()
         self.total_warps = 0
         # Tick of the last proxy fence over global memory, per launch-wide warp; ticks of asynchronous writes there.

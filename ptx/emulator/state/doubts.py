@@ -1,0 +1,91 @@
+"""Order that holds only if the lanes of a warp had met: what some lanes release of accesses that others made.
+
+Clocks count by warps. Where some lanes of a warp arrive at an mbarrier, set a flag or pass a fence, they release only
+what they did themselves, unless bar.warp.sync (or another collective) let the lanes meet before. What the others did
+since then counts as ordered all the same, because kernels known to be right rely on it; but it is remembered as
+doubtful, and who relies on it is told by an advisory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALL_LANES = 0xFFFFFFFF
+# So many instructions that not all lanes executed are remembered.
+_MOST = 1 << 14
+RULE = "release for other lanes without bar.warp.sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Of an actor's accesses with a tick in (low, high], only those of `lanes` (a bit each) are ordered for sure."""
+
+    low: int
+    high: int
+    lanes: int
+
+    def beyond(self, tick: int) -> Doubt | None:
+        """What is left where all accesses up to a tick are ordered for sure; None where nothing is."""
+        if tick >= self.high:
+            return None
+        return self if tick <= self.low else Doubt(tick, self.high, self.lanes)
+
+    def both(self, other: Doubt) -> Doubt:
+        """What is left where either of two releases is relied on."""
+        return Doubt(max(self.low, other.low), max(self.high, other.high), self.lanes | other.lanes)
+
+
+Doubts = Mapping[int, Doubt]
+"""By actor."""
+NO_DOUBTS: Doubts = {}
+
+
+class LaneRecord:
+    """Which lanes carried out the memory instructions that not all lanes of a warp did, by tick."""
+
+    def __init__(self) -> None:
+        self._executed: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+        self._forgotten = 0
+
+    def note(self, tick: int, warps: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
+        """Warps of the launch, (n, 1), carried out an instruction with these lanes, (n, 32)."""
+        self._executed[tick] = (warps, mask)
+        if len(self._executed) > _MOST:
+            for old in list(self._executed)[: _MOST // 2]:
+                del self._executed[old]
+                self._forgotten = old
+
+    def lanes(self, tick: int, warp: int) -> int:
+        """Lanes of a warp of the launch that carried out the instruction at a tick, a bit each; 0 if forgotten."""
+        if tick <= self._forgotten:
+            return 0
+        found = self._executed.get(tick)
+        if found is None:
+            return ALL_LANES
+        at = np.flatnonzero(found[0].reshape(-1) == warp)
+        return lane_bits(found[1][at[0]]) if at.size else ALL_LANES
+
+
+def lane_bits(mask: NDArray[np.bool_]) -> int:
+    """A bit for each of 32 lanes."""
+    return int(np.packbits(mask, bitorder="little").view(np.uint32)[0])
+
+
+def relied_on(
+    doubts: Doubts, actors: NDArray[np.int64], ticks: NDArray[np.int32], record: LaneRecord, first_warp: int
+) -> int | None:
+    """The first actor of whom an access at these ticks is doubtful; None where none is.
+
+    actors, ticks  of earlier accesses, of one shape
+    first_warp     number in the launch of actor 0
+    """
+    for actor, doubt in doubts.items():
+        suspects = (actors == actor) & (ticks > doubt.low) & (ticks <= doubt.high)
+        for tick in np.unique(ticks[suspects]).tolist():
+            if record.lanes(tick, first_warp + actor) & ~doubt.lanes:
+                return actor
+    return None
