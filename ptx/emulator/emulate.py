@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.ptx.emulator.faults import LaunchError
+from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.arguments import bind_arguments
 from tinygpu.ptx.emulator.run.launching import choose_ctas, make_launch
@@ -16,7 +16,7 @@ from tinygpu.ptx.emulator.run.placement import make_binder
 from tinygpu.ptx.emulator.run.program import Program, compile_program
 from tinygpu.ptx.emulator.run.scheduler import Scheduler
 from tinygpu.ptx.emulator.source.inlining import flatten
-from tinygpu.ptx.emulator.source.parser import parse
+from tinygpu.ptx.emulator.source.linking import in_its_module, read_modules
 from tinygpu.ptx.emulator.source.syntax import Function, Module
 from tinygpu.ptx.emulator.state.access_stream import AccessStream
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
@@ -32,11 +32,11 @@ _BATCH_WARPS = 256
 _MAX_BATCH_BYTES = 1 << 28
 # CTAs that wait for each other must be resident together; hardware holds some 64 warps on each of up to 148 SMs.
 _POLLING_BATCH_WARPS = 8192
-_parse = lru_cache(maxsize=32)(parse)
+_read_modules = lru_cache(maxsize=32)(read_modules)
 
 
 def emulate(
-    ptx: str,
+    ptx: str | Sequence[str],
     *,
     entry: str | None = None,
     grid: int | Sequence[int],
@@ -52,9 +52,9 @@ def emulate(
     buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
     caches: Caches | None = None,
 ) -> Report:
-    """Run one kernel of a PTX module and return what was found and counted.
+    """Run one kernel of a PTX module, or of several, and return what was found and counted.
 
-    ptx           PTX text, of any compiler
+    ptx           PTX text, of any compiler; several texts are linked by the names that they share
     entry         name of the kernel; None takes the only one
     grid, block   numbers of CTAs and of threads, as an int or up to three ints (x, y, z)
     args          one per .param, in order: NumPy arrays (device buffers, changed in place), DeviceBuffer, SparseBuffer,
@@ -74,16 +74,19 @@ def emulate(
         raise LaunchError(f'order is "late", "early" or "random", not {order!r}')
     if check not in (True, False, "collect"):
         raise LaunchError(f'check is True, False or "collect", not {check!r}')
-    module = _parse(ptx)
+    module = _read_modules((ptx,) if isinstance(ptx, str) else tuple(ptx))
     function = find_entry(module, entry)
     launch = make_launch(function, grid, block, cluster, dynamic_smem)
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
-        code = flatten(function, module)
-        binder = make_binder(module, function, code, parameters, launch, memory)
-        program = compile_program(function.name, code, binder)
-        emulation = Emulation(launch, program, memory, order, seed, check, module.lines)
+        try:
+            code = flatten(function, module)
+            binder = make_binder(module, function, code, parameters, launch, memory)
+            program = compile_program(function.name, code, binder)
+        except (PtxSyntaxError, UnsupportedInstruction) as error:
+            raise in_its_module(error, module) from None
+        emulation = Emulation(launch, program, memory, order, seed, check, module)
         chosen = choose_ctas(ctas, launch)
         stream = None
         if caches is not None:
@@ -136,7 +139,8 @@ def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
 def _spins(program: Program) -> bool:
     """Whether some loop looks at memory that other CTAs may change: then they had better be resident together."""
     backward = [(target, block.rank) for block in program.blocks for target in block.targets if target <= block.rank]
-    return any(block.polls and low <= block.rank <= high for block in program.blocks for low, high in backward)
+    polling = [block.rank for block in program.blocks if block.polls]
+    return any(low <= rank <= high for rank in polling for low, high in backward)
 
 
 def _report(emulation: Emulation, program: Program, moved: Traffic | None) -> Report:

@@ -28,11 +28,16 @@ FaultKind = Literal[
 ]
 
 
-class PtxSyntaxError(ValueError):
-    """PTX text that is not well formed. `line` and `column` count from 1."""
+def _of_module(module: int) -> str:
+    return f" of module {module}" if module else ""
 
-    def __init__(self, line: int, column: int, sentence: str) -> None:
-        super().__init__(f"PTX line {line}, column {column}: {sentence}")
+
+class PtxSyntaxError(ValueError):
+    """PTX text that is not well formed. `line` and `column` count from 1, `module` too where there are several."""
+
+    def __init__(self, line: int, column: int, sentence: str, module: int = 0) -> None:
+        super().__init__(f"PTX line {line}, column {column}{_of_module(module)}: {sentence}")
+        self.module = module
         self.line = line
         self.column = column
         self.sentence = sentence
@@ -41,9 +46,13 @@ class PtxSyntaxError(ValueError):
 class UnsupportedInstruction(NotImplementedError):
     """A well-formed instruction for which the emulator has no semantics."""
 
-    def __init__(self, line: int, instruction: str, reason: str = "") -> None:
+    def __init__(self, line: int, instruction: str, reason: str = "", module: int = 0) -> None:
         tail = f": {reason}" if reason else ""
-        super().__init__(f"PTX line {line}: the emulator has no semantics for `{instruction}`{tail}")
+        super().__init__(
+            f"PTX line {line}{_of_module(module)}: the emulator has no semantics for `{instruction}`{tail}"
+        )
+        self.reason = reason
+        self.module = module
         self.line = line
         self.instruction = instruction
 
@@ -66,6 +75,7 @@ class Fault:
     address    address of the first byte, None when no address is involved
     sentence   what is wrong, with the numbers, and what would be right
     count      how many threads met the same fault on this line (collected runs)
+    module     which of several PTX modules the line belongs to, from 1; 0 where there is one
     """
 
     kind: FaultKind
@@ -78,10 +88,12 @@ class Fault:
     address: int | None
     sentence: str
     count: int = 1
+    module: int = 0
 
     def __str__(self) -> str:
         who = f"CTA {self.cta}" + ("" if self.thread is None else f", thread {self.thread}")
-        return f"{self.kernel}, PTX line {self.line} `{self.line_text}`, {who}: {self.sentence}"
+        where = f"PTX line {self.line}{_of_module(self.module)}"
+        return f"{self.kernel}, {where} `{self.line_text}`, {who}: {self.sentence}"
 
 
 class EmulationFault(RuntimeError):
@@ -94,6 +106,7 @@ class EmulationFault(RuntimeError):
         self.kernel = fault.kernel
         self.line = fault.line
         self.line_text = fault.line_text
+        self.module = fault.module
         self.cta = fault.cta
         self.thread = fault.thread
         self.space = fault.space
@@ -110,6 +123,8 @@ class Advisory:
     line: int
     line_text: str
     sentence: str
+    module: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kernel}, PTX line {self.line} `{self.line_text}`: {self.sentence} [{self.rule}]"
+        where = f"PTX line {self.line}{_of_module(self.module)}"
+        return f"{self.kernel}, {where} `{self.line_text}`: {self.sentence} [{self.rule}]"

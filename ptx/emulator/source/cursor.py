@@ -13,8 +13,8 @@ _OPERATORS: tuple[tuple[str, ...], ...] = (("|",), ("^",), ("&",), ("<<", ">>"),
 class Cursor:
     """The tokens of a text and the place that parsing has reached."""
 
-    def __init__(self, text: str) -> None:
-        self._tokens = tokenize(text)
+    def __init__(self, text: str, first_line: int = 1) -> None:
+        self._tokens = tokenize(text, first_line)
         self._at = 0
 
     @property

@@ -262,9 +262,10 @@ class _Flattener:
             if statement.opcode == "call":
                 self._call(body, function, renaming, replace(statement, guard=guard), stack)
                 continue
-            renamed = replace(
-                statement, guard=guard, operands=tuple(renaming.operand(operand) for operand in statement.operands)
-            )
+            renamed = statement
+            if not function.is_entry:
+                operands = tuple(renaming.operand(operand) for operand in statement.operands)
+                renamed = replace(statement, guard=guard, operands=operands)
             if statement.opcode == "ret" and not function.is_entry:
                 self._add(body, replace(renamed, opcode="bra", modifiers=(), operands=(SymbolOperand(end),)))
             elif statement.opcode in ("alloca", "stacksave", "stackrestore"):

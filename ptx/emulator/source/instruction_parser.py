@@ -36,8 +36,8 @@ _PART = re.compile(r"\.(?:b[0-3]|h[01]|b[0-7]{2}|b[0-7]{4}|h[0-3]{2})")
 class InstructionParser(Cursor):
     """Parses single instructions in the current scope of a function."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, first_line: int = 1) -> None:
+        super().__init__(text, first_line)
         self._scope = Scope(0, None)
         self._pending: list[tuple[int, Scope]] = []
         self._target_lists: list[tuple[str, Scope]] = []

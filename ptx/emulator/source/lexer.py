@@ -50,7 +50,7 @@ _LEXEME = re.compile(
 _COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
 
 
-def _without_comments(text: str) -> str:
+def _without_comments(text: str, first_line: int) -> str:
     """The text with comments turned into blanks, so that every place stays where it is."""
 
     def blank(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def _without_comments(text: str) -> str:
         if found.startswith('"'):
             return found
         if found == "/*":
-            line = text.count("\n", 0, match.start()) + 1
+            line = text.count("\n", 0, match.start()) + first_line
             column = match.start() - text.rfind("\n", 0, match.start())
             raise PtxSyntaxError(line, column, "this comment is never closed with */")
         return re.sub(r"[^\n]", " ", found) if "\n" in found else " " * len(found)
@@ -66,11 +66,11 @@ def _without_comments(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str, first_line: int = 1) -> list[Token]:
     """The tokens of a PTX text, comments and white space left out, closed by one token of kind "end"."""
     tokens: list[Token] = []
-    number, content = 1, ""
-    for number, content in enumerate(_without_comments(text).split("\n"), 1):
+    number, content = first_line, ""
+    for number, content in enumerate(_without_comments(text, first_line).split("\n"), first_line):
         _tokenize_line(content, number, tokens)
     tokens.append(Token("end", "end of text", number, len(content) + 1))
     return tokens

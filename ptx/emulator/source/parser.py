@@ -18,14 +18,14 @@ _FLAG_DIRECTIVES = (".explicitcluster", ".blocksareclusters", ".noreturn", ".uni
 _MOST_REGISTERS = 1 << 32
 
 
-def parse(text: str) -> Module:
-    """The syntax tree of one PTX module."""
-    return _Parser(text).module()
+def parse(text: str, first_line: int = 1) -> Module:
+    """The syntax tree of one PTX module; its lines are counted from `first_line`."""
+    return _Parser(text, first_line).module()
 
 
 class _Parser(VariableParser):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, first_line: int) -> None:
+        super().__init__(text, first_line)
         self._lines = tuple(text.split("\n"))
         self._scopes = 0
 

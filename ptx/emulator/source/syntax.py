@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 
@@ -220,9 +221,11 @@ class Function:
 
 @dataclass(slots=True)
 class Module:
-    """One PTX text.
+    """One PTX text, or several that were linked.
 
+    lines    of all texts, one after another
     aliases  other names of functions
+    starts   how many lines stand before each text
     """
 
     version: tuple[int, int]
@@ -232,3 +235,11 @@ class Module:
     functions: list[Function]
     lines: tuple[str, ...]
     aliases: dict[str, str] = field(default_factory=dict)
+    starts: tuple[int, ...] = (0,)
+
+    def place(self, line: int) -> tuple[int, int]:
+        """(number of the text, or 0 where there is one; line in it) of a line counted through all texts."""
+        if len(self.starts) == 1:
+            return 0, line
+        number = bisect_left(self.starts, line)
+        return number, line - self.starts[number - 1]

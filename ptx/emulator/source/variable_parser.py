@@ -13,6 +13,7 @@ SPACES = {".global": "global", ".shared": "shared", ".const": "const", ".local":
 # Largest variable of each space. PTX leaves global memory to the device; .const has 64 KB (PTX ISA, "Constant State
 # Space"), .local 512 KB per thread (CUDA C++ Programming Guide, "Technical Specifications"), .param 32,764 bytes.
 _MOST_BYTES = {"global": 1 << 32, "const": 1 << 16, "local": 1 << 19, "shared": 1 << 20, "param": 32764}
+_MOST_DIMENSIONS = 16
 Element = tuple[int, int, int | SymbolOperand]
 
 
@@ -155,6 +156,8 @@ class VariableParser(InstructionParser):
             if not 0 <= number <= 1 << 40:
                 raise self._fail(f"{name.text} has an impossible number of elements, {number}", name)
             counts.append(number)
+            if len(counts) > _MOST_DIMENSIONS:
+                raise self._fail(f"{name.text} has more than {_MOST_DIMENSIONS} dimensions", name)
             self._expect("]", "after the number of elements")
         return open_ended, counts
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
-from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.source.syntax import Instruction, Module
 from tinygpu.ptx.emulator.state.doubts import LaneRecord
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
@@ -57,7 +57,7 @@ class Emulation:
 
     def __init__(
         self, launch: Launch, program: Program, memory: GlobalMemory, order: Order, seed: int, check: Check,
-        lines: tuple[str, ...],
+        source: Module,
     ) -> None:  # fmt: skip
         self.launch = launch
         self.program = program
@@ -66,7 +66,7 @@ class Emulation:
         self.random = np.random.default_rng(seed)
         self.check = check
         self.checking = check is not False
-        self.lines = lines
+        self.source = source
         self.tick = 1
         self.changes = 0
         self.signals = 0
@@ -103,7 +103,8 @@ class Emulation:
         return self.run_ctas[number] if number < len(self.run_ctas) else (0, 0, 0)
 
     def line_text(self, line: int) -> str:
-        return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        lines = self.source.lines
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def fault(
         self, kind: FaultKind, instruction: Instruction, residents: Residents, row: int, lane: int | None,
@@ -111,9 +112,10 @@ class Emulation:
     ) -> None:  # fmt: skip
         """Raise the fault, or collect it once per line and kind. `row` and `lane` say whose it is."""
         cta, thread = residents.who(row, lane or 0)
+        module, line = self.source.place(instruction.line)
         fault = Fault(
-            kind, self.program.name, instruction.line, self.line_text(instruction.line), cta,
-            None if lane is None else thread, space, address, sentence, count,
+            kind, self.program.name, line, self.line_text(instruction.line), cta,
+            None if lane is None else thread, space, address, sentence, count, module,
         )  # fmt: skip
         if self.check != "collect":
             raise EmulationFault(fault)
@@ -122,15 +124,16 @@ class Emulation:
         if known is not None:
             fault = Fault(
                 known.kind, known.kernel, known.line, known.line_text, known.cta, known.thread, known.space,
-                known.address, known.sentence, known.count + count,
+                known.address, known.sentence, known.count + count, module,
             )  # fmt: skip
         self.faults[key] = fault
 
     def advise(self, rule: str, instruction: Instruction, sentence: str) -> None:
         """Note an advisory once per line and rule."""
+        module, line = self.source.place(instruction.line)
         self.advisories.setdefault(
             (instruction.line, rule),
-            Advisory(rule, self.program.name, instruction.line, self.line_text(instruction.line), sentence),
+            Advisory(rule, self.program.name, line, self.line_text(instruction.line), sentence, module),
         )
 
 
