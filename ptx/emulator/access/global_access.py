@@ -189,6 +189,8 @@ def _unordered(
     near = who // members == mine // members
     if residents.doubts and near.any():
         residents.advise_doubts(site.instruction, rows, np.where(near, who % members, -1), ticks)
+    if residents.order.doubts:
+        residents.order.advise_doubts(site.instruction, rows, who, ticks)
     limit = residents.clocks.vector[rows, who % members]
     strict, lenient = residents.order.limits(rows, who)
     bad = np.asarray((ticks > 0) & (ticks > np.where(near, limit, strict)))

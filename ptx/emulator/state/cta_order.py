@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.doubts import Doubt, advise_lanes, relied_on
 
 if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.source.syntax import Instruction
     from tinygpu.ptx.emulator.state.residents import Cohort, Residents
 
 Known = NDArray[np.int32]
@@ -26,11 +28,14 @@ class CtaOrder:
 
     strict   (warps, warps of the launch) by fences as the memory model wants them; None while nothing is known
     lenient  the same without a fence behind the strong read
+    doubts   per row, what it knows of warps of other clusters (by number in the launch) from some of their lanes only
     """
 
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
         self._fenced: dict[int, Known] = {}
+        self._fenced_doubts: dict[int, dict[int, Doubt]] = {}
+        self.doubts: dict[int, dict[int, Doubt]] = {}
         self._unconfirmed: dict[int, Known] = {}
         self.strict: Known | None = None
         self.lenient: Known | None = None
@@ -61,6 +66,7 @@ class CtaOrder:
             if known is not None:
                 self._learn(int(row), known, True)
             self._fenced[int(row)] = self._snapshot(int(row))
+            self._fenced_doubts[int(row)] = self._doubts_of_release(c, int(row))
 
     def access(
         self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False
@@ -80,6 +86,8 @@ class CtaOrder:
             old = locations.get(address)
             if reads and old is not None and (row, id(old)) not in learned:
                 learned.add((row, id(old)))
+                if address in emulation.location_doubts:
+                    self._doubt(row, emulation.location_doubts[address])
                 if self._learn(row, old, acquire):
                     snapshots.pop(row, None)
             if not publishes:
@@ -89,6 +97,9 @@ class CtaOrder:
             told = snapshots[row]
             if told is None or told is old:
                 continue
+            doubts = self._doubts_of_release(c, row) if release else self._fenced_doubts.get(row, {})
+            if doubts or address in emulation.location_doubts:
+                self._publish_doubts(address, doubts, told)
             if old is None:
                 locations[address] = told
             else:
@@ -116,8 +127,59 @@ class CtaOrder:
         residents.clocks.learn_members(row, 0, known[first : first + residents.clocks.members])
         return True
 
+    # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
+
+    def _doubts_of_release(self, c: Cohort, row: int) -> dict[int, Doubt]:
+        first = self._first(row)
+        near = self._residents.doubts_of_release(row, self._residents.active_bits(c, row))
+        members = self._residents.clocks.members
+        return {**self.doubts.get(row, {}), **{first + k: d for k, d in near.items() if k < members}}
+
+    def _publish_doubts(self, address: int, doubts: dict[int, Doubt], told: Known) -> None:
+        """Who reads this location next learns `told`, some of it from some lanes only."""
+        old = self._residents.emulation.location_doubts.pop(address, {})
+        left: dict[int, Doubt] = {}
+        for warp in old.keys() | doubts.keys():
+            mine, other = doubts.get(warp), old.get(warp)
+            if mine is not None:
+                left[warp] = mine if other is None else mine.both(other)
+            elif other is not None and (rest := other.beyond(int(told[warp]))) is not None:
+                left[warp] = rest
+        if left:
+            self._residents.emulation.location_doubts[address] = left
+
+    def _doubt(self, row: int, doubts: dict[int, Doubt]) -> None:
+        """A row is about to learn what is doubtful so far; of its own cluster the residents keep it."""
+        residents = self._residents
+        first, members = self._first(row), residents.clocks.members
+        for warp, doubt in doubts.items():
+            near = first <= warp < first + members
+            known = 0 if self.lenient is None else int(self.lenient[row, warp])
+            if near:
+                known = int(residents.clocks.vector[row, warp - first])
+            rest = doubt.beyond(known)
+            if rest is not None and near:
+                residents.doubts.setdefault(row, {})[warp - first] = rest
+            elif rest is not None:
+                self.doubts.setdefault(row, {})[warp] = rest
+
+    def advise_doubts(self, instruction: Instruction, rows: Known, warps: Known, ticks: Known) -> None:
+        """Tell who relies on accesses of other clusters that other lanes released than those that made them."""
+        emulation = self._residents.emulation
+        for row in [row for row in np.unique(rows).tolist() if row in self.doubts]:
+            mine, whose, when = np.broadcast_arrays(rows == row, warps, ticks)
+            warp = relied_on(self.doubts[row], whose[mine], when[mine], emulation.lanes, 0)
+            if warp is not None:
+                del self.doubts[row][warp]
+                cta, number = divmod(warp, self._residents.warps_per_cta)
+                advise_lanes(emulation, instruction, f"warp {number} of CTA {emulation.cta_of(cta)}")
+
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
         """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""
+        if self.doubts:
+            shared = {w: d for row in arrived.tolist() for w, d in self.doubts.get(row, {}).items()}
+            for row in waiting.tolist():
+                self.doubts[row] = {**shared, **self.doubts.get(row, {})}
         for table in (self.strict, self.lenient):
             if table is not None:
                 table[waiting] = np.maximum(table[waiting], table[arrived].max(axis=0))

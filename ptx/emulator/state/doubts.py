@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.source.syntax import Instruction
+    from tinygpu.ptx.emulator.state.emulation import Emulation
+
 ALL_LANES = 0xFFFFFFFF
 # So many instructions that not all lanes executed are remembered.
 _MOST = 1 << 14
-RULE = "release for other lanes without bar.warp.sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,12 @@ def relied_on(
             if record.lanes(tick, first_warp + actor) & ~doubt.lanes:
                 return actor
     return None
+
+
+def advise_lanes(emulation: Emulation, instruction: Instruction, whose: str) -> None:
+    """Tell who relies on what a lane released of others' accesses."""
+    emulation.advise(
+        "release for other lanes without bar.warp.sync", instruction,
+        f"relies on accesses of lanes of {whose} that another lane of it released (by an arrival, a flag or a fence) "
+        "without bar.warp.sync between the two",
+    )  # fmt: skip

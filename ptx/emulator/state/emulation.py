@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
 from tinygpu.ptx.emulator.source.syntax import Instruction, Module
-from tinygpu.ptx.emulator.state.doubts import LaneRecord
+from tinygpu.ptx.emulator.state.doubts import Doubt, LaneRecord
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
 
@@ -77,6 +77,7 @@ class Emulation:
         self.global_proxy_fences: dict[int, int] = {}
         self.async_global_ticks: set[int] = set()
         self.locations: dict[int, NDArray[np.int32]] = {}
+        self.location_doubts: dict[int, dict[int, Doubt]] = {}
         self.run_ctas: list[Dim3] = []
         self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}

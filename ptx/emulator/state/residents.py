@@ -14,7 +14,7 @@ from tinygpu.ptx.emulator.state.agents import Agents, Origin
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
-from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, RULE, Doubt, Doubts, lane_bits, relied_on
+from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, Doubt, Doubts, advise_lanes, lane_bits, relied_on
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
@@ -357,8 +357,8 @@ class Residents:
         lanes  those that release it, a bit each
         """
         clock = self.clocks.snapshot(row, self.emulation.tick)
-        far = self.order.known(row) or (None, None)
-        return Clock(clock.known, clock.proxied, *far, self.doubts_of_release(row, lanes))
+        strict, lenient = self.order.known(row) or (None, None)
+        return Clock(clock.known, clock.proxied, strict, lenient, self.doubts_of_release(row, lanes))
 
     def learn(self, row: int, clock: Clock) -> None:
         """A warp learns what a clock knows."""
@@ -451,11 +451,7 @@ class Residents:
             column = relied_on(self.doubts[row], whose[mine], when[mine], self.emulation.lanes, first)
             if column is not None:
                 del self.doubts[row][column]
-                self.emulation.advise(
-                    RULE, instruction,
-                    f"relies on accesses of lanes of {self.clocks.name(self.cluster_of(cta), column)} that another "
-                    "lane of it released (by an arrival, a flag or a fence) without bar.warp.sync between the two",
-                )  # fmt: skip
+                advise_lanes(self.emulation, instruction, self.clocks.name(self.cluster_of(cta), column))
 
     # ---- fences ---------------------------------------------------------------------------------------------------
 
