@@ -1,7 +1,7 @@
 """The tcgen05 instructions of Blackwell (sm_100a and its family): which file has the semantics of which.
 
-Not known: metadata of sparse A where half of the lanes are used, the scale factors of K = 96, column shifts of the
-zero-column mask, tcgen05.ld.red.
+Not known, and refused: metadata of sparse A where half of the lanes are used, column shifts of the zero-column mask;
+what sm_103a adds (K = 96, tcgen05.ld.red).
 """
 
 from __future__ import annotations

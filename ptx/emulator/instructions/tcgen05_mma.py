@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.faults import UnsupportedInstruction
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.tcgen05_multiply import Call, SharedOperand, accumulator_end, carry_out
 from tinygpu.ptx.emulator.instructions.tcgen05_work import (
@@ -224,14 +225,11 @@ def _call(start: Issue, form: MmaForm, what: InstructionDescriptor, scale: int, 
         )
         return None
     if what.sparse and uses_half_the_lanes(layout):
-        start.fault(
-            f"sparse A with M = {what.m}, .cta_group::{form.cta_group}: where its metadata lies in tensor memory is "
-            "not known to the emulator"
-        )
-        return None
-    if what.k == 96:
-        start.fault("K = 96: where its scale factors lie in tensor memory is not known to the emulator")
-        return None
+        raise UnsupportedInstruction(
+            start.origin.instruction.line, start.origin.instruction.name,
+            f"where the metadata of sparse A lies in tensor memory is not known for M = {what.m} with "
+            f".cta_group::{form.cta_group}",
+        )  # fmt: skip
     others = {"A": v.a if form.a_in_tmem else None, "the metadata": v.metadata if form.sparse else None}
     for name, address in others.items():
         lane = half if address is None else split_address(address)[0]
@@ -249,7 +247,10 @@ def _call(start: Issue, form: MmaForm, what: InstructionDescriptor, scale: int, 
     if v.zero_columns is not None:
         decoded, problems = decode_zero_columns(v.zero_columns)
         if decoded.column_shift:
-            problems = (*problems, f"a column shift of {decoded.column_shift} has no semantics in the emulator")
+            raise UnsupportedInstruction(
+                start.origin.instruction.line, start.origin.instruction.name,
+                f"column shifts of the zero-column mask ({decoded.column_shift} here)",
+            )  # fmt: skip
         if problems:
             start.origin.fault("descriptor", f"zero-column mask {v.zero_columns:#018x}: {'; '.join(problems)}")
             return None

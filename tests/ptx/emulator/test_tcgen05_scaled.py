@@ -24,7 +24,7 @@ from tcgen05_kernels import (
     store_lanes,
 )
 
-from tinygpu.ptx.emulator import EmulationFault, emulate
+from tinygpu.ptx.emulator import EmulationFault, UnsupportedInstruction, emulate
 
 UE4M3 = {0.25: 0x28, 0.5: 0x30, 1.0: 0x38, 1.5: 0x3C, 2.0: 0x40, 3.0: 0x44}
 
@@ -211,3 +211,34 @@ def test_zeroed_columns_of_b_give_zero(m: int) -> None:
             phase = (column + (part == 2)) % 8
             zeroed = phase < 3 if part == 1 else phase >= 5
             assert out[lane, column] == (0 if zeroed else product[lane % m, part * columns + column])
+
+
+def one_product(name: str, word: int, after_b: str = "", tail: str = "") -> str:
+    """A kernel around one instruction whose operands are 128 rows of zeros."""
+    tile = Tile(np.zeros((128, 16), np.int64), 16, "32B")
+    text = descriptor(3, tile.descriptor, 0) + descriptor(4, tile.descriptor, 4096) + enable(5, False)
+    text += f"mov.b64 %rd6, {1 << 39 | 5 << 56:#x};\n"
+    text += f"{name} [%r6], %rd3, %rd4,{after_b} {word:#x}, %p5{tail};\n"
+    return kernel(one_thread(text), 8192, 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "after_b", "tail", "reason"),
+    [
+        (
+            "tcgen05.mma.sp.cta_group::1.kind::f16", 1 << 4 | 4 | 4 << 17 | 4 << 24, " [%r6+64],", "",
+            "where the metadata of sparse A lies in tensor memory is not known for M = 64 with .cta_group::1",
+        ),
+        (
+            "tcgen05.mma.ws.cta_group::1.kind::f16", 1 << 4 | 8 << 17 | 8 << 24, "", ", %rd6",
+            "column shifts of the zero-column mask (5 here)",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_emulator_does_not_know_it_refuses(name: str, word: int, after_b: str, tail: str, reason: str) -> None:
+    text = one_product(name, word, after_b, tail)
+    check_spelling(text)
+    line = next(n for n, part in enumerate(text.split("\n"), 1) if part.startswith("tcgen05.mma"))
+    with pytest.raises(UnsupportedInstruction) as caught:
+        emulate(text, grid=1, block=128, args=[np.zeros(8192, np.uint8), np.zeros(1, np.uint32)])
+    assert str(caught.value) == f"PTX line {line}: the emulator has no semantics for `{name}`: {reason}"
