@@ -10,11 +10,8 @@ import pytest
 from compiled import run
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import UnsupportedInstruction
-
 F32, F64, I32, I64, U32 = np.float32, np.float64, np.int32, np.int64, np.uint32
 Values = NDArray[Any]
-AWAITS_CALLS = pytest.mark.xfail(raises=UnsupportedInstruction, reason="calls through registers and recursion")
 
 
 @pytest.fixture
@@ -31,7 +28,6 @@ def truncated(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-@AWAITS_CALLS
 def test_virtual_functions(rng: np.random.Generator) -> None:
     n = 70
     x = rng.integers(-9, 9, n).astype(F32)
@@ -41,7 +37,6 @@ def test_virtual_functions(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(y, np.where(np.arange(n) % 3 == 0, square * 3, circle * 3 + 1))
 
 
-@AWAITS_CALLS
 def test_function_pointers_in_tables_and_variables(rng: np.random.Generator) -> None:
     n = 70
     x, i = rng.integers(0, 99, n).astype(I32), np.arange(n)
@@ -50,7 +45,6 @@ def test_function_pointers_in_tables_and_variables(rng: np.random.Generator) -> 
     np.testing.assert_array_equal(y, np.choose(x % 3, [x + i, x * i, x ^ i]) + (i ^ 5))
 
 
-@AWAITS_CALLS
 def test_recursion_of_one_and_of_two_functions(rng: np.random.Generator) -> None:
     n = 40
     x = rng.integers(0, 9, n).astype(I32)

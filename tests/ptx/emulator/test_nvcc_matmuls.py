@@ -10,13 +10,10 @@ import pytest
 from compiled import ORDERS, run
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import UnsupportedInstruction
-
 F16, F32, F64, I32 = np.float16, np.float32, np.float64, np.int32
 BF16 = ml_dtypes.bfloat16
 FILE = "matmuls_sm80"
 
-AWAITED = pytest.mark.xfail(raises=UnsupportedInstruction, reason="wmma")
 
 
 @pytest.fixture
@@ -29,7 +26,6 @@ def small(rng: np.random.Generator, dtype: Any, *shape: int) -> NDArray[Any]:
     return rng.integers(-4, 5, shape).astype(dtype)
 
 
-@AWAITED
 def test_wmma_with_an_epilogue(rng: np.random.Generator) -> None:
     m, n, k = 64, 32, 48
     a, b, c = small(rng, F16, m, k), small(rng, F16, n, k), small(rng, F32, m, n)
@@ -38,7 +34,6 @@ def test_wmma_with_an_epilogue(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(c, want)
 
 
-@AWAITED
 def test_wmma_of_bfloats_from_shared_memory(rng: np.random.Generator) -> None:
     k = 48
     a, b, c = small(rng, BF16, k, 32), small(rng, BF16, k, 8), np.zeros((8, 40), F32)
@@ -47,7 +42,6 @@ def test_wmma_of_bfloats_from_shared_memory(rng: np.random.Generator) -> None:
     assert not c[:, 32:].any()
 
 
-@AWAITED
 def test_wmma_of_bytes(rng: np.random.Generator) -> None:
     k = 64
     a, b = (rng.integers(-128, 128, (rows, k)).astype(np.int8) for rows in (8, 32))
@@ -56,7 +50,6 @@ def test_wmma_of_bytes(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(c, a.astype(I32) @ b.T.astype(I32))
 
 
-@AWAITED
 def test_wmma_of_tf32(rng: np.random.Generator) -> None:
     k = 24
     a, b = rng.standard_normal((16, k)).astype(F32), rng.standard_normal((k, 16)).astype(F32)
@@ -66,7 +59,6 @@ def test_wmma_of_tf32(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(c, rounded[0].astype(F64) @ rounded[1], rtol=1e-5, atol=1e-5)
 
 
-@AWAITED
 def test_wmma_of_doubles(rng: np.random.Generator) -> None:
     k = 20
     a, b, c = rng.standard_normal((8, k)), rng.standard_normal((8, k)), np.zeros((8, 8))
@@ -74,7 +66,6 @@ def test_wmma_of_doubles(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(c.T, a @ b.T, rtol=1e-12, atol=1e-13)
 
 
-@AWAITED
 def test_wmma_with_half_sums(rng: np.random.Generator) -> None:
     k = 32
     a, b, c = small(rng, F16, k, 16), small(rng, F16, k, 16), small(rng, F16, 16, 16)
