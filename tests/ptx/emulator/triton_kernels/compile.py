@@ -84,7 +84,7 @@ def _trailing_pointers(text: str, types: Sequence[str]) -> int:
 
 
 def _stripped(text: str) -> str:
-    """The text without comments and debug sections."""
+    """The text without comments, indents and debug sections."""
     text = text.split("\t.section")[0]
-    lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in text.split("\n"))
-    return "\n".join(line for line in lines if line)
+    lines = (re.sub(r"\s*//.*", "", line).strip() for line in text.split("\n"))
+    return "\n".join(re.sub(r"\s+", " ", line) for line in lines if line)

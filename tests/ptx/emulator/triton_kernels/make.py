@@ -81,8 +81,8 @@ def row_cases() -> Cases:
     yield case(r.softmax, "*fp32 *fp32 i32", {"BLOCK": 1024}, AMPERE, "old")
     yield case(r.wide_softmax, "*fp32 *fp32 i32", {"BLOCK": 256}, (AMPERE, HOPPER), num_stages=3)
     for kind, r_size, c_size, warps, target in (
-        ("fp32", 32, 64, 4, AMPERE), ("i64", 8, 128, 8, AMPERE), ("fp16", 16, 16, 1, AMPERE),
-        ("fp16", 32, 32, 4, HOPPER), ("i32", 128, 8, 2, BLACKWELL),
+        ("fp32", 16, 64, 4, AMPERE), ("i64", 8, 64, 8, AMPERE), ("fp16", 16, 16, 1, AMPERE),
+        ("fp16", 32, 16, 4, HOPPER), ("i32", 64, 8, 2, BLACKWELL),
     ):  # fmt: skip
         types = f"*{kind} *{kind} *{kind} *i32 *{kind} i32 i32"
         sizes = {"R": r_size, "C": c_size}
@@ -96,7 +96,7 @@ def row_cases() -> Cases:
     yield case(r.rms_norm, "*bf16 *bf16 *bf16 i32 fp32", {"BLOCK": 256}, (AMPERE, HOPPER), num_warps=2)
     yield case(r.cross_entropy, "*fp32 *i64 *fp32 *fp32 i32", {"BLOCK": 1024}, (AMPERE, BLACKWELL))
     for kind, block, warps, targets in (
-        ("fp32", 64, 4, AMPERE), ("fp16", 64, 8, (HOPPER, BLACKWELL)), ("i8", 128, 4, AMPERE),
+        ("fp32", 64, 4, AMPERE), ("fp16", 64, 8, (HOPPER, BLACKWELL)), ("i8", 64, 4, AMPERE),
         ("i64", 32, 1, AMPERE),
     ):  # fmt: skip
         yield case(r.transpose, f"*{kind} *{kind} i32 i32", {"BLOCK": block}, targets, kind, num_warps=warps)
@@ -107,7 +107,7 @@ def row_cases() -> Cases:
         sizes = {"R": r_size, "C": c_size, "AXIS": axis, "REVERSE": reverse}
         yield case(r.scan, f"*{kind} *{kind}", sizes, AMPERE, f"{kind}-{axis}", num_warps=warps)
     yield case(r.recurrence, "*fp32 *fp32 *fp32", {"BLOCK": 512}, (AMPERE, HOPPER))
-    for kind, block, descending in (("i32", 256, False), ("fp32", 512, True), ("i8", 128, False)):
+    for kind, block, descending in (("i32", 256, False), ("fp32", 128, True), ("i8", 128, False)):
         sizes = {"BLOCK": block, "DESCENDING": descending}
         yield case(r.sort, f"*{kind} *{kind}", sizes, AMPERE, kind)
     yield case(r.sort, "*fp16 *fp16", {"BLOCK": 64, "DESCENDING": True}, HOPPER, "old")
@@ -130,14 +130,15 @@ def matmul_cases() -> Cases:
     m = matmuls
     for bm, bn, bk, warps, stages, targets in (
         (64, 64, 32, 4, 3, DATACENTER), (128, 128, 32, 8, 4, HOPPER), (32, 64, 64, 2, 2, AMPERE),
-        (16, 32, 16, 1, 1, AMPERE), (128, 64, 64, 4, 5, (HOPPER, BLACKWELL)), (16, 16, 128, 1, 3, AMPERE),
-        (64, 128, 32, 4, 1, (HOPPER, BLACKWELL)), (256, 64, 32, 8, 3, BLACKWELL),
+        (16, 32, 16, 1, 1, AMPERE), (128, 64, 64, 4, 5, HOPPER), (16, 16, 64, 1, 3, AMPERE),
+        (64, 128, 32, 4, 1, HOPPER), (256, 64, 32, 8, 3, BLACKWELL),
     ):  # fmt: skip
         variant = f"{bm}x{bn}x{bk}w{warps}s{stages}"
         options = {"num_warps": warps, "num_stages": stages}
         yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(bm, bn, bk), targets, variant, **options)
     yield case(m.matmul, "*fp32 *fp32 *fp32 i32 i32 i32", tile(64, 64, 32), DATACENTER, "tf32")
-    yield case(m.matmul, "*bf16 *bf16 *bf16 i32 i32 i32", tile(64, 64, 32), DATACENTER, "odd", divisible=False)
+    targets = (AMPERE, HOPPER)
+    yield case(m.matmul, "*bf16 *bf16 *bf16 i32 i32 i32", tile(64, 64, 32), targets, "odd", divisible=False)
     yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(64, 64, 32), DATACENTER, "old", num_stages=3)
     for ctas in (2, 4):
         options = {"num_ctas": ctas}
@@ -145,11 +146,11 @@ def matmul_cases() -> Cases:
         yield case(m.matmul, "*fp16 *fp16 *fp16 i32 i32 i32", tile(128, 128, 32), targets, f"ctas{ctas}", **options)
     for name, types, kind, size, warps, by, targets in (
         ("i8", "*i8 *i8 *i32", tl.int32, (64, 64, 64), 4, "nt", DATACENTER),
-        ("i8", "*i8 *i8 *i32", tl.int32, (32, 32, 32), 1, "nn", (AMPERE, HOPPER)),
-        ("tf32", "*fp32 *fp32 *fp32", tl.float32, (64, 64, 32), 4, "tn", DATACENTER),
+        ("i8", "*i8 *i8 *i32", tl.int32, (32, 32, 32), 1, "nn", HOPPER),
+        ("tf32", "*fp32 *fp32 *fp32", tl.float32, (64, 64, 32), 4, "tn", (AMPERE, HOPPER)),
         ("fp16acc", "*fp16 *fp16 *fp16", tl.float16, (64, 64, 64), 4, "tt", DATACENTER),
         ("fp16", "*fp16 *fp16 *fp32", tl.float32, (128, 64, 32), 8, "tn", DATACENTER),
-        ("fp8e5", "*fp8e5 *fp8e5 *fp32", tl.float32, (64, 64, 64), 4, "nt", DATACENTER),
+        ("fp8e5", "*fp8e5 *fp8e5 *fp32", tl.float32, (64, 64, 64), 4, "nt", (HOPPER, BLACKWELL)),
         ("fp8e4", "*fp8e4nv *fp8e4nv *fp16", tl.float32, (64, 64, 64), 4, "nt", (HOPPER, BLACKWELL, RTX)),
         ("fp8e4", "*fp8e4nv *fp8e4nv *fp16", tl.float32, (64, 64, 32), 4, "nn", (HOPPER, BLACKWELL)),
     ):  # fmt: skip
@@ -162,7 +163,11 @@ def matmul_cases() -> Cases:
         yield case(m.whole_matmul, "*fp32 *fp32 *fp32 i32 i32 i32", constants, targets, precision, num_stages=2)
     constants = tile(32, 32, 16, ROWS="nn", KIND=tl.float64, PRECISION="ieee")
     yield case(m.whole_matmul, "*fp64 *fp64 *fp64 i32 i32 i32", constants, (AMPERE, HOPPER), "fp64", num_stages=2)
-    for a, b, targets in (("fp16", "i8", DATACENTER), ("bf16", "i8", HOPPER), ("fp16", "fp8e5", (HOPPER, BLACKWELL))):
+    for a, b, targets in (
+        ("fp16", "i8", (HOPPER, BLACKWELL)),
+        ("bf16", "i8", AMPERE),
+        ("fp16", "fp8e5", (HOPPER, BLACKWELL)),
+    ):
         yield case(m.mixed_matmul, f"*{a} *{b} *fp32 i32 i32", tile(64, 64, 64), targets, f"{a}-{b}")
     for kind, targets in (("fp32", DATACENTER), ("fp16", (AMPERE, HOPPER))):
         yield case(m.split_k, f"*fp16 *fp16 *{kind} i32 i32", tile(64, 64, 32, SPLIT=3), targets, kind)
@@ -170,7 +175,7 @@ def matmul_cases() -> Cases:
         types = "*fp16 *fp16 *fp16 i32 i32 i32 i32"
         yield case(m.persistent, types, tile(64, 64, 32, FLATTEN=flat), DATACENTER, "flat" if flat else "")
     yield case(m.stream_k, "*fp16 *fp16 *fp32 *fp32 *i32 i32 i32 i32", tile(64, 64, 32), DATACENTER)
-    yield case(m.grouped, "*i64 *i64 *i64 *i32 i32", tile(64, 64, 32, CTAS=3), (AMPERE, HOPPER))
+    yield case(m.grouped, "*i64 *i64 *i64 *i32 i32", tile(64, 64, 32, CTAS=3), HOPPER)
     yield case(m.batched, "*fp16 *fp16 *fp32 i32 i32 i32", tile(16, 32, 32, BB=4))
     yield case(m.convolution, "*fp16 *fp16 *fp16 i32 i32", {"CI": 32, "CO": 64, "R": 3, "S": 3, "BM": 64}, DATACENTER)
     packed = {"e4m3": ("fp8e4nv", 1), "e5m2": ("fp8e5", 1), "e2m1": ("u8", 2)}
@@ -188,10 +193,10 @@ def descriptor_cases() -> Cases:
     types = "*fp16 *fp16 *fp16 i32 i32 i32 i32"
     both = (HOPPER, BLACKWELL)
     for bm, bn, bk, warps, stages, flat, special, targets in (
-        (64, 64, 64, 4, 3, False, False, DATACENTER), (128, 128, 64, 4, 3, False, False, both),
+        (64, 64, 64, 4, 3, False, False, both), (128, 128, 64, 4, 3, False, False, HOPPER),
         (128, 64, 32, 8, 2, True, False, both), (128, 256, 64, 8, 3, False, False, HOPPER),
         (128, 128, 64, 4, 3, False, True, both), (128, 64, 64, 4, 2, True, True, BLACKWELL),
-        (64, 64, 64, 4, 3, False, True, both), (128, 128, 64, 8, 3, False, True, BLACKWELL),
+        (64, 64, 64, 4, 3, False, True, both),
     ):  # fmt: skip
         constants = tile(bm, bn, bk, FLATTEN=flat, SPECIALIZE=special, PIECES=1)
         variant = f"{'special' if special else ''}{bm}x{bn}x{bk}w{warps}{'flat' if flat else ''}"
@@ -199,7 +204,7 @@ def descriptor_cases() -> Cases:
         yield case(m.descriptor_matmul, types, constants, targets, variant, **options)
     plain = {"FLATTEN": False, "SPECIALIZE": False}
     kinds = types.replace("fp16", "bf16")
-    yield case(m.descriptor_matmul, kinds, tile(128, 128, 64, PIECES=2, **plain), (*both, RTX), "pieces")
+    yield case(m.descriptor_matmul, kinds, tile(64, 64, 64, PIECES=2, **plain), (*both, RTX), "pieces")
     kinds = types.replace("fp16", "fp8e5", 2)
     yield case(m.descriptor_matmul, kinds, tile(128, 128, 128, PIECES=1, **plain), both, "fp8e5")
     kinds = types.replace("fp16", "fp32")
@@ -214,8 +219,8 @@ def descriptor_cases() -> Cases:
 def attention_cases() -> Cases:
     a = attentions
     for h, bm, bn, causal, warps, stages, targets in (
-        (64, 64, 32, True, 4, 2, DATACENTER), (128, 128, 64, False, 8, 2, HOPPER), (64, 64, 64, False, 4, 3, BLACKWELL),
-        (128, 64, 32, True, 4, 1, BLACKWELL), (32, 16, 16, True, 1, 2, AMPERE),
+        (64, 64, 32, True, 4, 2, DATACENTER), (64, 64, 64, False, 4, 3, BLACKWELL),
+        (32, 16, 16, True, 1, 2, AMPERE),
     ):  # fmt: skip
         sizes = {"H": h, "BM": bm, "BN": bn, "CAUSAL": causal}
         variant = f"{h}{'causal' if causal else ''}w{warps}"
@@ -225,26 +230,51 @@ def attention_cases() -> Cases:
     yield case(a.attention, "*bf16 *bf16 *bf16 *bf16 *fp32 i32 fp32", sizes, HOPPER, "bf16")
     types = "*fp16 *fp16 *fp16 *fp16 *fp32 *fp32 *fp32 *fp32 *fp32 i32 fp32"
     yield case(a.attention_backward, types, {"H": 64, "BM": 32, "BN": 64}, DATACENTER, num_stages=2)
-    for special, warps, targets in (
-        (False, 4, HOPPER), (False, 8, BLACKWELL), (True, 4, (HOPPER, BLACKWELL)), (True, 8, BLACKWELL)
-    ):  # fmt: skip
-        sizes = {"H": 64, "BM": 128, "BN": 64, "SPECIALIZE": special}
-        variant = f"{'special' if special else ''}w{warps}"
-        types = "*fp16 *fp16 *fp16 *fp16 i32 fp32"
-        yield case(a.descriptor_attention, types, sizes, targets, variant, num_warps=warps)
+    sizes = {"H": 64, "BM": 128, "BN": 64, "SPECIALIZE": True}
+    types = "*fp16 *fp16 *fp16 *fp16 i32 fp32"
+    yield case(a.descriptor_attention, types, sizes, (HOPPER, BLACKWELL), "specialw4", num_warps=4)
 
 
-def cases() -> Cases:
+def gluon_cases() -> Cases:
+    # Triton 3.4 does not have all that these import.
+    import gluon_blackwell
+    import gluon_hopper
+
+    h, b = gluon_hopper, gluon_blackwell
+    yield case(h.tile_sum, "*fp32 *fp32 i32 i32", {"BM": 32, "BN": 32}, (HOPPER, BLACKWELL, RTX))
+    sizes = tile(64, 64, 64, STAGES=3)
+    yield case(h.roles, "*fp16 *fp16 *fp16 i32 i32 i32", sizes, HOPPER)
+    sizes = tile(64, 128, 64, STAGES=2)
+    yield case(h.multicast, "*fp16 *fp16 *fp16 i32 i32 i32", sizes, HOPPER, num_ctas=2)
+    yield case(h.exchange, "*fp32 *fp32", {"N": 512}, (HOPPER, BLACKWELL), num_warps=2, num_ctas=2)
+    yield case(h.ring_of_copies, "*fp16 *fp32 i32", {"BM": 32, "BK": 32, "STAGES": 3}, (HOPPER, BLACKWELL))
+    for bm, bn, bk in ((128, 64, 64), (64, 128, 32)):
+        sizes = tile(bm, bn, bk, STAGES=3)
+        yield case(b.tensor_memory_roles, "*bf16 *bf16 *fp32 i32 i32 i32", sizes, BLACKWELL, f"{bm}")
+    for m in (128, 64):
+        yield case(b.left_in_tensor_memory, "*fp16 *fp16 *fp32", {"M": m, "N": 64, "K": 64}, BLACKWELL, f"{m}")
+    for bm, bn, bk in ((256, 128, 64), (128, 64, 32)):
+        types = "*fp16 *fp16 *fp32 i32 i32 i32"
+        yield case(b.pair, types, tile(bm, bn, bk), BLACKWELL, f"{bm}", num_ctas=2)
+    yield case(b.stolen_tiles, "*fp32 *fp32 i32", {"BLOCK": 256}, BLACKWELL)
+    yield case(b.gathered, "*fp16 *i32 *fp16 i32 i32", {"R": 32, "C": 64}, BLACKWELL)
+    yield case(b.block_scaled, "*fp8e4nv *fp8e4nv *u8 *u8 *fp32", {"M": 128, "N": 64, "K": 128}, BLACKWELL)
+    yield case(b.copied_tile, "*fp32 *fp32", {"M": 128, "N": 32}, BLACKWELL)
+
+
+def cases(old: bool) -> Cases:
     yield from elementwise_cases()
     yield from row_cases()
     yield from matmul_cases()
     yield from descriptor_cases()
     yield from attention_cases()
+    if not old:
+        yield from gluon_cases()
 
 
 def main(parts: list[str]) -> None:
     old = triton.__version__ < "3.9"
-    for item in cases():
+    for item in cases(old):
         for target in item.targets:
             name = item.name(target)
             if ("old" in item.variant) == old and (not parts or any(part in name for part in parts)):
