@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,11 @@ def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
     if not c.emulation.checking:
         return None
     if relaxed:
-        return c.residents.fenced_clocks.get(row)
+        fenced, clocks = c.residents.fenced_clocks.get(row), c.residents.clocks
+        if clocks.executed is None:
+            return fenced
+        executed = clocks.snapshot(row, c.emulation.tick).executed
+        return replace(fenced or clocks.nothing(), executed=executed)
     return c.residents.snapshot(row, c.residents.active_bits(c, row))
 
 

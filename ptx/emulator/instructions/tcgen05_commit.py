@@ -105,7 +105,7 @@ def fence(b: Binder, i: Instruction) -> Run:
     """tcgen05.fence::before_thread_sync and ::after_thread_sync.
 
     They order tensor memory by execution, so also through relaxed arrivals and waits, as in the manual's patterns.
-    Clocks know release and acquire only: here these fences make relaxed ones release and acquire everything.
+    They order tcgen05 work, and nothing else: relaxed arrivals and waits pass on what was executed (Clock.executed).
     """
     b.operands(i, 0)
     before = i.has("fence::before_thread_sync")
@@ -118,7 +118,6 @@ def fence(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         order = tensor_memory(c.residents).order
         for _, row in active_warps(c):
-            c.residents.fence(row)
             if before:
                 order.fence_before(row)
             else:

@@ -36,6 +36,8 @@ class Clock:
     Both have as many columns as there were actors then; later ones are unknown.
     strict and lenient are what was known of warps of other clusters, by their number in the launch (CtaOrder).
     doubts say which of what is known is known from some lanes only.
+    executed is what was known to have been executed, whether or not its accesses of memory were released; only where
+    it is followed (Clocks.follow_execution).
     """
 
     known: Ticks
@@ -43,6 +45,7 @@ class Clock:
     strict: Ticks | None = None
     lenient: Ticks | None = None
     doubts: Doubts = field(default_factory=dict)
+    executed: Ticks | None = None
 
     def limit(self, columns: NDArray[np.int64]) -> Ticks:
         """Ticks up to which the accesses of these actors happened before."""
@@ -56,6 +59,12 @@ class Clock:
         """Tick up to which one actor's accesses happened before."""
         return int(self.known[column]) if column < self.known.size else 0
 
+    def executed_tick_of(self, column: int) -> int:
+        """Tick up to which one actor's instructions were executed before."""
+        if self.executed is None or column >= self.executed.size:
+            return self.tick_of(column)
+        return max(int(self.executed[column]), self.tick_of(column))
+
     def with_entry(self, column: int, tick: int) -> Clock:
         """The same clock, which also knows an actor up to a tick."""
         size = max(self.known.size, column + 1)
@@ -63,7 +72,10 @@ class Clock:
         known[: self.known.size], proxied[: self.proxied.size] = self.known, self.proxied
         known[column] = max(int(known[column]), tick)
         proxied[column] = max(int(proxied[column]), tick)
-        return Clock(known, proxied, self.strict, self.lenient, self.doubts)
+        executed = self.executed
+        if executed is not None:
+            executed = np.maximum(known, np.pad(executed, (0, max(0, size - executed.size)))[:size])
+        return Clock(known, proxied, self.strict, self.lenient, self.doubts, executed)
 
 
 def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
@@ -80,13 +92,20 @@ def join(clocks: list[Clock]) -> Clock:
         part = slice(0, clock.known.size)
         np.maximum(known[part], clock.known, out=known[part])
         np.maximum(proxied[part], clock.proxied, out=proxied[part])
+    executed: Ticks | None = None
+    if any(clock.executed is not None for clock in clocks):
+        executed = known.copy()
+        for clock in clocks:
+            if clock.executed is not None:
+                part = executed[: clock.executed.size]
+                np.maximum(part, clock.executed[: part.size], out=part)
     far = [clock for clock in clocks if clock.strict is not None]
     doubts = _common_doubts(clocks)
     if not far:
-        return Clock(known, proxied, doubts=doubts)
+        return Clock(known, proxied, doubts=doubts, executed=executed)
     strict = np.maximum.reduce([clock.strict for clock in far if clock.strict is not None])
     lenient = np.maximum.reduce([clock.lenient for clock in far if clock.lenient is not None])
-    return Clock(known, proxied, strict, lenient, doubts)
+    return Clock(known, proxied, strict, lenient, doubts, executed)
 
 
 def _common_doubts(clocks: list[Clock]) -> Doubts:
@@ -116,6 +135,8 @@ class Clocks:
     synced       (rows,) the least entry over the other warps of the cluster; what a warp did until then is ordered
     warp_synced  (rows,) when the lanes of the warp last synchronised with each other
     accessed     (rows,) when the warp last accessed memory through the generic proxy
+    executed     (rows, columns) tick up to which the actor's instructions were executed before, which relaxed arrivals
+                 and waits pass on too (tensor memory is ordered by execution); None while it is not followed
     members      warps of a cluster: columns from here on are agents
     """
 
@@ -132,6 +153,7 @@ class Clocks:
         self.vector: Ticks = np.full((rows, self.members), start, np.int32)
         self.vector[index, self.own_column] = OWN
         self.proxied: Ticks = np.full((rows, self.members), start, np.int32)
+        self.executed: Ticks | None = None
         self.synced: Ticks = np.full(rows, start, np.int32)
         self.warp_synced: Ticks = np.full(rows, start, np.int32)
         self.accessed: Ticks = np.full(rows, start, np.int32)
@@ -172,6 +194,38 @@ class Clocks:
             more = np.full((self._rows.size, max(wanted, 16) - self.vector.shape[1] + 8), self.start, np.int32)
             self.vector = np.concatenate([self.vector, more], axis=1)
             self.proxied = np.concatenate([self.proxied, more], axis=1)
+            if self.executed is not None:
+                self.executed = np.concatenate([self.executed, more], axis=1)
+
+    # ---- execution ------------------------------------------------------------------------------------------------
+
+    def follow_execution(self) -> None:
+        """From now on, order of execution is followed besides that of memory."""
+        if self.executed is None:
+            self.executed = self.vector.copy()
+
+    def executed_tick_of(self, row: int, column: int) -> int:
+        """Tick up to which an actor's instructions were executed before, as a row knows."""
+        table = self.vector if self.executed is None else self.executed
+        return max(int(table[row, column]), int(self.vector[row, column]))
+
+    def learn_execution(self, row: int, clock: Clock) -> None:
+        """A row learns what a clock knows of execution."""
+        if self.executed is None:
+            return
+        for ticks in (clock.known, clock.executed):
+            if ticks is not None:
+                part = self.executed[row, : ticks.size]
+                np.maximum(part, ticks[: part.size], out=part)
+        self.executed[row, self.own_column[row]] = OWN
+
+    def _meet_execution(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64], tick: int) -> None:
+        if self.executed is None:
+            return
+        meet = np.maximum(self.executed[arrived], self.vector[arrived])
+        meet[np.arange(arrived.size), self.own_column[arrived]] = tick
+        self.executed[waiting] = np.maximum(self.executed[waiting], meet.max(axis=0)[None, :])
+        self.executed[waiting, self.own_column[waiting]] = OWN
 
     # ---- what rows know -------------------------------------------------------------------------------------------
 
@@ -179,11 +233,16 @@ class Clocks:
         """All that happened before now, as this row knows; its own accesses up to `tick` among them."""
         known = self.vector[row].copy()
         known[self.own_column[row]] = tick
-        return Clock(known, self.proxied[row].copy())
+        executed = None
+        if self.executed is not None:
+            executed = np.maximum(self.executed[row], known)
+            executed[self.own_column[row]] = tick
+        return Clock(known, self.proxied[row].copy(), executed=executed)
 
     def issue(self, row: int) -> Clock:
         """The clock of something that this row starts now."""
-        return Clock(self.vector[row].copy(), self.proxied[row].copy())
+        executed = None if self.executed is None else np.maximum(self.executed[row], self.vector[row])
+        return Clock(self.vector[row].copy(), self.proxied[row].copy(), executed=executed)
 
     def nothing(self) -> Clock:
         """The clock of one who knows nobody."""
@@ -201,6 +260,7 @@ class Clocks:
             self.warp_synced[row] = max(int(self.warp_synced[row]), int(clock.known[own]))
         self.vector[row, own] = OWN
         self._update_synced(row)
+        self.learn_execution(row, clock)
 
     def learn_members(self, row: int, first: int, known: Ticks) -> None:
         """A row learns of the warps from column `first` on."""
@@ -225,6 +285,9 @@ class Clocks:
 
     def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
         """Every warp of these CTAs has met every other: all that they did up to `tick` happened before."""
+        if self.executed is not None:
+            for group in self._rows.reshape(self.warps_per_cta, self.ctas)[:, ctas].T:
+                self._meet_execution(group, group, tick)
         if self.cluster_size == 1 and not self.agents:
             shaped = self.vector.reshape(self.warps_per_cta, self.ctas, -1)
             shaped[:, ctas] = tick
@@ -260,6 +323,7 @@ class Clocks:
             met = join(early)
             for row in waiting.tolist():
                 self.learn(row, met)
+        self._meet_execution(arrived, waiting, tick)
         meet = self.vector[arrived].copy()
         meet[np.arange(arrived.size), self.own_column[arrived]] = tick
         rows = np.maximum(self.vector[waiting], meet.max(axis=0)[None, :])

@@ -199,6 +199,7 @@ def tensor_memory(residents: Residents) -> TensorMemory:
     """The tensor memory of resident CTAs; made on first use."""
     found = residents.extensions.get("tensor memory")
     if found is None:
+        residents.clocks.follow_execution()
         found = residents.extensions["tensor memory"] = TensorMemory(residents)
     if not isinstance(found, TensorMemory):
         raise TypeError("another extension has taken the name of tensor memory")

@@ -186,8 +186,8 @@ class TensorOrder:
         """Report a conflict that nothing orders; True when it did."""
         if self._in_order(new, old):
             return False
-        known = self._residents.clocks.vector[new.origin.row]
-        if not old.pending and (old.column == self.own_column(new.origin.row) or old.tick <= int(known[old.column])):
+        known = self._residents.clocks.executed_tick_of(new.origin.row, old.column)
+        if not old.pending and (old.column == self.own_column(new.origin.row) or old.tick <= known):
             self._advise_fences(new, old)
             return False
         if new.on_tensor_core and old.thread == new.thread and (old.kind, new.kind) in _TRUSTED:
@@ -212,7 +212,7 @@ class TensorOrder:
         # Work of another thread: it must have passed fence::before, and this one fence::after since they met.
         column = self.own_column(old.origin.row)
         after = self._after.get(new.origin.row)
-        limit = -1 if after is None else int(after.known[column]) if column < after.known.size else 0
+        limit = -1 if after is None else after.executed_tick_of(column)
         fences = self._before.get(old.origin.row, [])
         at = bisect_left(fences, old.issued)
         if at < len(fences) and fences[at] <= limit:
@@ -227,7 +227,7 @@ class TensorOrder:
         if old.column == self.own_column(row) or new.kind == "dealloc":
             return
         after = self._after.get(row)
-        limit = 0 if after is None or old.column >= after.known.size else int(after.known[old.column])
+        limit = 0 if after is None else after.executed_tick_of(old.column)
         line = old.origin.instruction.line
         if limit < old.tick:
             new.origin.advise(
@@ -239,7 +239,7 @@ class TensorOrder:
             return
         fences = self._before.get(old.origin.row, [])
         at = bisect_left(fences, old.tick)
-        known = int(self._residents.clocks.vector[row][old.column])
+        known = self._residents.clocks.executed_tick_of(row, old.column)
         if at == len(fences) or fences[at] > known:
             new.origin.advise(
                 "no tcgen05.fence::before_thread_sync",
