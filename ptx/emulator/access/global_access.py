@@ -70,8 +70,8 @@ def _report_missing(
 
 def load(
     c: Cohort, site: Site, addresses: Array, width: int, count: int, strong: bool = False
-) -> tuple[Array, NDArray[np.bool_] | None]:
-    """Values at the active lanes' addresses, and which are uninitialised (None: none).
+) -> tuple[Array, Array | None]:
+    """Values at the active lanes' addresses, and which of their bits are uninitialised (None: none).
 
     addresses  (n, 32) uint64; returns the shape of Cohort.pick, with an axis of `count` behind it when count > 1
     strong     the access is volatile, relaxed or acquire: it may race with atomics
@@ -85,33 +85,33 @@ def load(
         window = parts[0][0]
         return _load_window(c, site, window, picked, width, count, None, strong)
     values = np.zeros((*picked.shape, count) if count > 1 else picked.shape, f"u{width}")
-    invalid: NDArray[np.bool_] | None = None
+    unknown: Array | None = None
     for window, selection in parts:
-        part, bad = _load_window(c, site, window, picked, width, count, selection, strong)
+        part, bits = _load_window(c, site, window, picked, width, count, selection, strong)
         values[selection] = part
-        if bad is not None:
-            invalid = np.zeros(picked.shape, np.bool_) if invalid is None else invalid
-            invalid[selection] = bad
-    return values, invalid
+        if bits is not None:
+            unknown = np.zeros_like(values) if unknown is None else unknown
+            unknown[selection] = bits
+    return values, unknown
 
 
 def _load_window(
     c: Cohort, site: Site, window: Window, picked: Array, width: int, count: int, selection: Selection, strong: bool
-) -> tuple[Array, NDArray[np.bool_] | None]:
+) -> tuple[Array, Array | None]:
     size = width * count
     addresses = picked if selection is None else picked[selection]
     offsets = (addresses - np.uint64(window.origin)).view(np.int64)
     index = offsets // size if size > 1 else offsets
     values = np.take(window.view(width, count), index, axis=0, mode="clip")
-    invalid: NDArray[np.bool_] | None = None
+    unknown: Array | None = None
     if c.emulation.checking:
         if window.valid is not None:
             known = window.valid[: window.data.size // size * size].reshape(-1, size)[index]
-            invalid = np.asarray(~known.all(axis=-1))
-            if not invalid.any():
-                invalid = None
+            if not known.all():
+                bits = np.where(known, np.uint8(0), np.uint8(0xFF)).view(f"u{width}")
+                unknown = bits if count > 1 else bits[..., 0]
         check_read(c, site, window, offsets, size, selection, strong)
-    return values, invalid
+    return values, unknown
 
 
 def _shadow(c: Cohort, window: Window) -> GlobalShadow:

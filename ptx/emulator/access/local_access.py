@@ -47,8 +47,8 @@ def _count(c: Cohort, site: Site, size: int) -> None:
     c.emulation.counters.local_requests += requests
 
 
-def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tuple[Array, Bools | None]:
-    """Values at the active lanes' local addresses, and which are uninitialised (None: none)."""
+def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tuple[Array, Array | None]:
+    """Values at the active lanes' local addresses, and which of their bits are uninitialised (None: none)."""
     picked = c.pick(addresses)
     size = width * count
     if picked.size == 0:
@@ -61,25 +61,23 @@ def load(c: Cohort, site: Site, addresses: Array, width: int, count: int) -> tup
         values[~good] = 0
     if not c.emulation.checking:
         return values, None
-    valid = c.residents.local_valid
-    invalid: Bools = np.asarray(~valid[: valid.size // size * size].reshape(-1, size)[at].all(axis=-1))
-    return values, invalid if invalid.any() else None
+    unknown = np.take(c.residents.local_unknown.view(width, count), at, axis=0, mode="clip")
+    return values, unknown if unknown.any() else None
 
 
 def store(
-    c: Cohort, site: Site, addresses: Array, values: Array, width: int, count: int, invalid: Bools | None
+    c: Cohort, site: Site, addresses: Array, values: Array, width: int, count: int, unknown: Array | None
 ) -> None:
-    """Write the active lanes' values to their local addresses."""
+    """Write the active lanes' values to their local addresses; `unknown` are their uninitialised bits (None: none)."""
     picked = c.pick(addresses)
     size = width * count
     if picked.size == 0:
         return
     _count(c, site, size)
     index, good = _locate(c, site, picked, size, "store")
-    known = np.ones(picked.shape, np.bool_) if invalid is None else ~invalid
     if good is not None:
-        index, values, known = index[good], values[good], known[good]
+        index, values = index[good], values[good]
+        unknown = None if unknown is None else unknown[good]
     at = index // size
     c.residents.local.view(width, count)[at] = values
-    valid = c.residents.local_valid
-    valid[: valid.size // size * size].reshape(-1, size)[at] = known[..., None]
+    c.residents.local_unknown.view(width, count)[at] = 0 if unknown is None else unknown

@@ -349,17 +349,29 @@ def is_unwritten(c: Cohort, index: NDArray[np.int64], size: int) -> Bools | None
     return bad if bad.any() else None
 
 
-def mark_invalid(c: Cohort, index: NDArray[np.int64], size: int, bad: Bools) -> None:
-    """The values just written by accesses where `bad` are uninitialised."""
+def mark_unknown(c: Cohort, index: NDArray[np.int64], size: int, unknown: Array) -> None:
+    """Of the values just written these bits are uninitialised: in the values' shape and type."""
     shadow = c.residents.shadow
     if shadow.invalid is None:
         shadow.invalid = np.zeros(shadow.written.size, np.bool_)
     span = max(1, size // shadow.granule_bytes)
-    at = index[np.broadcast_to(bad, index.shape)] // (span * shadow.granule_bytes)
-    if span > 1:
-        shadow.invalid.reshape(-1, span)[at] = True
-    else:
-        shadow.invalid[at] = True
+    at = index // (span * shadow.granule_bytes)
+    parts = np.ascontiguousarray(unknown).view(np.uint8).reshape(*index.shape, span, -1).any(axis=-1)
+    shadow.invalid.reshape(-1, span)[at] |= parts
+
+
+def unknown_bits(c: Cohort, index: NDArray[np.int64], width: int, count: int) -> Array:
+    """Which bits there were never written, in the shape and type of the values of a load."""
+    shadow = c.residents.shadow
+    size = width * count
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    bad = shadow.written.reshape(-1, span)[at] == 0
+    if shadow.invalid is not None:
+        bad = bad | shadow.invalid.reshape(-1, span)[at]
+    marks = np.repeat(bad, size // span, axis=-1).astype(np.uint8) * np.uint8(0xFF)
+    words = np.ascontiguousarray(marks).view(f"u{width}")
+    return np.asarray(words if count > 1 else words[..., 0])
 
 
 def _report(
@@ -423,8 +435,8 @@ def describe_conflict(residents: Residents, cluster: int, place: str, verb: str,
 
 def load(
     c: Cohort, site: Site, addresses: Array, width: int, count: int, strong: bool = False
-) -> tuple[Array, Bools | None]:
-    """Values at the active lanes' addresses and which of them are uninitialised (None: none).
+) -> tuple[Array, Array | None]:
+    """Values at the active lanes' addresses and which of their bits are uninitialised (None: none).
 
     addresses  (n, 32) shared addresses; returns the shape of Cohort.pick, with an axis of `count` when count > 1
     strong     the access is volatile, relaxed or acquire: what was released at these places is learned
@@ -443,7 +455,7 @@ def load(
         invalid = check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who), strong)
         if strong:
             c.residents.exchange(c, index, True, False)
-        return values, invalid
+        return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None
 

@@ -12,7 +12,14 @@ from tinygpu.ptx.emulator.access import global_access, local_access, shared_acce
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.device_heap import DEVICE_HEAP
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
-from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, SinkOperand, SymbolOperand
+from tinygpu.ptx.emulator.source.syntax import (
+    AddressOperand,
+    Instruction,
+    Operand,
+    RegisterOperand,
+    SinkOperand,
+    SymbolOperand,
+)
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
@@ -20,6 +27,7 @@ from tinygpu.ptx.emulator.state.residents import Cohort
 
 _STRONG = ("volatile", "relaxed", "acquire", "release", "mmio")
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+Slots = list[tuple[int, int]]
 
 
 def state_space(b: Binder, i: Instruction, symbol_space: str | None) -> str:
@@ -104,23 +112,41 @@ def write_loaded(
             target[c.mask] = value
 
 
-def _taint_loaded(c: Cohort, b_slots: list[tuple[int, int]], invalid: NDArray[np.bool_] | None) -> None:
-    """Mark what was loaded from uninitialised bytes; clear the mark on what was not."""
+def _taint_loaded(c: Cohort, slots: list[Slots], unknown: Array | None, name: str, count: int) -> None:
+    """Mark the bits that were loaded from uninitialised ones; clear the marks of the others.
+
+    slots    registers of each element
+    unknown  in the shape and type of the values; None where all is known
+    """
     residents = c.residents
-    if invalid is None and not residents.tainted:
+    if unknown is None and not residents.tainted:
         return
     residents.tainted = True
     rows = c.set.rows
-    for slot in b_slots:
-        bits = residents.registers.taint_of(slot)
-        part = bits[rows]
-        full = True if slot[0] == 0 else np.iinfo(bits.dtype).max
-        if c.mask is None:
-            part = np.zeros_like(part) if invalid is None else np.where(invalid, full, 0).astype(bits.dtype)
-        else:
-            part = part.copy()
-            part[c.mask] = 0 if invalid is None else np.where(invalid, full, 0).astype(bits.dtype)
-        bits[rows] = part
+    kind = TYPES[name]
+    for position, targets in enumerate(slots):
+        loaded: Any = 0
+        if unknown is not None:
+            loaded = np.ascontiguousarray(unknown[..., position] if count > 1 else unknown)
+            if kind.signed:
+                # The bits above are copies of the sign.
+                loaded = loaded.view(f"i{kind.bytes}")
+        for slot in targets:
+            bits = residents.registers.taint_of(slot)
+            wide = loaded if unknown is None else _widened(loaded, bits.dtype)
+            if c.mask is None:
+                bits[rows] = wide
+            else:
+                part = bits[rows].copy()
+                part[c.mask] = wide
+                bits[rows] = part
+
+
+def _widened(values: Array, dtype: Any) -> Array:
+    """Extended by their sign or by zeros, or cut, to another unsigned type."""
+    if values.dtype.kind == "i":
+        return np.asarray(values.astype(f"i{dtype.itemsize}").view(f"u{dtype.itemsize}"))
+    return np.asarray(values.astype(dtype))
 
 
 # ---- ld ---------------------------------------------------------------------------------------------------------
@@ -134,7 +160,7 @@ def _ld(b: Binder, i: Instruction) -> Run:
     if space == "param" and constant is not None:
         return _ld_param(b, i, target, constant, name, width, count)
     writers = _register_writers(b, target, name, count)
-    slots = sorted(b.writes)
+    slots = [_slots_of(b, [element]) for element in b.vector(target, count, "this load")]
     _widths(b, space, width)
     site = b.site(i)
     reader = memory_reader(space, site, width, count, strong)
@@ -142,22 +168,24 @@ def _ld(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        values, invalid = reader(c, get(c))
+        values, unknown = reader(c, get(c))
         if values.size:
             write_loaded(c, writers, values, name, count)
-            _taint_loaded(c, slots, invalid)
+            _taint_loaded(c, slots, unknown, name, count)
 
     return run
 
 
-Reader = Callable[[Cohort, Array], tuple[Array, NDArray[np.bool_] | None]]
+Loaded = tuple[Array, Array | None]
+"""Values, and which of their bits are uninitialised (None: none)."""
+Reader = Callable[[Cohort, Array], Loaded]
 
 
 def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) -> Reader:
-    """Reads `count` elements of `width` bytes per active lane of a space: values and which are uninitialised."""
+    """Reads `count` elements of `width` bytes per active lane of a space."""
     size = width * count
 
-    def read_global(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_global(c: Cohort, addresses: Array) -> Loaded:
         addresses = as_u64(addresses)
         if c.mask is None or c.mask.any():
             requests, sectors, moved = site.count_global(addresses, c.mask, size)
@@ -170,7 +198,7 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             c.residents.order.access(c, c.pick(addresses), True, False, acquire=site.instruction.has("acquire"))
         return values
 
-    def read_shared(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_shared(c: Cohort, addresses: Array) -> Loaded:
         if c.mask is None or c.mask.any():
             requests, wavefronts, moved = site.count_shared(addresses, c.mask, size)
             counters = c.emulation.counters
@@ -179,13 +207,13 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.shared_load_bytes += moved
         return shared_access.load(c, site, addresses, width, count, strong)
 
-    def read_local(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_local(c: Cohort, addresses: Array) -> Loaded:
         return local_access.load(c, site, as_u64(addresses), width, count)
 
-    def read_const(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_const(c: Cohort, addresses: Array) -> Loaded:
         return global_access.load(c, site, as_u64(addresses) + np.uint64(CONST_WINDOW), width, count)
 
-    def read_param(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_param(c: Cohort, addresses: Array) -> Loaded:
         return global_access.load(c, site, as_u64(addresses) + np.uint64(PARAM_WINDOW), width, count)
 
     readers: dict[str, Reader] = {
@@ -194,7 +222,7 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
     if space != "generic":
         return readers[space]
 
-    def read_generic(c: Cohort, addresses: Array) -> tuple[Array, NDArray[np.bool_] | None]:
+    def read_generic(c: Cohort, addresses: Array) -> Loaded:
         addresses = as_u64(addresses)
         parts = split_generic(c, addresses)
         if len(parts) == 1 and parts[0][1] is None:
@@ -203,17 +231,17 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             return own(c, addresses if chosen in ("global", "const", "param") else addresses - base)
         shape = (c.n, 32, count) if count > 1 else (c.n, 32)
         values = np.zeros(shape, f"u{width}")
-        bad = np.zeros((c.n, 32), np.bool_)
+        bits = np.zeros(shape, f"u{width}")
         outer = c.mask
         for chosen, mask, base in parts:
             c.narrow(mask)
             own = readers["global"] if chosen in ("global", "const", "param") else readers[chosen]
-            got, invalid = own(c, addresses if chosen in ("global", "const", "param") else addresses - base)
+            got, unknown = own(c, addresses if chosen in ("global", "const", "param") else addresses - base)
             values[mask] = got
-            if invalid is not None:
-                bad[mask] = invalid
+            if unknown is not None:
+                bits[mask] = unknown
         c.narrow(outer)
-        return c.pick(values), c.pick(bad) if bad.any() else None
+        return c.pick(values), c.pick(bits) if bits.any() else None
 
     return read_generic
 
@@ -292,7 +320,7 @@ def _st(b: Binder, i: Instruction) -> Run:
     elements = b.vector(value, count, "this store")
     address_reads = set(b.reads)
     sources = [b.wide_source(element, name) for element in elements]
-    data_slots = [sorted(_slots_of(b, [element])) for element in elements]
+    data_slots = [_slots_of(b, [element]) for element in elements]
     b.reads |= address_reads
     _widths(b, space, width)
     site = b.site(i)
@@ -311,45 +339,42 @@ def _st(b: Binder, i: Instruction) -> Run:
             for position, source in enumerate(sources):
                 stacked[..., position] = source(c)
             values = c.pick(stacked)
-        invalid = None
-        if c.residents.tainted:
-            invalid = _invalid_data(c, data_slots, width)
-        writer(c, get(c), values, invalid)
+        unknown = _unknown_data(c, data_slots, values.shape, dtype) if c.residents.tainted else None
+        writer(c, get(c), values, unknown)
 
     return run
 
 
-def _slots_of(b: Binder, operands: list[Operand]) -> set[tuple[int, int]]:
-    from tinygpu.ptx.emulator.source.syntax import RegisterOperand
-
-    return {b.slot(operand) for operand in operands if isinstance(operand, RegisterOperand)}
+def _slots_of(b: Binder, operands: list[Operand]) -> Slots:
+    return sorted({b.slot(operand) for operand in operands if isinstance(operand, RegisterOperand)})
 
 
-def _invalid_data(c: Cohort, data_slots: list[list[tuple[int, int]]], width: int) -> NDArray[np.bool_] | None:
-    """Which active lanes hold uninitialised bits in the low `width` bytes of one of these registers; None for none."""
+def _unknown_data(c: Cohort, data_slots: list[Slots], shape: tuple[int, ...], dtype: Any) -> Array | None:
+    """Which bits of the values to be stored are uninitialised, as the registers of each element say; None for none."""
     registers = c.residents.registers
-    bad: NDArray[np.bool_] | None = None
-    for slots in data_slots:
+    unknown: Array | None = None
+    for position, slots in enumerate(data_slots):
         for slot in slots:
             bits = registers.taint.get(slot)
             if bits is None:
                 continue
-            data = bits[c.set.rows]
-            if data.itemsize > width:
-                data = data & data.dtype.type((1 << 8 * width) - 1)
-            part = c.pick(data) != 0
-            bad = part if bad is None else bad | part
-    return bad if bad is not None and bad.any() else None
+            part = c.pick(bits[c.set.rows]).astype(dtype)
+            if part.any():
+                unknown = np.zeros(shape, dtype) if unknown is None else unknown
+                target = unknown[..., position] if len(data_slots) > 1 else unknown
+                target |= part
+    return unknown
 
 
-Writer = Callable[[Cohort, Array, Array, NDArray[np.bool_] | None], None]
+Writer = Callable[[Cohort, Array, Array, Array | None], None]
+"""Of addresses, values and which bits of these are uninitialised (None: none)."""
 
 
 def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) -> Writer:
     """Writes `count` elements of `width` bytes per active lane to a space."""
     size = width * count
 
-    def write_global(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:
+    def write_global(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:
         addresses = as_u64(addresses)
         if c.mask is None or c.mask.any():
             requests, sectors, moved = site.count_global(addresses, c.mask, size)
@@ -357,21 +382,13 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.global_store_requests += requests
             counters.global_store_sectors += sectors
             counters.global_store_bytes += moved
-        if invalid is not None:
-            flat = int(np.argmax(invalid.reshape(-1)))
-            row, lane = c.locate(flat)
-            address = int(c.pick(addresses).reshape(-1)[flat])
-            c.emulation.fault(
-                "uninitialised", site.instruction, c.residents, row, lane,
-                f"stores a value that was never initialised to global address {address:#x}: give the register or the "
-                "memory it came from a value first",
-                "global", address, int(np.count_nonzero(invalid)),
-            )  # fmt: skip
+        if unknown is not None:
+            _report_unknown(c, site, addresses, unknown, count)
         if strong:
             c.residents.order.access(c, c.pick(addresses), False, True, release=site.instruction.has("release"))
         global_access.store(c, site, addresses, values, width, count, strong)
 
-    def write_shared(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:
+    def write_shared(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:
         if c.mask is None or c.mask.any():
             requests, wavefronts, moved = site.count_shared(addresses, c.mask, size)
             counters = c.emulation.counters
@@ -379,40 +396,53 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.shared_store_wavefronts += wavefronts
             counters.shared_store_bytes += moved
         index = shared_access.store(c, site, addresses, values, width, count, strong)
-        if invalid is not None and index is not None:
-            shared_access.mark_invalid(c, index, size, invalid)
+        if unknown is not None and index is not None:
+            shared_access.mark_unknown(c, index, size, unknown)
 
-    def write_local(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:
-        local_access.store(c, site, as_u64(addresses), values, width, count, invalid)
+    def write_local(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:
+        local_access.store(c, site, as_u64(addresses), values, width, count, unknown)
 
     writers: dict[str, Writer] = {"global": write_global, "shared": write_shared, "local": write_local}
     if space != "generic":
         return writers[space]
 
-    def write_generic(c: Cohort, addresses: Array, values: Array, invalid: NDArray[np.bool_] | None) -> None:
+    def write_generic(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:
         addresses = as_u64(addresses)
         parts = split_generic(c, addresses)
         if len(parts) == 1 and parts[0][1] is None:
             chosen, _, base = parts[0]
             own = writers.get(chosen, write_global)
-            own(c, addresses - base if chosen in writers else addresses, values, invalid)
+            own(c, addresses - base if chosen in writers else addresses, values, unknown)
             return
         outer = c.mask
         shape = (c.n, 32, count) if count > 1 else (c.n, 32)
         full = np.zeros(shape, values.dtype)
-        bad = np.zeros((c.n, 32), np.bool_)
+        bits = np.zeros(shape, values.dtype)
         lanes = np.ones((c.n, 32), np.bool_) if outer is None else outer
         full[lanes] = values.reshape(-1, count) if count > 1 else values.reshape(-1)
-        if invalid is not None:
-            bad[lanes] = invalid.reshape(-1)
+        if unknown is not None:
+            bits[lanes] = unknown.reshape(-1, count) if count > 1 else unknown.reshape(-1)
         for chosen, mask, base in parts:
             c.narrow(mask)
             own = writers.get(chosen, write_global)
-            part = c.pick(bad)
+            part = c.pick(bits)
             own(c, addresses - base if chosen in writers else addresses, c.pick(full), part if part.any() else None)
         c.narrow(outer)
 
     return write_generic
+
+
+def _report_unknown(c: Cohort, site: Site, addresses: Array, unknown: Array, count: int) -> None:
+    lanes = (unknown != 0).any(axis=-1) if count > 1 else unknown != 0
+    flat = int(np.argmax(lanes.reshape(-1)))
+    row, lane = c.locate(flat)
+    address = int(c.pick(addresses).reshape(-1)[flat])
+    c.emulation.fault(
+        "uninitialised", site.instruction, c.residents, row, lane,
+        f"stores a value that was never initialised to global address {address:#x}: give the register or the "
+        "memory it came from a value first",
+        "global", address, int(np.count_nonzero(lanes)),
+    )  # fmt: skip
 
 
 def _st_bulk(b: Binder, i: Instruction) -> Run:

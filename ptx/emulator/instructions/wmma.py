@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,10 +160,10 @@ def _load(b: Binder, i: Instruction) -> Run:
         values = np.zeros((c.n, LANES, units.shape[0]), f"u{tile.unit_bytes}")
         unknown = np.zeros(values.shape, np.bool_)
         for position in range(units.shape[0]):
-            got, invalid = reader(c, units[position])
+            got, bits = reader(c, units[position])
             values[..., position] = got
-            if invalid is not None:
-                unknown[..., position] = invalid
+            if bits is not None:
+                unknown[..., position] = bits != 0
         words = values.view(f"u{8 if tile.bits == 64 else 4}")
         for position, target in enumerate(targets):
             np.copyto(target(c), words[..., position % words.shape[2]], where=c.where)
@@ -200,8 +201,10 @@ def _store(b: Binder, i: Instruction) -> Run:
         unknown = _unknown_units(c, slots, tile)
         units = addresses(c)
         for position in range(units.shape[0]):
-            bad = None if unknown is None else unknown[..., position]
-            writer(c, units[position], values[..., position], None if bad is None or not bad.any() else bad)
+            bad: NDArray[Any] | None = None
+            if unknown is not None and unknown[..., position].any():
+                bad = unknown[..., position] * values.dtype.type(np.iinfo(values.dtype).max)
+            writer(c, units[position], values[..., position], bad)
 
     return run
 

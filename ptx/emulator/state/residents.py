@@ -204,7 +204,9 @@ class Residents:
             count, self.warps_per_cta, max(program.shared.extent_bytes, 128), program.shared_granule_bytes
         )
         self.local = PrivateBytes(self.warps * LANES, program.local.extent_bytes)
-        self.local_valid: NDArray[np.bool_] = np.zeros(self.local.data.size, np.bool_)
+        # Which bits of local memory were never initialised.
+        self.local_unknown = PrivateBytes(self.warps * LANES, program.local.extent_bytes)
+        self.local_unknown.data.fill(0xFF)
         self.copies: CopyQueue | None = None
         self.agents = Agents(emulation.order, emulation.random)
         self.mbarriers = Mbarriers(self)
@@ -468,6 +470,7 @@ class Residents:
     def learn_after_fence(self, row: int, clock: Clock | None) -> None:
         """A relaxed wait found a phase completed: the warp knows it from its next fence on."""
         if clock is not None:
+            self.clocks.learn_execution(row, clock)
             known = self._unfenced_clocks.get(row)
             self._unfenced_clocks[row] = clock if known is None else join([known, clock])
 
