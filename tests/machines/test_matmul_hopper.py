@@ -1,0 +1,88 @@
+"""matmul_hopper: the published configurations are in its space, its schedules are right, and what TMA cannot take is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.language import Problem
+from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.build import build
+from tinygpu.ptx.verification import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+H100 = device("h100")
+TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "group": 8, "swizzle": 128}
+
+
+def made(problem: Problem, **point: Any) -> Any:
+    space = build_space(MatmulHopper, problem, H100)
+    full = {"schedule": "cooperative", "out": "bulk", **TILE, "swizzle_c": 128, **point}
+    if full["out"] == "direct":
+        # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
+        full["swizzle_c"] = 32
+    assert full in space.space, dict(full)
+    return build(space.fill(full), problem, full, SolverCache()).kernel
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"schedule": "cooperative", "out": "direct", "stages": 4},  # 128 x 256 x 64, two consumers, pairs of CTAs
+        {"schedule": "cooperative", "out": "bulk", "stages": 3},
+        {"schedule": "cooperative", "bm": 256, "bn": 128, "stages": 3},
+        {"schedule": "pingpong", "out": "bulk", "bm": 64, "bn": 256, "stages": 3},
+        {"schedule": "pingpong", "out": "direct", "bm": 128, "bn": 128, "stages": 4},
+        {"schedule": "cooperative", "bn": 128, "stages": 4, "cluster_m": 1, "cluster_n": 2},
+    ],
+)
+def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str, Any]) -> None:
+    kernel = made(MatmulHopper.problem(m=4096, n=4096, k=4096), **point)
+    assembly = assemble(kernel.ptx, kernel.architecture)
+    assert kernel.architecture == "sm_90a"
+    assert assembly.spill_store_bytes == 0
+    assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
+
+
+@pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
+@pytest.mark.parametrize("out", ["bulk", "direct"])
+@pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, int]) -> None:
+    """Tiles that clusters do not divide, a remainder along each dim, loops of fewer and more rounds than stages."""
+    problem = MatmulHopper.problem(m=328, n=200, k=104)
+    point = {"schedule": schedule, "out": out, "bm": 128, "bn": 64, "bk": 32, "stages": 2, "swizzle": 64}
+    kernel = made(problem, cluster_m=clusters[0], cluster_n=clusters[1], **point)
+    found = verify(kernel, MatmulHopper, problem, orders=("random",), thorough=True)
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("majors", [("row", "col"), ("row", "row"), ("col", "row"), ("col", "col")])
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+def test_both_majors_of_both_operands_in_every_swizzle(majors: tuple[str, str], swizzle: int) -> None:
+    problem = MatmulHopper.problem(m=192, n=136, k=72, majors={"a": majors[0], "b": majors[1]})
+    kernel = made(problem, schedule="single", out="direct", bm=64, bn=64, bk=64, swizzle=swizzle, cluster_m=1)
+    found = verify(kernel, MatmulHopper, problem, orders=("early",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        (
+            {"m": 128, "n": 128, "k": 100},
+            "the pointer and the rows of a are multiples of 16 bytes",
+        ),
+        (
+            {"m": 128, "n": 128, "k": 128, "dtypes": {"a": "e4m3", "b": "e4m3", "c": "bf16"}, "majors": {"b": "row"}},
+            "operand b is contiguous along k, unless its elements have 16 bits (they have 8)",
+        ),
+    ],
+)
+def test_what_tma_and_wgmma_cannot_take_is_said(problem: dict[str, Any], sentence: str) -> None:
+    space = build_space(MatmulHopper, MatmulHopper.problem(**problem), H100)
+    assert space.space.size == 0
+    assert sentence in str(space.space.conflict())
