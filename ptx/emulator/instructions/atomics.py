@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import global_access, shared_access
+from tinygpu.ptx.emulator.instructions.atomic_updates import Update, make_update, one_after_another
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64, split_generic, state_space
@@ -22,79 +19,6 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
 Sources = tuple[Getter, ...]
 """Getters of one value: one, or the two halves of a 128-bit value."""
-Update = Callable[[Array, Array, Array | None], Array]
-
-
-def _element(name: str) -> Any:
-    special = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
-               "f32": np.float32, "f64": np.float64}  # fmt: skip
-    if name in special:
-        return np.dtype(special[name])
-    kind = TYPES[name]
-    return np.dtype(f"{'i' if kind.signed else 'u'}{kind.bytes}")
-
-
-def _update(operation: str, name: str) -> Update:
-    """new value = f(old, operand, second operand) on unsigned bits."""
-    if operation == "cas":
-
-        def compare_and_swap(old: Array, compare: Array, value: Array | None) -> Array:
-            same = old == compare
-            return np.where(same if same.ndim == 1 else same.all(axis=1, keepdims=True), value, old)  # type: ignore[arg-type]
-
-        return compare_and_swap
-    if name == "b128":
-        return lambda old, value, _: value
-    dtype = _element(name)
-    unsigned: Any = np.dtype(f"u{TYPES[name].bytes}")
-
-    def typed(compute: Callable[[Array, Array], Any]) -> Update:
-        def apply(old: Array, value: Array, _: Array | None) -> Array:
-            result = compute(np.ascontiguousarray(old).view(dtype), np.ascontiguousarray(value).view(dtype))
-            return np.asarray(np.asarray(result, dtype).view(unsigned))
-
-        return apply
-
-    table: dict[str, Callable[[Array, Array], Any]] = {
-        "add": np.add, "min": np.minimum, "max": np.maximum, "exch": lambda old, value: value,
-        "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-        "inc": lambda old, value: np.where(old >= value, dtype.type(0), old + dtype.type(1)),
-        "dec": lambda old, value: np.where((old == 0) | (old > value), value, old - dtype.type(1)),
-    }  # fmt: skip
-    return typed(table[operation])
-
-
-def one_after_another(
-    view: Array, index: NDArray[np.int64], update: Update, value: Array, second: Array | None
-) -> Array:
-    """Apply updates to view[index] as if lanes came one after another; returns what each found there.
-
-    view   (elements,), or (elements, 2) for elements of two halves
-    index  (k,) element per lane; lanes with the same element go in order
-    """
-    old = np.zeros((*index.shape, *view.shape[1:]), view.dtype)
-    if index.size == 0:
-        return old
-    order = np.argsort(index, kind="stable")
-    ordered = index[order]
-    fresh = np.ones(ordered.shape, np.bool_)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    starts = np.flatnonzero(fresh)
-    turn = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
-    turns = int(turn.max()) + 1
-    if turns == 1:
-        old[...] = view[index]
-        view[index] = update(old, value, second)
-        return old
-    by_turn = np.argsort(turn, kind="stable")
-    bounds = np.searchsorted(turn[by_turn], np.arange(turns + 1))
-    for number in range(turns):
-        lanes = order[by_turn[bounds[number] : bounds[number + 1]]]
-        where = index[lanes]
-        found = view[where]
-        old[lanes] = found
-        view[where] = update(found, value[lanes], None if second is None else second[lanes])
-    return old
 
 
 def _atomic(b: Binder, i: Instruction) -> Run:
@@ -146,7 +70,7 @@ def _atomic(b: Binder, i: Instruction) -> Run:
     if space in ("global", "generic"):
         b.note_global_width(width)
     site = b.site(i)
-    update = _update(operation, "b128" if wide else name)
+    update = make_update(operation, "b128" if wide else name)
     releases = i.has("release") or i.has("acq_rel")
 
     def run(c: Cohort) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from instruction_bench import module, run_instruction
 
 from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, SparseBuffer, emulate
+from tinygpu.ptx.emulator.instructions.atomic_updates import make_update, one_after_another
 
 
 def signed(v: int, bits: int = 32) -> int:
@@ -409,3 +410,33 @@ add.u64 %rd2, %rd2, %rd3; st.global.u32 [%rd2], %r5; ret;
     emulate(module(body, [".param .u64 y"]), grid=1, block=64, args=[y])
     assert (y[:32] == 0).all()
     assert (y[32:] == 7).all()
+
+
+@pytest.mark.parametrize(("operation", "name"), [
+    *[(o, t) for o in ("add", "min", "max") for t in ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f16x2")],
+    *[(o, "b32") for o in ("and", "or", "xor", "exch")], ("inc", "u32"), ("dec", "u32"), ("exch", "b64"),
+])  # fmt: skip
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 7, 40]))
+def test_many_updates_of_few_elements_are_those_of_a_loop(operation: str, name: str, seed: int, elements: int) -> None:
+    chance = np.random.default_rng(seed)
+    update = make_update(operation, name)
+    widths: dict[str, Any] = {"u64": np.uint64, "f64": np.uint64, "b64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
+    dtype = widths.get(name, np.uint32)
+    if name[0] in "fb" and name not in ("b32", "b64"):
+        kinds: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16}
+        kind = kinds.get(name, np.float16)
+        count = 2 if name == "f16x2" else 1
+        view = chance.standard_normal(elements * count).astype(kind).view(dtype)
+        value = chance.standard_normal(300 * count).astype(kind).view(dtype)
+    else:
+        view = chance.integers(0, 2**31, elements).astype(dtype)
+        value = chance.integers(0, 2**31, 300).astype(dtype)
+    index = chance.integers(0, elements, 300)
+    looped, found = view.copy(), np.zeros(300, dtype)
+    for k in range(300):
+        at = slice(int(index[k]), int(index[k]) + 1)
+        found[k] = looped[at][0]
+        looped[at] = update.apply(looped[at], value[k : k + 1], None)
+    assert (one_after_another(view, index, update, value, None) == found).all()
+    assert (view == looped).all()
