@@ -15,7 +15,7 @@ class MatmulHopper(Machine):
 
     m, n, k = Dim(), Dim(), Dim()
     a = Input(("f16", "bf16", "tf32", "e4m3", "s8"), m, k, majors=("row", "col"))
-    b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "e4m3", "s8")}, k, n, majors=("col", "row"), follows=a)
+    b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "e4m3", "s8")}, k, n, majors=("row", "col"), follows=a)
     bias = Input({t: ("s32" if t == "s8" else "f32",) for t in ("f16", "bf16", "tf32", "e4m3", "s8")}, n, follows=a)
     c = Output(
         {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3": ("bf16", "f32"), "s8": ("s32",)},

@@ -77,7 +77,7 @@ def test_both_majors_of_both_operands_in_every_swizzle(majors: tuple[str, str], 
             "the pointer and the rows of a are multiples of 16 bytes",
         ),
         (
-            {"m": 128, "n": 128, "k": 128, "dtypes": {"a": "e4m3", "b": "e4m3", "c": "bf16"}, "majors": {"b": "row"}},
+            {"m": 128, "n": 128, "k": 128, "dtypes": {"a": "e4m3", "b": "e4m3", "c": "bf16"}},
             "operand b is contiguous along k, unless its elements have 16 bits (they have 8)",
         ),
     ],
