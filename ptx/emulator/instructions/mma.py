@@ -137,7 +137,8 @@ def _scaling(
     Of each quad the lanes 2 t and 2 t + 1 give the scale factors of rows g and g + 8 of A, and lane t that of column g
     of B, where t is the thread selector (PTX ISA, "Block Scaling for mma.sync").
     """
-    words = b.source(data, "u32")
+    # Compilers write the register of the scale factors with braces or without.
+    words = b.source(b.vector(data, 1, f"scale-{operand}")[0], "u32")
     byte_id, thread_id = (b.source(e, "u16") for e in b.vector(selector, 2, f"the selector of scale-{operand}"))
     count, scale = form.scale_count, form.scale
     if scale is None:
