@@ -28,7 +28,8 @@ def supported_instructions() -> dict[str, tuple[str, ...]]:
     result = {"integer": tuple(sorted(INTEGER)), "float": tuple(sorted(FLOATING))}
     for kind, table in INSTRUCTION_TABLES:
         # Names that start with % are the emulator's own: what calls of the system become.
-        result[kind] = tuple(sorted(name for name in table if not name.startswith("%")))
+        named = [name for name in table if not name.startswith("%")]
+        result[kind] = tuple(sorted({*result.get(kind, ()), *named}))
     result["control"] = _CONTROL
     return result
 

@@ -198,7 +198,8 @@ def high_product(x: Array, y: Array, bits: int, signed: bool) -> Array:
     return np.asarray(high.view(np.int64))
 
 
-def _mode(b: Binder, i: Instruction) -> str:
+def product_mode(b: Binder, i: Instruction) -> str:
+    """Which part of a product is wanted: "lo", "hi" or "wide"."""
     for mode in ("lo", "hi", "wide"):
         if i.has(mode):
             return mode
@@ -208,7 +209,7 @@ def _mode(b: Binder, i: Instruction) -> str:
 def mul(b: Binder, i: Instruction) -> Run:
     """mul.lo, mul.hi, mul.wide."""
     name = integer_type(b, i, (16, 32, 64))
-    mode = _mode(b, i)
+    mode = product_mode(b, i)
     d, x, y = b.operands(i, 3)
     bits = TYPES[name].bits
     if mode == "lo":
@@ -234,7 +235,7 @@ def mul(b: Binder, i: Instruction) -> Run:
 def mad(b: Binder, i: Instruction) -> Run:
     """mad.lo, mad.hi, mad.wide; madc and .cc with the carry flag."""
     name = integer_type(b, i, (16, 32, 64))
-    mode = _mode(b, i)
+    mode = product_mode(b, i)
     d, x, y, z = b.operands(i, 4)
     bits = TYPES[name].bits
     signed = TYPES[name].signed
@@ -270,39 +271,6 @@ def mad(b: Binder, i: Instruction) -> Run:
         np.add(product(c), third(c), out=get(c), where=c.where)
 
     return run
-
-
-def _mul24(accumulate: bool) -> Compile:
-    def compile_mul24(b: Binder, i: Instruction) -> Run:
-        name = integer_type(b, i, (32,))
-        mode = _mode(b, i)
-        signed = TYPES[name].signed
-        operands = b.operands(i, 4 if accumulate else 3)
-        sources = [b.source(operands[1], name), b.source(operands[2], name)]
-        if accumulate:
-            sources.append(b.source(operands[3], name))
-        limit = i.has("sat")
-        if limit and (mode != "hi" or name != "s32" or not accumulate):
-            raise b.fail(".sat applies to mad24.hi.s32 only")
-
-        def compute(x: Array, y: Array, z: Array | None = None) -> Array:
-            def cut(value: Array) -> Array:
-                wide = np.asarray(value).astype(np.int64) & 0xFFFFFF
-                if not signed:
-                    return np.asarray(wide)
-                return np.where(wide & 0x800000, wide - 0x1000000, wide)
-
-            product = cut(x) * cut(y)
-            result = product >> 16 if mode == "hi" else product
-            if z is not None:
-                result = result + np.asarray(z).astype(np.int64)
-            if limit:
-                result = np.clip(result, -(2**31), 2**31 - 1)
-            return np.asarray((result & 0xFFFFFFFF).astype(np.uint32))
-
-        return emit(b.destination(operands[0], "u32"), compute, tuple(sources))
-
-    return compile_mul24
 
 
 # ---- div, rem ---------------------------------------------------------------------------------------------------
@@ -344,7 +312,7 @@ def _rem(name: str) -> Callable[..., Any]:
     return lambda x, y: remainder(x, y, signed)
 
 
-# ---- min, max, abs, neg, sad ------------------------------------------------------------------------------------
+# ---- min, max, abs, neg -----------------------------------------------------------------------------------------
 
 
 def _extreme(ufunc: Any) -> Compile:
@@ -363,50 +331,6 @@ def _extreme(ufunc: Any) -> Compile:
     return compile_extreme
 
 
-def _sad(name: str) -> Callable[..., Any]:
-    signed = TYPES[name].signed
-    unsigned: Any = np.dtype(f"u{TYPES[name].bytes}")
-
-    def compute(x: Array, y: Array, z: Array) -> Array:
-        larger, smaller = np.maximum(x, y), np.minimum(x, y)
-        if signed:
-            larger, smaller = larger.view(unsigned), smaller.view(unsigned)
-        total = (larger - smaller) + np.asarray(z).view(unsigned)
-        return np.asarray(total.view(numpy_type(name)))
-
-    return compute
-
-
-# ---- dp4a, dp2a -------------------------------------------------------------------------------------------------
-
-
-def _dot(lanes: int) -> Compile:
-    def compile_dot(b: Binder, i: Instruction) -> Run:
-        if len(i.types) != 2:
-            raise b.fail(f"`{i.name}` needs two types")
-        d, x, y, z = b.operands(i, 4)
-        sources = (b.source(x, "u32"), b.source(y, "u32"), b.source(z, "u32"))
-        signed_x, signed_y = TYPES[i.types[0]].signed, TYPES[i.types[1]].signed
-        second_start = 16 if i.has("hi") else 0
-
-        def field(value: Array, start: int, width: int, signed: bool) -> Array:
-            part = (np.asarray(value).astype(np.int64) >> start) & ((1 << width) - 1)
-            return np.where(part >> (width - 1) & 1, part - (1 << width), part) if signed else part
-
-        def compute(p: Array, q: Array, r: Array) -> Array:
-            total = np.asarray(r).astype(np.int64)
-            for lane in range(lanes):
-                if lanes == 4:
-                    total = total + field(p, 8 * lane, 8, signed_x) * field(q, 8 * lane, 8, signed_y)
-                else:
-                    total = total + field(p, 16 * lane, 16, signed_x) * field(q, second_start + 8 * lane, 8, signed_y)
-            return np.asarray((total & 0xFFFFFFFF).astype(np.uint32))
-
-        return emit(b.destination(d, "u32"), compute, sources)
-
-    return compile_dot
-
-
 INTEGER: dict[str, Compile] = {
     "add": add_or_sub(np.add),
     "addc": add_or_sub(np.add),
@@ -415,15 +339,10 @@ INTEGER: dict[str, Compile] = {
     "mul": mul,
     "mad": mad,
     "madc": mad,
-    "mul24": _mul24(False),
-    "mad24": _mul24(True),
     "div": simple((16, 32, 64), 2, _div),
     "rem": simple((16, 32, 64), 2, _rem),
     "min": _extreme(np.minimum),
     "max": _extreme(np.maximum),
     "abs": simple((16, 32, 64), 1, lambda name: np.abs, "signed"),
     "neg": simple((16, 32, 64), 1, lambda name: np.negative, "signed"),
-    "sad": simple((16, 32, 64), 3, _sad),
-    "dp4a": _dot(4),
-    "dp2a": _dot(2),
 }

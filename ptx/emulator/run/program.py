@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
 from tinygpu.ptx.emulator.instructions.matrices import MATRICES
 from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
 from tinygpu.ptx.emulator.instructions.moves import MOVES
+from tinygpu.ptx.emulator.instructions.products import PRODUCTS
 from tinygpu.ptx.emulator.instructions.refused import why_refused
 from tinygpu.ptx.emulator.instructions.taint import make_taint
 from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
@@ -40,7 +41,8 @@ from tinygpu.ptx.emulator.state.residents import Cohort
 
 # Instruction classes of the meter, by table; the type decides between integer and float.
 INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
-    ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES), ("memory", LOADS_STORES),
+    ("integer", PRODUCTS), ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES),
+    ("memory", LOADS_STORES),
     ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES | TENSORMAPS), ("matrix", MATRICES),
     ("fence", FENCES), ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
     ("tensor core", TCGEN05),

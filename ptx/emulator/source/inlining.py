@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
+from tinygpu.ptx.emulator.source.bodies import Body, Call, finish
 from tinygpu.ptx.emulator.source.calls import CallParts, CallPlan, call_parts, plan_calls
 from tinygpu.ptx.emulator.source.frames import (
     FRAME,
     STACK_BYTES,
     Flow,
     Frame,
-    flow_of,
     frame_place,
-    live_after,
     registers_of,
     save_and_restore,
     signature_offsets,
@@ -70,31 +69,6 @@ class FlatCode:
     copies: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call of a function that stays one: its statements are made when the caller's frame is known.
-
-    make  (bytes of the caller's frame, registers to save) -> statements
-    """
-
-    flow: Flow
-    make: Callable[[int, list[RegisterOperand]], list[Statement]]
-
-
-@dataclass(slots=True, eq=False)
-class _Body:
-    """One function with a body of its own, or the entry, while it is being made.
-
-    frame  None for the entry, whose variables are the thread's own
-    """
-
-    function: Function
-    frame: Frame | None
-    recursive: bool
-    items: list[Statement | _Call] = field(default_factory=list)
-    registers: dict[str, RegisterOperand] = field(default_factory=dict)
-
-
 def flatten(entry: Function, module: Module) -> FlatCode:
     """The entry's statements with every call carried out. Raises PtxSyntaxError and UnsupportedInstruction."""
     return _Flattener(plan_calls(entry, module)).run(entry)
@@ -114,9 +88,9 @@ class _Flattener:
         self._accesses: dict[tuple[str, str], dict[str, set[tuple[int, int]] | None]] = {}
 
     def run(self, entry: Function) -> FlatCode:
-        body = _Body(entry, None, False)
+        body = Body(entry, None, False)
         self._copy(body, entry, "", {}, (entry.name,))
-        statements = self._finish(body)
+        statements = finish(body, self._code.branch_targets)
         while self._wanted:
             name = self._wanted.pop()
             if name not in self._made:
@@ -149,7 +123,7 @@ class _Flattener:
         """A function of its own: parameters and results lie in its frame."""
         frame = Frame()
         prefix = f"%{function.name}%"
-        body = _Body(function, frame, function.name in self._plan.recursive)
+        body = Body(function, frame, function.name in self._plan.recursive)
         aliases: dict[str, str] = {}
         for formal in (*function.parameters, *function.returns):
             key = prefix + formal.key
@@ -163,9 +137,9 @@ class _Flattener:
                 register = RegisterOperand(formal.name, prefix + formal.key, formal.type_name)
                 body.items.append(transfer("ld", register, frame_place(frame.offsets[prefix + formal.key]), at))
         self._copy(body, function, prefix, aliases, (function.name,))
-        return self._finish(body)
+        return finish(body, self._code.branch_targets)
 
-    def _return(self, body: _Body, prefix: str, at: Instruction) -> None:
+    def _return(self, body: Body, prefix: str, at: Instruction) -> None:
         """Back to the caller: register results go into the frame."""
         frame = body.frame
         if frame is None:
@@ -179,40 +153,9 @@ class _Flattener:
         sites = SymbolOperand(f"%sites:{body.function.name}")
         self._add(body, Instruction("brx", ("idx",), (), (site, sites), None, at.line, at.column))
 
-    def _finish(self, body: _Body) -> list[Statement]:
-        """The statements of a body, its calls made."""
-        if not any(isinstance(item, _Call) for item in body.items):
-            return [item for item in body.items if not isinstance(item, _Call)]
-        frame = body.frame
-        saves: list[list[RegisterOperand]] = [[] for _ in body.items]
-        if frame is not None and body.recursive:
-            flows = [
-                item.flow if isinstance(item, _Call) else flow_of(item, self._code.branch_targets)
-                for item in body.items
-            ]
-            for item in body.items:
-                if isinstance(item, Instruction):
-                    body.registers.update(registers_of((*item.operands, item.guard.register if item.guard else None)))
-            own = body.registers
-            for k, live in enumerate(live_after(flows)):
-                item = body.items[k]
-                if isinstance(item, _Call):
-                    saves[k] = [own[key] for key in sorted(live - item.flow.writes) if key in own]
-                    saves[k] = [register for register in saves[k] if register.key != FRAME.key]
-                    for register in saves[k]:
-                        frame.save(register)
-        extent = 0 if frame is None else frame.extent_bytes
-        result: list[Statement] = []
-        for k, item in enumerate(body.items):
-            if isinstance(item, _Call):
-                result.extend(item.make(extent, saves[k]))
-            else:
-                result.append(item)
-        return result
-
     # ---- copying ------------------------------------------------------------------------------------------------
 
-    def _add(self, body: _Body, statement: Statement | _Call) -> None:
+    def _add(self, body: Body, statement: Statement | Call) -> None:
         self._count += 1
         if self._count > MAX_STATEMENTS:
             raise UnsupportedInstruction(
@@ -223,7 +166,7 @@ class _Flattener:
         else:
             body.items.append(statement)
 
-    def _declare(self, body: _Body, variable: Variable) -> None:
+    def _declare(self, body: Body, variable: Variable) -> None:
         """Enter a variable of a copy: into the frame where several activations may live at once."""
         if body.frame is not None and body.recursive and variable.space in ("local", "param"):
             body.frame.place(variable.key, variable.size_bytes, variable.align_bytes)
@@ -232,7 +175,7 @@ class _Flattener:
             self._code.variables.append(variable)
 
     def _copy(
-        self, body: _Body, function: Function, prefix: str, aliases: dict[str, str], stack: tuple[str, ...]
+        self, body: Body, function: Function, prefix: str, aliases: dict[str, str], stack: tuple[str, ...]
     ) -> None:
         own = {v.key for v in function.variables} | {s.key for s in function.body if isinstance(s, Label)}
         own |= set(function.branch_targets) | set(function.call_prototypes)
@@ -283,7 +226,7 @@ class _Flattener:
             self._return(body, prefix, at)
 
     def _call(
-        self, body: _Body, caller: Function, renaming: Renaming, call: Instruction, stack: tuple[str, ...]
+        self, body: Body, caller: Function, renaming: Renaming, call: Instruction, stack: tuple[str, ...]
     ) -> None:
         parts = call_parts(call)
         number = self._code.copies
@@ -317,7 +260,7 @@ class _Flattener:
     # ---- a copy -------------------------------------------------------------------------------------------------
 
     def _inline(
-        self, body: _Body, call: Instruction, function: Function, prefix: str, results: tuple[Operand, ...],
+        self, body: Body, call: Instruction, function: Function, prefix: str, results: tuple[Operand, ...],
         arguments: tuple[Operand, ...], stack: tuple[str, ...],
     ) -> None:  # fmt: skip
         """Other names for memory parameters, moves for register parameters, and the body."""
@@ -352,7 +295,7 @@ class _Flattener:
     # ---- a real call --------------------------------------------------------------------------------------------
 
     def _jump(
-        self, body: _Body, call: Instruction, caller: Function, parts: CallParts, targets: tuple[str, ...],
+        self, body: Body, call: Instruction, caller: Function, parts: CallParts, targets: tuple[str, ...],
         through: RegisterOperand | None, results: tuple[Operand, ...], arguments: tuple[Operand, ...],
     ) -> None:  # fmt: skip
         """A call of a function with a body of its own; `through` holds its address where the call names none."""
@@ -411,7 +354,7 @@ class _Flattener:
         reads = frozenset(registers_of((*arguments, through)))
         written = registers_of(results)
         body.registers.update(registers_of((*arguments, *results, through)))
-        self._add(body, _Call(Flow(reads, frozenset(written)), make))
+        self._add(body, Call(Flow(reads, frozenset(written)), make))
 
     def _pieces(self, caller: Function, operand: Operand, opcode: str) -> Pieces | None:
         if not isinstance(operand, SymbolOperand) or operand.offset:
