@@ -6,6 +6,7 @@ from tinygpu.ptx.cards.judges import (
     refusal,
     refused_by_assembler,
     refused_by_emulator,
+    refused_by_launch,
     refused_variants,
 )
 from tinygpu.ptx.cards.page import index, page
@@ -19,5 +20,6 @@ __all__ = [
     "refusal",
     "refused_by_assembler",
     "refused_by_emulator",
+    "refused_by_launch",
     "refused_variants",
 ]

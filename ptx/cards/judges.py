@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.ptx.assembler import AssemblerError, Fault, assemble
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, emulate
-from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, Specimen, Twin
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, LaunchError, TensorMap, emulate
+from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, FieldMap, Specimen, Twin
 
 # Registers and places that a variant may name.
 _SCAFFOLD = """.version {version}
@@ -19,7 +19,7 @@ _SCAFFOLD = """.version {version}
 .address_size 64
 .visible .entry variants(.param .u64 p)
 {{
-  .reg .b32 %r<128>;
+  .reg .b32 %r<160>;
   .reg .b64 %d<64>;
   .reg .b16 %h<64>;
   .reg .pred %p<8>;
@@ -44,7 +44,7 @@ def refused_by_assembler(specimen: Specimen, device: str = "") -> str:
     device  the architecture to assemble for; by default the specimen's own target
     """
     try:
-        assemble(specimen.ptx, device or f"sm_{specimen.target}")
+        assemble(specimen.ptx, device or specimen.architecture)
     except AssemblerError as refused:
         return "\n".join(map(str, refused.faults))
     return ""
@@ -83,29 +83,51 @@ def _placed(refused: AssemblerError, count: int) -> list[tuple[Fault, int]]:
 
 
 def inputs_of(specimen: Specimen, seed: int = 0) -> list[NDArray[Any]]:
-    """Arrays (threads, per_thread) of small integers for the inputs: exact in every type."""
+    """Arrays (threads of all CTAs, per_thread) of small integers for the inputs: exact in every type."""
     rng = np.random.default_rng(seed)
 
     def values(f: Field) -> NDArray[Any]:
         kind = dtype(f.dtype)
         low = 0 if kind.kind == "unsigned" else -3
-        return rng.integers(low, 5, (specimen.threads, f.per_thread)).astype(kind.numpy)
+        return rng.integers(low, 5, (specimen.ctas * specimen.threads, f.per_thread)).astype(kind.numpy)
 
     return [values(f) for f in specimen.fields if f.access == "in"]
 
 
 def run(specimen: Specimen, inputs: list[NDArray[Any]], order: Any = "late") -> NDArray[Any]:
-    """The result (threads, per_thread) of emulating a specimen. Raises EmulationFault."""
+    """The result (threads of all CTAs, per_thread) of emulating a specimen. Raises EmulationFault and LaunchError."""
     result = specimen.fields[-1]
-    out = np.zeros((specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
+    out = np.zeros((specimen.ctas * specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
+    buffers = [*(DeviceBuffer(i) for i in inputs), DeviceBuffer(out)]
+    named = dict(zip((f.name for f in specimen.fields), buffers, strict=True))
     emulate(
         specimen.ptx,
-        grid=1,
+        grid=specimen.ctas,
         block=specimen.threads,
-        args=[*(DeviceBuffer(i) for i in inputs), DeviceBuffer(out)],
+        cluster=specimen.ctas,
+        args=[*buffers, *(_tensor_map(m, named[m.field]) for m in specimen.maps)],
         order=order,
     )
     return out
+
+
+def _tensor_map(m: FieldMap, buffer: DeviceBuffer) -> TensorMap:
+    element = buffer.array.itemsize
+    strides = [m.pitch_bytes or m.dims[0] * element]
+    for extent in m.dims[1:-1]:
+        strides.append(strides[-1] * extent)
+    return TensorMap(buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.span_bytes}B")
+
+
+def refused_by_launch(specimen: Specimen) -> str:
+    """Why a specimen cannot be launched; "" where it can."""
+    try:
+        run(specimen, inputs_of(specimen))
+    except LaunchError as refused:
+        return str(refused)
+    except EmulationFault:
+        return ""
+    return ""
 
 
 def refused_by_emulator(specimen: Specimen, seed: int = 0) -> str:
@@ -141,8 +163,8 @@ def _judged(twin: Twin, specimen: Specimen, device: str) -> str:
     refused = refused_by_assembler(specimen, device)
     if twin.judge == "assembler":
         return refused
-    if twin.judge != "emulator":
+    if twin.judge not in ("emulator", "launch"):
         raise ValueError(f"{twin.rule}: the judge {twin.judge!r} does not judge specimens")
     if refused:
-        raise ValueError(f"{twin.rule}: the emulator judges what the assembler takes, and it says {refused}")
-    return refused_by_emulator(specimen)
+        raise ValueError(f"{twin.rule}: the {twin.judge} judges what the assembler takes, and it says {refused}")
+    return refused_by_launch(specimen) if twin.judge == "launch" else refused_by_emulator(specimen)

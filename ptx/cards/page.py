@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tinygpu.constraints.table import constraint_table
 from tinygpu.ptx.cards.collect import FAMILIES
-from tinygpu.ptx.isa.specimen import TARGETS, WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
+from tinygpu.ptx.isa.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
 
 
 def page(card: Card) -> str:
@@ -40,12 +40,19 @@ def _sections(card: Card) -> Iterator[str]:
     yield "## Cost"
     yield f"{card.cost[0].upper()}{card.cost[1:]}."
     yield "## The smallest kernel"
-    yield f"It assembles for sm_{card.example.target} and every later target, and runs in the emulator."
+    example = card.example
+    where = f"{example.architecture} alone" if example.specific else f"{example.architecture} and every later target"
+    yield f"It assembles for {where}, and runs in the emulator.{_maps(example)}"
     yield f"```ptx\n{card.example.ptx}```"
     yield "## Illegal twins"
     yield "Each differs from a legal kernel in one thing, and its judge refuses it."
     for twin in card.twins:
         yield from _twin(twin)
+
+
+def _maps(specimen: Specimen) -> str:
+    """The tensor maps that a kernel takes, as sentences."""
+    return "".join(f" Tensor map {m}." for m in specimen.maps)
 
 
 def _described(card: Card) -> str:
@@ -63,10 +70,18 @@ def _facts(card: Card) -> str:
         ("scope", instruction.scope),
         ("completes", f"by {instruction.completion}" if instruction.asynchronous else "when it is executed"),
         ("proxy", instruction.proxy),
-        ("exists from", f"sm_{max(instruction.target, 80)}, `.version` {version(card.example.isa)}"),
+        ("exists on" if instruction.only else "exists from", f"{_since(card)}, `.version` {version(card.example.isa)}"),
         ("source", instruction.source),
     ]
     return markdown_table(("", ""), rows)
+
+
+def _since(card: Card) -> str:
+    """The architectures that have an instruction: "sm_90" and later ones, "sm_90a" alone."""
+    instruction = card.instruction
+    if instruction.only:
+        return ", ".join(f"sm_{cc}a" for cc in instruction.only) + " alone"
+    return f"sm_{max(instruction.target, 80)}"
 
 
 def _family(card: Card) -> str:
@@ -77,7 +92,7 @@ def _family(card: Card) -> str:
 def _domain(card: Card) -> str:
     """How many spellings were tried, and what is left out of the agreement."""
     tried = list(card.variants())
-    targets = ", ".join(t for t, _ in TARGETS)
+    targets = ", ".join(dict.fromkeys(v.target for v in tried))
     legal = sum(v.legal for v in tried)
     text = (
         f"Rules and assembler are compared over {len(tried):,} spellings on {targets}: {legal:,} are legal by the "
@@ -98,10 +113,13 @@ def _twin(twin: Twin) -> Iterator[str]:
     yield f"### {twin.rule}"
     if twin.device:
         yield f"The same kernel, assembled for {twin.device}."
-    elif twin.illegal.statements == twin.legal.statements:
-        yield f"The same kernel with `.target sm_{twin.illegal.target}` instead of `.target sm_{twin.legal.target}`."
-    else:
+    elif _lines(twin.illegal) != _lines(twin.legal):
         yield f"```diff\n{_difference(twin.legal, twin.illegal)}\n```"
+    elif twin.illegal.architecture != twin.legal.architecture:
+        here, there = twin.illegal.architecture, twin.legal.architecture
+        yield f"The same kernel with `.target {here}` instead of `.target {there}`."
+    else:
+        yield f"The same kernel, taken to mean something else ({twin.illegal.title})."
     if twin.refusal == WRONG_VALUES:
         yield f"Judge: {twin.judge}; it runs, and {WRONG_VALUES}."
     else:
@@ -109,8 +127,14 @@ def _twin(twin: Twin) -> Iterator[str]:
 
 
 def _difference(legal: Specimen, illegal: Specimen) -> str:
-    lines = difflib.ndiff(legal.statements, illegal.statements)
-    return "\n".join(line.rstrip() for line in lines if not line.startswith("?"))
+    lines = difflib.ndiff(_lines(legal), _lines(illegal))
+    maps = [] if legal.maps != illegal.maps else [f"  // {m}" for m in legal.maps]
+    return "\n".join(line.rstrip() for line in lines if not line.startswith("?") and line not in maps)
+
+
+def _lines(specimen: Specimen) -> list[str]:
+    """What a kernel says and takes: its tensor maps, then its statements."""
+    return [*(f"// {m}" for m in specimen.maps), *specimen.statements]
 
 
 def index(listed: Iterable[Card]) -> str:
@@ -124,10 +148,11 @@ def index(listed: Iterable[Card]) -> str:
         "- the **assembler**: over a domain of spellings, an instruction is legal by the rules if and only if it "
         "assembles. What the assembler takes and we leave out is listed on the card, with the reason;\n"
         "- the **emulator**: it runs the kernel, and finds a fault or a result that differs from the meaning;\n"
-        "- the **launch**: the limits of the device, such as threads, registers and shared memory per CTA. "
-        "Machines bring these rules, not instructions.",
-        "A rule whose judge is the assembler or the emulator has an *illegal twin* on its card: a kernel that differs "
-        "from a legal one in one thing, with the judge's words.",
+        "- the **launch**: what is refused before a kernel begins. Tensor maps are made there, and cards have these "
+        "rules; the limits of the device, such as threads, registers and shared memory per CTA, are rules that "
+        "machines bring.",
+        "Every rule has an *illegal twin* on its card: a kernel that differs from a legal one in one thing, with the "
+        "judge's words.",
         "sm_80 is the oldest target that kernels are written for: “exists from sm_80 on” says of an older instruction "
         "that it is not written for anything older.",
     ]
@@ -139,7 +164,7 @@ def index(listed: Iterable[Card]) -> str:
                 _first_sentence(c),
                 c.instruction.unit,
                 c.instruction.scope,
-                f"sm_{max(c.instruction.target, 80)}",
+                _since(c),
                 len(c.twins),
             )
             for c in members

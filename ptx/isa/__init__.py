@@ -7,10 +7,9 @@ from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
-from tinygpu.ptx.isa.tma import TmaLoad as TmaLoad
-from tinygpu.ptx.isa.tma import TmaStore as TmaStore
+from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.warp import BarSync, ShflBfly
-from tinygpu.ptx.isa.wgmma import Wgmma as Wgmma
+from tinygpu.ptx.isa.wgmma import Wgmma
 
 __all__ = [
     "Abs",
@@ -52,7 +51,10 @@ __all__ = [
     "StShared",
     "Sub",
     "Tanh",
+    "TmaLoad",
+    "TmaStore",
     "Trunc",
+    "Wgmma",
     "Where",
     "Xor",
 ]

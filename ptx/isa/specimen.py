@@ -62,19 +62,50 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldMap:
+    """A tensor map of a field, which the launch makes and passes by value behind the fields.
+
+    field        whose elements it describes
+    dims         elements of the tensor along each axis, the contiguous one first
+    box          elements that one copy moves along each axis
+    span_bytes   width of the swizzle in shared memory
+    pitch_bytes  from one row to the next; 0: the rows follow each other
+    """
+
+    field: str
+    dims: tuple[int, ...]
+    box: tuple[int, ...]
+    span_bytes: int
+    pitch_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.field}_map"
+
+    def __str__(self) -> str:
+        rows = f"rows of {self.pitch_bytes} bytes" if self.pitch_bytes else "dense rows"
+        box, dims = (" x ".join(map(str, extents)) for extents in (self.box, self.dims))
+        return f"{self.name}: {dims} elements in {rows}, boxes of {box}, swizzled in spans of {self.span_bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Specimen:
-    """A kernel around one instruction. One CTA runs it.
+    """A kernel around one instruction. One CTA runs it, or one cluster.
 
     title       what the body shows, in the machine's words
     body        PTX statements. %t is the thread, %s the address of the CTA's shared memory, %NAME the address of the
-                thread's first element of the field NAME; %r, %d, %h and %p with a number are registers of 32, 64 and
-                16 bits and predicates
+                thread's first element of the field NAME, or the address of the map NAME; %r, %d, %h and %p with a
+                number are registers of 32, 64 and 16 bits and predicates
     fields      buffers, in the order of the kernel's parameters; the last one is the result
     meaning     NumPy: arrays (threads, per_thread) of the inputs -> the result of the same form
     target      `.target`, as a number
     isa         lowest `.version` that has the instruction
-    threads     of the CTA
+    threads     of a CTA
     smem_bytes  static shared memory
+    maps        tensor maps
+    smem_align  alignment of the shared memory, in bytes
+    ctas        of the cluster; their threads are counted through
+    specific    it runs on `target` alone, by instructions that other architectures do not have
     """
 
     title: str
@@ -85,23 +116,38 @@ class Specimen:
     isa: tuple[int, int] = (7, 0)
     threads: int = 32
     smem_bytes: int = 0
+    maps: tuple[FieldMap, ...] = ()
+    smem_align: int = 128
+    ctas: int = 1
+    specific: bool = False
 
     def __post_init__(self) -> None:
         if [f.access for f in self.fields] != ["in"] * (len(self.fields) - 1) + ["out"]:
             raise ValueError(f"{self.title}: the last field of a specimen is its result, and the only one")
+        for m in self.maps:
+            if m.field not in [f.name for f in self.fields]:
+                raise ValueError(f"{self.title}: there is no field {m.field} for a tensor map to describe")
+
+    @property
+    def architecture(self) -> str:
+        """The oldest architecture that runs it, as the assembler calls it."""
+        return f"sm_{self.target}{'a' if self.specific else ''}"
 
     @property
     def ptx(self) -> str:
         """The whole module."""
         lowest = max([v for t, v in TARGETS if compute_capability(t) <= self.target] + [self.isa])
+        parameters = [f".param .u64 {f.name}" for f in self.fields]
+        parameters += [f".param .align 64 .b8 {m.name}[128]" for m in self.maps]
         return "\n".join(
             [
                 f".version {version(lowest)}",
-                f".target sm_{self.target}",
+                f".target {self.architecture}",
                 ".address_size 64",
                 "",
-                f".visible .entry specimen({', '.join(f'.param .u64 {f.name}' for f in self.fields)})",
+                f".visible .entry specimen({', '.join(parameters)})",
                 f".maxntid {self.threads}, 1, 1",
+                *([f".reqnctapercluster {self.ctas}, 1, 1"] if self.ctas > 1 else []),
                 "{",
                 *(f"  {line}" for line in self._prologue()),
                 f"  // {self.title}",
@@ -126,13 +172,23 @@ class Specimen:
             yield f".reg .{_REGISTER_TYPES[kind]} %{kind}<{count}>;"
         if self.smem_bytes:
             yield ".reg .b32 %s;"
-            yield f".shared .align 128 .b8 smem[{self.smem_bytes}];"
+            yield f".shared .align {self.smem_align} .b8 smem[{self.smem_bytes}];"
             yield "mov.u32 %s, smem;"
         yield "mov.u32 %t, %tid.x;"
+        counted = "%t"
+        if self.ctas > 1:
+            counted = "%g"
+            yield ".reg .b32 %g;"
+            yield "mov.u32 %g, %ctaid.x;"
+            yield f"mad.lo.u32 %g, %g, {self.threads}, %t;"
         for f in self.fields:
             yield f"ld.param.u64 %{f.name}, [{f.name}];"
             yield f"cvta.to.global.u64 %{f.name}, %{f.name};"
-            yield f"mad.wide.u32 %{f.name}, %t, {f.bytes_per_thread}, %{f.name};"
+            yield f"mad.wide.u32 %{f.name}, {counted}, {f.bytes_per_thread}, %{f.name};"
+        for m in self.maps:
+            yield f".reg .b64 %{m.name};"
+            yield f"mov.b64 %{m.name}, {m.name};"
+            yield f"cvta.param.u64 %{m.name}, %{m.name};"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +295,22 @@ def smem_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
     return Tile(name, SMEM, kind, shape, (expr(0), expr(0)), buffer=buffer)
 
 
+def spans_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
+    """A rows x columns buffer in SMEM whose rows are cut into spans of `span` bytes."""
+    tile = smem_operand(kind, name, contiguous)
+    if tile.buffer is None:
+        raise ValueError(f"{name} has no buffer")
+    return replace(tile, buffer=replace(tile.buffer, pad=expr(0), span=symbol("span")))
+
+
+def exists_on(instruction: Instruction, target: str) -> bool:
+    """Whether an architecture has an instruction: later ones do, or with `only` these with their "a"."""
+    cc = compute_capability(target)
+    if instruction.only:
+        return cc in instruction.only and target.endswith("a")
+    return cc >= instruction.target
+
+
 def held_partition() -> Partition:
     """Who holds the tile: `held` neighbours per thread at a time."""
     return blocked((ROWS, COLUMNS), threads=symbol("threads"), vector=symbol("held"))
@@ -277,15 +349,18 @@ __all__ = [
     "WRONG_VALUES",
     "Card",
     "Field",
+    "FieldMap",
     "Guarantee",
     "Specimen",
     "Twin",
     "Variant",
     "compute_capability",
+    "exists_on",
     "gmem_operand",
     "held_partition",
     "markdown_table",
     "smem_operand",
+    "spans_operand",
     "target_twin",
     "version",
 ]

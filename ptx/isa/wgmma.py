@@ -33,6 +33,8 @@ TYPES: dict[str, tuple[tuple[str, ...], str]] = {
 K_BYTES = 32
 ROWS = 64
 MOST_COLUMNS = 256
+# Operands of different signs are younger than the instruction (each assembled).
+MIXED_SIGNS_ISA = (8, 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,16 @@ class Wgmma(MatrixMultiply):
         m, n, k = self.shape(a, b)
         return f"wgmma.mma_async.sync.aligned.m{m}n{int(expr(n))}k{k}.{self.accumulator(a, b)}.{a}.{b}"
 
+    def flags(self, a: DType, transposed: tuple[bool, bool] = (False, False)) -> str:
+        """What follows the operands: signs of floating types, and of 16-bit ones whether a and b are contiguous along
+        m and n."""
+        signs = ", 1, 1" if a.is_float else ""
+        return signs + (f", {int(transposed[0])}, {int(transposed[1])}" if a.bits == 16 else "")
+
+    def isa_for(self, a: DType, b: DType) -> tuple[int, int]:
+        """The lowest `.version` that has it for these operand types."""
+        return self.isa if a.is_float or a == b else MIXED_SIGNS_ISA
+
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """PTX ISA, wgmma register fragment D: 16 rows per warp as in mma.sync, repeated along n."""
         none = Fragment((), ())
@@ -98,25 +110,36 @@ class Wgmma(MatrixMultiply):
                 continue
             if buffer.span is None:
                 raise ValueError(f"{buffer.name} is an operand of wgmma: say in which spans it lies, with swizzle=")
-            if buffer.contiguous != k_axis:
-                out.append(
-                    self.rule(
-                        f"major of {name}",
-                        all_of([expr(buffer.dtype.bits) == 16]),
-                        f"operand {name} is contiguous along k, unless its elements have 16 bits (they have "
-                        f"{buffer.dtype.bits})",
-                        "assembler",
-                    )
-                )
-                # A step along k is a whole number of the pattern's groups of 8 rows.
-                continue
             step = buffer.dtype.bits * tile.shape[k_axis] // 8
             out.append(
                 self.rule(
                     f"step of {name}",
-                    all_of([step == K_BYTES, buffer.span >= K_BYTES]),
-                    f"each instruction reads {K_BYTES} bytes of each row of operand {name}",
+                    all_of([step == K_BYTES]),
+                    f"each instruction multiplies {K_BYTES} bytes along k of operand {name}",
                     "emulator",
                 )
             )
+            if buffer.contiguous == k_axis:
+                continue
+            out.append(
+                self.rule(
+                    f"major of {name}",
+                    all_of([expr(buffer.dtype.bits) == 16]),
+                    f"operand {name} is contiguous along k, unless its elements have 16 bits (they have "
+                    f"{buffer.dtype.bits})",
+                    "assembler",
+                )
+            )
+            if name == "b":
+                columns = expr(self.n) * buffer.dtype.bits // 8
+                whole = [expr(self.n) == tile.shape[1], columns % buffer.span == 0, buffer.span % columns == 0]
+                out.append(
+                    self.rule(
+                        "spans of b",
+                        any_of(whole),
+                        "where operand b is contiguous along n, the columns of an instruction are whole spans, or "
+                        "whole instructions make a span",
+                        "emulator",
+                    )
+                )
         return tuple(out)

@@ -109,14 +109,11 @@ def load(context: Context, s: n.Copy, barrier: Number) -> None:
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     down: Number = 0
     mask = ""
-    form = ""
     if parts > 1 and s.multicast is not None:
         down = emit.mul(context.cluster_rank(s.multicast), shape.part)
-        form, mask = ".multicast::cluster", f", {context.cluster_mask(s.multicast)}"
+        mask = f", {context.cluster_mask(s.multicast)}"
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.part} rows")
-    opcode = (
-        f"cp.async.bulk.tensor.{len(shape.order)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form}"
-    )
+    opcode = s.instruction.text(len(shape.order), bool(mask))
     for number in range(shape.spans):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
@@ -137,10 +134,7 @@ def store(context: Context, s: n.Copy) -> None:
     for number in range(shape.spans):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
-        emit.line(
-            f"cp.async.bulk.tensor.{len(shape.order)}d.global.shared::cta.tile.bulk_group [{where}, {{{at}}}], "
-            f"[{from_}];"
-        )
+        emit.line(f"{s.instruction.text(len(shape.order))} [{where}, {{{at}}}], [{from_}];")
     emit.line("cp.async.bulk.commit_group;")
 
 

@@ -12,6 +12,7 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
+from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, roles
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
@@ -249,6 +250,8 @@ def _target(s: n.Statement) -> int:
 def _isa(s: n.Statement) -> tuple[int, int]:
     if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
         return s.instruction.variant(s.a.dtype, s.b.dtype).isa
+    if isinstance(s, n.Multiply) and isinstance(s.instruction, Wgmma):
+        return s.instruction.isa_for(s.a.dtype, s.b.dtype)
     instruction = getattr(s, "instruction", None)
     if instruction is None or isinstance(instruction, Route):
         return (7, 0)

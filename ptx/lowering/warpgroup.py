@@ -112,12 +112,11 @@ def multiply(context: Context, s: n.Multiply) -> None:
     first: Number = emit.mul(emit.div(context.uniform_warp(), 4), own) if groups > 1 else 0
     a, b = operand(context, s.a, 1, first), operand(context, s.b, 0, 0)
     text = instruction.text(s.a.dtype, s.b.dtype)
-    majors = f", {int(a.transposed)}, {int(b.transposed)}" if s.a.dtype.bits == 16 else ""
-    signs = ", 1, 1" if s.a.dtype.is_float else ""
+    flags = instruction.flags(s.a.dtype, (a.transposed, b.transposed))
     emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}")
     for i in range(down):
         for j in range(tile_columns // columns):
             fragment = i + down * j
             d = ", ".join(map(str, c.registers[fragment * per : (fragment + 1) * per]))
             x, y = descriptor(context, a, i * ROWS), descriptor(context, b, j * columns)
-            emit.line(f"{text} {{{d}}}, {x}, {y}, 1{signs}{majors};")
+            emit.line(f"{text} {{{d}}}, {x}, {y}, 1{flags};")

@@ -47,8 +47,8 @@ def test_the_index_lists_every_card_once() -> None:
 
 
 def test_a_card_that_does_not_exist_is_refused_with_the_list() -> None:
-    with pytest.raises(ValueError, match=r"^there is no card 'wgmma'; there are ld\.global, .*, trunc$"):
-        card("wgmma")
+    with pytest.raises(ValueError, match=r"^there is no card 'tcgen05\.mma'; there are ld\.global, .*, trunc$"):
+        card("tcgen05.mma")
 
 
 def test_check_names_every_page_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,13 +58,13 @@ def test_check_names_every_page_that_differs(tmp_path: Path, capsys: pytest.Capt
     assert main(["--check", str(folder)]) == 0
     (folder / "fma.md").write_text("# fma\n", encoding="utf-8")
     (folder / "add.md").unlink()
-    (folder / "wgmma.md").write_text("# wgmma\n", encoding="utf-8")
+    (folder / "wmma.md").write_text("# wmma\n", encoding="utf-8")
     assert main(["--check", str(folder)]) == 1
     advice = f"; run python -m tinygpu.ptx.cards {folder}\n"
     assert capsys.readouterr().err == (
         f"{folder / 'add.md'} is missing{advice}"
         f"{folder / 'fma.md'} is not what the cards say{advice}"
-        f"{folder / 'wgmma.md'} belongs to no instruction{advice}"
+        f"{folder / 'wmma.md'} belongs to no instruction{advice}"
     )
     assert main([str(folder)]) == 0
     assert differences(folder) == []
