@@ -21,6 +21,10 @@ BINARY: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+def average(x: int, y: int) -> int:
+    return (x + y + 1) >> 1 if x + y >= 0 else (x + y) >> 1
+
+
 def field(word: int, start: int, width: int, signed: bool) -> int:
     part = word >> start & ((1 << width) - 1)
     return part - (1 << width) if signed and part >> (width - 1) else part
@@ -128,7 +132,7 @@ def test_video_lanes(
     )
     (d,) = run_instruction(text, [np.array(v, np.uint32) for v in (x, y, z)], [np.uint32])
     signed, signed_x, signed_y = (t == "s32" for t in types)
-    compute = BINARY.get(name, lambda p, q: (p + q + 1) >> 1 if p + q >= 0 else (p + q) >> 1)
+    compute = average if name == "vavrg" else BINARY[name]
     for k in range(32):
         words = x[k] | y[k] << 32
         result = z[k] if ".add" in tail else 0
