@@ -157,6 +157,8 @@ class Clocks:
         self.synced: Ticks = np.full(rows, start, np.int32)
         self.warp_synced: Ticks = np.full(rows, start, np.int32)
         self.accessed: Ticks = np.full(rows, start, np.int32)
+        if cluster_size > 1:
+            self.follow_execution()
         self.agents = 0
         self._fenced = False
         self._columns: dict[tuple[int, object], int] = {}

@@ -14,7 +14,7 @@ from tinygpu.ptx.emulator.state.agents import Agents, Origin
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
-from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, Doubt, Doubts, advise_lanes, lane_bits, relied_on
+from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, UNFENCED, Doubt, Doubts, advise, lane_bits, relied_on
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
@@ -371,11 +371,13 @@ class Residents:
             self.order.absorb(row, clock.strict, clock.lenient)
 
     def exchange(
-        self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False
-    ) -> None:
+        self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False,
+        acquire: bool = False,
+    ) -> None:  # fmt: skip
         """Active lanes carry out strong accesses or atomics on bytes `index` of shared memory, one after another.
 
-        As between CTAs (CtaOrder): what was fenced before a strong write or atomic is learned by who reads it.
+        As between CTAs (CtaOrder): what was fenced before a strong write or atomic is learned by who reads it; without
+        .acquire it is doubtful until a fence.
         """
         publishes = writes and (release or bool(self.fenced_clocks))
         if not self.emulation.checking or not index.size or not (publishes or (reads and self._locations)):
@@ -384,12 +386,22 @@ class Residents:
         for row, place in dict.fromkeys(zip(rows.tolist(), index.reshape(-1).tolist(), strict=True)):
             old = self._locations.get(place)
             if reads and old is not None:
-                self.learn(row, old)
+                self._learn_flag(row, old, acquire)
             told = None
             if publishes:
                 told = self.snapshot(row, self.active_bits(c, row)) if release else self.fenced_clocks.get(row)
             if told is not None:
                 self._locations[place] = told if old is None else join([old, told])
+
+    def _learn_flag(self, row: int, clock: Clock, acquire: bool) -> None:
+        before = self.clocks.vector[row, : clock.known.size].copy()
+        self.learn(row, clock)
+        if acquire or bool((clock.known <= before).all()):
+            return
+        mine = self.doubts.setdefault(row, {})
+        for column in np.flatnonzero(clock.known > before).tolist():
+            if column not in mine and column != self.clocks.own_column[row]:
+                mine[column] = Doubt(int(before[column]), int(clock.known[column]), 0, UNFENCED)
 
     # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
 
@@ -452,8 +464,8 @@ class Residents:
             mine, whose, when = np.broadcast_arrays(rows == row, columns, ticks)
             column = relied_on(self.doubts[row], whose[mine], when[mine], self.emulation.lanes, first)
             if column is not None:
-                del self.doubts[row][column]
-                advise_lanes(self.emulation, instruction, self.clocks.name(self.cluster_of(cta), column))
+                doubt = self.doubts[row].pop(column)
+                advise(self.emulation, instruction, doubt, self.clocks.name(self.cluster_of(cta), column))
 
     # ---- fences ---------------------------------------------------------------------------------------------------
 
@@ -465,6 +477,8 @@ class Residents:
         learned = self._unfenced_clocks.pop(row, None)
         if learned is not None:
             self.learn(row, learned)
+        if row in self.doubts:
+            self.doubts[row] = {k: d for k, d in self.doubts[row].items() if d.rule != UNFENCED}
         self.fenced_clocks[row] = self.snapshot(row, lanes)
 
     def learn_after_fence(self, row: int, clock: Clock | None) -> None:
@@ -521,13 +535,14 @@ class Residents:
         """A warp (or its agent `column`) reaches into the shared memory of another CTA, which must be running."""
         emulation, clocks = self.emulation, self.clocks
         first = target % self.cluster_size * self.warps_per_cta
-        if int(clocks.vector[row, first : first + self.warps_per_cta].max()) <= clocks.start:
+        executed = clocks.vector if clocks.executed is None else clocks.executed
+        if int(executed[row, first : first + self.warps_per_cta].max()) <= clocks.start:
             emulation.fault(
                 "cluster", instruction, self, row, None,
                 f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which may not "
                 "have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
             )  # fmt: skip
-            clocks.vector[row, first] = clocks.start + 1
+            executed[row, first] = clocks.start + 1
         if not self.alive[self.rows_of(target)].any():
             emulation.fault(
                 "cluster", instruction, self, row, None,
@@ -545,7 +560,11 @@ class Residents:
         """
         for check in self.leaving:
             check(cta, instruction)
-        known = self.clocks.vector[self.rows_of(cta)].max(axis=0)
+        # That it was executed before is enough: relaxed cluster barriers end kernels that run right on hardware.
+        rows = self.rows_of(cta)
+        known = self.clocks.vector[rows].max(axis=0)
+        if self.clocks.executed is not None:
+            known = np.maximum(known, self.clocks.executed[rows].max(axis=0))
         for column, (tick, line) in self._remote.pop(cta, {}).items():
             if int(known[column]) < tick:
                 name = self.clocks.name(self.cluster_of(cta), column)
