@@ -454,7 +454,7 @@ def load(
     if good is None:
         invalid = check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who), strong)
         if strong:
-            c.residents.exchange(c, index, True, False)
+            c.residents.exchange(c, index, True, False, acquire=site.instruction.has("acquire"))
         return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None

@@ -139,7 +139,8 @@ def _apply(
         requests, _, _ = site.count_shared(addresses, c.mask, size)
         counters.atomic_requests += requests
         index, good = shared_access.locate(c, site, picked, size, "atomic")
-        c.residents.exchange(c, index, True, True, releases)
+        acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
+        c.residents.exchange(c, index, True, True, releases, acquires)
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
         if c.emulation.checking:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.run.barriers import Barriers, Released
+from tinygpu.ptx.emulator.run.delays import Delays
 from tinygpu.ptx.emulator.run.program import CompiledBlock
 from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction, TextOperand
@@ -79,6 +80,9 @@ class Scheduler:
         self._seen_signals = 0
         self._fruitless_limits = 0
         self._limits_at_changes = -1
+        random = residents.emulation.random if residents.emulation.order == "random" else None
+        self._delays = None if random is None else Delays(random, len(residents.ctas))
+        self._delayed: list[tuple[int, Place, Item]] = []
 
     def run(self) -> None:
         """Run until every thread has exited. A deadlock is a fault."""
@@ -96,6 +100,8 @@ class Scheduler:
         residents = self._residents
         if self._waiting and residents.emulation.signals != self._seen_signals:
             self._wake()
+        if self._delays is not None:
+            self._delay(self._delays)
         if self._ready:
             if residents.emulation.order == "random" and len(residents.agents) and self._chance():
                 residents.agents.run_one()
@@ -115,6 +121,41 @@ class Scheduler:
             self._run_block(place, *self._merge(self._held.pop(place)), False)
             return True
         return False
+
+    def _delay(self, delays: Delays) -> None:
+        """Let warps go on whose delay is over, or all where nobody else can run; delay others by chance."""
+        delayed, self._delayed = self._delayed, []
+        for until, place, item in delayed:
+            if self._steps < until and self._ready:
+                self._delayed.append((until, place, item))
+            else:
+                self._ready.setdefault(place, []).append(item)
+        rows = delays.choose(self._free_rows(), self._steps)
+        if not rows.size:
+            return
+        self._preempted = True
+        until = self._steps + delays.length()
+        late = np.zeros(self._residents.warps, np.bool_)
+        late[rows] = True
+        for place in list(self._ready):
+            rowset, mask = self._merge(self._ready.pop(place))
+            lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+            going = late[rowset.index]
+            if not going.all():
+                self._ready[place] = [self._subset(lanes & ~going[:, None], rowset)]
+            if going.any():
+                self._delayed.append((until, place, self._subset(lanes & going[:, None], rowset)))
+
+    def _free_rows(self) -> NDArray[np.int64]:
+        """Warps that are ready and have no lanes that wait, are held or are delayed."""
+        busy = self._waits_at != _NEVER
+        for item in (*(i for items in self._held.values() for i in items), *(i for _, _, i in self._delayed)):
+            busy[item[0].index] = True
+        ready = np.zeros(busy.size, np.bool_)
+        for items in self._ready.values():
+            for rowset, _ in items:
+                ready[rowset.index] = True
+        return np.flatnonzero(ready & ~busy)
 
     def _chance(self) -> bool:
         return bool(self._residents.emulation.random.integers(4) == 0)

@@ -97,8 +97,8 @@ def join(clocks: list[Clock]) -> Clock:
         executed = known.copy()
         for clock in clocks:
             if clock.executed is not None:
-                part = executed[: clock.executed.size]
-                np.maximum(part, clock.executed[: part.size], out=part)
+                share = executed[: clock.executed.size]
+                np.maximum(share, clock.executed[: share.size], out=share)
     far = [clock for clock in clocks if clock.strict is not None]
     doubts = _common_doubts(clocks)
     if not far:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.doubts import Doubt, advise_lanes, relied_on
+from tinygpu.ptx.emulator.state.doubts import Doubt, advise, relied_on
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.source.syntax import Instruction
@@ -170,9 +170,9 @@ class CtaOrder:
             mine, whose, when = np.broadcast_arrays(rows == row, warps, ticks)
             warp = relied_on(self.doubts[row], whose[mine], when[mine], emulation.lanes, 0)
             if warp is not None:
-                del self.doubts[row][warp]
+                doubt = self.doubts[row].pop(warp)
                 cta, number = divmod(warp, self._residents.warps_per_cta)
-                advise_lanes(emulation, instruction, f"warp {number} of CTA {emulation.cta_of(cta)}")
+                advise(emulation, instruction, doubt, f"warp {number} of CTA {emulation.cta_of(cta)}")
 
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
         """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""

@@ -1,15 +1,16 @@
-"""Order that holds only if the lanes of a warp had met: what some lanes release of accesses that others made.
+"""Order that is doubtful: released by other lanes than those that made an access, or seen without an acquire.
 
 Clocks count by warps. Where some lanes of a warp arrive at an mbarrier, set a flag or pass a fence, they release only
 what they did themselves, unless bar.warp.sync (or another collective) let the lanes meet before. What the others did
 since then counts as ordered all the same, because kernels known to be right rely on it; but it is remembered as
-doubtful, and who relies on it is told by an advisory.
+doubtful, and who relies on it is told by an advisory. The same holds for what a flag in shared memory says to a load or
+atomic without .acquire, until a fence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ALL_LANES = 0xFFFFFFFF
 # So many instructions that not all lanes executed are remembered.
 _MOST = 1 << 14
+UNMET = "release for other lanes without bar.warp.sync"
+UNFENCED = "acquire without a fence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,18 @@ class Doubt:
     low: int
     high: int
     lanes: int
+    rule: str = UNMET
 
     def beyond(self, tick: int) -> Doubt | None:
         """What is left where all accesses up to a tick are ordered for sure; None where nothing is."""
         if tick >= self.high:
             return None
-        return self if tick <= self.low else Doubt(tick, self.high, self.lanes)
+        return self if tick <= self.low else replace(self, low=tick)
 
     def both(self, other: Doubt) -> Doubt:
         """What is left where either of two releases is relied on."""
-        return Doubt(max(self.low, other.low), max(self.high, other.high), self.lanes | other.lanes)
+        lanes = self.lanes | other.lanes
+        return Doubt(max(self.low, other.low), max(self.high, other.high), lanes, self.rule)
 
 
 Doubts = Mapping[int, Doubt]
@@ -95,10 +100,16 @@ def relied_on(
     return None
 
 
-def advise_lanes(emulation: Emulation, instruction: Instruction, whose: str) -> None:
-    """Tell who relies on what a lane released of others' accesses."""
-    emulation.advise(
-        "release for other lanes without bar.warp.sync", instruction,
-        f"relies on accesses of lanes of {whose} that another lane of it released (by an arrival, a flag or a fence) "
-        "without bar.warp.sync between the two",
-    )  # fmt: skip
+def advise(emulation: Emulation, instruction: Instruction, doubt: Doubt, whose: str) -> None:
+    """Tell who relies on something doubtful that `whose` did."""
+    if doubt.rule == UNFENCED:
+        sentence = (
+            f"accesses what {whose} published: after the atomic or strong load that saw it, a fence (or .acquire) is "
+            "missing"
+        )
+    else:
+        sentence = (
+            f"relies on accesses of lanes of {whose} that another lane of it released (by an arrival, a flag or a "
+            "fence) without bar.warp.sync between the two"
+        )
+    emulation.advise(doubt.rule, instruction, sentence)

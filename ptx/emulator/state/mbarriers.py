@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import Clock, join
 
@@ -146,6 +148,11 @@ class Mbarriers:
         """A fault where somebody may still be using an mbarrier that this row does away with."""
         clocks = self._residents.clocks
         cluster = self._residents.cluster_of(barrier.cta)
+        if self._residents.doubts:
+            ticks = np.array([tick for tick, _ in barrier.users.values()], np.int32)
+            self._residents.advise_doubts(
+                origin.instruction, np.full(1, origin.row), np.array(list(barrier.users), np.int64), ticks
+            )
         for column, (tick, line) in barrier.users.items():
             if int(clocks.vector[origin.row, column]) < tick:
                 origin.fault(

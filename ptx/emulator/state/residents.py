@@ -14,7 +14,16 @@ from tinygpu.ptx.emulator.state.agents import Agents, Origin
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
-from tinygpu.ptx.emulator.state.doubts import ALL_LANES, NO_DOUBTS, UNFENCED, Doubt, Doubts, advise, lane_bits, relied_on
+from tinygpu.ptx.emulator.state.doubts import (
+    ALL_LANES,
+    NO_DOUBTS,
+    UNFENCED,
+    Doubt,
+    Doubts,
+    advise,
+    lane_bits,
+    relied_on,
+)
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
