@@ -77,6 +77,7 @@ class Binder:
     owns_busy: bool = False
     fenced: set[Slot] = field(default_factory=set)
     cluster_size: int = 1
+    guesses: frozenset[tuple[int, int]] = frozenset()
 
     # ---- per instruction ----------------------------------------------------------------------------------------
 

@@ -8,13 +8,15 @@ from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError
 from tinygpu.ptx.emulator.instructions.binder import Binder, Symbol, generic_base
 from tinygpu.ptx.emulator.run.arguments import Parameters
 from tinygpu.ptx.emulator.source.inlining import FlatCode
-from tinygpu.ptx.emulator.source.syntax import Function, Module, SymbolOperand, Variable
+from tinygpu.ptx.emulator.source.syntax import Function, Module, SpecialOperand, SymbolOperand, Variable
 from tinygpu.ptx.emulator.state.emulation import Launch
 from tinygpu.ptx.emulator.state.layout import SHARED_BASE, SpaceLayout
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, PARAM_WINDOW, Allocation, GlobalMemory, Window
 
 # Largest shared memory of any CTA (sm_90, sm_100: 227 KB, CUDA C++ Programming Guide, "Technical Specifications").
 _MAX_SHARED_BYTES = 232448
+# A size and the word of the barrier.
+_GRID_WORKSPACE_BYTES = 8
 
 
 def make_binder(
@@ -57,6 +59,7 @@ def make_binder(
             binder.symbols[variable.key] = Symbol("global", address, variable.size_bytes)
             device.append(variable)
     _place_dynamic(dynamic, shared, launch, binder)
+    _place_grid_workspace(code, binder, memory)
     binder.constants["%total_smem_size"] = shared.used_bytes
     for variable in device:
         _enter(variable, binder, memory)
@@ -80,6 +83,27 @@ def _used_symbols(code: FlatCode) -> set[str]:
                 elif isinstance(operand, AddressOperand) and isinstance(operand.base, SymbolOperand):
                     used.add(operand.base.name)
     return used
+
+
+def _place_grid_workspace(code: FlatCode, binder: Binder, memory: GlobalMemory) -> None:
+    """What a cooperative launch gives to kernels that ask for it: zeroed words for a barrier over the grid.
+
+    Source: cooperative_groups/details/driver_abi.h of the CUDA toolkit. %envreg1 and %envreg2 hold the upper and the
+    lower half of the address.
+    """
+    from tinygpu.ptx.emulator.source.syntax import Instruction
+
+    names = {
+        operand.name
+        for statement in code.statements if isinstance(statement, Instruction)
+        for operand in statement.operands if isinstance(operand, SpecialOperand)
+    }  # fmt: skip
+    if names.isdisjoint(("%envreg1", "%envreg2")):
+        return
+    address = memory.place(_GRID_WORKSPACE_BYTES)
+    allocation = Allocation("the grid's workspace", address, _GRID_WORKSPACE_BYTES)
+    memory.add(allocation, [Window(allocation, address, np.zeros(_GRID_WORKSPACE_BYTES, np.uint8))])
+    binder.constants["%envreg1"], binder.constants["%envreg2"] = address >> 32, address & 0xFFFFFFFF
 
 
 def _place_dynamic(dynamic: list[Variable], shared: SpaceLayout, launch: Launch, binder: Binder) -> None:

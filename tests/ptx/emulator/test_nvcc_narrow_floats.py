@@ -1,4 +1,4 @@
-"""Floats of 8, 6 and 4 bits: conversions of the toolkit's headers (sm_100a), mma.sync of sm_120a with and without scales."""
+"""Floats of 8, 6 and 4 bits: conversions of the toolkit's headers (sm_100a), and mma.sync of sm_120a."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def rng() -> np.random.Generator:
 def clipped(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """Saturating conversion to the nearest value."""
     top = float(ml_dtypes.finfo(dtype).max)
-    return np.clip(x, -top, top).astype(dtype)
+    result: NDArray[Any] = np.clip(x, -top, top).astype(dtype)
+    return result
 
 
 def test_conversions_to_narrow_floats(rng: np.random.Generator) -> None:
