@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from triton_fixture import Fixture, Order, Values, cases, launch, orders
 
+from tinygpu.ptx.emulator import TensorMap
+
 BF16, F16, F32, I32 = ml_dtypes.bfloat16, np.float16, np.float32, np.int32
 
 
@@ -155,3 +157,27 @@ def test_a_tile_copied_into_tensor_memory(fixture: Fixture, rng: np.random.Gener
     y = np.zeros_like(x)
     launch(fixture, 1, x, y, order=order)
     np.testing.assert_array_equal(y, x + 1)
+
+
+@orders
+@cases("tensor_map_convolution")
+def test_a_convolution_through_an_im2col_map(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
+    channels, out, taps, pixels = (fixture.constants[name] for name in ("C", "CO", "R", "BM"))
+    n, h, w = 2, 8, 16
+    x = ints(rng, (n, h, w, channels), F16, 2)
+    weights = ints(rng, (taps, taps, channels, out), F16, 2)
+    y = np.zeros((n, h, w, out), F32)
+    corner = (-(taps // 2), -(taps // 2))
+    image = TensorMap(
+        x, swizzle="64B", mode="im2col", pixel_box_lower=corner, pixel_box_upper=corner, channels_per_pixel=channels,
+        pixels_per_column=pixels,
+    )  # fmt: skip
+    flat = weights.reshape(-1, out)
+    args: list[Any] = [image, *x.shape, *(np.int64(s // 2) for s in x.strides)]
+    args += [TensorMap(flat, (out, channels), swizzle="128B"), *flat.shape, np.int64(out), np.int64(1), y, h, w]
+    launch(fixture, n * h * w // pixels, *args, order=order)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    want = sum(
+        padded[:, i : i + h, j : j + w] @ weights[i, j].astype(np.float64) for i in range(taps) for j in range(taps)
+    )
+    np.testing.assert_array_equal(y, np.asarray(want))

@@ -79,8 +79,13 @@ def compiled(case: Case, target: int) -> str:
 def _trailing_pointers(text: str, types: Sequence[str]) -> int:
     """How many pointers to scratch memory the compiler put behind the kernel's own arguments."""
     header = text[text.index(".entry") : text.index("{", text.index(".entry"))]
-    own = sum(1 + 2 * (t.split("[")[1].count(",") + 1) if t.startswith("tensordesc") else 1 for t in types)
+    own = sum(1 + 2 * _descriptor_rank(t) if t.startswith("tensordesc") else 1 for t in types)
     return header.count(".param") - own
+
+
+def _descriptor_rank(kind: str) -> int:
+    stated = re.search(r"input_rank=(\d+)", kind)
+    return int(stated[1]) if stated else kind.split("]")[0].count(",") + 1
 
 
 def _stripped(text: str) -> str:

@@ -203,3 +203,31 @@ def ring_of_copies(a, y, steps, BM: gl.constexpr, BK: gl.constexpr, STAGES: gl.c
         [2],
         [40],
     )
+
+
+@gluon.jit
+def tensor_map_convolution(
+    image, weights, y, H, W, BM: gl.constexpr, C: gl.constexpr, CO: gl.constexpr, R: gl.constexpr, S: gl.constexpr
+):
+    """A convolution of NHWC images: for each tap a column of BM pixels through an im2col map, times C x CO weights."""
+    pixels = gl.allocate_shared_memory(gl.float16, [2, BM, C], image.layout)
+    taps = gl.allocate_shared_memory(gl.float16, [2, C, CO], weights.layout)
+    full = mbarrier.allocate_mbarrier(batch=2)
+    for s in gl.static_range(2):
+        mbarrier.init(full.index(s), count=1)
+    first = gl.program_id(0) * BM
+    n, h, w = first // (H * W), first // W % H - R // 2, first % W - S // 2
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, CO, 16])
+    total = gl.zeros([BM, CO], gl.float32, layout)
+    for tap in gl.static_range(R * S + 1):
+        if tap < R * S:
+            full_now = full.index(tap % 2)
+            mbarrier.expect(full_now, image.nbytes_per_cta + weights.nbytes_per_cta)
+            tma.async_load_im2col(image, [n, h, w, 0], [tap // S, tap % S], full_now, pixels.index(tap % 2))
+            tma.async_load(weights, [tap * C, 0], full_now, taps.index(tap % 2))
+        if tap > 0:
+            mbarrier.wait(full.index((tap - 1) % 2), (tap - 1) // 2 & 1)
+            total = warpgroup_mma(pixels.index((tap - 1) % 2), taps.index((tap - 1) % 2), total)
+    m = first + gl.arange(0, BM, gl.SliceLayout(1, layout))
+    o = gl.arange(0, CO, gl.SliceLayout(0, layout))
+    gl.store(y + m[:, None] * CO + o[None, :], total)

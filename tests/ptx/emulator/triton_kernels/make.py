@@ -250,6 +250,10 @@ def gluon_cases() -> Cases:
     yield case(h.multicast, "*fp16 *fp16 *fp16 i32 i32 i32", sizes, HOPPER, num_ctas=2)
     yield case(h.exchange, "*fp32 *fp32", {"N": 512}, (HOPPER, BLACKWELL), num_warps=2, num_ctas=2)
     yield case(h.ring_of_copies, "*fp16 *fp32 i32", {"BM": 32, "BK": 32, "STAGES": 3}, (HOPPER, BLACKWELL))
+    layout = "NVMMASharedLayout(swizzle_byte_width={},element_bitwidth=16,rank=2)"
+    image = f"tensordesc_im2col<fp16[64,32],input_rank=4,{layout.format(64)}>"
+    types = f"{image} tensordesc<fp16[32,64],{layout.format(128)}> *fp32 i32 i32"
+    yield case(h.tensor_map_convolution, types, {"BM": 64, "C": 32, "CO": 64, "R": 3, "S": 3}, HOPPER)
     for bm, bn, bk in ((128, 64, 64), (64, 128, 32)):
         sizes = tile(bm, bn, bk, STAGES=3)
         yield case(b.tensor_memory_roles, "*bf16 *bf16 *fp32 i32 i32 i32", sizes, BLACKWELL, f"{bm}")
