@@ -7,6 +7,7 @@ import pytest
 from instruction_bench import module
 
 from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.emulator.state.emulation import Order
 
 # Each of two warps fills its own 64 bytes with its value, and stores them over the same 64 bytes of global memory.
 BODY = """
@@ -30,7 +31,7 @@ ret;
 
 @pytest.mark.parametrize("order", ["late", "early", "random"])
 @pytest.mark.parametrize("step", [0, 1])
-def test_equal_stores_do_not_conflict_and_others_race(order: str, step: int) -> None:
+def test_equal_stores_do_not_conflict_and_others_race(order: Order, step: int) -> None:
     out = np.zeros(16, np.uint32)
     text = module(BODY, [".param .u64 out", ".param .u32 step"])
     for seed in range(4):
