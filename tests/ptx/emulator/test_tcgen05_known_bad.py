@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -422,7 +423,12 @@ def test_bugs_are_found(bug: Bug, order: str) -> None:
     with pytest.raises(EmulationFault) as caught:
         run(bug.text(True), {"order": order})
     assert caught.value.kind == bug.kind
-    assert caught.value.sentence == bug.sentence
+    # Which warp comes first is left to chance.
+    said, wanted = (
+        re.sub(r"lanes \d+ to \d+", "lanes", text) if order == "random" else text
+        for text in (caught.value.sentence, bug.sentence)
+    )
+    assert said == wanted
 
 
 @pytest.mark.parametrize("bug", CORPUS, ids=lambda b: b.name)
