@@ -34,8 +34,11 @@ class MatmulHopper(Machine):
     tma, wgmma, put = isa.TmaLoad(), isa.Wgmma(bn), isa.TmaStore()
     # one warpgroup multiplies; two share each tile; two take turns at tiles, and while one multiplies the other stores
     schedule: Any = Choice("single", "cooperative", "pingpong")
-    out: Any = Choice("bulk", "direct")
-    st_fragment, st_row, ld_bias = isa.StShared(2), isa.StGlobal(2), isa.LdGlobal(1)
+    # by TMA from shared memory, where fragments become matrices (results of 16 bits) or are stored pair by pair; or
+    # straight from registers
+    out: Any = Choice("matrices", "bulk", "direct")
+    st_matrix, st_fragment, st_row = isa.StMatrix(), isa.StShared(2), isa.StGlobal(2)
+    ld_bias = isa.LdGlobal(1)
 
     @classmethod
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
@@ -85,7 +88,7 @@ class MatmulHopper(Machine):
         bm, bn, bk = self.bm, self.bn, self.bk
         out = None
         with ExitStack() as around:
-            if self.out == "bulk":
+            if self.out != "direct":
                 stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
                 out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage))
             around.enter_context(p.role(name, warps=4 * groups, **role))
@@ -101,7 +104,7 @@ class MatmulHopper(Machine):
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)
                 return
             with out.fill() as s:
-                p.store(self.st_fragment, s.c, result)
+                p.store(self.st_matrix if self.out == "matrices" else self.st_fragment, s.c, result)
             with out.drain() as s:
                 p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))
 

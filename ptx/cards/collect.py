@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from functools import cache
 
-from tinygpu.ptx.isa import alu, cp_async, cvt, ldmatrix, memory, mma, special, tma_evidence, warp, wgmma_evidence
+from tinygpu.ptx.isa import (
+    alu,
+    cp_async,
+    cvt,
+    ldmatrix,
+    memory,
+    mma,
+    special,
+    stmatrix,
+    tma_evidence,
+    warp,
+    wgmma_evidence,
+)
 from tinygpu.ptx.isa.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
-    ("Matrices", "MatrixLoad, MatrixMultiply"),
+    ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply"),
     ("Lanes and warps", "Shuffle, Instruction"),
     ("Element by element", "Elementwise"),
 )
@@ -18,7 +30,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    modules = (memory, cp_async, tma_evidence, ldmatrix, mma, wgmma_evidence, warp, alu, special, cvt)
+    modules = (memory, cp_async, tma_evidence, ldmatrix, stmatrix, mma, wgmma_evidence, warp, alu, special, cvt)
     return tuple(card for module in modules for card in module.cards())
 
 

@@ -7,6 +7,7 @@ from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
+from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.warp import BarSync, ShflBfly
 from tinygpu.ptx.isa.wgmma import Wgmma
@@ -48,6 +49,7 @@ __all__ = [
     "Sqrt",
     "SqrtApprox",
     "StGlobal",
+    "StMatrix",
     "StShared",
     "Sub",
     "Tanh",

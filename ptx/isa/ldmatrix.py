@@ -63,7 +63,7 @@ class LdMatrix(MatrixLoad):
         if buffer is None:
             raise ValueError("ldmatrix reads a shared-memory buffer")
         bits = memory_side.dtype.bits
-        fits = _is_fragment(partition, 32 // bits)
+        fits = is_fragment(partition, 32 // bits)
         return (
             self.rule(
                 f"fragment of {memory_side.name}",
@@ -85,7 +85,7 @@ class LdMatrix(MatrixLoad):
         )
 
 
-def _is_fragment(partition: Partition, per_register: int) -> bool:
+def is_fragment(partition: Partition, per_register: int) -> bool:
     """Whether lanes and the elements of a register stand as in an 8x8 matrix: four lanes along one axis, then eight."""
     if len(partition.threads) < 2 or (per_register > 1 and not partition.values):
         return False

@@ -28,6 +28,8 @@ def statement(context: Context, s: n.Statement) -> None:
             matrix.load_matrix(context, s)
         case n.Load():
             moves.load(context, s)
+        case n.Store() if s.instruction.scope == "warp":
+            matrix.store_matrix(context, s)
         case n.Store():
             moves.store(context, s)
         case n.Copy() if isinstance(s.instruction, BulkTransfer):

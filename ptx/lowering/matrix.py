@@ -1,4 +1,4 @@
-"""ldmatrix and mma.sync: fragments of a warp."""
+"""ldmatrix, stmatrix and mma.sync: fragments of a warp."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.spread import matrix_addresses, spread
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
+from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
-from tinygpu.ptx.lowering.moves import at
+from tinygpu.ptx.lowering.moves import at, guarded, one_holder
 from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.smem import smem_access
 
@@ -32,6 +33,24 @@ def load_matrix(context: Context, s: n.Load) -> None:
         address = at(place.address(instruction))
         emit.line(f"{s.instruction.opcode}.x{plan.count}{suffix}.shared.b16 {{{registers}}}, {address};")
     context.tiles[s.result.name] = tile
+
+
+def store_matrix(context: Context, s: n.Store) -> None:
+    """stmatrix of a whole fragment tile; fragments that several warps hold are stored by one of them."""
+    partition = s.value.partition
+    if not isinstance(s.instruction, StMatrix) or partition is None:
+        raise LoweringError(f"{s.name} is not stmatrix")
+    emit = context.emit
+    transposed = s.instruction.transposes(s.target, partition)
+    plan = matrix_addresses(partition, 32 // s.target.dtype.bits, transposed)
+    place = smem_access(context, s.target, plan.addresses)
+    tile = context.tiles[s.value.name]
+    emit.comment(f"{s.name}: {s.target.name} = stmatrix {s.value}")
+    mine = guarded(one_holder(context, spread(partition)))
+    for instruction, matrices in enumerate(plan.registers):
+        registers = ", ".join(str(tile.registers[int(m)]) for m in matrices)
+        address = at(place.address(instruction))
+        emit.line(f"{mine}{s.instruction.text(plan.count, transposed)} {address}, {{{registers}}};")
 
 
 def multiply(context: Context, s: n.Multiply) -> None:

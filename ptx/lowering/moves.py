@@ -100,7 +100,7 @@ def _read_vector(
         emit.place_label(done)
 
 
-def _guard(p: Number) -> str:
+def guarded(p: Number) -> str:
     if isinstance(p, Reg):
         return f"@{p} "
     if p:
@@ -132,7 +132,7 @@ def _load_piece(
         return
     emit = context.emit
     bits = tile.dtype.bits
-    guard = _guard(exists)
+    guard = guarded(exists)
     if count * bits >= 32 or tile.packed == 1:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         width = bits if tile.packed == 1 else 32
@@ -178,8 +178,8 @@ def _braces(registers: Sequence[Reg]) -> str:
 def store(context: Context, s: n.Store) -> None:
     """st: a register tile to memory."""
     context.emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.value}")
-    if s.value.partition is None:
-        raise LoweringError(f"{s.name} stores registers")
+    if s.value.partition is None or not isinstance(s.instruction, Transfer):
+        raise LoweringError(f"{s.name} does not store registers thread by thread")
     write(context, s.instruction, context.tiles[s.value.name], s.target, s.value.partition)
 
 
@@ -190,7 +190,7 @@ def write(
     who = spread(partition)
     vector = vector_of(instruction, who)
     place = access(context, target, who, vector)
-    mine = _one_holder(context, who)
+    mine = one_holder(context, who)
     for first in range(0, who.value_count, vector):
         exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else 1
         exists = context.emit.both(exists, mine)
@@ -205,7 +205,7 @@ def write(
             context.emit.place_label(done)
 
 
-def _one_holder(context: Context, who: Spread) -> Number:
+def one_holder(context: Context, who: Spread) -> Number:
     """Predicate of the thread that stores, where several hold the same values."""
     emit = context.emit
     if context.thread is None:
@@ -234,7 +234,7 @@ def _store_piece(
         return
     emit = context.emit
     bits = tile.dtype.bits
-    guard = _guard(exists)
+    guard = guarded(exists)
     if count * bits >= 32 or tile.packed == 1:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         if tile.packed == 1 and bits == 8:
@@ -296,7 +296,7 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
     target = smem_access(context, s.target, who)
     width = vector * s.source.dtype.bytes
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
-    opcode = f"{_guard(_takes_part(context, who))}{instruction.opcode}.{instruction.cache(width)}.shared.global"
+    opcode = f"{guarded(_takes_part(context, who))}{instruction.opcode}.{instruction.cache(width)}.shared.global"
     for first in range(0, who.value_count, vector):
         size = source.bytes_left(first, vector)
         register, near = source.address(first)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixMultiply
+from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixMultiply, MatrixStore
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
+from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering.context import LoweringError
@@ -41,6 +42,8 @@ def _unwritten(instruction: object) -> bool:
         return instruction.places != (RMEM, RMEM, RMEM) and not isinstance(instruction, Wgmma)
     if isinstance(instruction, MatrixLoad):
         return instruction.reads is not SMEM
+    if isinstance(instruction, MatrixStore):
+        return not isinstance(instruction, StMatrix)
     return isinstance(instruction, BulkTransfer) and not isinstance(instruction, (TmaLoad, TmaStore))
 
 

@@ -20,7 +20,8 @@ class SmemAccess:
 
     An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X(r) the XOR of the masks of r's bits.
     The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout is
-    swizzled, one XOR per distinct pattern.
+    swizzled, one XOR per distinct pattern. Where rows are cut into spans, c counts within a span, and `base` holds
+    what leads to the thread's span; spans follow each other at a distance of their own.
     """
 
     context: Context
@@ -29,20 +30,32 @@ class SmemAccess:
     values: NDArray[np.int64]  # (values, 2): row, column in elements
     row: Number  # the thread's part, offsets included
     column: Number  # in bytes
-    base: Number  # buffer and slot
+    base: Number  # buffer and slot, and the thread's span
     swizzled: Number  # column ^ X(row), of the thread's part
     split: bool  # whether the parts of thread and value share no bits that the swizzle touches
     possible: int  # bits that `swizzled` may have set
+    carries: bool = False  # whether in which span a value lies depends on the sum of both parts
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
         row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
         pitch = self.place.pitch_bytes
-        if self.place.span_bytes:
-            block, column = divmod(column, self.place.span_bytes)
+        span = self.place.span_bytes
+        if self.carries:
+            return self._across(row, column)
+        if span:
+            block, column = divmod(column, span)
             register, near = self._within(row, column, pitch)
             return register, near + block * self.place.block_bytes
         return self._within(row, column, pitch)
+
+    def _across(self, row: int, column: int) -> tuple[Number, int]:
+        """Of a value whose span is known at run time only."""
+        emit, span = self.context.emit, self.place.span_bytes
+        whole, whole_row = emit.add(self.column, column), emit.add(self.row, row)
+        block = emit.mul(emit.div(whole, span), self.place.block_bytes)
+        across = emit.xor(emit.rem(whole, span), pattern(self.context, self.place, whole_row))
+        return emit.add(emit.add(emit.add(emit.mul(whole_row, span), across), block), self.base), 0
 
     def _within(self, row: int, column: int, pitch: int) -> tuple[Number, int]:
         emit = self.context.emit
@@ -125,9 +138,14 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     threads = spread.thread_coordinates()
     thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
     thread_bytes = (threads[:, column_axis] if column_axis is not None else np.zeros(len(threads), np.int64)) * element
-    if place.span_bytes:
-        _check_spans(buffer, place, thread_bytes, pairs[:, 1] * element, column_step)
-    split = splits(
+    span = place.span_bytes
+    carries = bool(span) and _carries(span, thread_bytes, pairs[:, 1] * element, column_step * element)
+    if span and not carries:
+        if int(thread_bytes.max()) >= span or column_step:
+            base = emit.add(base, emit.mul(emit.div(column, span), place.block_bytes))
+            column = emit.rem(column, span)
+        thread_bytes, column_step = thread_bytes % span, 0
+    split = not carries and splits(
         place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
     )
     swizzled: Number = 0
@@ -138,19 +156,12 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
         for bit, mask in place.xor:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
         possible = int(np.bitwise_or.reduce(seen)) if row_step == 0 and column_step == 0 else mask_reach(place)
-    return SmemAccess(context, place, element, pairs, row, column, base, swizzled, split, possible)
+    return SmemAccess(context, place, element, pairs, row, column, base, swizzled, split, possible, carries)
 
 
-def _check_spans(
-    buffer: Buffer,
-    place: BufferPlace,
-    thread_bytes: NDArray[np.int64],
-    value_bytes: NDArray[np.int64],
-    column_step: int,
-) -> None:
-    """Which span a value lies in follows from the value alone: the thread's part stays within one."""
-    if column_step or int(thread_bytes.max()) + int((value_bytes % place.span_bytes).max()) >= place.span_bytes:
-        raise LoweringError(f"threads reach across the spans of {buffer.name}; its values must lie within one each")
+def _carries(span: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:
+    """Whether the places of a thread and of a value within their spans may add up to more than a span."""
+    return bool(step_bytes % span) or int((thread_bytes % span).max()) + int((value_bytes % span).max()) >= span
 
 
 def axes(buffer: Buffer) -> tuple[int | None, int]:

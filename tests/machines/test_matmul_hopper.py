@@ -49,7 +49,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
 
 
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
-@pytest.mark.parametrize("out", ["bulk", "direct"])
+@pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
 def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, int]) -> None:
     """Tiles that clusters do not divide, a remainder along each dim, loops of fewer and more rounds than stages."""

@@ -243,7 +243,12 @@ class _Counter:
                     tally.wait("global_loads")
                 elif s.source.memory is GMEM:
                     tally.in_flight_bytes = tally.in_flight_bytes + _bytes(s.source)
-            case n.Store():
+            case n.Store() if s.instruction.scope == "warp":
+                registers = _values(s.value) * s.target.dtype.bits // 32
+                warps = ceil_div(self.threads, 32)
+                tally.add("smem_store_wavefronts", times * warps * registers)
+                tally.add("warp_instructions", times * warps * ceil_div(registers, 4))
+            case n.Store() if isinstance(s.instruction, Transfer):
                 self._transfer(s.instruction, s.target, s.value.partition, tally, times)
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
                 self._bulk(s, tally, times)

@@ -9,6 +9,7 @@ from tinygpu.language.instruction import (
     Instruction,
     MatrixLoad,
     MatrixMultiply,
+    MatrixStore,
     Shuffle,
     Transfer,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Machine",
     "MatrixLoad",
     "MatrixMultiply",
+    "MatrixStore",
     "Mode",
     "Option",
     "Output",

@@ -1,10 +1,11 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of six families, which say how its operands are partitioned:
+An instruction belongs to one of seven families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
     BulkTransfer     moves a whole tile, issued by one thread (TMA)
     MatrixLoad       moves matrices from SMEM or TMEM to fragments in registers (ldmatrix, tcgen05.ld)
+    MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     Elementwise      computes value by value (fma, add, ex2, cvt)
     Shuffle          exchanges values between lanes (shfl.sync)
@@ -201,6 +202,20 @@ class MatrixLoad(Instruction):
     unit: ClassVar[Unit] = "lsu"
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixStore(Instruction):
+    """Moves the fragments of a warp into memory as 8x8 matrices."""
+
+    reads: ClassVar[Memory] = RMEM
+    writes: ClassVar[Memory] = SMEM
+    scope: ClassVar[Scope] = "warp"
+    unit: ClassVar[Unit] = "lsu"
+
+    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+        """Constraints from moving `memory_side` (an SMEM tile) under `partition`."""
         raise NotImplementedError
 
 

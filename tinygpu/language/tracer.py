@@ -20,6 +20,7 @@ from tinygpu.language.instruction import (
     Instruction,
     MatrixLoad,
     MatrixMultiply,
+    MatrixStore,
     Shuffle,
     Tiled,
     Transfer,
@@ -229,9 +230,9 @@ class Tracer(Checks):
         self.emit(n.Load(name, instruction, source, result, fill))
         return result
 
-    def store(self, instruction: Transfer, target: Tile, value: Tile) -> None:
+    def store(self, instruction: Transfer | MatrixStore, target: Tile, value: Tile) -> None:
         """Registers to memory."""
-        name = self._instruction(instruction, (Transfer,), "store")
+        name = self._instruction(instruction, (Transfer, MatrixStore), "store")
         self._use(value)
         self._path(instruction, RMEM, target.memory)
         if value.partition is None:

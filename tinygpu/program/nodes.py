@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr
-from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle, Transfer
+from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, MatrixStore, Shuffle, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
@@ -53,7 +53,7 @@ class Store:
     """Registers to memory. Elements outside the tensor are left out."""
 
     name: str
-    instruction: Transfer
+    instruction: Transfer | MatrixStore
     value: Tile
     target: Tile
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
-from tinygpu.language.instruction import Instruction, MatrixLoad, Transfer
+from tinygpu.language.instruction import Instruction, MatrixLoad, MatrixStore, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
@@ -31,7 +31,7 @@ class Touch:
     name         attribute of the machine's instruction
     instruction  what moves
     tile         the window that is touched
-    kind         "ldst", "cp.async" or "ldmatrix"
+    kind         "ldst", "cp.async" or "ldmatrix" (also stmatrix)
     writes       whether the window is written
     width_bytes  bytes per lane
     lanes        (instances, 32, axes) coordinates in the window of each lane's first element, one entry per warp
@@ -52,10 +52,12 @@ def touches(statement: n.Statement) -> Iterator[Touch]:
     """The accesses of one statement, without the offsets of its windows."""
     match statement:
         case n.Load() if isinstance(statement.instruction, MatrixLoad):
-            yield _matrix(statement)
+            yield _matrix(statement.name, statement.instruction, statement.source, statement.result.partition, False)
+        case n.Store() if isinstance(statement.instruction, MatrixStore):
+            yield _matrix(statement.name, statement.instruction, statement.target, statement.value.partition, True)
         case n.Load() if isinstance(statement.instruction, Transfer) and statement.result.partition is not None:
             yield _vectors(statement.name, statement.instruction, statement.source, statement.result.partition, False)
-        case n.Store() if statement.value.partition is not None:
+        case n.Store() if isinstance(statement.instruction, Transfer) and statement.value.partition is not None:
             yield _vectors(statement.name, statement.instruction, statement.target, statement.value.partition, True)
         case n.Copy() if statement.partition is not None:
             hops = statement.instruction.hops if isinstance(statement.instruction, Route) else (statement.instruction,)
@@ -94,17 +96,17 @@ def _holders(who: Spread) -> NDArray[np.bool_]:
     return keep
 
 
-def _matrix(s: n.Load) -> Touch:
-    if s.result.partition is None or not hasattr(s.instruction, "transposes"):
-        raise ValueError(f"{s.name} has no matrix addresses")
-    plan = matrix_addresses(
-        s.result.partition, per_register(s.source.dtype), s.instruction.transposes(s.source, s.result.partition)
-    )
+def _matrix(
+    name: str, instruction: MatrixLoad | MatrixStore, tile: Tile, partition: Partition | None, writes: bool
+) -> Touch:
+    if partition is None or not hasattr(instruction, "transposes"):
+        raise ValueError(f"{name} has no matrix addresses")
+    plan = matrix_addresses(partition, per_register(tile.dtype), instruction.transposes(tile, partition))
     coordinates = plan.addresses.coordinates()  # (threads, instructions, axes)
     threads, count, axes = coordinates.shape
     by_warp = coordinates.reshape(threads // 32, 4, 8, count, axes)[:, : plan.count]
     rows = by_warp.transpose(0, 3, 1, 2, 4).reshape(-1, 8, axes)
-    return Touch(s.name, s.instruction, s.source, "ldmatrix", False, MATRIX_ROW_BYTES, rows)
+    return Touch(name, instruction, tile, "ldmatrix", writes, MATRIX_ROW_BYTES, rows)
 
 
 def per_register(dtype: DType) -> int:
