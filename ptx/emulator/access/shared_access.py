@@ -350,13 +350,16 @@ def is_unwritten(c: Cohort, index: NDArray[np.int64], size: int) -> Bools | None
 
 
 def mark_unknown(c: Cohort, index: NDArray[np.int64], size: int, unknown: Array) -> None:
-    """Of the values just written these bits are uninitialised: in the values' shape and type."""
+    """Of the values just written these bits are uninitialised: in the values' shape and type.
+
+    A granule that is known in part (a member of a struct with its padding) counts as known.
+    """
     shadow = c.residents.shadow
     if shadow.invalid is None:
         shadow.invalid = np.zeros(shadow.written.size, np.bool_)
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    parts = np.ascontiguousarray(unknown).view(np.uint8).reshape(*index.shape, span, -1).any(axis=-1)
+    parts = np.ascontiguousarray(unknown).view(np.uint8).reshape(*index.shape, span, -1).all(axis=-1)
     shadow.invalid.reshape(-1, span)[at] |= parts
 
 

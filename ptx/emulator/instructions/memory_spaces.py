@@ -192,8 +192,26 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
     return write_generic
 
 
+# Structs are copied in words of this size and more, with the padding between their members.
+_COPIED_BYTES = 8
+
+
 def _report_unknown(c: Cohort, site: Site, addresses: Array, unknown: Array, count: int) -> None:
+    """A store of uninitialised data to global memory is a fault; of what looks like a struct's padding, an advisory."""
     lanes = (unknown != 0).any(axis=-1) if count > 1 else unknown != 0
+    size = unknown.dtype.itemsize * count
+    if size >= _COPIED_BYTES:
+        marks = np.ascontiguousarray(unknown).view(np.uint8).reshape(*lanes.shape, size)
+        padding = ((marks == 0) | (marks == 0xFF)).all(axis=-1) & (marks == 0).any(axis=-1)
+        if (lanes & padding).any():
+            c.emulation.advise(
+                "padding is stored", site.instruction,
+                "stores to global memory a word of which some bytes were never initialised, as copies of structs do "
+                "with the padding between members",
+            )  # fmt: skip
+        lanes = lanes & ~padding
+        if not lanes.any():
+            return
     flat = int(np.argmax(lanes.reshape(-1)))
     row, lane = c.locate(flat)
     address = int(c.pick(addresses).reshape(-1)[flat])

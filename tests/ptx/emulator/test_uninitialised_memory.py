@@ -66,3 +66,40 @@ def test_bit_fields_in_local_memory() -> None:
 
 def test_a_word_of_which_a_half_was_known() -> None:
     check(HALF, "shr.u32 %r2, %r3, 16;", "and.b32 %r2, %r3, 255;")
+
+
+PADDED = """
+    { .reg .b64 %q<3>; st.SPACE.u8 [SPACE], %r1; st.SPACE.u32 [SPACE+8], %r1;
+    mov.u32 %r2, 1; COPY }
+"""
+COPIES = [
+    "ld.SPACE.v2.u32 {%r3, %r4}, [SPACE]; st.global.v2.u32 [%rd1], {%r3, %r4};",
+    "ld.SPACE.u64 %q1, [SPACE+8]; st.global.u64 [%rd1], %q1;",
+    "ld.SPACE.v2.u64 {%q1, %q2}, [SPACE]; st.global.v2.u64 [%rd1], {%q1, %q2};",
+]
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+@pytest.mark.parametrize("copy", COPIES)
+def test_padding_may_be_copied_with_its_struct(space: str, copy: str) -> None:
+    y = np.zeros(4, np.uint32)
+    text = TEXT.replace("BODY", PADDED.replace("COPY", copy).replace("SPACE", space))
+    report = emulate(text, grid=1, block=1, args=[y])
+    assert [advisory.rule for advisory in report.advisories] == ["padding is stored"]
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "ld.SPACE.u64 %q1, [SPACE+16]; st.global.u64 [%rd1], %q1;",
+        "ld.SPACE.u32 %r3, [SPACE]; st.global.u32 [%rd1], %r3;",
+        "ld.SPACE.v2.u32 {%r3, %r4}, [SPACE]; and.b32 %r3, %r3, 2303; st.global.v2.u32 [%rd1], {%r3, %r4};",
+    ],
+)
+def test_what_is_no_padding_is_a_fault(copy: str) -> None:
+    # Nothing of it is known; a single word; a part of a byte.
+    y = np.zeros(4, np.uint32)
+    body = PADDED.replace("COPY", copy).replace("SPACE", "local")
+    with pytest.raises(EmulationFault) as caught:
+        emulate(TEXT.replace("BODY", body), grid=1, block=1, args=[y])
+    assert caught.value.kind == "uninitialised"
