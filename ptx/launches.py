@@ -1,0 +1,47 @@
+"""The launch of a kernel for a problem: the arrow from a kernel's description to what the runtime takes."""
+
+from __future__ import annotations
+
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.maps import dims_and_strides
+from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor
+
+
+def launch_of(kernel: Kernel, problem: Problem) -> Launch:
+    """How `kernel` is launched for `problem`; raises LaunchError where the problem breaks a fact of the kernel."""
+    kernel.check(problem)
+    maps = []
+    for spec in kernel.maps:
+        operand = problem.operand(spec.tensor)
+        dims, strides = dims_and_strides(spec, operand)
+        maps.append(Map(spec.tensor, operand.dtype.name, dims, strides, spec.box, spec.span_bytes))
+    numbers = {m.name: i for i, m in enumerate(kernel.maps)}
+    arguments = []
+    for p in kernel.parameters:
+        if p.kind == "pointer":
+            arguments.append(Argument("address", p.name))
+        elif p.kind == "map":
+            arguments.append(Argument("map", p.name, map=numbers[p.name]))
+        elif p.kind == "scalar":
+            arguments.append(Argument("scalar", p.name, p.type))
+        else:
+            value = problem.operand(p.name).ld if p.kind == "ld" else problem.dim[p.name]
+            arguments.append(Argument("number", p.name, p.type, value))
+    return Launch(
+        kernel.name,
+        kernel.architecture,
+        kernel.grid(problem)[0],
+        kernel.threads,
+        kernel.cluster[0],
+        kernel.smem_bytes,
+        tuple(arguments),
+        tensors_of(problem),
+        tuple(maps),
+        kernel.persistent,
+    )
+
+
+def tensors_of(problem: Problem) -> tuple[Tensor, ...]:
+    """The operands of a problem, as the runtime takes them."""
+    return tuple(Tensor(o.name, o.dtype.name, o.shape, o.strides(), o.align_bytes, o.access) for o in problem.operands)

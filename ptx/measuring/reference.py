@@ -1,0 +1,197 @@
+"""A machine's reference as data: recorded once as a graph of NumPy calls, evaluated where the kernels are timed.
+
+`record` runs a reference on stand-ins that write down what is done to them; `evaluate` does it to arrays. What a graph
+may call is listed here, so that reading one never runs anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+# Functions beside NumPy's ufuncs.
+_FUNCTIONS = frozenset(
+    {
+        "where", "clip", "sum", "mean", "prod", "max", "min", "amax", "amin", "var", "std", "cumsum", "transpose",
+        "reshape", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "concatenate", "stack", "dot",
+        "einsum", "outer", "zeros_like", "ones_like", "nan_to_num", "repeat", "tile", "diff", "take", "flip", "round",
+    }
+)  # fmt: skip
+_REDUCTIONS = frozenset({"reduce", "accumulate"})
+_METHODS = ("sum", "mean", "prod", "max", "min", "var", "std", "cumsum", "reshape", "transpose", "swapaxes", "clip",
+            "squeeze", "dot", "repeat", "take", "round")  # fmt: skip
+
+
+class CannotRecord(ValueError):
+    """A reference that does more than NumPy calls on its inputs; the sentence says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Calls in order; each may use inputs and the results of earlier ones.
+
+    calls    (name of a function, arguments, keyword arguments); an argument {"input": name} or {"call": number} is a
+             value, {"slice": [start, stop, step]} a slice, {"tuple": [...]} a tuple, all else itself
+    outputs  name -> argument
+    """
+
+    calls: tuple[tuple[str, tuple[Any, ...], Mapping[str, Any]], ...]
+    outputs: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"calls": [[n, list(a), dict(k)] for n, a, k in self.calls], "outputs": dict(self.outputs)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Graph:
+        """Raises CannotRecord for a function that no graph may call."""
+        calls = tuple((name, tuple(args), dict(kwargs)) for name, args, kwargs in data["calls"])
+        for name, _, _ in calls:
+            _function(name)
+        return Graph(calls, dict(data["outputs"]))
+
+
+def record(
+    reference: Callable[..., Any],
+    names: Sequence[str],
+    constants: Mapping[str, Any],
+    outputs: Sequence[str],
+    where: str,
+) -> Graph:
+    """The graph of a reference.
+
+    names      its inputs and scalars
+    constants  its options, which are given as they are
+    outputs    names of its results
+    where      how errors call it
+    """
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+    stand_ins = {name: _StandIn(calls, {"input": name}, where) for name in names}
+    result = reference(**stand_ins, **constants)
+    given = result if isinstance(result, dict) else {outputs[0]: result}
+    missing = [name for name in outputs if not isinstance(given.get(name), _StandIn)]
+    if missing:
+        raise CannotRecord(f"{where}: its reference gives no array for {missing[0]} that comes of its inputs")
+    return Graph(tuple(calls), {name: given[name].argument for name in outputs})
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any) -> dict[str, NDArray[Any]]:
+    """The outputs for arrays, in `precision` (np.float32 or np.float64)."""
+    arrays = {name: np.asarray(value, dtype=precision) for name, value in inputs.items()}
+    last = {}
+    for number, (_, args, kwargs) in enumerate(graph.calls):
+        for used in _used([*args, *kwargs.values()]):
+            last[used] = number
+    kept = set(_used(list(graph.outputs.values())))
+    values: dict[int, Any] = {}
+
+    def value(argument: Any) -> Any:
+        if isinstance(argument, Mapping):
+            if "input" in argument:
+                return arrays[argument["input"]]
+            if "call" in argument:
+                return values[argument["call"]]
+            if "slice" in argument:
+                return slice(*argument["slice"])
+            return tuple(value(a) for a in argument["tuple"])
+        return [value(a) for a in argument] if isinstance(argument, list) else argument
+
+    with np.errstate(all="ignore"):
+        for number, (name, args, kwargs) in enumerate(graph.calls):
+            values[number] = _function(name)(*map(value, args), **{k: value(v) for k, v in kwargs.items()})
+            # what nothing uses any more is let go: these arrays are as large as the problem
+            for used in [u for u, n in last.items() if n == number and u not in kept]:
+                values.pop(used, None)
+        return {name: np.asarray(value(argument)) for name, argument in graph.outputs.items()}
+
+
+def _used(arguments: Sequence[Any]) -> list[int]:
+    found: list[int] = []
+    for a in arguments:
+        if isinstance(a, Mapping):
+            found += [a["call"]] if "call" in a else _used(a.get("tuple", []))
+        elif isinstance(a, list):
+            found += _used(a)
+    return found
+
+
+def _function(name: str) -> Callable[..., Any]:
+    base, _, method = name.partition(".")
+    if name == "getitem":
+        return lambda array, index: array[index]
+    found = getattr(np, base, None)
+    if isinstance(found, np.ufunc) and (not method or method in _REDUCTIONS):
+        made: Callable[..., Any] = getattr(found, method) if method else found
+        return made
+    if base in _FUNCTIONS and not method and found is not None:
+        called: Callable[..., Any] = found
+        return called
+    raise CannotRecord(f"a reference graph cannot call {name}")
+
+
+class _StandIn(NDArrayOperatorsMixin):
+    """Stands for an array in a reference, and writes down what is done to it."""
+
+    def __init__(self, calls: list[Any], argument: Mapping[str, Any], where: str) -> None:
+        self.calls = calls
+        self.argument = argument
+        self.where = where
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> _StandIn:
+        return self._call(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _StandIn:
+        return self._call(function.__name__, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _METHODS:
+            return lambda *args, **kwargs: self._call(name, (self, *args), kwargs)
+        raise CannotRecord(f"{self.where}: its reference asks an array for {name!r}, which a bundle cannot carry")
+
+    @property
+    def T(self) -> _StandIn:
+        return self._call("transpose", (self,), {})
+
+    def astype(self, *_: Any, **__: Any) -> _StandIn:
+        return self  # the reference is evaluated in one precision throughout
+
+    def __getitem__(self, index: Any) -> _StandIn:
+        return self._call("getitem", (self, index), {})
+
+    def __bool__(self) -> bool:
+        raise CannotRecord(f"{self.where}: its reference decides by the values of its inputs; use np.where")
+
+    def __float__(self) -> float:
+        raise CannotRecord(f"{self.where}: its reference makes a Python number of an input; use NumPy's functions")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise CannotRecord(f"{self.where}: its reference makes an array of its own of an input; use NumPy's functions")
+
+    def _call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _StandIn:
+        try:
+            _function(name)
+        except CannotRecord:
+            raise CannotRecord(f"{self.where}: its reference calls {name}, which a bundle cannot carry") from None
+        given = {k: self._argument(v) for k, v in kwargs.items() if v is not None and k != "dtype"}
+        self.calls.append((name, tuple(self._argument(a) for a in args), given))
+        return _StandIn(self.calls, {"call": len(self.calls) - 1}, self.where)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, _StandIn):
+            return value.argument
+        if isinstance(value, slice):
+            return {"slice": [value.start, value.stop, value.step]}
+        if isinstance(value, tuple):
+            return {"tuple": [self._argument(v) for v in value]}
+        if isinstance(value, list):
+            return [self._argument(v) for v in value]
+        if isinstance(value, np.generic):
+            return value.item()
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        kind = type(value).__name__
+        raise CannotRecord(f"{self.where}: its reference uses a value of type {kind}, which a bundle cannot carry")

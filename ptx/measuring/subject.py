@@ -1,0 +1,245 @@
+"""The subject of a measurement on one GPU: a question's operands in device memory, and what the answers must be.
+
+Inputs are drawn once from a seed: small integers, for which every sum is exact, and random numbers uniform in [-1, 1)
+(integers again for integer types). Answers are worked out by NumPy and kept in a folder, so that a process that takes
+the place of a crashed one need not work them out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.measuring.bundle import Question
+from tinygpu.ptx.measuring.comparer import Comparer
+from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, POISON, Rounding, intervals
+from tinygpu.ptx.measuring.reference import evaluate
+from tinygpu.ptx.runtime.arguments import ArgumentBuffer
+from tinygpu.ptx.runtime.context import Context, Memory
+from tinygpu.ptx.runtime.launch import Launch, Tensor
+from tinygpu.ptx.runtime.loaded import LoadedKernel
+
+Inputs = Literal["integers", "random"]
+INPUTS: tuple[Inputs, ...] = ("integers", "random")
+DISTRIBUTION = "uniform in [-1, 1); integers from -3 to 3 for integer types"
+# Whole numbers up to here are exact in single precision.
+_EXACT_F32 = 2**24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """One set of all the operands in device memory, with the addresses of their first elements."""
+
+    memory: Mapping[str, Memory]
+    addresses: Mapping[str, int]
+
+    def free(self) -> None:
+        for memory in self.memory.values():
+            memory.free()
+
+
+class Subject:
+    """A question on a GPU.
+
+    scalars  numbers given at launch, per kind of inputs
+    """
+
+    def __init__(self, context: Context, question: Question, seed: int, folder: Path) -> None:
+        """Draws inputs, works answers out (or reads them from `folder`), and brings both to the GPU.
+
+        Raises OutOfDeviceMemory.
+        """
+        self.context = context
+        self.question = question
+        self.comparer = Comparer(context)
+        self.scalars: dict[Inputs, dict[str, Any]] = {}
+        self._given: dict[tuple[Inputs, str], Memory] = {}
+        self._right: dict[tuple[Inputs, str], tuple[Memory, Memory]] = {}
+        self._right_files = folder
+        for inputs in INPUTS:
+            bits, scalars = draw(question, inputs, seed)
+            self.scalars[inputs] = scalars
+            for name, data in bits.items():
+                self._given[inputs, name] = self._upload(question.tensor(name), data)
+            for tensor in self._outputs():
+                low, high = self._answers(inputs, tensor, bits, scalars)
+                self._right[inputs, tensor.name] = (self._raw(tensor, low), self._raw(tensor, high))
+        self.working = self.operands("random")
+        self._check_comparer()
+
+    def operands(self, inputs: Inputs) -> Operands:
+        """A set of operands of its own, holding `inputs`; outputs are poisoned, guards behind them too."""
+        memory, addresses = {}, {}
+        for t in self.question.tensors:
+            memory[t.name] = self.context.allocate(_allocated(t), t.name)
+            addresses[t.name] = memory[t.name].address + _offset(t)
+        made = Operands(memory, addresses)
+        self.renew(made, inputs)
+        return made
+
+    def renew(self, operands: Operands, inputs: Inputs) -> None:
+        """Inputs as they were drawn, outputs poisoned."""
+        for t in self.question.tensors:
+            if t.access == "out":
+                operands.memory[t.name].fill(POISON)
+            else:
+                operands.memory[t.name].copy_from(self._given[inputs, t.name])
+
+    def arguments(self, launch: Launch, operands: Operands, inputs: Inputs) -> ArgumentBuffer:
+        made = ArgumentBuffer(self.context.driver, launch, operands.addresses)
+        for name, value in self.scalars[inputs].items():
+            made.set_scalar(name, value)
+        return made
+
+    def bytes_per_set(self) -> int:
+        return sum(_allocated(t) for t in self.question.tensors)
+
+    def verify(self, kernel: LoadedKernel) -> str:
+        """"" where the kernel's results are right; else a sentence. Raises CudaError where it faults."""
+        config = kernel.config(0)
+        for inputs in INPUTS:
+            self.renew(self.working, inputs)
+            kernel.run(self.arguments(kernel.launch, self.working, inputs), config)
+            self.context.synchronize()
+            for tensor in self._outputs():
+                sentence = self._judge(inputs, tensor)
+                if sentence:
+                    return sentence
+        return ""
+
+    def close(self) -> None:
+        self.working.free()
+        self.comparer.close()
+        for memory in self._given.values():
+            memory.free()
+        for pair in self._right.values():
+            for memory in pair:
+                memory.free()
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+    def _outputs(self) -> list[Tensor]:
+        return [t for t in self.question.tensors if t.access != "in"]
+
+    def _answers(
+        self, inputs: Inputs, tensor: Tensor, bits: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        files = [self._right_files / f"{inputs}-{tensor.name}-{end}.npy" for end in ("low", "high")]
+        if not all(f.exists() for f in files):
+            for other, found in self._work_out(inputs, bits, scalars).items():
+                for end, data in zip(("low", "high"), found, strict=True):
+                    draft = self._right_files / f"{inputs}-{other}-{end}.draft.npy"
+                    np.save(draft, data)
+                    draft.replace(self._right_files / f"{inputs}-{other}-{end}.npy")
+        low, high = (np.load(f) for f in files)
+        return low, high
+
+    def _work_out(
+        self, inputs: Inputs, bits: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]
+    ) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+        """Intervals of every output."""
+        q = self.question
+        values = {n: q.tensor(n).element.decode(b) for n, b in bits.items()} | dict(scalars)
+        sizes = evaluate(q.reference, {n: np.abs(v) for n, v in values.items()}, np.float32)
+        exact = inputs == "integers" and q.rounding.exact
+        # where no partial sum can leave the whole numbers that single precision holds, it gives the same in less time
+        small = exact and all(float(np.max(np.abs(s), initial=0)) < _EXACT_F32 for s in sizes.values())
+        wanted = evaluate(q.reference, values, np.float32 if small else np.float64)
+        rounding = Rounding(exact, q.rounding.terms, q.rounding.approximation)
+        return {t.name: intervals(t, wanted[t.name], sizes[t.name], rounding) for t in self._outputs()}
+
+    def _check_comparer(self) -> None:
+        """Poison is no answer: a comparison that does not say so judges nothing."""
+        for t in self._outputs():
+            self.working.memory[t.name].fill(POISON)
+            low, high = self._right["random", t.name]
+            count = t.extent_elems + GUARD_ELEMS
+            found = self.comparer.outside(t.element, self.working.addresses[t.name], low.address, high.address, count)
+            elements = int(np.prod(t.shape))
+            if found.count > elements or (found.count < elements if t.element.is_float else found.count == 0):
+                raise RuntimeError(
+                    f"comparing results on {self.context.limits.name} does not work: of {elements:,} elements of "
+                    f"{t.name} that were never written, {found.count:,} are called wrong; please report this"
+                )
+
+    def _judge(self, inputs: Inputs, tensor: Tensor) -> str:
+        low, high = self._right[inputs, tensor.name]
+        count = tensor.extent_elems + GUARD_ELEMS
+        address = self.working.addresses[tensor.name]
+        found = self.comparer.outside(tensor.element, address, low.address, high.address, count)
+        if not found.count:
+            return ""
+        place = _place(tensor, found.first)
+        if place is None:
+            return f"{tensor.name}: bytes between its rows or behind its end were written ({inputs} inputs)"
+        size = tensor.element.bytes
+        at = found.first * size
+        got, least, greatest = (
+            tensor.element.decode(m.read(at + skip, size).view(tensor.element.storage))[0]
+            for m, skip in ((self.working.memory[tensor.name], _offset(tensor)), (low, 0), (high, 0))
+        )
+        right = f"{least:g} is right" if least == greatest else f"{least:g} to {greatest:g} is right"
+        return (
+            f"{tensor.name}{list(place)} is {got:g}, and {right} ({inputs} inputs); {found.count:,} of "
+            f"{int(np.prod(tensor.shape)):,} elements are wrong"
+        )
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+    def _upload(self, tensor: Tensor, bits: NDArray[Any]) -> Memory:
+        """An input as a whole set has it: at its offset, poison around."""
+        storage = np.full(_allocated(tensor), POISON, dtype=np.uint8)
+        size = tensor.element.bytes
+        strides = tuple(s * size for s in tensor.strides)
+        np.ndarray(tensor.shape, tensor.element.storage, storage.data, _offset(tensor), strides)[...] = bits
+        memory = self.context.allocate(storage.nbytes, tensor.name)
+        memory.write(storage)
+        return memory
+
+    def _raw(self, tensor: Tensor, bits: NDArray[Any]) -> Memory:
+        memory = self.context.allocate(bits.nbytes, f"the right answers of {tensor.name}")
+        memory.write(bits)
+        return memory
+
+
+def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """(bits of everything that a kernel reads, scalars): the same for every memory layout of a question."""
+    rng = np.random.default_rng([seed, inputs == "random"])
+    bits = {}
+    for t in sorted(question.tensors, key=lambda t: t.name):
+        if t.access == "out":
+            continue
+        kind = t.element
+        if kind.is_float and inputs == "random":
+            values = rng.random(t.shape, dtype=np.float32) * np.float32(2) - np.float32(1)
+            if t.type == "tf32":  # the tensor core reads no more than these bits
+                values = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        else:
+            values = rng.integers(0 if kind.kind == "unsigned" else -3, 4, t.shape).astype(np.float32)
+        bits[t.name] = kind.encode(values)
+    scalars: dict[str, Any] = {}
+    for name, type_ in question.scalars:
+        floating = type_ == "f32"
+        scalars[name] = float(np.float32(rng.uniform(-1, 1))) if floating and inputs == "random" else 3
+    return bits, scalars
+
+
+def _offset(tensor: Tensor) -> int:
+    """Bytes in front: the address is a multiple of the promised alignment and of nothing larger."""
+    return tensor.align_bytes if tensor.align_bytes < 256 else 0
+
+
+def _allocated(tensor: Tensor) -> int:
+    return _offset(tensor) + tensor.extent_bytes + GUARD_ELEMS * tensor.element.bytes
+
+
+def _place(tensor: Tensor, position: int) -> tuple[int, ...] | None:
+    """The coordinates of the element at a position in memory; None in a gap."""
+    rest, place = position, [0] * len(tensor.shape)
+    for axis in sorted(range(len(tensor.shape)), key=lambda a: -tensor.strides[a]):
+        place[axis], rest = divmod(rest, tensor.strides[axis])
+    inside = rest == 0 and all(p < n for p, n in zip(place, tensor.shape, strict=True))
+    return tuple(place) if inside else None

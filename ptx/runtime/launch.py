@@ -1,0 +1,133 @@
+"""A launch: everything that one kernel needs for one problem but the addresses. Plain data, to and from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tinygpu.ptx.runtime.elements import Element, element
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One operand.
+
+    type         element type
+    shape        extents, slowest axis first
+    strides      elements between neighbours along each axis
+    align_bytes  alignment of its address
+    access       what the kernel does with it
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    align_bytes: int
+    access: Literal["in", "out", "inout"]
+
+    @property
+    def element(self) -> Element:
+        return element(self.type)
+
+    @property
+    def extent_elems(self) -> int:
+        """Elements from the first to just after the last, gaps between rows included."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def extent_bytes(self) -> int:
+        return self.extent_elems * self.element.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One tensor map, the contiguous dimension first, as cuTensorMapEncodeTiled takes it.
+
+    tensor         the operand whose address it holds
+    type           element type
+    dims           elements per dimension
+    strides_bytes  bytes between neighbours, in all dimensions but the first
+    box            elements per dimension that one copy moves
+    swizzle_bytes  width of the swizzle: 0, 32, 64 or 128
+    """
+
+    tensor: str
+    type: str
+    dims: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One kernel parameter.
+
+    kind   "address" of a tensor, "number" that the problem gives, "scalar" that the caller gives, "map" by value
+    name   the tensor, scalar or map parameter
+    type   of a number or scalar: "u32", "s32", "f32"
+    value  of a number
+    map    the number of a map, in `Launch.maps`
+    """
+
+    kind: Literal["address", "number", "scalar", "map"]
+    name: str
+    type: str = ""
+    value: int = 0
+    map: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How one kernel is launched for one problem.
+
+    kernel      entry point
+    target      architecture that its PTX states: "sm_90a"
+    ctas        CTAs that the whole problem needs
+    threads     per CTA
+    cluster     CTAs of a cluster; 1 where there are none
+    smem_bytes  dynamic shared memory per CTA
+    persistent  CTAs take tile after tile: fewer than `ctas` can be launched
+    cooperative all CTAs must be resident at a time
+    dependent   may begin before what was launched before it has ended; the kernel itself waits for that
+    """
+
+    kernel: str
+    target: str
+    ctas: int
+    threads: int
+    cluster: int
+    smem_bytes: int
+    arguments: tuple[Argument, ...]
+    tensors: tuple[Tensor, ...]
+    maps: tuple[Map, ...] = ()
+    persistent: bool = False
+    cooperative: bool = False
+    dependent: bool = False
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def grid(self, resident_ctas: int) -> int:
+        """CTAs to launch where so many are resident at a time: whole clusters, and no more than have a tile."""
+        if not self.persistent:
+            return self.ctas
+        return min(self.ctas, max(resident_ctas // self.cluster, 1) * self.cluster)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Launch:
+        tensors = tuple(
+            Tensor(t["name"], t["type"], tuple(t["shape"]), tuple(t["strides"]), t["align_bytes"], t["access"])
+            for t in data["tensors"]
+        )
+        maps = tuple(
+            Map(**{**m, "dims": tuple(m["dims"]), "strides_bytes": tuple(m["strides_bytes"]), "box": tuple(m["box"])})
+            for m in data["maps"]
+        )
+        arguments = tuple(Argument(**a) for a in data["arguments"])
+        return Launch(**{**data, "arguments": arguments, "tensors": tensors, "maps": maps})

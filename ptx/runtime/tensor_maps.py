@@ -1,0 +1,79 @@
+"""Tensor maps: the 128 bytes that TMA reads, made by the driver.
+
+The driver says no more than that a value is invalid, so everything that it asks for is asked here first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygpu.ptx.runtime.calls import Driver
+from tinygpu.ptx.runtime.elements import element
+from tinygpu.ptx.runtime.errors import LaunchRefused
+from tinygpu.ptx.runtime.launch import Map
+
+# CUDA driver API, cuTensorMapEncodeTiled: the arguments' ranges.
+MOST_DIMENSIONS = 5
+MOST_ELEMENTS = 1 << 32
+MOST_STRIDE_BYTES = 1 << 40
+MOST_BOX = 256
+ALIGN_BYTES = 16
+SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+# Elements are moved as they are, so that 8-bit floats are bytes, and tf32 is f32: TFLOAT32 would round.
+_TYPES = {
+    "f64": "FLOAT64", "f32": "FLOAT32", "tf32": "FLOAT32", "f16": "FLOAT16", "bf16": "BFLOAT16", "s32": "INT32",
+    "u32": "UINT32", "s8": "UINT8", "u8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8",
+}  # fmt: skip
+
+
+def check_map(made: Map, address: int) -> None:
+    """Refuses what cuTensorMapEncodeTiled would, in a sentence. Raises LaunchRefused."""
+    reason = _refusal(made, address)
+    if reason:
+        raise LaunchRefused(f"TMA cannot move {made.tensor}: {reason}")
+
+
+def _refusal(made: Map, address: int) -> str:
+    rank = len(made.dims)
+    if not 1 <= rank <= MOST_DIMENSIONS:
+        return f"it has {rank} dimensions, and tensor maps have 1 to {MOST_DIMENSIONS}"
+    if address % ALIGN_BYTES:
+        return f"its address {address:#x} is not a multiple of {ALIGN_BYTES} bytes"
+    for size in made.dims:
+        if not 1 <= size <= MOST_ELEMENTS:
+            return f"a dimension has {size:,} elements, and tensor maps have 1 to {MOST_ELEMENTS:,}"
+    for stride in made.strides_bytes:
+        if stride % ALIGN_BYTES or not 0 < stride < MOST_STRIDE_BYTES:
+            return f"neighbours are {stride:,} bytes apart, and TMA takes multiples of {ALIGN_BYTES} below 2^40"
+    for extent in made.box:
+        if not 1 <= extent <= MOST_BOX:
+            return f"a box has {extent} elements along a dimension, and tensor maps take 1 to {MOST_BOX}"
+    inner = made.box[0] * element(made.type).bytes
+    if inner % ALIGN_BYTES:
+        return f"a box is {inner} bytes wide, and TMA takes multiples of {ALIGN_BYTES}"
+    if made.swizzle_bytes and inner > made.swizzle_bytes:
+        return f"a box is {inner} bytes wide, more than its swizzle of {made.swizzle_bytes}"
+    if made.swizzle_bytes not in SWIZZLES:
+        return f"there is no swizzle of {made.swizzle_bytes} bytes; there are {', '.join(map(str, SWIZZLES))}"
+    return ""
+
+
+def encode_map(driver: Driver, made: Map, address: int) -> Any:
+    """The driver's CUtensorMap over the tensor at `address`; raises LaunchRefused with the reason beforehand."""
+    check_map(made, address)
+    module = driver.module
+    rank = len(made.dims)
+    return driver.call(
+        "cuTensorMapEncodeTiled",
+        driver.enum("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[made.type]}"),
+        rank,
+        address,
+        [module.cuuint64_t(n) for n in made.dims],
+        [module.cuuint64_t(n) for n in made.strides_bytes],
+        [module.cuuint32_t(n) for n in made.box],
+        [module.cuuint32_t(1)] * rank,
+        driver.enum("CUtensorMapInterleave", "CU_TENSOR_MAP_INTERLEAVE_NONE"),
+        driver.enum("CUtensorMapSwizzle", f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[made.swizzle_bytes]}"),
+        driver.enum("CUtensorMapL2promotion", "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
+        driver.enum("CUtensorMapFloatOOBfill", "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
+    )

@@ -1,0 +1,443 @@
+"""A CUDA driver without a GPU: the functions of cuda.bindings.driver that the runtime calls, over the PTX emulator.
+
+Kernels run in the emulator on arrays that stand for device memory; time is a clock of its own that each launch moves.
+Structures and enumerations are those of cuda.bindings. Comments in a kernel's PTX say what befalls it:
+
+    // fake: us=120          it takes 120 us (its own default: 100)
+    // fake: hang            it never ends
+    // fake: exit 7          it brings the process down with code 7
+    // fake: abort           it brings the process down by a signal
+    // fake: error NAME      it ends with a fault of that name, and the context is lost
+
+with `timed` behind one of the last four where that happens only when a graph runs it. A kernel in which the emulator
+finds a fault ends with CUDA_ERROR_ILLEGAL_ADDRESS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as real
+
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PtxSyntaxError, TensorMap, emulate
+from tinygpu.ptx.emulator import LaunchError as MapError
+from tinygpu.ptx.emulator.emulate import find_entry
+from tinygpu.ptx.emulator.source.parser import parse
+
+OK = real.CUresult.CUDA_SUCCESS
+FIRST_ADDRESS = 0x7F00_0000_0000
+_TYPES = {
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16: "f16",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: "bf16",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32: "f32",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT64: "f64",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_INT32: "s32",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT32: "u32",
+    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT8: "u8",
+}
+_SWIZZLES = {0: "none", 1: "32B", 2: "64B", 3: "128B"}
+_FATE = re.compile(r"// fake: (hang|exit|abort|error)(?: (\w+))??( timed)?$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Allocation:
+    address: int
+    bytes: np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A module with one kernel; it is also its function."""
+
+    ptx: str
+    name: str
+    attributes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Captured:
+    work: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stamp:
+    seconds: float | None = None
+
+
+@dataclass
+class FakeCuda:
+    """One GPU.
+
+    cc            compute capability
+    sms           few, so that persistent kernels go round
+    memory_bytes  of the device
+    noise         relative standard deviation of a launch's time
+    drift         by how much time stretches with every launch
+    calls         every call, in order: (function, arguments)
+    emulating     False: launches only move the clock
+    """
+
+    name: str = "NVIDIA H200"
+    cc: tuple[int, int] = (9, 0)
+    sms: int = 4
+    l2_bytes: int = 1 << 20
+    smem_bytes: int = 232_448
+    memory_bytes: int = 1 << 28
+    noise: float = 0.01
+    drift: float = 0.0
+    seed: int = 0
+    gpus: int = 1
+    emulating: bool = True
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    launches: list[dict[str, Any]] = field(default_factory=list)
+    allocations: dict[int, Allocation] = field(default_factory=dict)
+    cubins: dict[bytes, bytes] = field(default_factory=dict)
+    maps: list[dict[str, Any]] = field(default_factory=list)
+    now: float = 0.0
+    lost: str = ""
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.next_address = FIRST_ADDRESS
+        self.next_handle = 1
+        self.handles: dict[int, Any] = {}
+        self.capturing: dict[int, Captured] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("cu") and not name.startswith("cuuint"):
+            raise AttributeError(f"the fake driver has no {name}")
+        return getattr(real, name)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        if not name.startswith("cu") or not callable(found):
+            return found
+
+        def recorded(*arguments: Any) -> Any:
+            self.calls.append((name, arguments))
+            if self.lost and name not in ("cuGetErrorName", "cuMemFree", "cuModuleUnload"):
+                return (getattr(real.CUresult, self.lost), *[None] * 4)
+            return found(*arguments)
+
+        return recorded
+
+    def count(self, function: str) -> int:
+        return sum(name == function for name, _ in self.calls)
+
+    # -- devices and contexts --------------------------------------------------------------------------------------
+    def cuInit(self, flags: int) -> Any:
+        return (OK,)
+
+    def cuDriverGetVersion(self) -> Any:
+        return OK, 13000
+
+    def cuDeviceGetCount(self) -> Any:
+        return OK, self.gpus
+
+    def cuDeviceGet(self, ordinal: int) -> Any:
+        return OK, ordinal
+
+    def cuDeviceGetName(self, length: int, device: int) -> Any:
+        return OK, self.name.encode().ljust(length, b"\0")
+
+    def cuDeviceGetPCIBusId(self, length: int, device: int) -> Any:
+        return OK, b"0000:00:00.0".ljust(length, b"\0")
+
+    def cuDeviceTotalMem(self, device: int) -> Any:
+        return OK, self.memory_bytes
+
+    def cuDeviceGetAttribute(self, attribute: Any, device: int) -> Any:
+        known = {
+            "COMPUTE_CAPABILITY_MAJOR": self.cc[0], "COMPUTE_CAPABILITY_MINOR": self.cc[1],
+            "MULTIPROCESSOR_COUNT": self.sms, "L2_CACHE_SIZE": self.l2_bytes,
+            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": self.smem_bytes, "MAX_THREADS_PER_BLOCK": 1024,
+            "COOPERATIVE_LAUNCH": 1,
+        }  # fmt: skip
+        return OK, known[attribute.name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return OK, "context"
+
+    def cuCtxSetCurrent(self, context: Any) -> Any:
+        return (OK,)
+
+    def cuCtxSynchronize(self) -> Any:
+        return (OK,)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+    def cuMemGetInfo(self) -> Any:
+        return OK, self.memory_bytes - sum(a.bytes.nbytes for a in self.allocations.values()), self.memory_bytes
+
+    def cuMemAlloc(self, size: int) -> Any:
+        if size > self.cuMemGetInfo()[1]:
+            return real.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
+        address = self.next_address
+        self.next_address += -(-(size + 256) // 256) * 256
+        self.allocations[address] = Allocation(address, np.zeros(size, dtype=np.uint8))
+        return OK, address
+
+    def cuMemFree(self, address: int) -> Any:
+        del self.allocations[address]
+        return (OK,)
+
+    def window(self, address: int, size: int) -> np.ndarray[Any, Any]:
+        for a in self.allocations.values():
+            if a.address <= address and address + size <= a.address + a.bytes.nbytes:
+                return a.bytes[address - a.address : address - a.address + size]
+        raise RuntimeError(f"{size} bytes at {address:#x} are in no allocation")
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
+        self.window(to, size)[:] = np.frombuffer((ctypes.c_char * size).from_address(source), dtype=np.uint8)
+        return (OK,)
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, self.window(source, size).tobytes(), size)
+        return (OK,)
+
+    def cuMemcpyDtoD(self, to: int, source: int, size: int) -> Any:
+        self.window(to, size)[:] = self.window(source, size)
+        return (OK,)
+
+    def cuMemsetD8(self, address: int, byte: int, size: int) -> Any:
+        self.window(address, size)[:] = byte
+        return (OK,)
+
+    def cuMemsetD8Async(self, address: int, byte: int, size: int, stream: Any) -> Any:
+        def work() -> None:
+            self.window(address, size)[:] = byte
+            self.now += size / 2e12
+
+        self._put(stream, work, work)
+        return (OK,)
+
+    def cuPointerGetAttribute(self, attribute: Any, address: int) -> Any:
+        for a in self.allocations.values():
+            if a.address <= address < a.address + a.bytes.nbytes:
+                return OK, 0
+        return real.CUresult.CUDA_ERROR_INVALID_VALUE, None
+
+    # -- streams, events, graphs -----------------------------------------------------------------------------------
+    def _handle(self, value: Any) -> int:
+        self.next_handle += 1
+        self.handles[self.next_handle] = value
+        return self.next_handle
+
+    def _put(self, stream: Any, work: Callable[[], None], replay: Callable[[], None]) -> None:
+        """Work on a stream: now, or as `replay` with every run of the graph that is being captured."""
+        captured = self.capturing.get(int(stream))
+        if captured is None:
+            work()
+        else:
+            captured.work.append(replay)
+
+    def cuStreamCreate(self, flags: int) -> Any:
+        return OK, real.CUstream(self._handle("stream"))
+
+    def cuStreamDestroy(self, stream: Any) -> Any:
+        return (OK,)
+
+    def cuStreamSynchronize(self, stream: Any) -> Any:
+        return (OK,)
+
+    def cuStreamBeginCapture(self, stream: Any, mode: Any) -> Any:
+        self.capturing[int(stream)] = Captured()
+        return (OK,)
+
+    def cuStreamEndCapture(self, stream: Any) -> Any:
+        return OK, self._handle(self.capturing.pop(int(stream)))
+
+    def cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        return OK, self._handle(self.handles[graph])
+
+    def cuGraphDestroy(self, graph: Any) -> Any:
+        del self.handles[graph]
+        return (OK,)
+
+    def cuGraphExecDestroy(self, graph: Any) -> Any:
+        del self.handles[graph]
+        return (OK,)
+
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> Any:
+        for work in self.handles[graph].work:
+            work()
+        return (getattr(real.CUresult, self.lost) if self.lost else OK,)
+
+    def cuEventCreate(self, flags: int) -> Any:
+        return OK, self._handle(Stamp())
+
+    def cuEventDestroy(self, event: Any) -> Any:
+        del self.handles[event]
+        return (OK,)
+
+    def cuEventRecord(self, event: Any, stream: Any) -> Any:
+        def work() -> None:
+            self.handles[event].seconds = self.now
+
+        self._put(stream, work, work)
+        return (OK,)
+
+    def cuEventRecordWithFlags(self, event: Any, stream: Any, flags: int) -> Any:
+        return self.cuEventRecord(event, stream)
+
+    def cuEventElapsedTime(self, start: Any, end: Any) -> Any:
+        return OK, (self.handles[end].seconds - self.handles[start].seconds) * 1e3
+
+    # -- kernels ---------------------------------------------------------------------------------------------------
+    def cuModuleLoadData(self, image: bytes) -> Any:
+        if image.startswith(b"\x7fELF"):
+            if image not in self.cubins:
+                return real.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, None
+            image = self.cubins[image]
+        text = image.rstrip(b"\0").decode()
+        try:
+            return OK, Loaded(text, find_entry(parse(text), None).name)
+        except (PtxSyntaxError, MapError):
+            return real.CUresult.CUDA_ERROR_INVALID_PTX, None
+
+    def cuModuleUnload(self, module: Any) -> Any:
+        return (OK,)
+
+    def cuModuleGetFunction(self, module: Loaded, name: bytes) -> Any:
+        if name.decode() != module.name:
+            return real.CUresult.CUDA_ERROR_NOT_FOUND, None
+        return OK, module
+
+    def cuFuncGetAttribute(self, attribute: Any, function: Loaded) -> Any:
+        name = attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")
+        known = {"NUM_REGS": 64, "LOCAL_SIZE_BYTES": 0, "SHARED_SIZE_BYTES": 0, "MAX_DYNAMIC_SHARED_SIZE_BYTES": 49152}
+        return OK, function.attributes.get(name, known[name])
+
+    def cuFuncSetAttribute(self, function: Loaded, attribute: Any, value: int) -> Any:
+        function.attributes[attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")] = value
+        return (OK,)
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Loaded, threads: int, smem: int) -> Any:
+        return OK, min(2048 // threads, self.smem_bytes // smem if smem else 32)
+
+    def cuOccupancyMaxActiveClusters(self, function: Loaded, config: Any) -> Any:
+        size = _cluster(config)
+        per_sm = self.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, config.blockDimX, config.sharedMemBytes)[1]
+        return OK, self.sms * per_sm // size
+
+    def cuTensorMapEncodeTiled(
+        self, type_: Any, rank: int, address: Any, dims: Any, strides: Any, box: Any, steps: Any, interleave: Any,
+        swizzle: Any, l2: Any, fill: Any,
+    ) -> Any:  # fmt: skip
+        seen = {
+            "address": int(address), "dtype": _TYPES[type_], "dims": tuple(map(int, dims)),
+            "strides": tuple(map(int, strides)), "box": tuple(map(int, box)), "swizzle": _SWIZZLES[int(swizzle)],
+        }  # fmt: skip
+        try:
+            self._map(seen)
+        except MapError:
+            return real.CUresult.CUDA_ERROR_INVALID_VALUE, None
+        self.maps.append(seen)
+        made = real.CUtensorMap()
+        made.opaque = [real.cuuint64_t(len(self.maps))] + [real.cuuint64_t(0)] * 15
+        return OK, made
+
+    def _map(self, seen: dict[str, Any]) -> TensorMap:
+        address = seen["address"]
+        found = next(
+            a for a in self.allocations.values() if a.address <= address < a.address + a.bytes.nbytes
+        )
+        buffer = DeviceBuffer(found.bytes, offset=address - found.address, base=found.address)
+        fields = {k: seen[k] for k in ("dims", "strides", "dtype", "swizzle")}
+        return TensorMap(buffer, seen["box"], **fields)
+
+    def cuLaunchKernelEx(self, config: Any, function: Loaded, parameters: int, extra: int) -> Any:
+        read = _parameters(function.ptx, parameters)
+        self.launches.append(
+            {
+                "kernel": function.name, "grid": (config.gridDimX, config.gridDimY, config.gridDimZ),
+                "block": (config.blockDimX, config.blockDimY, config.blockDimZ), "cluster": _cluster(config),
+                "smem": config.sharedMemBytes, "stream": int(config.hStream), "parameters": read,
+                "attributes": sorted(a.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_") for a in _attributes(config)),
+            }
+        )  # fmt: skip
+        limit = function.attributes.get("MAX_DYNAMIC_SHARED_SIZE_BYTES", 49152)
+        if config.sharedMemBytes > limit:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
+        grid, cluster, threads = config.gridDimX, _cluster(config), config.blockDimX
+        smem, stream = config.sharedMemBytes, config.hStream
+
+        def work() -> None:
+            self._befall(function.ptx, timed=False)
+            if self.emulating:
+                self._emulate(function, grid, cluster, threads, smem, read)
+            self._pass(function.ptx)
+
+        def replay() -> None:
+            self._befall(function.ptx, timed=True)
+            self._pass(function.ptx)
+
+        self._put(stream, work, replay)
+        return (getattr(real.CUresult, self.lost) if self.lost else OK,)
+
+    def _pass(self, ptx: str) -> None:
+        """The clock moves by what a launch takes."""
+        stated = re.search(r"// fake: us=([\d.]+)", ptx)
+        seconds = float(stated[1]) * 1e-6 if stated else 1e-4
+        stretch = 1 + self.drift * len(self.launches)
+        self.now += seconds * stretch * max(1 + self.noise * self.rng.standard_normal(), 0.5)
+
+    def _befall(self, ptx: str, *, timed: bool) -> None:
+        fate = _FATE.search(ptx)
+        if fate is None or bool(fate[3]) != timed:
+            return
+        if fate[1] == "hang":
+            time.sleep(3600)
+        elif fate[1] == "exit":
+            os._exit(int(fate[2]))
+        elif fate[1] == "abort":
+            os.abort()
+        else:
+            self.lost = fate[2]
+
+    def _emulate(self, function: Loaded, grid: int, cluster: int, threads: int, smem: int, read: list[bytes]) -> None:
+        buffers = [DeviceBuffer(a.bytes, base=a.address) for a in self.allocations.values()]
+        arguments: list[Any] = []
+        for data in read:
+            if len(data) == 128:
+                arguments.append(self._map(self.maps[int.from_bytes(data[:8], "little") - 1]))
+            else:
+                arguments.append(np.frombuffer(data, dtype={4: np.uint32, 8: np.uint64}[len(data)])[0])
+        try:
+            emulate(
+                function.ptx, grid=grid, block=threads, cluster=(cluster, 1, 1), args=arguments, dynamic_smem=smem,
+                buffers=buffers,
+            )  # fmt: skip
+        except EmulationFault as fault:
+            self.fault = fault
+            self.lost = "CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def _parameters(ptx: str, address: int) -> list[bytes]:
+    """The bytes of every parameter, through the array of pointers."""
+    declared = find_entry(parse(ptx), None).parameters
+    pointers = (ctypes.c_uint64 * len(declared)).from_address(address)
+    return [ctypes.string_at(pointer, p.size_bytes) for pointer, p in zip(pointers, declared, strict=True)]
+
+
+def _attributes(config: Any) -> list[Any]:
+    return list(config.attrs) if config.numAttrs else []
+
+
+def _cluster(config: Any) -> int:
+    name = real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    return next((int(a.value.clusterDim.x) for a in _attributes(config) if a.id == name), 1)
+
+
+# A process that is told to use this module as its driver has this one GPU.
+_gpu = FakeCuda(memory_bytes=1 << 30)
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_gpu, name)

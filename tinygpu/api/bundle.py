@@ -1,0 +1,245 @@
+"""Bundle: candidates of a machine or a family, as kernels in one file that a worker times on a GPU elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tinygpu import __version__
+from tinygpu.api.machines import Family
+from tinygpu.api.problems import Asked, Refusal, problems
+from tinygpu.api.tune import NothingFound, Watcher
+from tinygpu.devices import Device
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.assembler import AssemblerError, Assembly
+from tinygpu.ptx.assembler_pool import assemble_many
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.launches import launch_of, tensors_of
+from tinygpu.ptx.lowering.context import LoweringError
+from tinygpu.ptx.lowering.lower import lower
+from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
+from tinygpu.ptx.measuring.intervals import Rounding
+from tinygpu.ptx.measuring.reference import record
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.refine import Refined, refined
+from tinygpu.search.searchable import Point
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import MachineSpace, build_space
+
+Choose = Literal["best", "random", "mixed"]
+CHOOSE: tuple[Choose, ...] = ("best", "random", "mixed")
+# Points that are looked at, per kernel that is wanted: many points of a space give the same kernel.
+POINTS_PER_KERNEL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A candidate without a kernel, and why."""
+
+    machine: str
+    point: Point
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundled:
+    """A bundle that was written."""
+
+    bundle: Bundle
+    refused: tuple[Refusal, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """One kernel, not yet assembled."""
+
+    question: int
+    refined: Refined
+    kernel: Kernel
+    space: MachineSpace
+    objective: PredictedTime
+
+
+def bundle(
+    chosen: Family,
+    asked: Asked,
+    device: Device,
+    path: Path,
+    *,
+    count: int = 500,
+    choose: Choose = "mixed",
+    seconds: float = 60.0,
+    seed: int = 0,
+    cubins: bool = True,
+    watcher: Watcher | None = None,
+) -> Bundled:
+    """Writes a bundle of `count` different kernels, or of as many as there are.
+
+    choose   the "best" by prediction, "random" ones uniformly from the space, or half of each ("mixed")
+    seconds  how long each machine's space is searched for its best, at most
+    cubins   also machine code for `device`; without, the driver there assembles the PTX
+
+    Raises ProblemError where no machine takes the problem, NothingFound where none has a candidate, and CannotRecord
+    where a machine's reference does more than a bundle can carry.
+    """
+    if count < 1:
+        raise ValueError(f"a bundle holds at least 1 kernel, not {count}")
+    watch = watcher or Watcher()
+    accepted, refused = problems(chosen, asked)
+    skipped: list[Skipped] = []
+    questions: list[Question] = []
+    made: list[_Made] = []
+    spaces = []
+    for machine, posed in accepted:
+        watch.stage(f"{machine.__name__}: building the space")
+        space = build_space(machine, posed, device)
+        watch.space(space)
+        if space.space.size:
+            spaces.append(space)
+    if not spaces:
+        raise NothingFound(f"no machine of {chosen.name} has a candidate for this problem on {device.name}")
+    share = -(-count // len(spaces))
+    for space in spaces:
+        kernels = _kernels(space, len(questions), share, choose, seconds, seed, watch, skipped)
+        if kernels:
+            made += kernels
+            terms = max(m.kernel.terms(space.problem) for m in kernels)
+            questions.append(question(space.machine, space.problem, terms))
+    assembled = _assemble(made, device, watch, skipped)
+    ranked = sorted(assembled, key=lambda pair: (pair[1].spills, _seconds(*pair)))[:count]
+    if not ranked:
+        raise NothingFound(f"none of {len(made)} candidates becomes a kernel: {skipped[0].sentence}")
+    watch.stage(f"writing {len(ranked)} kernels")
+    entries = [(_entry(f"k{n:04}", m, a, cubins), m, a) for n, (m, a) in enumerate(ranked)]
+    written = write_bundle(
+        path,
+        title=f"{chosen.name} {ranked[0][0].space.problem}",
+        device=device.name,
+        made=f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}",
+        questions=questions,
+        kernels=((e, m.kernel.ptx.encode(), a.cubin if cubins else None) for e, m, a in entries),
+    )
+    return Bundled(written, tuple(refused), tuple(skipped))
+
+
+def question(machine: type[Machine], posed: Problem, terms: int) -> Question:
+    """A problem as the worker needs it.
+
+    terms  terms of the longest sum of any kernel
+    """
+    scalars = tuple((s.name, s.dtype.name) for s in machine.scalar_declarations())
+    given = [o.name for o in posed.operands if o.access != "out"]
+    outputs = [o.name for o in posed.operands if o.access != "in"]
+    options = dict(posed.options)
+    exact, approximation = machine.precision(options)
+    graph = record(
+        machine.reference, [*given, *(name for name, _ in scalars)], options, outputs, machine.__name__
+    )
+    return Question(
+        f"{machine.__name__} {posed}", posed.to_json(), tensors_of(posed), scalars, graph,
+        Rounding(exact, terms, approximation),
+    )  # fmt: skip
+
+
+def _kernels(
+    space: MachineSpace,
+    number: int,
+    count: int,
+    choose: Choose,
+    seconds: float,
+    seed: int,
+    watch: Watcher,
+    skipped: list[Skipped],
+) -> list[_Made]:
+    """Different kernels of one machine: the best ones, random ones, or half of each."""
+    name = space.machine.__name__
+    objective, cache = PredictedTime(space), SolverCache()
+    found: dict[str, _Made] = {}
+
+    def add(points: Iterator[Point], wanted: int) -> None:
+        for looked, point in enumerate(points):
+            if len(found) >= wanted or looked >= POINTS_PER_KERNEL * count:
+                return
+            watch.stage(f"{name}: kernel {len(found) + 1:,} of {count:,}")
+            try:
+                r = refined(objective, point, cache)
+                kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
+            except LoweringError as error:
+                skipped.append(Skipped(name, point, str(error)))
+                continue
+            found.setdefault(_text(kernel), _Made(number, r, kernel, space, objective))
+
+    if choose != "random":
+        watch.stage(f"{name}: searching {space.space.size:,} candidates")
+        result = minimize(
+            space.space, objective, seconds=seconds, seed=seed, callbacks=(watch.progress,), subject=space.space.name
+        )
+        best = (t.point for t in result.top(POINTS_PER_KERNEL * count))
+        add(best, count if choose == "best" else -(-count // 2))
+    if choose != "best":
+        rng = np.random.default_rng(seed)
+        add(_drawn(space, rng), count)
+    return list(found.values())
+
+
+def _text(kernel: Kernel) -> str:
+    """What decides whether two kernels are the same: the PTX without its comments."""
+    lines = (line for line in kernel.ptx.splitlines() if not line.startswith("//"))
+    return "\n".join([*lines, str(kernel.maps), str(kernel.clusters)])
+
+
+def _drawn(space: MachineSpace, rng: np.random.Generator) -> Iterator[Point]:
+    while True:
+        yield from space.space.sample(64, rng)
+
+
+def _assemble(
+    made: list[_Made], device: Device, watch: Watcher, skipped: list[Skipped]
+) -> list[tuple[_Made, Assembly]]:
+    out: list[tuple[_Made, Assembly]] = []
+    targets = dict.fromkeys(m.kernel.assembled_for(device.portable_target) for m in made)
+    for target in targets:
+        mine = [m for m in made if m.kernel.assembled_for(device.portable_target) == target]
+        waiting = iter(mine)
+        while part := list(islice(waiting, 64)):
+            watch.stage(f"assembling for {target}: {len(out):,} of {len(made):,}")
+            for m, assembly in zip(part, assemble_many([m.kernel.ptx for m in part], target), strict=True):
+                if isinstance(assembly, AssemblerError):
+                    skipped.append(Skipped(m.kernel.machine, dict(m.kernel.point), str(assembly)))
+                else:
+                    out.append((m, assembly))
+    return out
+
+
+def _seconds(made: _Made, assembly: Assembly) -> float:
+    prediction = made.objective.prediction(
+        made.refined.point, extra_wavefronts=made.refined.extra, registers=assembly.registers
+    )
+    return float(prediction.seconds)
+
+
+def _entry(name: str, made: _Made, assembly: Assembly, cubin: bool) -> Entry:
+    return Entry(
+        name,
+        made.question,
+        made.kernel.machine,
+        dict(made.kernel.point),
+        launch_of(made.kernel, made.space.problem),
+        _seconds(made, assembly),
+        assembly.registers,
+        assembly.spill_store_bytes + assembly.spill_load_bytes,
+        ptx_digest(made.kernel.ptx.encode()),
+        cubin,
+    )
+
+
+__all__ = ["CHOOSE", "Bundled", "Choose", "Skipped", "bundle", "question"]
