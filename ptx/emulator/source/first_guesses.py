@@ -63,32 +63,35 @@ def _registers(operands: Iterable[Operand]) -> set[str]:
     return found
 
 
-def _copies(instructions: list[Instruction]) -> dict[str, str]:
-    """Registers that are written once, as copies of another one or as other forms of its address."""
+def _copies(instructions: list[Instruction]) -> dict[str, Place]:
+    """Registers that are written once, as copies of another one, as its address in another form, or as a variable's."""
     made: dict[str, Instruction | None] = {}
     for i in instructions:
         if i.operands and isinstance(i.operands[0], RegisterOperand):
             key = i.operands[0].key
             made[key] = None if key in made else i
-    result = {}
+    result: dict[str, Place] = {}
     for key, instruction in made.items():
         if instruction is not None and instruction.opcode in ("mov", "cvta") and len(instruction.operands) == 2:
             source = instruction.operands[1]
             if isinstance(source, RegisterOperand):
-                result[key] = source.key
+                result[key] = (source.key, 0)
+            elif isinstance(source, SymbolOperand):
+                result[key] = (source.name, source.offset)
     return result
 
 
-def _places(i: Instruction, sources: dict[str, str]) -> list[Place]:
+def _places(i: Instruction, sources: dict[str, Place]) -> list[Place]:
     found: list[Place] = []
     for operand in i.operands:
         if isinstance(operand, AddressOperand):
             if isinstance(operand.base, RegisterOperand):
-                key, seen = operand.base.key, set[str]()
+                key, offset, seen = operand.base.key, operand.offset, set[str]()
                 while key in sources and key not in seen:
                     seen.add(key)
-                    key = sources[key]
-                found.append((key, operand.offset))
+                    key, more = sources[key]
+                    offset += more
+                found.append((key, offset))
             elif isinstance(operand.base, SymbolOperand):
                 found.append((operand.base.name, operand.base.offset + operand.offset))
     return found

@@ -61,6 +61,12 @@ def test_a_loop_around_a_compare_and_swap_in_shared_memory() -> None:
     assert launch(SHARED, grid=1)[0] == []
 
 
+def test_a_variable_that_one_of_the_two_names() -> None:
+    assert launch(("ld.shared.u32 %r2, [shared];", SHARED[1]), grid=1)[0] == []
+    other = ("ld.shared.u32 %r2, [shared+4];", SHARED[1] + "\n red.shared.add.u32 [shared+4], 1;")
+    assert set(launch(other, grid=1)[0]) == {"race"}
+
+
 @pytest.mark.parametrize(
     ("load", "swap"),
     [

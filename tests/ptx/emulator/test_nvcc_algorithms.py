@@ -188,3 +188,11 @@ def test_a_free_list_gives_every_node_once() -> None:
     owners = np.zeros(256, I32)
     run("algorithms", "free_list", 2, 128, np.array([order[0]], U64), following, owners)
     assert (owners == 1).all()
+
+
+def test_largest_value_by_compare_and_swap_and_counts_by_warps(rng: np.random.Generator) -> None:
+    n = 1000
+    x = rng.standard_normal(n).astype(F32)
+    top, total, flag = np.full(1, -1e30, F32), np.zeros(1, I32), np.zeros(1, I32)
+    run("algorithms", "largest_and_count", 8, 128, x, top, total, flag, n)
+    assert (top[0], total[0], flag[0]) == (x.max(), (x > 0).sum(), 1)

@@ -287,3 +287,26 @@ extern "C" __global__ void free_list(unsigned long long* head, unsigned* next, i
   }
   atomicAdd(&owners[mine], 1);
 }
+
+// The largest value by compare-and-swap loops that begin with a plain load; places taken once per warp; a flag to end on.
+extern "C" __global__ void largest_and_count(const float* x, float* top, int* total, volatile int* flag, int n) {
+  __shared__ int smax;
+  if (threadIdx.x == 0) smax = 0x80000000;
+  __syncthreads();
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float v = i < n ? x[i] : -1e30f;
+  int old = smax, assumed;
+  do { assumed = old; if (__int_as_float(assumed) >= v && assumed != (int)0x80000000) break; old = atomicCAS(&smax, assumed, __float_as_int(v)); } while (old != assumed);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int* address = (int*)top; int o = *address, a;
+    do { a = o; if (__int_as_float(a) >= __int_as_float(smax)) break; o = atomicCAS(address, a, smax); } while (o != a);
+  }
+  bool mine = v > 0;
+  unsigned m = __ballot_sync(~0u, mine);
+  int base = 0, leader = __ffs(m) - 1;
+  if (m && (int)(threadIdx.x & 31) == leader) base = atomicAdd(total, __popc(m));
+  base = __shfl_sync(~0u, base, m ? leader : 0);
+  if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) { __threadfence(); *flag = 1; }
+  if (threadIdx.x == 0) while (*flag == 0) __nanosleep(50);
+}
