@@ -36,8 +36,10 @@ def check_members(c: Cohort, i: Instruction, members: Array) -> None:
     """
     active = active_bits(c)
     masks = np.broadcast_to(np.asarray(members, np.uint32), (c.n, 32))
-    alive = ballot(c.residents.alive[c.set.rows])
-    missing = masks & alive & ~active
+    rows = c.set.rows
+    # PTX ISA, shfl.sync, vote.sync, ...: a lane waits for all NON-EXITED threads of its member mask.
+    expected = ballot(c.residents.alive[rows] & ~c.residents.at_exit[rows])
+    missing = masks & expected & ~active
     left_out = (masks & _BIT) == 0
     bad = (missing != 0) | left_out
     if c.mask is not None:

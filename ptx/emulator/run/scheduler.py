@@ -418,6 +418,9 @@ class Scheduler:
         if target == EXIT:
             self._exit(rowset, mask)
         else:
+            block = self._blocks[target]
+            if block.terminator.kind == "exit" and not block.operations:
+                self._residents.at_exit[rowset.rows] |= True if mask is None else mask
             self._ready.setdefault((target, 0), []).append((rowset, mask))
 
     def _release(self, released: list[Released]) -> None:

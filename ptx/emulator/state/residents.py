@@ -241,6 +241,8 @@ class Residents:
         linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
         exists = np.repeat(linear < launch.threads_per_cta, count, axis=0)
         self.alive: NDArray[np.bool_] = exists.copy()
+        # Lanes with nothing but their exit before them: instructions for a whole warp do not wait for these.
+        self.at_exit: NDArray[np.bool_] = np.zeros_like(exists)
         self.exists = exists
         self.tainted = bool(program.maybe_uninitialised)
         self._rowsets: dict[tuple[int, int, int], RowSet] = {}

@@ -280,3 +280,54 @@ def test_a_complete_warp_goes_on_while_others_wait_for_their_lanes() -> None:
     turn = np.zeros(1, np.uint32)
     assert emulate(CHAIN, grid=5, block=32, args=[turn]).faults == ()
     assert turn[0] == 5
+
+
+LEADER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry leader(.param .u64 y)
+{
+    .reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 5;
+    mov.b32 %r1, 7;
+    @%p0 bra END;
+    shfl.sync.idx.b32 %r2|%p1, %r1, SOURCE, 31, -1;
+    bar.warp.sync -1;
+    ld.param.u64 %rd, [y];
+    st.global.u32 [%rd], %r2;
+END: BEFORE
+    ret;
+}
+"""
+
+
+def run_leader(source: str, before: str) -> int:
+    """What lane 5 stores while its mates go to `before; ret`."""
+    y = np.zeros(1, np.uint32)
+    emulate(LEADER.replace("SOURCE", source).replace("BEFORE", before), grid=1, block=32, args=[y])
+    return int(y[0])
+
+
+def test_lanes_that_only_exit_are_not_waited_for() -> None:
+    """nvcc compiles `if (!elected) return;` to a branch to ret: full member masks may still name those lanes."""
+    assert run_leader("5", "") == 7
+
+
+def test_lanes_that_exit_give_nothing() -> None:
+    with pytest.raises(EmulationFault) as fault:
+        run_leader("4", "")
+    assert fault.value.sentence == (
+        "stores a value that was never initialised to global address 0x100000000000: give the register or the memory it "
+        "came from a value first"
+    )
+
+
+def test_lanes_with_more_to_do_than_their_exit_are_expected() -> None:
+    with pytest.raises(EmulationFault) as fault:
+        run_leader("5", "membar.cta;")
+    assert fault.value.sentence == (
+        "the member mask 0xffffffff of `shfl.sync.idx.b32` names lane 0, which does not execute it: name only lanes that "
+        "get here together (executing: 0x00000020)"
+    )
