@@ -21,6 +21,8 @@ Clock = Literal["cycles", "seconds", "stream", "graph"]
 Group = Literal["memory", "shared memory", "arithmetic", "tensor cores", "copies", "synchronisation"]
 # Lanes of a warp, bytes of a pair of clocks.
 LANES = 32
+# Most launches of one kernel on the same buffers: what must be fresh for each of them is made for so many.
+MOST_LAUNCHES = 64
 MEASURED = ("launches", "cycles")
 CLOCKS, TRIPS, SINK = "clocks", "trips", "sink"
 
@@ -218,6 +220,8 @@ class Microbenchmark:
     counts    what the emulator must count in the whole launch with so many trips
     check     what is wrong with the buffers that the launch left, as a sentence; "" where nothing is
     readings  the figures that follow
+    native    on which of the chips that take the PTX it is an instruction of their own; elsewhere the assembler makes
+              other instructions of it, and what is timed is something else. All of them where None
     """
 
     name: str
@@ -230,6 +234,7 @@ class Microbenchmark:
     counts: Callable[[Launch, int], Counts]
     check: Check
     readings: tuple[Reading, ...]
+    native: Callable[[Chip], bool] | None = None
 
     def __post_init__(self) -> None:
         few, many = self.trips
@@ -237,7 +242,8 @@ class Microbenchmark:
             raise ValueError(f"[{self.name}] {few} and {many} are no two numbers of trips, fewer first")
 
     def runs_on(self, chip: Chip) -> bool:
-        return chip.runs(self.target)
+        """Whether it can be timed there."""
+        return chip.runs(self.target) and (self.native is None or self.native(chip))
 
     def per_trip(self, launch: Launch) -> Counts:
         """What one trip more adds to the counts of the launch."""

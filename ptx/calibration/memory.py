@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinygpu.ptx.calibration.benchmark import SINK, Array, Buffer, Counts, Launch, Microbenchmark, Number, Reading
+from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES, SINK, Array, Buffer, Counts, Launch, Microbenchmark, Number, Reading
 from tinygpu.ptx.calibration.chip import Chip
 from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load, module
 
@@ -145,9 +145,11 @@ def _dram_latency() -> Microbenchmark:
         result="%r1",
     )  # fmt: skip
 
-    def order(chip: Chip) -> Array:
+    def order(chip: Chip, trips: int) -> Array:
         """Lines in shuffled order within a page, page after page, so that the TLB hardly ever misses."""
-        pages = max(4, 4 * chip.l2_bytes // chip.page_bytes)
+        # the end of the buffer may still be in L2 when it has just been filled
+        visited = MOST_LAUNCHES * trips * HOPS * apart
+        pages = -(-(visited + 2 * chip.l2_bytes) // chip.page_bytes)
         lines = chip.page_bytes // apart
         shuffled = np.random.default_rng(1).permutation(lines)
         # the first line is where the first launch begins
@@ -156,7 +158,7 @@ def _dram_latency() -> Microbenchmark:
 
     def plan(chip: Chip, trips: int) -> Launch:
         return Launch(1, 32, (
-            Buffer("places", ring(order(chip)), relative=True), Buffer("cursor", np.zeros(1, np.uint64)),
+            Buffer("places", ring(order(chip, trips)), relative=True), Buffer("cursor", np.zeros(1, np.uint64)),
         ))  # fmt: skip
 
     def check(launch: Launch, trips: int, left: Mapping[str, Array]) -> str:

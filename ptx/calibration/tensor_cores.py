@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ class Form:
     a, b      32 bits of A's and B's registers (the upper ones of f64): 1, and 1 over k, so that each mma adds 1
     target    the first that has it, and the `.version`
     field     the device's figure of its rate
-    fastest   whether it is the fastest path to this figure wherever it exists
+    native    compute capabilities of which it is an instruction; elsewhere the assembler makes others of it
     """
 
     name: str
@@ -40,7 +40,7 @@ class Form:
     target: str
     version: str
     field: str = ""
-    fastest: bool = False
+    native: tuple[int, ...] = ()
 
     @property
     def opcode(self) -> str:
@@ -117,7 +117,9 @@ class Form:
 
 
 
-# PTX ISA, mma.sync shapes and types; each was assembled for its target.
+# PTX ISA, mma.sync shapes and types; each was assembled for its target. Which of them are instructions of the chip: seen
+# in the machine code that nvJitLink 13.5 makes for sm_89 to sm_120.
+_FP8, _WIDE_F64 = (89, 120, 121), (90,)
 FORMS: tuple[Form, ...] = (
     Form("mma-f16", (16, 8, 16), ("f32", "f16", "f16"), (4, 4, 2), "f", 0x3C003C00, 0x2C002C00, "sm_80", "7.0",
          "tensor_f16_fp32acc_flop_per_clk_sm"),
@@ -130,13 +132,13 @@ FORMS: tuple[Form, ...] = (
     Form("mma-s8", (16, 8, 32), ("s32", "s8", "s8"), (4, 4, 2), "r", 0x01010101, 0x01010101, "sm_80", "7.0",
          "tensor_int8_op_per_clk_sm"),
     Form("mma-fp8", (16, 8, 32), ("f32", "e4m3", "e4m3"), (4, 4, 2), "f", 0x38383838, 0x10101010, "sm_89", "8.4",
-         "tensor_fp8_fp32acc_flop_per_clk_sm"),
+         "tensor_fp8_fp32acc_flop_per_clk_sm", _FP8),
     Form("mma-fp8-f16", (16, 8, 32), ("f16", "e4m3", "e4m3"), (2, 4, 2), "r", 0x38383838, 0x10101010, "sm_89", "8.7",
-         "tensor_fp8_fp16acc_flop_per_clk_sm"),
+         "tensor_fp8_fp16acc_flop_per_clk_sm", _FP8),
     Form("mma-f64", (8, 8, 4), ("f64", "f64", "f64"), (2, 1, 1), "g", 0x3FF00000, 0x3FD00000, "sm_80", "7.0",
          "tensor_f64_flop_per_clk_sm"),
     Form("mma-f64-wide", (16, 8, 16), ("f64", "f64", "f64"), (4, 8, 4), "g", 0x3FF00000, 0x3FB00000, "sm_90", "7.8",
-         "tensor_f64_flop_per_clk_sm", fastest=True),
+         "tensor_f64_flop_per_clk_sm", _WIDE_F64),
 )  # fmt: skip
 
 
@@ -145,13 +147,17 @@ def benchmarks() -> tuple[Microbenchmark, ...]:
     return tuple(made for form in FORMS for made in (_rate(form), _latency(form)))
 
 
+def _native(form: Form) -> Callable[[Chip], bool] | None:
+    return (lambda chip: chip.cc in form.native) if form.native else None
+
+
 def _rate(form: Form) -> Microbenchmark:
     kernel = form.kernel(f"{form.name.replace('-', '_')}_rate", THREADS, TILES, ROUNDS)
 
     def where(chip: Chip) -> bool:
-        # f64 has no wgmma or tcgen05; from 9.0 on its wide form is the fastest
+        # f64 has no wgmma or tcgen05; where its wide form is an instruction, that is the fastest
         if form.types[0] == "f64":
-            return form.fastest or chip.cc < 90
+            return bool(form.native) == (chip.cc in _WIDE_F64)
         return chip.mma_sync_is_fastest
 
     def counts(launch: Launch, trips: int) -> Counts:
@@ -172,7 +178,7 @@ def _rate(form: Form) -> Microbenchmark:
         kernel.text(), form.target, (16, 80),
         lambda chip, trips: Launch(chip.sms, THREADS, (form.operands(),), rows=THREADS // 32), counts,
         lambda launch, trips, left: form.check(left[SINK], TILES, ROUNDS * trips),
-        (rate, interval) if form.name == "mma-f16" else (rate,),
+        (rate, interval) if form.name == "mma-f16" else (rate,), _native(form),
     )  # fmt: skip
 
 
@@ -190,5 +196,5 @@ def _latency(form: Form) -> Microbenchmark:
         (Reading(
             f"latency of mma.sync, {form.types[1]} in {form.types[0]}", "cycles", form.opcode, False, "cycles", 5, 500,
             per="warp", field="lat_mma_m16n8k16" if first else "",
-        ),),
+        ),), _native(form),
     )  # fmt: skip
