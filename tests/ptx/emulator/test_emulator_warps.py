@@ -319,8 +319,8 @@ def test_lanes_that_exit_give_nothing() -> None:
     with pytest.raises(EmulationFault) as fault:
         run_leader("4", "")
     assert fault.value.sentence == (
-        "stores a value that was never initialised to global address 0x100000000000: give the register or the memory it "
-        "came from a value first"
+        "stores a value that was never initialised to global address 0x100000000000: give the register or the memory "
+        "it came from a value first"
     )
 
 
@@ -328,6 +328,6 @@ def test_lanes_with_more_to_do_than_their_exit_are_expected() -> None:
     with pytest.raises(EmulationFault) as fault:
         run_leader("5", "membar.cta;")
     assert fault.value.sentence == (
-        "the member mask 0xffffffff of `shfl.sync.idx.b32` names lane 0, which does not execute it: name only lanes that "
-        "get here together (executing: 0x00000020)"
+        "the member mask 0xffffffff of `shfl.sync.idx.b32` names lane 0, which does not execute it: name only lanes "
+        "that get here together (executing: 0x00000020)"
     )
