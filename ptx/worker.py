@@ -55,7 +55,7 @@ class Settings:
     driver: str = BINDINGS
 
 
-class WorkerError(RuntimeError):
+class WorkerError(ValueError):
     """Measuring cannot go on, whichever kernel comes next."""
 
 

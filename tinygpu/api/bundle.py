@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,7 +18,7 @@ from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.assembler import AssemblerError, Assembly
+from tinygpu.ptx.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.assembler_pool import assemble_many
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.launches import launch_of, tensors_of
@@ -27,6 +27,7 @@ from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
 from tinygpu.ptx.measuring.intervals import Rounding
 from tinygpu.ptx.measuring.reference import record
+from tinygpu.search.evaluation import Failure
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.refine import Refined, refined
@@ -124,11 +125,47 @@ def bundle(
         path,
         title=f"{chosen.name} {ranked[0][0].space.problem}",
         device=device.name,
-        made=f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}",
+        made=_made_now(),
         questions=questions,
         kernels=((e, m.kernel.ptx.encode(), a.cubin if cubins else None) for e, m, a in entries),
     )
     return Bundled(written, tuple(refused), tuple(skipped))
+
+
+def bundle_points(space: MachineSpace, points: Sequence[Point], path: Path) -> list[str | Failure]:
+    """Writes a bundle of given candidates of one space; for each its kernel's name, or why it has none."""
+    objective, cache = PredictedTime(space), SolverCache()
+    names: list[str | Failure] = []
+    made: list[tuple[str, _Made]] = []
+    for number, point in enumerate(points):
+        try:
+            r = refined(objective, point, cache)
+            kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
+        except LoweringError as error:
+            names.append(Failure("lowering", str(error)))
+            continue
+        names.append(f"k{number:04}")
+        made.append((f"k{number:04}", _Made(0, r, kernel, space, objective)))
+    kernels = []
+    for name, m in made:
+        target = m.kernel.assembled_for(space.device.portable_target)
+        try:
+            assembly = assemble(m.kernel.ptx, target)
+        except AssemblerError as error:
+            names[int(name[1:])] = Failure("assembler", str(error))
+            continue
+        kernels.append((_entry(name, m, assembly, True), m.kernel.ptx.encode(), assembly.cubin))
+    if kernels:
+        terms = max(m.kernel.terms(space.problem) for _, m in made)
+        asked = question(space.machine, space.problem, terms)
+        write_bundle(
+            path, title=asked.name, device=space.device.name, made=_made_now(), questions=[asked], kernels=kernels
+        )
+    return names
+
+
+def _made_now() -> str:
+    return f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}"
 
 
 def question(machine: type[Machine], posed: Problem, terms: int) -> Question:
@@ -242,4 +279,4 @@ def _entry(name: str, made: _Made, assembly: Assembly, cubin: bool) -> Entry:
     )
 
 
-__all__ = ["CHOOSE", "Bundled", "Choose", "Skipped", "bundle", "question"]
+__all__ = ["CHOOSE", "Bundled", "Choose", "Skipped", "bundle", "bundle_points", "question"]

@@ -7,23 +7,32 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tinygpu.api.tune import Finalist, Tuned
+from tinygpu.api.tune import Finalist
 from tinygpu.ptx.verification import Verification
 
 
-def default_folder(tuned: Tuned) -> Path:
+def default_folder(winner: Finalist) -> Path:
     """runs/MACHINE-DIMS-DEVICE."""
-    winner = tuned.winner
     dims = "-".join(f"{k}{v}" for k, v in winner.space.problem.dims)
     kinds = "-".join(dict.fromkeys(o.dtype.name for o in winner.space.problem.operands))
-    name = f"{winner.space.machine.__name__.lower()}-{dims}-{kinds}-{tuned.device.name}"
+    name = f"{winner.space.machine.__name__.lower()}-{dims}-{kinds}-{winner.space.device.name}"
     return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
-def write_kernel(folder: Path, finalist: Finalist, verification: Verification | None) -> tuple[Path, ...]:
-    """Writes kernel.ptx, launch.json and summary.txt; replaces the folder as a whole."""
+def write_kernel(
+    folder: Path,
+    finalist: Finalist,
+    verification: Verification | None,
+    measured: Mapping[str, Any] | None = None,
+) -> tuple[Path, ...]:
+    """Writes kernel.ptx, launch.json and summary.txt; replaces the folder as a whole.
+
+    measured  what a GPU said of it: seconds, gpu, driver, date
+    """
     kernel = finalist.built.kernel
     launch = kernel.launch_json(finalist.space.problem)
     launch |= {
@@ -33,11 +42,12 @@ def write_kernel(folder: Path, finalist: Finalist, verification: Verification | 
         "predicted_seconds": float(finalist.prediction.seconds),
         "layouts": {name: s.layout.to_json() for name, s in finalist.refined.layouts.solutions.items()},
         "verified": None if verification is None else verification.passed,
+        "measured": None if measured is None else dict(measured),
     }
     files = {
         "kernel.ptx": kernel.ptx,
         "launch.json": json.dumps(launch, indent=2) + "\n",
-        "summary.txt": summary(finalist, verification),
+        "summary.txt": summary(finalist, verification, measured),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -50,7 +60,9 @@ def write_kernel(folder: Path, finalist: Finalist, verification: Verification | 
     return tuple(folder / name for name in files)
 
 
-def summary(finalist: Finalist, verification: Verification | None) -> str:
+def summary(
+    finalist: Finalist, verification: Verification | None, measured: Mapping[str, Any] | None = None
+) -> str:
     """A short account of one kernel."""
     p, k, a = finalist.prediction, finalist.built.kernel, finalist.assembly
     grid = k.grid(finalist.space.problem)[0]
@@ -65,6 +77,11 @@ def summary(finalist: Finalist, verification: Verification | None) -> str:
         f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: "
         f"{p.sentence()}",
     ]
+    if measured is not None:
+        lines.append(
+            f"measured    {measured['seconds'] * 1e6:,.2f} us with a cold L2, on {measured['gpu']}, driver "
+            f"{measured['driver']}, {measured['date'][:10]}"
+        )
     for name, solution in finalist.refined.layouts.solutions.items():
         lines.append(f"layout      {name}: {solution}")
     if verification is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -236,10 +237,14 @@ def tune_command(
     seconds: Annotated[float | None, typer.Option(help="how long the search goes on at most")] = None,
     seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
     keep: Annotated[int, typer.Option(help="how many of the best are assembled")] = 6,
+    results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
+    measure: Annotated[int, typer.Option(help="time so many of the best on the GPU that is here")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the kernel (runs/...)")] = None,
     as_json: JSON = False,
 ) -> None:
     """Search every machine of a family, emit the best candidate as PTX, and prove it right in the emulator.
+
+    With --results or --measure the best is the one that was measured to be, whatever was predicted.
 
     Examples:
 
@@ -248,6 +253,8 @@ def tune_command(
     `tinygpu tune matmul --shape m=1000,n=999,k=77 --dtype f32 --device rtx4090 --option activation=relu`
 
     `tinygpu tune my_machine.py:Softplus --shape n=1000000 --device h100`
+
+    `tinygpu tune matmul --shape m=4096,n=4096,k=4096 --device h200 --results mm.bundle.results.jsonl`
     """
     from tinygpu.api.machines import family
     from tinygpu.api.output import default_folder, write_kernel
@@ -259,6 +266,11 @@ def tune_command(
     from tinygpu.ptx.driver import available
 
     given = asked(shape, dtype, major, ld, align, option)
+    if results is not None or measure:
+        if results is not None and measure:
+            raise typer.BadParameter("give --results or --measure, not both")
+        _tune_measured(machine, given, device, results, measure, seconds, seed, out, as_json)
+        return
     with watching(console, quiet=as_json) as watcher:
         tuned = tune(
             family(machine),
@@ -274,12 +286,66 @@ def tune_command(
     if not tuned.verification.passed:
         print(f"tinygpu: the winner is wrong, nothing is written: {tuned.verification}", file=sys.stderr)
         raise typer.Exit(1)
-    folder = out or default_folder(tuned)
+    folder = out or default_folder(tuned.winner)
     files = write_kernel(folder, tuned.winner, tuned.verification)
     if as_json:
         print((folder / "launch.json").read_text(), end="")
     else:
         tuned_report(tuned, files, available())
+
+
+@app.command("bundle")
+def bundle_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    out: Annotated[Path, typer.Option("--out", "-o", help="the file to write")],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    count: Annotated[int, typer.Option("--count", "-n", help="how many kernels")] = 500,
+    choose: Annotated[str, typer.Option(help="best (by prediction), random, or mixed: half of each")] = "mixed",
+    seconds: Annotated[float, typer.Option(help="how long each machine's best are searched at most")] = 60.0,
+    seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
+    cubins: Annotated[bool, typer.Option(help="machine code for the device, beside the PTX")] = True,
+    as_json: JSON = False,
+) -> None:
+    """Write candidates as kernels into one file, to be timed on a GPU elsewhere.
+
+    There, `python -m tinygpu.ptx.worker FILE` verifies and times them; it needs NumPy and cuda-bindings alone. What it
+    writes, `tinygpu tune --results` takes in.
+
+    Example: `tinygpu bundle matmul --shape m=4096,n=4096,k=4096 --dtype bf16 --device h200 -n 500 -o mm.bundle`
+    """
+    from tinygpu.api.bundle import CHOOSE, bundle
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.emulation import one_of
+    from tinygpu.cli.live import watching
+    from tinygpu.cli.measuring import bundled_json, bundled_report
+    from tinygpu.cli.printing import console
+    from tinygpu.devices import device as find
+
+    given = asked(shape, dtype, major, ld, align, option)
+    with watching(console, quiet=as_json) as watcher:
+        made = bundle(
+            family(machine),
+            given,
+            find(device),
+            out,
+            count=count,
+            choose=one_of("--choose", choose, CHOOSE),
+            seconds=seconds,
+            seed=seed,
+            cubins=cubins,
+            watcher=watcher,
+        )
+    if as_json:
+        print(json.dumps(bundled_json(made), indent=2))
+    else:
+        bundled_report(made)
 
 
 @app.command("emit")
@@ -469,6 +535,57 @@ def emulate_command(
         emulated_report(done, comparisons, written, every_line=lines)
     if done.faults or not all(c.ok for c in comparisons):
         raise typer.Exit(1)
+
+
+def _tune_measured(
+    machine: str,
+    given: Any,
+    device: str,
+    results: Path | None,
+    count: int,
+    seconds: float | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """`tinygpu tune` by measured times: of a results file, or of `count` candidates timed here."""
+    from tinygpu.api.machines import family
+    from tinygpu.api.measured import measure_here, tune_by_results
+    from tinygpu.api.output import default_folder, write_kernel
+    from tinygpu.cli.live import watching
+    from tinygpu.cli.measuring import measured_json, measured_report
+    from tinygpu.cli.printing import console
+    from tinygpu.devices import device as find
+
+    chosen, target = family(machine), find(device)
+    with watching(console, quiet=as_json) as watcher:
+        if results is None:
+            name = f"measured-{chosen.name.rpartition(':')[2]}-{target.name}-{datetime.now():%Y%m%d-%H%M%S}"
+            found = measure_here(
+                chosen,
+                given,
+                target,
+                Path("runs") / name,
+                count=count,
+                seconds=seconds or 60.0,
+                seed=seed,
+                watcher=watcher,
+                say=lambda line: None if as_json else console.print(line),
+            )
+        else:
+            from tinygpu.search.measured import load_results
+
+            found = load_results(results)
+        tuned = tune_by_results(chosen, given, target, found, seed=seed, watcher=watcher)
+    if not tuned.verification.passed:
+        print(f"tinygpu: the winner is wrong, nothing is written: {tuned.verification}", file=sys.stderr)
+        raise typer.Exit(1)
+    kernel = out or default_folder(tuned.winner)
+    files = write_kernel(kernel, tuned.winner, tuned.verification, measured_json(tuned))
+    if as_json:
+        print((kernel / "launch.json").read_text(), end="")
+    else:
+        measured_report(tuned, files)
 
 
 def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Any:

@@ -146,7 +146,7 @@ def tuned_report(t: Tuned, files: Sequence[Path], driver: DriverStatus) -> None:
     layouts_report(w)
     verification_report(t.verification)
     console.print(
-        f"\nnot measured: {driver.reason}" if not driver.present else "\nnot measured yet: see `tinygpu bench`"
+        f"\nnot measured: {driver.reason}" if not driver.present else "\nnot measured yet: give --measure 50"
     )
     for f in files:
         console.print(f"wrote {f}")
