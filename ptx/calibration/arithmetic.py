@@ -149,7 +149,7 @@ def benchmarks() -> tuple[Microbenchmark, ...]:
 
 
 def _integers(name: str, words: str, steps: tuple[str, str], reading: Reading) -> Microbenchmark:
-    """Pairs (x, y) in each thread: x becomes the first operation of both, then y the second; begun at the thread's number.
+    """Pairs (x, y) in each thread, begun at its number: x becomes the first operation of both, then y the second.
 
     Both results are needed, so that the assembler cannot merge two operations into one of three operands.
     """
@@ -171,7 +171,7 @@ def _integers(name: str, words: str, steps: tuple[str, str], reading: Reading) -
         thread = np.arange(THREADS, dtype=np.uint32)
         total = np.zeros_like(thread)
         for i in range(CHAINS):
-            x, y = thread * np.uint32(2 * i + 1) + np.uint32(2 * i), thread * np.uint32(2 * i + 2) + np.uint32(2 * i + 1)
+            x, y = (thread * np.uint32(j + 1) + np.uint32(j) for j in (2 * i, 2 * i + 1))
             for _ in range(ROUNDS // 2 * trips):
                 x = meanings[first](x, y)
                 y = meanings[second](y, x)
@@ -215,7 +215,7 @@ def _integer_rates() -> tuple[Microbenchmark, Microbenchmark]:
 def _clock() -> Microbenchmark:
     """The clock of the SMs: how long the cycles of one warp's chain last. It is a light load, so they run at boost."""
     base = _FMA.latency(Reading("", "", _FMA.opcode, False, "cycles", 0, 1))
-    reading = Reading("clock of the SMs", "MHz", "cycles", True, "seconds", 100, 5000, scale=1e-6, field="boost_clock_mhz")
+    reading = Reading("clock of the SMs", "MHz", "cycles", True, "seconds", 100, 5000, 1e-6, field="boost_clock_mhz")
     return Microbenchmark(
         "clock", "arithmetic", "the same chain for some milliseconds: cycles over seconds", base.ptx, base.target,
         (2000, 10000), base.plan, base.counts, base.check, (reading,),

@@ -1,12 +1,14 @@
 """A microbenchmark: a kernel that does one thing many times, and the figures that follow from its time.
 
 The kernel has a loop. One pass of it, a *trip*, does an exactly known amount of work. The kernel is timed with fewer
-and with more trips, and the difference belongs to the trips alone: launching, filling caches and reading clocks cancel.
-How much a trip does is a count of the emulator's, stated here in closed form, and proved by running the same text there.
+and with more trips, and the difference belongs to the trips alone: launching, filling caches and reading clocks
+cancel. How much a trip does is a count of the emulator, stated here in closed form, and proved by running the same
+text there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -200,7 +202,8 @@ class Reading:
         share = {"warp": " of a warp", "SM": " of an SM" if self.clock == "cycles" else "", "device": " of all SMs"}
         owner = "" if self.of in MEASURED else share[self.per]
         middle = "" if self.quantile == 0.5 else f", at the {100 * self.quantile:g} % quantile"
-        return f"{scaled}{count}{owner} / {time}{middle}" if self.as_rate else f"{scaled}{time} / {count}{owner}{middle}"
+        ratio = f"{count}{owner} / {time}" if self.as_rate else f"{time} / {count}{owner}"
+        return f"{scaled}{ratio}{middle}"
 
 
 Counts: TypeAlias = Mapping[str, int]
@@ -222,6 +225,8 @@ class Microbenchmark:
     readings  the figures that follow
     native    on which of the chips that take the PTX it is an instruction of their own; elsewhere the assembler makes
               other instructions of it, and what is timed is something else. All of them where None
+    held      trips of a launch in front of a stream of launches, so long that all of them wait behind it, and the
+              host's pace does not count; 0 where there is none
     """
 
     name: str
@@ -235,11 +240,20 @@ class Microbenchmark:
     check: Check
     readings: tuple[Reading, ...]
     native: Callable[[Chip], bool] | None = None
+    held: int = 0
 
     def __post_init__(self) -> None:
         few, many = self.trips
         if not 0 < few < many:
             raise ValueError(f"[{self.name}] {few} and {many} are no two numbers of trips, fewer first")
+
+    @property
+    def entry(self) -> str:
+        """Name of the kernel."""
+        found = re.search(r"\.entry\s+(\w+)", self.ptx)
+        if found is None:
+            raise ValueError(f"[{self.name}] its PTX has no kernel")
+        return found[1]
 
     def runs_on(self, chip: Chip) -> bool:
         """Whether it can be timed there."""

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES, SINK, Array, Buffer, Counts, Launch, Map, Microbenchmark, Number, Reading
+from tinygpu.ptx.calibration.benchmark import (
+    MOST_LAUNCHES,
+    SINK,
+    Array,
+    Buffer,
+    Counts,
+    Launch,
+    Map,
+    Microbenchmark,
+    Number,
+    Reading,
+)
 from tinygpu.ptx.calibration.chip import Chip
 from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load
 from tinygpu.ptx.calibration.memory import noise
@@ -236,9 +247,8 @@ def _bulk_issue() -> Microbenchmark:
             *_wait(f"FREE_{group}", f"[%r20+{8 * group}]", "%r5"),
             f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r20+{8 * group}], {each * bytes_};",
             *(
-                f"@%p0 {BULK_LOAD} [%r21+{(group * each + i) * bytes_}], [%d0+{(group * each + i) * bytes_}], {bytes_}, "
-                f"[%r20+{8 * group}];"
-                for i in range(each)
+                f"@%p0 {BULK_LOAD} [%r21+{place}], [%d0+{place}], {bytes_}, [%r20+{8 * group}];"
+                for place in range(group * each * bytes_, (group + 1) * each * bytes_, bytes_)
             ),
         )
     ]

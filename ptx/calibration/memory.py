@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES, SINK, Array, Buffer, Counts, Launch, Microbenchmark, Number, Reading
+from tinygpu.ptx.calibration.benchmark import (
+    MOST_LAUNCHES,
+    SINK,
+    Array,
+    Buffer,
+    Counts,
+    Launch,
+    Microbenchmark,
+    Number,
+    Reading,
+)
 from tinygpu.ptx.calibration.chip import Chip
 from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load, module
 

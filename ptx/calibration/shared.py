@@ -30,7 +30,7 @@ def benchmarks() -> tuple[Microbenchmark, ...]:
 
 
 def _filled(words_per_thread: int, threads: int) -> list[str]:
-    """Word i of shared memory becomes i * 2654435761, a number with all bits in use; %r20 is the address of the memory."""
+    """Word i of shared memory becomes i * 2654435761, a number with all bits in use; %r20 is its address."""
     lines = ["mov.u32 %r20, smem;"]
     for i in range(words_per_thread):
         lines += [
@@ -110,7 +110,9 @@ def _ldmatrix_latency() -> Microbenchmark:
         finish=["sub.u32 %r1, %r1, %r20;"],
         result="%r1",
     )
-    reading = Reading("latency of ldmatrix.x4", "cycles", opcode, False, "cycles", 10, 200, per="warp", field="lat_ldmatrix")
+    reading = Reading(
+        "latency of ldmatrix.x4", "cycles", opcode, False, "cycles", 10, 200, per="warp", field="lat_ldmatrix"
+    )
     return Microbenchmark(
         "ldmatrix-latency", "shared memory", "one warp, each ldmatrix.x4 needs the addresses that the last one read",
         kernel.text(), kernel.target, (16, 80), lambda chip, trips: Launch(1, 32),
@@ -162,7 +164,7 @@ _VECTORS = SMEM_BYTES // (THREADS * 16)
 
 
 def _own_words(trip: int) -> Array:
-    """(threads) exclusive or of the words that a thread reads in a trip; in every second one the warps change places."""
+    """(threads) exclusive or of the words that a thread reads in a trip; in every second one warps change places."""
     words = np.bitwise_xor.reduce(_words().reshape(_VECTORS, THREADS, 4), axis=(0, 2))
     return np.asarray(np.roll(words, THREADS // 2) if trip % 2 else words)
 

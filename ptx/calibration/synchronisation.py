@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinygpu.ptx.calibration.benchmark import SINK, Array, Buffer, Launch, Microbenchmark, Reading
-from tinygpu.ptx.calibration.chip import Chip
 from tinygpu.ptx.calibration.kernel_text import Kernel, load, module
 
 STEPS = 32
@@ -25,10 +24,6 @@ def benchmarks() -> tuple[Microbenchmark, ...]:
         _grid_barrier(),
         _empty(),
     )
-
-
-def _nothing(launch: Launch, trips: int, left: Mapping[str, Array]) -> str:
-    return ""
 
 
 def _barrier(threads: int) -> Microbenchmark:
@@ -182,8 +177,9 @@ def _remote_latency() -> Microbenchmark:
         field="lat_dsmem_load",
     )  # fmt: skip
     return Microbenchmark(
-        "remote-latency", "synchronisation", "one warp in each of two CTAs follows pointers in the other's shared memory",
-        kernel.text(), kernel.target, (8, 40), lambda chip, trips: Launch(2, 32, cluster=2),
+        "remote-latency", "synchronisation",
+        "one warp in each of two CTAs follows pointers in the other's shared memory", kernel.text(),
+        kernel.target, (8, 40), lambda chip, trips: Launch(2, 32, cluster=2),
         lambda launch, trips: {opcode: STEPS * trips * launch.warps},
         lambda launch, trips, left: (
             "" if (left[SINK] == STEPS * trips % rows * 128).all() else "the last pointer leads elsewhere"
@@ -233,21 +229,24 @@ def _grid_barrier() -> Microbenchmark:
 
 
 def _empty() -> Microbenchmark:
-    """A kernel that returns at once."""
-    text = module("empty", [], [], [], [], 32, "sm_75")
-    opcode = "ld.param.u32"
-    where = "launches of an empty kernel"
-
-    def plan(chip: Chip, trips: int) -> Launch:
-        return Launch(1, 32)
-
+    """A kernel that goes round as often as it is told: once, or for long, so that others queue up behind it."""
+    loop = [
+        "TRIP:", "sub.s32 %trips, %trips, 1;", "setp.eq.u32 %again, %trips, 0;", "@%again bra DONE;",
+        # about a microsecond; a loop without anything in it would vanish
+        "nanosleep.u32 1000;", "bra TRIP;", "DONE:",
+    ]  # fmt: skip
+    where = "launches of a kernel of one warp"
     return Microbenchmark(
-        "launch", "synchronisation", "kernels of one warp that return at once, one behind another", text, "sm_75",
-        (200, 1000), plan, lambda launch, trips: {opcode: 1, "global_store_requests": 0}, _nothing,
+        "launch", "synchronisation", "kernels of one warp that return at once, one behind another",
+        module("launch", loop, loop, [], [], 32, "sm_75"), "sm_75", (50, 250), lambda chip, trips: Launch(1, 32),
+        lambda launch, trips: {"sub.s32": trips, "global_store_requests": 0},
+        lambda launch, trips, left: "" if not left[SINK].any() else "something was stored",
         (
             Reading(f"{where}, in a stream", "us", "launches", False, "stream", 0.1, 100, 1e6,
                     field="launch_overhead_stream_us"),
             Reading(f"{where}, in a graph", "us", "launches", False, "graph", 0.1, 100, 1e6,
                     field="launch_overhead_graph_us"),
         ),
+        # some milliseconds, in which the host queues all the others
+        held=10_000,
     )  # fmt: skip

@@ -117,8 +117,8 @@ class Form:
 
 
 
-# PTX ISA, mma.sync shapes and types; each was assembled for its target. Which of them are instructions of the chip: seen
-# in the machine code that nvJitLink 13.5 makes for sm_89 to sm_120.
+# PTX ISA, mma.sync shapes and types; each was assembled for its target. Which of them are instructions of the chip was
+# seen in the machine code that nvJitLink 13.5 makes for sm_89 to sm_120.
 _FP8, _WIDE_F64 = (89, 120, 121), (90,)
 FORMS: tuple[Form, ...] = (
     Form("mma-f16", (16, 8, 16), ("f32", "f16", "f16"), (4, 4, 2), "f", 0x3C003C00, 0x2C002C00, "sm_80", "7.0",

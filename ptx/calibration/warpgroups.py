@@ -146,7 +146,8 @@ def benchmarks() -> tuple[Microbenchmark, ...]:
 
 
 def _counts(form: Form, warpgroups: int, per_trip: int) -> Counts:
-    return {form.opcode: 4 * warpgroups * per_trip, "wgmma_operations": 2 * ROWS * form.n * form.k * warpgroups * per_trip}
+    executed = warpgroups * per_trip
+    return {form.opcode: 4 * executed, "wgmma_operations": 2 * ROWS * form.n * form.k * executed}
 
 
 def _rate(form: Form) -> Microbenchmark:

@@ -1,0 +1,185 @@
+"""Calibrating: every microbenchmark on the GPU of this machine, by a process of its own with a time limit."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tinygpu.devices import Device, device
+from tinygpu.ptx.calibration.benchmark import Microbenchmark
+from tinygpu.ptx.calibration.launcher import Gpu
+from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
+from tinygpu.ptx.calibration.profile import Calibration, calibration_of
+from tinygpu.ptx.runtime.calls import BINDINGS
+from tinygpu.ptx.runtime.errors import GpuUnavailable
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from tinygpu.ptx.calibration.child import main; sys.exit(main())"
+_END_S = 30.0
+
+Tell = Callable[[Microbenchmark, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a GPU is calibrated.
+
+    ordinal    number of the GPU
+    limit_s    seconds that one microbenchmark may take, buffers included
+    start_s    seconds that the process may take until the GPU is there
+    driver     module with the driver's functions
+    trips      name -> fewer and more trips, where they are not the microbenchmark's own
+    """
+
+    ordinal: int = 0
+    rounds: Rounds = field(default_factory=Rounds)
+    limit_s: float = 30.0
+    start_s: float = 120.0
+    driver: str = BINDINGS
+    trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def device_of(gpu_name: str) -> Device:
+    """The library's device of a GPU, by the driver's name for it. Raises ValueError where it is not known."""
+    try:
+        return device(gpu_name)
+    except ValueError:
+        raise ValueError(
+            f"the library has no device for {gpu_name!r}: say with --device which one it is like, or give a device file"
+        ) from None
+
+
+def calibrate(
+    benchmarks: Sequence[Microbenchmark], settings: Settings, *, base: Device | None = None, command: str = "",
+    tell: Tell | None = None,
+) -> tuple[Device, Calibration]:  # fmt: skip
+    """Measures microbenchmarks on the GPU of this machine.
+
+    base  the device in whose place the figures are; None: the library's of that name
+    tell  is told of each microbenchmark as it ends
+
+    Returns the base and what was measured. Raises GpuUnavailable where there is no GPU, ValueError where there is no
+    such device.
+    """
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    child = _Child(settings)
+    outcomes: list[Outcome] = []
+    try:
+        child.start(2.0 if base is None else base.number("l2_partitions"))
+        gpu = child.gpu
+        if base is None:
+            base = device_of(gpu.name)
+            if base.number("l2_partitions") != 2.0:
+                child.stop()
+                child.start(base.number("l2_partitions"))
+        before = child.clocks
+        for benchmark in benchmarks:
+            outcome = child.measure(benchmark)
+            outcomes.append(outcome)
+            if tell is not None:
+                tell(benchmark, outcome)
+    finally:
+        child.stop()
+    found = calibration_of(
+        outcomes, gpu, base, date=date, command=command or "tinygpu.ptx.calibration.calibrate", before=before,
+        after=child.clocks,
+    )  # fmt: skip
+    return base, found
+
+
+class _Child:
+    """The process that touches the GPU; it is started again after it has ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.gpu = Gpu("", "", 1, 1, 1)
+        self.clocks: Mapping[str, Any] | None = None
+        self._partitions = 1.0
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+
+    def start(self, l2_partitions: float) -> None:
+        """Raises GpuUnavailable."""
+        settings = self.settings
+        self._partitions = l2_partitions
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        self._answers = queue.Queue()
+        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
+        self._write(json.dumps({
+            "driver": settings.driver, "ordinal": settings.ordinal, "l2_partitions": l2_partitions,
+            "rounds": settings.rounds.rounds, "warm_up_s": settings.rounds.warm_up_s,
+            "trips": {name: list(trips) for name, trips in settings.trips.items()},
+        }))  # fmt: skip
+        answer = self._answer(settings.start_s)
+        if isinstance(answer, str):
+            raise GpuUnavailable(f"the GPU could not be opened: {answer}")
+        if "unavailable" in answer:
+            raise GpuUnavailable(str(answer["unavailable"]))
+        self.gpu, self.clocks = Gpu(**answer["gpu"]), answer["clocks"]
+
+    def measure(self, benchmark: Microbenchmark) -> Outcome:
+        """What a microbenchmark gives; a failure where the process ended or took too long."""
+        if self._process is None:
+            try:
+                self.start(self._partitions)
+            except GpuUnavailable as lost:
+                return Outcome(failure=Failure(benchmark.name, str(lost)))
+        self._write(benchmark.name)
+        answer = self._answer(self.settings.limit_s + self.settings.rounds.warm_up_s)
+        if isinstance(answer, str) or "lost" in answer:
+            self.stop()
+            return Outcome(failure=Failure(benchmark.name, answer if isinstance(answer, str) else str(answer["lost"])))
+        self.clocks = answer["clocks"]
+        return Outcome.from_json(answer["outcome"])
+
+    def stop(self) -> None:
+        """Ends the process, whatever it does."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _write(self, line: str) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(line + "\n")
+                self._process.stdin.flush()
+
+    def _answer(self, limit_s: float) -> dict[str, Any] | str:
+        """The next line of the process, or a sentence where none came."""
+        while True:
+            try:
+                line = self._answers.get(timeout=limit_s)
+            except queue.Empty:
+                return f"it did not end within {limit_s:g} s"
+            if line is None:
+                code = self._process.wait(_END_S) if self._process is not None else 0
+                return f"it brought its process down, with code {code}"
+            # a driver may print lines of its own
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+
+
+def _listen(process: subprocess.Popen[str], answers: queue.Queue[str | None]) -> None:
+    if process.stdout is not None:
+        with suppress(ValueError):
+            for line in process.stdout:
+                answers.put(line)
+    answers.put(None)
