@@ -86,8 +86,8 @@ class MeasuredResults:
         return f"measured on {self.gpu}, driver {self.driver}, {self.date[:10]}"
 
     def ranked(self) -> list[Measurement]:
-        """Those with a time, the best first: what the last comparison calls faster than the incumbent, then that (no tie
-        takes its place), then all others by their time."""
+        """Those with a time, the best first: what the last comparison calls faster than the incumbent, then that (no
+        tie takes its place), then all others by their time."""
         rank = {"faster": 0, "slower": 3, "failed": 3}
 
         def order(m: Measurement) -> tuple[int, float]:

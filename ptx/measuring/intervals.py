@@ -62,9 +62,10 @@ def intervals(
     views = [np.ndarray(tensor.shape, kind.storage, a.data, 0, strides) for a in (low, high)]
     want, size = (np.broadcast_to(a, tensor.shape) for a in (expected, magnitude))
     rows = max(1, _CHUNK * tensor.shape[0] // max(want.size, 1))
-    for start in range(0, tensor.shape[0], rows):
-        part = slice(start, start + rows)
-        views[0][part], views[1][part] = interval(kind, want[part], size[part], rounding)
+    with np.errstate(all="ignore"):  # what is infinite or no number is judged apart
+        for start in range(0, tensor.shape[0], rows):
+            part = slice(start, start + rows)
+            views[0][part], views[1][part] = interval(kind, want[part], size[part], rounding)
     return low, high
 
 

@@ -150,6 +150,8 @@ class _StandIn(NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         if name in _METHODS:
             return lambda *args, **kwargs: self._call(name, (self, *args), kwargs)
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise CannotRecord(f"{self.where}: its reference asks an array for {name!r}, which a bundle cannot carry")
 
     @property

@@ -125,7 +125,7 @@ class Element:
         size = np.abs(values)
         finite = np.isfinite(size)
         _, power = np.frexp(np.where(finite, size, 0.0))
-        power = np.maximum(power - 1, 1 - bias)
+        power = np.where(size > 0, np.maximum(power - 1, 1 - bias), 1 - bias)
         steps = np.rint(np.ldexp(np.where(finite, size, 0.0), self.mantissa - power))
         code = np.minimum(steps + (power + bias - 1) * float(1 << self.mantissa), over)
         code = np.where(finite, code, over).astype(np.int64)
