@@ -18,6 +18,7 @@ from tinygpu.ptx.calibration.benchmark import Microbenchmark
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
 from tinygpu.ptx.calibration.profile import Calibration, calibration_of
+from tinygpu.ptx.driver import available
 from tinygpu.ptx.runtime.calls import BINDINGS
 from tinygpu.ptx.runtime.errors import GpuUnavailable
 
@@ -68,6 +69,10 @@ def calibrate(
     Returns the base and what was measured. Raises GpuUnavailable where there is no GPU, ValueError where there is no
     such device.
     """
+    if settings.driver == BINDINGS and not available().present:
+        raise GpuUnavailable(
+            f"nothing can be measured here: {available().reason}; --emulate runs the microbenchmarks without a GPU"
+        )
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     child = _Child(settings)
     outcomes: list[Outcome] = []
