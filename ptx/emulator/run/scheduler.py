@@ -34,8 +34,9 @@ _PATIENCE = 128
 _FAIR_TURNS = 512
 # Polling so often without any thread changing any memory counts as waiting for something that never comes.
 _FRUITLESS_POLLS = 50_000
-# Polling so often without any change lets asynchronous work go on.
+# Polling so often without any change lets asynchronous work go on; what is awaited may be the last of many copies.
 _POLLS_OF_LATE_WORK = 100
+_POLLS_OF_MORE_LATE_WORK = 10
 # So often, waits end by their time limit although nothing has changed since the last time.
 _FRUITLESS_TIME_LIMITS = 3
 _NEVER = np.int64(2**62)
@@ -292,8 +293,9 @@ class Scheduler:
             changes = self._residents.emulation.changes
             self._polls = 0 if changes != self._seen_changes else self._polls + 1
             self._seen_changes = changes
-            if self._polls % _POLLS_OF_LATE_WORK == _POLLS_OF_LATE_WORK - 1:
-                self._residents.agents.run_one()
+            if self._polls % _POLLS_OF_LATE_WORK == _POLLS_OF_LATE_WORK - 1 and self._residents.agents.run_one():
+                self._polls -= _POLLS_OF_MORE_LATE_WORK
+                self._seen_changes = self._residents.emulation.changes
         if self._polls > _FRUITLESS_POLLS:
             sentence = (
                 f"deadlock: in {_FRUITLESS_POLLS} polls ({self._where()}) no thread changed any memory, so what they "
