@@ -68,7 +68,7 @@ class ArgumentBuffer:
         offset, kind = self._scalars[name]
         try:
             kind.pack_into(self._memory, offset, value)
-        except struct.error:
+        except (struct.error, OverflowError):
             self._set_checked(name, value, offset, kind)
 
     def _set_checked(self, name: str, value: Any, offset: int, kind: struct.Struct) -> None:

@@ -1,0 +1,82 @@
+"""Tensor maps: what the checks refuse is what the encoder refuses, and each refusal is a sentence."""
+
+from dataclasses import replace
+
+import pytest
+from fake_cuda import FakeCuda
+from hypothesis import given
+from hypothesis import strategies as st
+from tinygpu.ptx.runtime.calls import Driver
+from tinygpu.ptx.runtime.context import open_context
+from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused
+from tinygpu.ptx.runtime.launch import Map
+from tinygpu.ptx.runtime.tensor_maps import check_map, encode_map
+
+GOOD = Map("a", "bf16", (4096, 512), (8192,), (64, 128), 128)
+
+
+@st.composite
+def maps(draw: st.DrawFn) -> Map:
+    rank = draw(st.integers(1, 5))
+    type_ = draw(st.sampled_from(["f32", "f16", "bf16", "e4m3", "s8", "f64", "tf32"]))
+    dims = tuple(draw(st.integers(1, 300)) for _ in range(rank))
+    strides = tuple(draw(st.sampled_from([16, 32, 8, 128, 4096, 1 << 40])) for _ in range(rank - 1))
+    box = tuple(draw(st.sampled_from([1, 8, 16, 32, 64, 128, 256, 257])) for _ in range(rank))
+    return Map("a", type_, dims, strides, box, draw(st.sampled_from([0, 32, 64, 128])))
+
+
+@given(maps(), st.sampled_from([0, 8, 16, 64]))
+def test_the_checks_refuse_what_the_encoder_refuses(made: Map, offset: int) -> None:
+    fake = FakeCuda()
+    context = open_context(Driver(fake))
+    memory = context.allocate(1 << 16)
+    address = memory.address + offset
+    seen = {
+        "address": address, "dtype": {"e4m3": "u8", "s8": "u8", "tf32": "f32"}.get(made.type, made.type),
+        "dims": made.dims, "strides": made.strides_bytes, "box": made.box,
+        "swizzle": f"{made.swizzle_bytes}B" if made.swizzle_bytes else "none",
+    }  # fmt: skip
+    from tinygpu.ptx.emulator import LaunchError
+
+    try:
+        fake._map(seen)
+        refused = False
+    except LaunchError:
+        refused = True
+    try:
+        check_map(made, address)
+    except LaunchRefused:
+        assert refused
+    else:
+        assert not refused
+        encode_map(context.driver, made, address)
+        assert fake.maps[-1] == seen
+
+
+@pytest.mark.parametrize(
+    ("made", "address", "sentence"),
+    [
+        (GOOD, 0x1008, "its address 0x1008 is not a multiple of 16 bytes"),
+        (
+            replace(GOOD, strides_bytes=(8200,)),
+            0,
+            "neighbours are 8,200 bytes apart, and TMA takes multiples of 16 below 2^40",
+        ),
+        (replace(GOOD, box=(64, 512)), 0, "a box has 512 elements along a dimension, and tensor maps take 1 to 256"),
+        (replace(GOOD, box=(4, 8)), 0, "a box is 8 bytes wide, and TMA takes multiples of 16"),
+        (replace(GOOD, box=(128, 8)), 0, "a box is 256 bytes wide, more than its swizzle of 128"),
+        (replace(GOOD, swizzle_bytes=256), 0, "there is no swizzle of 256 bytes; there are 0, 32, 64, 128"),
+        (replace(GOOD, dims=(1 << 33, 1)), 0, "a dimension has 8,589,934,592 elements, and tensor maps have 1 to 4,294,967,296"),
+        (replace(GOOD, dims=()), 0, "it has 0 dimensions, and tensor maps have 1 to 5"),
+    ],
+)  # fmt: skip
+def test_a_map_that_cannot_be_is_refused_with_the_reason(made: Map, address: int, sentence: str) -> None:
+    with pytest.raises(LaunchRefused) as error:
+        check_map(made, address)
+    assert str(error.value) == f"TMA cannot move a: {sentence}"
+
+
+def test_a_driver_that_refuses_for_reasons_of_its_own_is_told() -> None:
+    fake = FakeCuda(lost="CUDA_ERROR_ILLEGAL_ADDRESS")
+    with pytest.raises(CudaError):
+        encode_map(Driver(fake), GOOD, 0)
