@@ -93,8 +93,8 @@ def _shuffle(title: str, mask: int, kind: str = "b32", guard: str = "", threads:
         *(["cvt.u64.u32 %d0, %r0;"] if kind == "b64" else []),
         f"shfl.sync.bfly.{kind} {wide}, {mask}, 31, -1;",
         *(["cvt.u32.u64 %r1, %d1;"] if kind == "b64" else []),
-        "st.global.b32 [%out], %r1;",
         *(["$past:"] if guard else []),
+        "st.global.b32 [%out], %r1;",
     ]
     fields = (Field("x", "f32", 1), Field("out", "f32", 1, "out"))
     return Specimen(title, "\n".join(lines), fields, lambda x: x[np.arange(threads) ^ mask], threads=threads)
