@@ -1,10 +1,11 @@
-"""Intervals of right results: their ends against a search through every element, and the kernel that compares with them."""
+"""Intervals of right results: their ends against a search through every element; the kernel that compares with them."""
 
 import numpy as np
 import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tinygpu.ptx.measuring.comparer import Comparer, comparing_ptx
 from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, Rounding, interval, intervals
 from tinygpu.ptx.runtime.calls import Driver

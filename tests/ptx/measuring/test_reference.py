@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tinygpu.machines.elementwise import Axpby, BiasRelu
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.ptx.measuring.reference import CannotRecord, Graph, evaluate, record

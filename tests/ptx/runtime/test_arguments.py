@@ -1,4 +1,4 @@
-"""Argument buffers: what the driver reads through the pointers is what was put in, at the alignment that PTX declares."""
+"""Argument buffers: what the driver reads through the pointers is what was put in, aligned as PTX declares it."""
 
 import ctypes
 import struct
@@ -9,6 +9,7 @@ import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import open_context

@@ -11,6 +11,7 @@ import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tinygpu.ptx.runtime import dlpack
 from tinygpu.ptx.runtime.arrays import DeviceArray, View, dense_strides, reader_of
 from tinygpu.ptx.runtime.calls import Driver

@@ -11,6 +11,7 @@ from fake_cuda import FakeCuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_kernels import add_launch, add_ptx
+
 from tinygpu.ptx.runtime.arrays import DeviceArray, View
 from tinygpu.ptx.runtime.callable import MOST_PREPARED, CallableKernel, Signature, stream_number
 from tinygpu.ptx.runtime.calls import Driver

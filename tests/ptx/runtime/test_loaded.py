@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fake_cuda import FakeCuda
 from small_kernels import add_launch, add_ptx
+
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import Context, open_context
@@ -247,9 +248,9 @@ def test_a_fault_of_a_kernel_comes_out_of_the_next_wait_and_is_known_to_lose_the
     memory = context.allocate(4000)
     arguments = ArgumentBuffer(context.driver, launch, dict.fromkeys("xzy", memory.address))
     arguments.set_scalar("s", 0)
+    config = kernel.config(0)
     with pytest.raises(CudaError) as error:
-        kernel.run(arguments, kernel.config(0))
-        context.synchronize()
+        kernel.run(arguments, config)
     assert error.value.context_lost
     assert str(error.value).endswith(
         " returned CUDA_ERROR_ILLEGAL_ADDRESS: a kernel touched memory that is not its own"
@@ -278,7 +279,7 @@ def test_a_graph_runs_what_was_captured_and_its_events_time_it() -> None:
 def test_a_capture_that_fails_leaves_the_stream_usable() -> None:
     fake, context = opened()
     stream = Stream(context)
-    with pytest.raises(RuntimeError, match="^mine$"), stream.capture():
+    with pytest.raises(RuntimeError, match=r"^mine$"), stream.capture():
         raise RuntimeError("mine")
     assert fake.capturing == {}
     with stream.capture():

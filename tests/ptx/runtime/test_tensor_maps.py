@@ -6,6 +6,7 @@ import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import open_context
 from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused
@@ -66,10 +67,14 @@ def test_the_checks_refuse_what_the_encoder_refuses(made: Map, offset: int) -> N
         (replace(GOOD, box=(4, 8)), 0, "a box is 8 bytes wide, and TMA takes multiples of 16"),
         (replace(GOOD, box=(128, 8)), 0, "a box is 256 bytes wide, more than its swizzle of 128"),
         (replace(GOOD, swizzle_bytes=256), 0, "there is no swizzle of 256 bytes; there are 0, 32, 64, 128"),
-        (replace(GOOD, dims=(1 << 33, 1)), 0, "a dimension has 8,589,934,592 elements, and tensor maps have 1 to 4,294,967,296"),
+        (
+            replace(GOOD, dims=(1 << 33, 1)),
+            0,
+            "a dimension has 8,589,934,592 elements, and tensor maps have 1 to 4,294,967,296",
+        ),
         (replace(GOOD, dims=()), 0, "it has 0 dimensions, and tensor maps have 1 to 5"),
     ],
-)  # fmt: skip
+)
 def test_a_map_that_cannot_be_is_refused_with_the_reason(made: Map, address: int, sentence: str) -> None:
     with pytest.raises(LaunchRefused) as error:
         check_map(made, address)
