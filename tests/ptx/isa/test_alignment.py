@@ -75,10 +75,20 @@ def test_rows_of_smem_are_aligned_if_and_only_if_no_access_faults(
     assert verdicts == ({True} if width_bytes == 4 else {True, False})
 
 
-def test_rows_for_ldmatrix_are_aligned_if_and_only_if_it_does_not_fault() -> None:
+@pytest.mark.parametrize(
+    ("instruction", "statement"),
+    [
+        (isa.LdMatrix(), "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r9];"),
+        (isa.StMatrix(), "mov.b32 %r0, 0;\nstmatrix.sync.aligned.m8n8.x1.shared.b16 [%r9], {%r0};"),
+    ],
+    ids=["ldmatrix", "stmatrix"],
+)
+def test_rows_of_matrices_are_aligned_if_and_only_if_it_does_not_fault(
+    instruction: isa.LdMatrix | isa.StMatrix, statement: str
+) -> None:
     side = smem_operand(KIND)
     lanes = (Mode.of(4, 1, 1), Mode.of(8, 0, 1))
-    rule = next(r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, ())) if "row alignment" in r.name)
+    rule = next(r for r in instruction.legality(side, Partition(side.shape, lanes, ())) if "row alignment" in r.name)
     for pitch in PITCHES:
         lines = [
             "mov.b32 %r8, 0;",
@@ -87,11 +97,13 @@ def test_rows_for_ldmatrix_are_aligned_if_and_only_if_it_does_not_fault() -> Non
             "bar.sync 0;",
             "and.b32 %r1, %t, 7;",
             f"mad.lo.u32 %r9, %r1, {pitch}, %s;",
-            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r9];",
+            statement,
             "st.global.b32 [%out], %r0;",
         ]
         fields = (Field("x", "f32", 1), Field("out", "f32", 1, "out"))
-        made = Specimen("rows", "\n".join(lines), fields, lambda x: 0 * x, smem_bytes=512)
+        made = Specimen(
+            "rows", "\n".join(lines), fields, lambda x: 0 * x, instruction.target, instruction.isa, smem_bytes=512
+        )
         legal = bool(evaluate(rule.condition, {"columns": pitch // 4, "pad": 0}))
         assert (refused_by_emulator(made) == "") == legal, pitch
 

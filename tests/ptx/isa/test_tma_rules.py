@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.constraints.constraint import Constraint
@@ -48,6 +48,8 @@ def described(kind: str, rows: int, ld: int, align: int) -> str:
 
 
 @settings(max_examples=200)
+@example(kind="f16", store=False, rows=256, ld=32, align=16)
+@example(kind="f16", store=True, rows=257, ld=32, align=16)
 @given(
     kind=st.sampled_from(KINDS),
     store=st.booleans(),
