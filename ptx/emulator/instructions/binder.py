@@ -55,6 +55,8 @@ class Binder:
     owns_taint   the instruction's closure sees to uninitialised bits itself
     owns_busy    it sees to registers that asynchronous instructions work with itself
     fenced       registers whose use by other instructions is remembered until a wgmma.fence (Residents.touched)
+    guesses      plain loads that count as relaxed ones (source/first_guesses.py)
+    data_loads   volatile loads that count as plain ones (source/data_loads.py)
     cluster_size CTAs of a cluster: with more than one, shared addresses carry the CTA's rank
     """
 
@@ -78,6 +80,7 @@ class Binder:
     fenced: set[Slot] = field(default_factory=set)
     cluster_size: int = 1
     guesses: frozenset[tuple[int, int]] = frozenset()
+    data_loads: frozenset[tuple[int, int]] = frozenset()
 
     # ---- per instruction ----------------------------------------------------------------------------------------
 

@@ -124,7 +124,10 @@ def fma(b: Binder, i: Instruction) -> Run:
         get = b.destination(operands[0], "f32")
 
         def run(c: Cohort) -> None:
-            np.copyto(get(c), fma_f32(first(c), second(c), third(c)), where=c.where)
+            if c.where is True:
+                fma_f32(first(c), second(c), third(c), out=get(c))
+            else:
+                np.copyto(get(c), fma_f32(first(c), second(c), third(c)), where=c.where)
 
         return run
     if dtype == np.float64:

@@ -150,7 +150,7 @@ def _ld(b: Binder, i: Instruction) -> Run:
     name, width, count = _access(b, i)
     target, where = b.operands(i, 2, 3)[:2]
     get, constant, space = _address(b, i, where)
-    strong = any(i.has(m) for m in _STRONG)
+    strong = any(i.has(m) for m in _STRONG) and (i.line, i.column) not in b.data_loads
     if space == "param" and constant is not None:
         return _ld_param(b, i, target, constant, name, width, count)
     writers = _register_writers(b, target, name, count)

@@ -36,30 +36,35 @@ def to_odd(total: Array, error: Array) -> Array:
     return np.where(move, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
 
 
-def fma_f32(x: Any, y: Any, z: Any) -> Array:
-    """x * y + z of binary32 values, rounded once to nearest even.
+def fma_f32(x: Any, y: Any, z: Any, out: Array | None = None) -> Array:
+    """x * y + z of binary32 values, rounded once to nearest even; into `out`, which may be one of them, if it is given.
 
     The product is exact in binary64. The rounded sum can only be wrong where it lies halfway between two binary32
     values, or where the result is subnormal; those elements are done again with rounding to odd.
     """
     # Explicit conversions are faster than a ufunc's own; most calls bring three arrays of one shape.
-    total = np.asarray(x).astype(np.float64)
-    second, third = np.asarray(y).astype(np.float64), np.asarray(z).astype(np.float64)
-    if total.shape == second.shape == third.shape and total.ndim:
-        total *= second
-        total += third
+    product = np.asarray(x).astype(np.float64)
+    total, third = np.asarray(y).astype(np.float64), np.asarray(z).astype(np.float64)
+    if product.shape == total.shape == third.shape and product.ndim:
+        product *= total
+        np.add(product, third, out=total)
     else:
-        total = np.asarray(total * second + third)
-    result = np.asarray(total.astype(np.float32))
+        product, third = np.broadcast_arrays(np.asarray(product * total), third)
+        total = np.asarray(product + third)
+    if out is None:
+        result = np.asarray(total.astype(np.float32))
+    else:
+        result = out
+        np.copyto(result, total, casting="same_kind")
     # The 29 bits that binary32 does not have, at the top: halfway is the least of all signed numbers.
     lost = (total.view(np.uint64) << _DROPPED_BITS).view(np.int64)
     # Twice the bits, less one, is small for subnormal numbers only (zero wraps around).
-    twice = (result.view(np.uint32) << np.uint32(1)) - np.uint32(1)
+    twice = result.view(np.uint32) << np.uint32(1)
+    twice -= np.uint32(1)
     if np.minimum.reduce(lost, axis=None) != _HALFWAY and np.minimum.reduce(twice, axis=None) >= _TWICE_SMALLEST:
         return result
     redo = np.asarray((lost == _HALFWAY) | (twice < _TWICE_SMALLEST))
-    px, py, pz = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (x, y, z)))
-    sums, errors = two_sum(px[redo] * py[redo], pz[redo])
+    sums, errors = two_sum(product[redo], third[redo])
     result[redo] = to_odd(sums, errors).astype(np.float32)
     return result
 

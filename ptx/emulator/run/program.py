@@ -31,6 +31,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
 from tinygpu.ptx.emulator.instructions.tensormaps import TENSORMAPS
 from tinygpu.ptx.emulator.instructions.warp_ops import WARP_OPS
 from tinygpu.ptx.emulator.source.control_flow import EXIT, Block, build_blocks
+from tinygpu.ptx.emulator.source.data_loads import data_loads
 from tinygpu.ptx.emulator.source.first_guesses import first_guesses
 from tinygpu.ptx.emulator.source.inlining import FlatCode
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, IntegerOperand, RegisterOperand
@@ -145,6 +146,7 @@ def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
         if isinstance(statement, Instruction) and compile_function(statement) is None and not _is_control(statement):
             raise UnsupportedInstruction(statement.line, statement.name, why_refused(statement.opcode))
     binder.guesses = first_guesses(code.statements)
+    binder.data_loads = data_loads(code.statements)
     blocks = build_blocks(code.statements, code.branch_targets)
     compiled = [_compile_block(binder, block) for block in blocks]
     _watch_fenced(compiled, frozenset(binder.fenced))

@@ -235,7 +235,7 @@ class Residents:
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.leaving: list[Callable[[int, Instruction], None]] = []
-        self._remote: dict[int, dict[int, tuple[int, int]]] = {}
+        self._remote: dict[int, dict[tuple[int, bool], tuple[int, int]]] = {}
         self.order = CtaOrder(self)
         self.group_counts = np.zeros((self.warps, LANES), np.int64)
         linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
@@ -554,15 +554,28 @@ class Residents:
                 "have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
             )  # fmt: skip
             executed[row, first] = clocks.start + 1
+        arrives = instruction.opcode == "mbarrier"
         if not self.alive[self.rows_of(target)].any():
-            emulation.fault(
-                "cluster", instruction, self, row, None,
-                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which has exited: "
-                "all CTAs must stay until a last cluster barrier",
-            )  # fmt: skip
+            rank = target % self.cluster_size
+            if arrives:
+                self._advise_late_arrival(
+                    instruction, f"this arrives on an mbarrier of CTA {rank} of the cluster, which has exited"
+                )
+            else:
+                emulation.fault(
+                    "cluster", instruction, self, row, None,
+                    f"reaches into the shared memory of CTA {rank} of the cluster, which has exited: all CTAs must "
+                    "stay until a last cluster barrier",
+                )  # fmt: skip
         if column is None:
             column = int(clocks.own_column[row])
-        self._remote.setdefault(target, {})[column] = (emulation.tick, instruction.line)
+        self._remote.setdefault(target, {})[column, arrives] = (emulation.tick, instruction.line)
+
+    def _advise_late_arrival(self, instruction: Instruction, what: str) -> None:
+        """Kernels that end so are published and run right as long as the CTA that exits is not replaced at once."""
+        self.emulation.advise(
+            "arrival at an exited CTA", instruction, f"{what}: all CTAs must stay until a last cluster barrier"
+        )
 
     def check_leaving(self, cta: int, instruction: Instruction) -> None:
         """The last threads of a CTA exit: nobody may still reach into its shared memory.
@@ -576,9 +589,15 @@ class Residents:
         known = self.clocks.vector[rows].max(axis=0)
         if self.clocks.executed is not None:
             known = np.maximum(known, self.clocks.executed[rows].max(axis=0))
-        for column, (tick, line) in self._remote.pop(cta, {}).items():
-            if int(known[column]) < tick:
-                name = self.clocks.name(self.cluster_of(cta), column)
+        for (column, arrives), (tick, line) in self._remote.pop(cta, {}).items():
+            if int(known[column]) >= tick:
+                continue
+            name = self.clocks.name(self.cluster_of(cta), column)
+            if arrives:
+                self._advise_late_arrival(
+                    instruction, f"a CTA exits here, and {name} may still arrive on an mbarrier of it (line {line})"
+                )
+            else:
                 self.emulation.fault(
                     "cluster", instruction, self, int(self.rows_of(cta)[0]), None,
                     f"this CTA exits, but {name} may still reach into its shared memory (line {line}): a cluster "
