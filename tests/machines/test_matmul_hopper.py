@@ -1,4 +1,4 @@
-"""matmul_hopper: the published configurations are in its space, its schedules are right, and what TMA cannot take is said."""
+"""matmul_hopper: published configurations are in its space, its schedules are right, what TMA cannot take is said."""
 
 from __future__ import annotations
 

@@ -164,6 +164,7 @@ def check_write(
         _check_readers(c, site, window, shadow.strong, index, span, size, selection, changed)
     warps = _warps(c, selection)
     who = np.broadcast_to(warps, index.shape)
+    shadow.mark_narrow(index, span, atomic and site.instruction.has("cta"))
     if span > 1:
         written.reshape(-1, span)[index] = c.emulation.tick
         writer.reshape(-1, span)[index] = who[..., None]
@@ -218,12 +219,35 @@ def _check_order(
     who = writer.reshape(-1, span)[index] if span > 1 else writer[index]
     if strong:
         # Strong accesses need no order among themselves: a loop around a cas begins with a relaxed load.
-        ticks = np.where(atomics.reshape(-1, span)[index] if span > 1 else atomics[index], 0, ticks)
+        strongly = atomics.reshape(-1, span)[index] if span > 1 else atomics[index]
+        _advise_scope(c, site, shadow, index, span, selection, np.where(strongly, ticks, 0), who)
+        ticks = np.where(strongly, 0, ticks)
     bad = _unordered(c, site, selection, ticks, who)
     if changed is not None:
         bad &= changed[..., None] if bad.ndim > changed.ndim else changed
     if bad.any():
         _report(c, site, window, index, span, size, selection, bad, who, verb, "wrote")
+
+
+def _advise_scope(
+    c: Cohort, site: Site, shadow: GlobalShadow, index: NDArray[np.int64], span: int, selection: Selection,
+    ticks: NDArray[np.int32], who: NDArray[np.int32],
+) -> None:  # fmt: skip
+    """Strong accesses of different CTAs, one of them of CTA scope, that nothing else orders."""
+    narrow = site.instruction.has("cta")
+    if not ticks.any() or not (narrow or shadow.narrow is not None):
+        return
+    wpc = c.residents.warps_per_cta
+    mine = _warps(c, selection)
+    far = (ticks > 0) & (who // wpc != (mine[..., None] if mine.ndim < who.ndim else mine) // wpc)
+    if not narrow and shadow.narrow is not None:
+        far &= shadow.narrow.reshape(-1, span)[index] if span > 1 else shadow.narrow[index]
+    if far.any() and _unordered(c, site, selection, np.where(far, ticks, 0), who).any():
+        c.emulation.advise(
+            "scope narrower than its users", site.instruction,
+            "a strong access or atomic of .cta scope and one of another CTA meet at the same place, and nothing else "
+            "orders them: both must have .gpu or .sys scope",
+        )  # fmt: skip
 
 
 def _check_readers(

@@ -169,7 +169,7 @@ def _apply(
         requests, _, _ = site.count_global(addresses, c.mask, size)
         counters.atomic_requests += requests
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
-        c.residents.order.access(c, picked, True, True, acquires, releases)
+        c.residents.order.access(c, picked, True, True, acquires, releases, site.instruction.has("cta"))
         for window, selection in global_access.resolve(c, site, picked, size, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)

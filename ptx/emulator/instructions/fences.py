@@ -33,8 +33,7 @@ def _fence(b: Binder, i: Instruction) -> Run:
         if c.emulation.checking:
             for row in _active_rows(c).tolist():
                 c.residents.fence(row, c.residents.active_bits(c, row))
-        if not scope_cta:
-            c.residents.order.fence(c)
+        c.residents.order.fence(c, scope_cta)
 
     return run
 

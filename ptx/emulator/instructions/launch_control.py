@@ -1,7 +1,7 @@
 """clusterlaunchcontrol: taking over a cluster of the grid that has not started (PTX ISA, "clusterlaunchcontrol").
 
-The 16-byte response is opaque in the manual; here its 32-bit words are the coordinates (x, y, z) of the first CTA of the
-cluster that was taken over, and 1 where there was one.
+The 16-byte response is opaque in the manual; here its 32-bit words are the coordinates (x, y, z) of the first CTA of
+the cluster that was taken over, and 1 where there was one.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.global_load_bytes += moved
         values = global_access.load(c, site, addresses, width, count, strong)
         if strong:
-            c.residents.order.access(c, c.pick(addresses), True, False, acquire=site.instruction.has("acquire"))
+            near, acquires = site.instruction.has("cta"), site.instruction.has("acquire")
+            c.residents.order.access(c, c.pick(addresses), True, False, acquire=acquires, near=near)
         return values
 
     def read_shared(c: Cohort, addresses: Array) -> Loaded:
@@ -145,7 +146,8 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
         if unknown is not None:
             _report_unknown(c, site, addresses, unknown, count)
         if strong:
-            c.residents.order.access(c, c.pick(addresses), False, True, release=site.instruction.has("release"))
+            near, releases = site.instruction.has("cta"), site.instruction.has("release")
+            c.residents.order.access(c, c.pick(addresses), False, True, release=releases, near=near)
         global_access.store(c, site, addresses, values, width, count, strong)
 
     def write_shared(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:

@@ -84,7 +84,9 @@ def choose_ctas(ctas: Iterable[int | Sequence[int]] | None, launch: Launch) -> l
     result = [mate for cluster in clusters for mate in _mates(launch, cluster)]
     missing = sorted(set(result) - set(chosen))
     if missing:
-        raise LaunchError(f"ctas names a part of a cluster: CTA {missing[0]}, which runs together with others, is missing")
+        raise LaunchError(
+            f"ctas names a part of a cluster: CTA {missing[0]}, which runs together with others, is missing"
+        )
     return result
 
 

@@ -97,7 +97,7 @@ class Agents:
                 self._complete(int(self._random.integers(len(self._pending))))
 
     def run_one(self) -> bool:
-        """Complete operations because nobody else can go on: one at random, or the oldest of each CTA; False for none."""
+        """Complete operations as nobody else can go on: one at random, or the oldest of each CTA. False for none."""
         if not self._pending:
             return False
         if self._order == "random":

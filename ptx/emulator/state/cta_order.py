@@ -37,6 +37,9 @@ class CtaOrder:
         self._fenced_doubts: dict[int, dict[int, Doubt]] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self._unconfirmed: dict[int, Known] = {}
+        # The same within a CTA, where fences and accesses of CTA scope are enough.
+        self._fenced_near: dict[int, Known] = {}
+        self._unconfirmed_near: dict[int, Known] = {}
         self.strict: Known | None = None
         self.lenient: Known | None = None
 
@@ -57,25 +60,42 @@ class CtaOrder:
         cta = row % len(residents.ctas)
         return (cta - cta % residents.cluster_size + residents.first_number) * residents.warps_per_cta
 
-    def fence(self, c: Cohort) -> None:
-        """Active warps pass a fence of gpu or system scope."""
+    def fence(self, c: Cohort, near: bool = False) -> None:
+        """Active warps pass a fence.
+
+        near  it is of CTA scope: it orders for warps of the same CTA only
+        """
         if not c.emulation.checking:
             return
-        for row in c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]:
-            known = self._unconfirmed.pop(int(row), None)
-            if known is not None:
-                self._learn(int(row), known, True)
-            self._fenced[int(row)] = self._snapshot(int(row))
-            self._fenced_doubts[int(row)] = self._doubts_of_release(c, int(row))
+        for row in (c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]).tolist():
+            for waiting in (self._unconfirmed_near,) if near else (self._unconfirmed_near, self._unconfirmed):
+                known = waiting.pop(row, None)
+                if known is not None:
+                    self._learn(row, known, True)
+            self._fenced_near[row] = self._snapshot(row)
+            if not near:
+                self._fenced[row] = self._fenced_near[row]
+                self._fenced_doubts[row] = self._doubts_of_release(c, row)
 
     def access(
-        self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False
-    ) -> None:
-        """Active lanes carry out strong accesses or atomics, one after another, at these addresses."""
+        self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False,
+        near: bool = False,
+    ) -> None:  # fmt: skip
+        """Active lanes carry out strong accesses or atomics, one after another, at these addresses.
+
+        near  they are of CTA scope: they tell nothing to other CTAs, and learn nothing from them
+        """
         emulation = c.emulation
+        publishes = writes and (release or bool(self._fenced_near))
+        if not emulation.checking or addresses.size == 0:
+            return
+        if publishes or (reads and emulation.near_locations):
+            self._access_near(c, addresses, reads, publishes, acquire, release)
+        if near:
+            return
         locations = emulation.locations
         publishes = writes and (release or bool(self._fenced))
-        if not emulation.checking or addresses.size == 0 or not (publishes or (reads and locations)):
+        if not (publishes or (reads and locations)):
             return
         rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
         # Many lanes meet the same clocks: joins and snapshots are made once each.
@@ -108,7 +128,25 @@ class CtaOrder:
                     joins[key] = np.maximum(old, told)
                 locations[address] = joins[key]
 
-    def _learn(self, row: int, known: Known, strictly: bool) -> bool:
+    def _access_near(
+        self, c: Cohort, addresses: Array, reads: bool, publishes: bool, acquire: bool, release: bool
+    ) -> None:
+        """What these accesses tell and learn within their CTA."""
+        locations = c.emulation.near_locations
+        count = len(self._residents.ctas)
+        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
+        for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
+            place = (row % count + self._residents.first_number, address)
+            old = locations.get(place)
+            if reads and old is not None:
+                self._learn(row, old, acquire, near=True)
+            told = None
+            if publishes:
+                told = self._snapshot(row) if release else self._fenced_near.get(row)
+            if told is not None and told is not old:
+                locations[place] = told if old is None else np.maximum(old, told)
+
+    def _learn(self, row: int, known: Known, strictly: bool, near: bool = False) -> bool:
         """The row learns; returns whether that was news."""
         residents = self._residents
         if self.strict is None or self.lenient is None:
@@ -121,8 +159,9 @@ class CtaOrder:
         if strictly:
             self.strict[row] = np.maximum(self.strict[row], known)
         else:
-            waiting = self._unconfirmed.get(row)
-            self._unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
+            unconfirmed = self._unconfirmed_near if near else self._unconfirmed
+            waiting = unconfirmed.get(row)
+            unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
         first = self._first(row)
         residents.clocks.learn_members(row, 0, known[first : first + residents.clocks.members])
         return True

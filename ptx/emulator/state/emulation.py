@@ -77,6 +77,7 @@ class Emulation:
         self.global_proxy_fences: dict[int, int] = {}
         self.async_global_ticks: set[int] = set()
         self.locations: dict[int, NDArray[np.int32]] = {}
+        self.near_locations: dict[tuple[int, int], NDArray[np.int32]] = {}
         self.location_doubts: dict[int, dict[int, Doubt]] = {}
         self.run_ctas: list[Dim3] = []
         self.waiting_ctas: deque[Dim3] = deque()

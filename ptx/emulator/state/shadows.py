@@ -81,7 +81,7 @@ class GlobalShadow:
     """Last accesses to one window of global memory, per granule; warps are numbered over the whole launch.
 
     Of readers, the last one and the last one of another CTA are kept; `strong` has those of strong reads (volatile,
-    relaxed, acquire), which may race with atomics.
+    relaxed, acquire), which may race with atomics. `narrow` says which writes were strong, but of CTA scope.
     """
 
     def __init__(self, size_bytes: int, granule_bytes: int) -> None:
@@ -96,6 +96,7 @@ class GlobalShadow:
         self.other_read: Ticks | None = None
         self.other_reader: NDArray[np.int32] | None = None
         self.strong: GlobalShadow | None = None
+        self.narrow: NDArray[np.bool_] | None = None
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
         self._logged = 0
 
@@ -106,6 +107,14 @@ class GlobalShadow:
             self.writer = np.zeros(self.granules, np.int32)
             self.atomic = np.zeros(self.granules, np.bool_)
         return self.written, self.writer, self.atomic
+
+    def mark_narrow(self, index: NDArray[np.int64], span: int, narrow: bool) -> None:
+        """Remember whether writes are strong, but of CTA scope."""
+        if narrow and self.narrow is None:
+            self.narrow = np.zeros(self.granules, np.bool_)
+        if self.narrow is not None:
+            target = self.narrow.reshape(-1, span) if span > 1 else self.narrow
+            target[index] = narrow
 
     def strong_reads(self) -> GlobalShadow:
         """Where strong reads are remembered; made on first use."""

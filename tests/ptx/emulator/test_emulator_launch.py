@@ -116,7 +116,8 @@ REFUSED = [
     ({"block": (32, 33)}, "block (32, 33, 1) has 1056 threads, but a CTA has at most 1024"),
     ({"args": [A, A]}, "k takes 3 arguments (a, b, stride), not 2"),
     ({"args": [A, A, "x"]},
-     "stride cannot take 'x': pass an array, a DeviceBuffer or SparseBuffer, a TensorMap, a number, a Struct, or bytes"),
+     "stride cannot take 'x': pass an array, a DeviceBuffer or SparseBuffer, a TensorMap, a number, a Struct, or "
+     "bytes"),
     ({"args": [A, A, np.int32(3)]}, "stride has 8 bytes, but int32 has 4: pass the right type"),
     ({"args": [A, A, b"123"]}, "stride has 8 bytes, but the argument has 3"),
     ({"args": [A, A, 1 << 70]}, f"stride has 8 bytes, into which {1 << 70} does not fit"),

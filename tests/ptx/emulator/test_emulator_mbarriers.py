@@ -174,22 +174,23 @@ def single(body: str) -> str:
             "uses shared address 0x400 as an mbarrier, but it was overwritten on line 11",
         ),
         (
-            "mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 _, [bar]; mbarrier.init.shared.b64 [bar], 2;",
+            "mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 _, [bar]; "
+            "mbarrier.init.shared.b64 [bar], 2;",
             "mbarrier",
-            "initialises an mbarrier that is in use: mbarrier 0x400 (initialised on line 11) has 0 completed phases, 1 of "
-            "2 arrivals; invalidate it (mbarrier.inval) when nobody uses it any more",
+            "initialises an mbarrier that is in use: mbarrier 0x400 (initialised on line 11) has 0 completed phases, 1 "
+            "of 2 arrivals; invalidate it (mbarrier.inval) when nobody uses it any more",
         ),
         (
             "mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 _, [bar], 3;",
             "mbarrier",
-            "3 arrivals at an mbarrier whose phase takes 2 more: mbarrier 0x400 (initialised on line 11) has 0 completed "
-            "phases, 0 of 2 arrivals; the count of mbarrier.init must be that of all arrivals of a phase",
+            "3 arrivals at an mbarrier whose phase takes 2 more: mbarrier 0x400 (initialised on line 11) has 0 "
+            "completed phases, 0 of 2 arrivals; the count of mbarrier.init must be that of all arrivals of a phase",
         ),
         (
             "mbarrier.init.shared.b64 [bar], 1; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 2000000;",
             "mbarrier",
-            "the tx-count of an mbarrier becomes 2000000, beyond +-1048575: mbarrier 0x400 (initialised on line 11) has 0 "
-            "completed phases, 0 of 1 arrivals and waits for 2000000 more transaction bytes",
+            "the tx-count of an mbarrier becomes 2000000, beyond +-1048575: mbarrier 0x400 (initialised on line 11) has "
+            "0 completed phases, 0 of 1 arrivals and waits for 2000000 more transaction bytes",
         ),
         (
             "mov.u32 %r1, bar; add.u32 %r1, %r1, 4; mbarrier.init.shared.b64 [%r1], 1;",
@@ -342,7 +343,8 @@ def test_misused_cluster_barriers(text: str, sentence: str) -> None:
 def test_clusters_of_a_launch() -> None:
     text = neighbour(CLUSTER_SYNC, CLUSTER_SYNC)
     y = np.zeros((6, 32), np.uint32)
-    with pytest.raises(LaunchError, match=r"^grid \(6, 1, 1\) is no multiple of cluster \(4, 1, 1\) in every dimension$"):
+    message = r"^grid \(6, 1, 1\) is no multiple of cluster \(4, 1, 1\) in every dimension$"
+    with pytest.raises(LaunchError, match=message):
         run(text, [y], block=32, grid=6, cluster=4)
     with pytest.raises(LaunchError, match=r"^cluster \(32, 1, 1\) has 32 CTAs, but a cluster has at most 16$"):
         run(text, [y], block=32, grid=32, cluster=32)

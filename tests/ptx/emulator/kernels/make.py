@@ -1,8 +1,8 @@
 """Makes the PTX fixtures in this folder from the .cu sources beside them: python make.py [name ...].
 
 Needs nvcc: of a CUDA toolkit on the PATH, or of the wheels nvidia-cuda-nvcc, nvidia-nvvm, nvidia-cuda-crt,
-nvidia-cuda-cccl and nvidia-cuda-runtime in this Python's environment (no GPU, no driver). Sources in a folder named after a target
-(sm_90a, sm_100a, sm_120a) are compiled for it, those beside this file for sm_80.
+nvidia-cuda-cccl and nvidia-cuda-runtime in this Python's environment (no GPU, no driver). Sources in a folder named
+after a target (sm_90a, sm_100a, sm_120a) are compiled for it, those beside this file for sm_80.
 """
 
 from __future__ import annotations
