@@ -189,8 +189,8 @@ def single(body: str) -> str:
         (
             "mbarrier.init.shared.b64 [bar], 1; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 2000000;",
             "mbarrier",
-            "the tx-count of an mbarrier becomes 2000000, beyond +-1048575: mbarrier 0x400 (initialised on line 11) has "
-            "0 completed phases, 0 of 1 arrivals and waits for 2000000 more transaction bytes",
+            "the tx-count of an mbarrier becomes 2000000, beyond +-1048575: mbarrier 0x400 (initialised on line 11) "
+            "has 0 completed phases, 0 of 1 arrivals and waits for 2000000 more transaction bytes",
         ),
         (
             "mov.u32 %r1, bar; add.u32 %r1, %r1, 4; mbarrier.init.shared.b64 [%r1], 1;",
