@@ -89,8 +89,8 @@ def test_statements_of_one_kernel() -> None:
 def test_mutants_of_one_kernel() -> None:
     found = mutants(TEXT, "k")
     assert [m.name for m in found] == [
-        "barrier 0", "barrier's count 0", "barrier's count 1", "mbarrier wait 0", "parity 0", "parity 1", "parity 2",
-        "mbarrier order 0", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0", "expect_tx bytes 1",
+        "barrier 0", "barrier's count 0", "barrier's count 1", "mbarrier wait 0", "parity 0", "mbarrier order 0",
+        "parity 1", "parity 2", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0", "expect_tx bytes 1",
         "expect_tx bytes 2", "wait group 0", "wait group 1",
     ]  # fmt: skip
     by_name = {m.name: m for m in found}
@@ -98,6 +98,8 @@ def test_mutants_of_one_kernel() -> None:
     assert "@!%p bar.sync 3, 96;" in by_name["barrier's count 1"].text
     assert "W: setp.eq.u32 %p, 0, 0;" in by_name["mbarrier wait 0"].text
     assert "xor.b32 %mutated, %r2, 1; mbarrier.try_wait.parity" in by_name["parity 0"].text
+    assert "parity.shared::cta.b64 %p, [%r1], 0;" in by_name["parity 1"].text
+    assert "setp.ne.u32 %other, %bit, 0; @%other trap; mbarrier.try_wait" in by_name["parity 1"].probe
     assert "mbarrier.arrive.expect_tx.relaxed.cta.shared.b64 _, [%r1], 512;" in by_name["mbarrier order 1"].text
     assert "mbarrier.arrive.shared.b64 _, [%r1];" in by_name["expect_tx 0"].text
     assert "[%r1], 256;" in by_name["expect_tx bytes 2"].text

@@ -1,4 +1,4 @@
-"""The kernels of every shipped machine as subjects, each with the problem on which verification would judge it."""
+"""The kernels of every shipped machine as subjects, each on a problem whose rings turn several times."""
 
 from __future__ import annotations
 
@@ -14,50 +14,92 @@ from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.ptx.build import build
 from tinygpu.ptx.comparison import compare
-from tinygpu.ptx.derived import derive
 from tinygpu.ptx.inputs import arguments, make_inputs
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
-# Problem sizes of machines by name, and parameters that are fixed in each variant; all others are drawn.
-SIZES: Mapping[str, tuple[Mapping[str, int], tuple[Mapping[str, Any], ...]]] = {
-    "axpby": ({"n": 333}, ({},)),
-    "bias_relu": ({"m": 37, "n": 101}, ({},)),
-    "matmul_simt": ({"m": 70, "n": 61, "k": 45}, ({"bm": 32, "bn": 32, "bk": 8, "stages": 2}, {"bm": 32, "bn": 32})),
-    "matmul_ampere": (
-        {"m": 128, "n": 128, "k": 128},
+# By machine: the device, and variants: sizes, and parameters that are fixed (the others are drawn). Rings turn often
+# enough for a count that is one too small to show. A machine that is not here is taken on the first of DEVICES that has
+# candidates, with 128 of every dim, once.
+Variant = tuple[Mapping[str, int], Mapping[str, Any]]
+VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
+    "axpby": ("a100", (({"n": 333}, {}),)),
+    "bias_relu": ("a100", (({"m": 37, "n": 101}, {}),)),
+    "matmul_simt": (
+        "a100",
         (
-            {"bm": 32, "bn": 32, "bk": 32, "stages": 3},
-            {"bm": 32, "bn": 64, "bk": 32, "wm": 2, "stages": 2, "put": "staged"},
+            ({"m": 70, "n": 61, "k": 45}, {"bm": 32, "bn": 32, "bk": 8, "stages": 2}),
+            ({"m": 70, "n": 61, "k": 45}, {"bm": 32, "bn": 32}),
+        ),
+    ),
+    "matmul_ampere": (
+        "a100",
+        (
+            # Thirteen steps: the last one uses the slot that the result takes over.
+            ({"m": 64, "n": 64, "k": 416}, {"bm": 32, "bn": 32, "bk": 32, "stages": 3}),
+            (
+                {"m": 64, "n": 64, "k": 384},
+                {"bm": 32, "bn": 64, "bk": 32, "wm": 2, "stages": 2, "put": "staged"},
+            ),
+        ),
+    ),
+    "matmul_hopper": (
+        "h100",
+        (
+            (
+                {"m": 256, "n": 256, "k": 320},
+                {"bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1},
+            ),
+            (
+                {"m": 256, "n": 256, "k": 832},
+                {"bm": 128, "bn": 64, "bk": 64, "stages": 3, "schedule": "cooperative", "cluster_m": 2, "cluster_n": 1},
+            ),
+            (
+                {"m": 512, "n": 256, "k": 128},
+                {"bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "pingpong", "cluster_m": 1, "cluster_n": 2},
+            ),
         ),
     ),
 }
+DEVICES = ("a100", "h100", "b200")
 
 
 def machine_subjects() -> list[Subject]:
-    """One subject per shipped machine and variant; KeyError for a machine without sizes in this table."""
+    """One subject per shipped machine and variant."""
     found = []
     for name in SHIPPED:
-        sizes, variants = SIZES[name]
         (machine,) = family(name).machines
-        found += [_subject(f"machine {name} {n}", machine, sizes, fixed) for n, fixed in enumerate(variants)]
+        chip, variants = VARIANTS.get(name) or _first_that_fits(machine)
+        for number, (sizes, fixed) in enumerate(variants):
+            found.append(_subject(f"machine {name} {number}", machine, chip, sizes, fixed))
     return found
 
 
-def _subject(name: str, machine: type[Machine], sizes: Mapping[str, int], fixed: Mapping[str, Any]) -> Subject:
+def _first_that_fits(machine: type[Machine]) -> tuple[str, tuple[Variant, ...]]:
+    sizes = dict.fromkeys(machine.dim_names(), 128)
     problem = machine.problem(**sizes)
-    space = build_space(machine, problem, device("a100"))
+    chip = next(d for d in DEVICES if build_space(machine, problem, device(d)).space.count({}))
+    return chip, ((sizes, {}),)
+
+
+def _subject(
+    name: str, machine: type[Machine], chip: str, sizes: Mapping[str, int], fixed: Mapping[str, Any]
+) -> Subject:
+    problem = machine.problem(**sizes)
+    space = build_space(machine, problem, device(chip))
     (point,) = space.space.restrict(dict(fixed)).sample(1, np.random.default_rng(0))
     kernel = build(space.fill(point), problem, point, SolverCache()).kernel
-    return Subject(name, kernel.ptx, entries(kernel.ptx)[0], _maker(machine, kernel, derive(kernel, problem)))
+    return Subject(name, kernel.ptx, entries(kernel.ptx)[0], _maker(machine, kernel, problem))
 
 
 def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable[[], Launch]:
     def make() -> Launch:
         operands, scalars = make_inputs(machine, problem, "integers", 0)
         options = {
-            "grid": kernel.grid(problem), "block": (kernel.threads, 1, 1), "dynamic_smem": kernel.smem_bytes,
+            # Of a persistent kernel one cluster takes all tiles.
+            "grid": kernel.grid(problem, 1), "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
+            "dynamic_smem": kernel.smem_bytes,
             "args": arguments(kernel, problem, operands, scalars),
         }  # fmt: skip
         terms = kernel.terms(problem)

@@ -11,28 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mutations.statements import isolate
-from mutations.subjects import Launch, Subject
+from mutations.subjects import Launch, Subject, close, launch, rng, same
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 F16, F32, F64, I32, U32, U64 = np.float16, np.float32, np.float64, np.int32, np.uint32, np.uint64
 BF16 = ml_dtypes.bfloat16
 Values = NDArray[Any]
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(9)
-
-
-def same(got: Values, want: Values) -> Callable[[], bool]:
-    return lambda: bool(np.array_equal(got, want))
-
-
-def close(got: Values, want: Values, rtol: float = 1e-5, atol: float = 1e-6) -> Callable[[], bool]:
-    return lambda: bool(np.allclose(got, want, rtol=rtol, atol=atol))
-
-
-def launch(right: Callable[[], bool], grid: Any, block: Any, *args: Any, **more: Any) -> Launch:
-    return Launch({"grid": grid, "block": block, "args": list(args), **more}, right)
 
 
 def matmul_mma() -> Launch:

@@ -10,8 +10,21 @@ from typing import TypeAlias
 from mutations.statements import Statement, replace, statements
 
 Edit: TypeAlias = tuple[Statement, str]
-Proposal: TypeAlias = tuple[str, str, tuple[Edit, ...]]
-"""(kind, what was changed in words, the edits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of kind `kind`, in words, by edits.
+
+    probe  edits under which the kernel traps where it would notice the change; () where there are none
+    """
+
+    kind: str
+    change: str
+    edits: tuple[Edit, ...]
+    probe: tuple[Edit, ...] = ()
+
+
 Operator: TypeAlias = Callable[[Statement], Iterator[tuple[str, str, str]]]
 """Proposals for one statement: (kind, what was changed in words, its replacement)."""
 
@@ -23,33 +36,37 @@ class Mutant:
     kind    of change, a row in the table of scores
     number  among the mutants of its kind in this kernel, from 0
     change  in words
-    line    of the first statement that was changed
+    lines   of the statements that were changed
     text    the whole module
+    probe   a module that traps as soon as the change would matter; "" where there is none
     """
 
     kind: str
     number: int
     change: str
-    line: int
+    lines: frozenset[int]
     text: str
+    probe: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.kind} {self.number}"
 
     def __str__(self) -> str:
-        return f"{self.name} (line {self.line}): {self.change}"
+        return f"{self.name} (line {min(self.lines)}): {self.change}"
 
 
 def mutants(text: str, entry: str) -> list[Mutant]:
     """Every mutant of one kernel of a module."""
     result: list[Mutant] = []
     counts: dict[str, int] = {}
-    for kind, change, edits in _proposals(statements(text, entry)):
+    for proposal in _proposals(statements(text, entry)):
+        kind = proposal.kind
         number = counts.get(kind, 0)
         counts[kind] = number + 1
-        line = text.count("\n", 0, min(s.start for s, _ in edits)) + 1
-        result.append(Mutant(kind, number, change, line, replace(text, edits)))
+        lines = frozenset(text.count("\n", 0, s.start) + 1 for s, _ in proposal.edits)
+        probe = replace(text, proposal.probe) if proposal.probe else ""
+        result.append(Mutant(kind, number, proposal.change, lines, replace(text, proposal.edits), probe))
     return result
 
 
@@ -57,8 +74,23 @@ def _proposals(body: Sequence[Statement]) -> Iterator[Proposal]:
     for statement in body:
         for operator in OPERATORS:
             for kind, change, new in operator(statement):
-                yield kind, change, ((statement, new),)
+                yield Proposal(kind, change, ((statement, new),))
+        yield from _frozen_parity(statement)
     yield from _cluster_barriers(body)
+
+
+def _frozen_parity(s: Statement) -> Iterator[Proposal]:
+    """A wait whose parity never flips."""
+    if not (s.has("mbarrier", "parity") and not s.operands[2].isdigit()):
+        return
+    target, where, parity, *limit = s.operands
+    for frozen in "01":
+        probe = (
+            f"{{ .reg .b32 %bit; .reg .pred %other; and.b32 %bit, {parity}, 1; setp.ne.u32 %other, %bit, {frozen}; "
+            f"@%other trap; {s} }}"
+        )
+        new = s.with_name(s.name, target, where, frozen, *limit)
+        yield Proposal("parity", f"{s}: parity always {frozen}", ((s, new),), ((s, probe),))
 
 
 def _cluster_barriers(body: Sequence[Statement]) -> Iterator[Proposal]:
@@ -67,10 +99,10 @@ def _cluster_barriers(body: Sequence[Statement]) -> Iterator[Proposal]:
     for n in arrivals:
         wait = next((s for s in body[n:] if s.has("barrier", "cluster", "wait")), None)
         if wait is not None:
-            yield "cluster barrier", f"left out: {body[n]} ... {wait}", ((body[n], ""), (wait, ""))
+            yield Proposal("cluster barrier", f"left out: {body[n]} ... {wait}", ((body[n], ""), (wait, "")))
         if not body[n].has("relaxed"):
             weak = body[n].with_name(_order(body[n], "relaxed"))
-            yield "cluster barrier's order", f"{body[n]} -> {weak}", ((body[n], weak),)
+            yield Proposal("cluster barrier's order", f"{body[n]} -> {weak}", ((body[n], weak),))
 
 
 def _order(s: Statement, order: str) -> str:
@@ -152,7 +184,7 @@ def _moved(s: Statement, at: int, by: int) -> str:
 
 
 def _mbarrier_waits(s: Statement) -> Iterator[tuple[str, str, str]]:
-    """The wait succeeds at once; its parity is the other one, always 0, always 1; it acquires nothing."""
+    """The wait succeeds at once; its parity is the other one; it acquires nothing."""
     if not (s.has("mbarrier") and {"try_wait", "test_wait"} & set(s.parts)):
         return
     yield "mbarrier wait", f"left out: {s}", s.with_name("setp.eq.u32", s.operands[0].split("|")[0], "0", "0")
@@ -166,8 +198,6 @@ def _mbarrier_waits(s: Statement) -> Iterator[tuple[str, str, str]]:
             inner = s.with_name(s.name, target, where, "%mutated", *limit)
             other = f"{{ .reg .b32 %mutated; xor.b32 %mutated, {parity}, 1; {inner} }}"
             yield "parity", f"{s}: the other parity", other
-            for frozen in "01":
-                yield "parity", f"{s}: parity always {frozen}", s.with_name(s.name, target, where, frozen, *limit)
     if not s.has("relaxed"):
         scope = "" if s.has("cta") or s.has("cluster") else ".cta"
         at = s.parts.index("parity" if s.has("parity") else "try_wait" if s.has("try_wait") else "test_wait") + 1
@@ -233,6 +263,14 @@ def _order_of_accesses(s: Statement) -> Iterator[tuple[str, str, str]]:
         yield "strong access made plain", f"{s} -> plain", s.with_name(plain, *s.operands)
 
 
+def _scope(s: Statement) -> Iterator[tuple[str, str, str]]:
+    """A scope that reaches the CTA only."""
+    wide = {"gpu", "sys", "cluster"} & set(s.parts)
+    if s.parts[0] in ("atom", "red", "ld", "st", "mbarrier") and wide and "async" not in s.parts:
+        narrow = ".".join("cta" if p in wide else p for p in s.parts)
+        yield "scope", f"{s} -> .cta", s.with_name(narrow, *s.operands)
+
+
 _PLAIN = {"add": "add", "min": "min", "max": "max", "and": "and", "or": "or", "xor": "xor"}
 
 
@@ -291,5 +329,5 @@ def _election(s: Statement) -> Iterator[tuple[str, str, str]]:
 
 OPERATORS: tuple[Operator, ...] = (
     _left_out, _one_group_more, _barrier_count, _mbarrier_waits, _mbarrier_arrivals, _mbarrier_counts, _fence_forms,
-    _order_of_accesses, _plain_atomics, _multicast, _election,
+    _order_of_accesses, _scope, _plain_atomics, _multicast, _election,
 )  # fmt: skip

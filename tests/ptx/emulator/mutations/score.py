@@ -10,7 +10,7 @@ from mutations.operators import Mutant, mutants
 from mutations.subjects import Subject
 from tinygpu.ptx.emulator import EmulationFault, emulate
 
-ORDERS: tuple[tuple[str, int], ...] = (("late", 0), ("early", 0), ("random", 1), ("random", 2))
+ORDERS: tuple[tuple[str, int], ...] = (("late", 0), ("early", 0), *(("random", seed) for seed in range(1, 7)))
 # Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
 STEP_LIMIT = 100_000
 
@@ -19,9 +19,10 @@ STEP_LIMIT = 100_000
 class Verdict:
     """How a mutant ended.
 
-    caught  "fault", "advisory", "wrong result", or "" where nothing was noticed
-    what    the fault's kind, the advisory's rule
-    reason  why an unnoticed mutant computes the same; "" where there is none
+    caught   "fault", "advisory", "wrong result", or "" where nothing was noticed
+    what     the fault's kind, the advisory's rule
+    reason   why an unnoticed mutant computes the same; "" where there is none
+    reached  the original executes the line: a mutant of code that the problem does not reach says nothing
     """
 
     subject: str
@@ -29,13 +30,15 @@ class Verdict:
     caught: str
     what: str = ""
     reason: str = ""
+    reached: bool = True
 
     @property
     def missed(self) -> bool:
         return not self.caught and not self.reason
 
     def __str__(self) -> str:
-        end = f"{self.caught} ({self.what})" if self.caught else self.reason or "MISSED"
+        missed = "MISSED" if self.reached else "NOT REACHED"
+        end = f"{self.caught} ({self.what})" if self.caught else self.reason or missed
         return f"{self.subject}: {self.mutant} -> {end}"
 
 
@@ -52,33 +55,45 @@ def outcome(subject: Subject, text: str, order: str, seed: int) -> tuple[str, st
     return "" if launch.right() else "wrong result", "", rules
 
 
-def judge(subject: Subject, mutant: Mutant, known: frozenset[str]) -> Verdict:
-    """How a mutant is noticed; `known` are the advisories of the original."""
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What runs of the original show: the rules of its advisories, the lines that it executes."""
+
+    advisories: frozenset[str]
+    lines: frozenset[int]
+
+
+def judge(subject: Subject, mutant: Mutant, original: Original) -> Verdict:
+    """How a mutant is noticed."""
+    known = original.advisories
     for order, seed in ORDERS:
         caught, what, rules = outcome(subject, mutant.text, order, seed)
         if caught:
             return Verdict(subject.name, mutant, caught, what)
         if rules - known:
             return Verdict(subject.name, mutant, "advisory", ", ".join(sorted(rules - known)))
-    return Verdict(subject.name, mutant, "", reason=reason(subject, mutant))
+    return Verdict(
+        subject.name, mutant, "", reason=reason(subject, mutant), reached=bool(original.lines & mutant.lines)
+    )  # fmt: skip
 
 
-def advisories(subject: Subject) -> frozenset[str]:
-    """The advisories of the original, which must be right under every order."""
+def observe(subject: Subject) -> Original:
+    """Runs the original, which must be right under every order; ValueError where it is not."""
     known: frozenset[str] = frozenset()
     for order, seed in ORDERS:
         caught, what, rules = outcome(subject, subject.text, order, seed)
         if caught:
             raise ValueError(f"{subject} itself ends with a {caught} {what} under order {order}")
         known |= rules
-    return known
+    report = emulate(subject.text, entry=subject.entry, **subject.make().options)
+    return Original(known, frozenset(line for line, counts in report.lines.items() if counts.executed))
 
 
 def verdicts(subject: Subject, chosen: Iterable[Mutant] | None = None) -> Iterator[Verdict]:
     """Verdicts on every mutant of a subject, or on those chosen."""
-    known = advisories(subject)
+    original = observe(subject)
     for mutant in mutants(subject.text, subject.entry) if chosen is None else chosen:
-        yield judge(subject, mutant, known)
+        yield judge(subject, mutant, original)
 
 
 def table(results: Sequence[Verdict]) -> str:
