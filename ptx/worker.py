@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class _Child:
         self.bundle = bundle
         self.folder = folder
         self.gpu: dict[str, Any] = {}
-        self.starts = 0
+        self.jobs = 0  # since the process was started
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._prepared: set[int] = set()
@@ -82,9 +83,10 @@ class _Child:
         )
         self._answers = queue.Queue()
         self._prepared = set()
-        self.starts += 1
+        self.jobs = 0
         threading.Thread(target=_forward, args=(self._process, self._answers), daemon=True).start()
         settings = {
+            "worker": os.getpid(),
             "bundle": str(self.bundle),
             "folder": str(self.folder),
             "driver": self.settings.driver,
@@ -109,6 +111,7 @@ class _Child:
                 if "prepared" not in found:
                     raise WorkerError(f"the problem cannot be set up: {found['failure']['sentence']}")
                 self._prepared.add(question)
+        self.jobs += 1
         return self._ask({"do": "measure", **job}, self.settings.limit_s)
 
     def _ask(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
@@ -243,7 +246,11 @@ class _Run:
             return failed(entry.name, "crash", f"the worker itself ended {times} times while it ran", details)
         self.results.begin(entry.name)
         rival = self.best
+        used = self.child.jobs > 0
         found = self._measure(entry, rival, {})
+        if used and found.get("failure", {}).get("kind") == "wrong":
+            # a kernel before it may have written over what it was judged by
+            found = self._measure(entry, rival, {})
         if "failure" in found:
             return failed(entry.name, found["failure"]["kind"], found["failure"]["sentence"], details)
         pair: Ratio | None = _ratio(found["ratio"])

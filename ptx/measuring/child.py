@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -64,7 +65,8 @@ class Bench:
             if name not in self._right:
                 sentence = self._subjects[entry.question].verify(kernel)
                 if sentence:
-                    return {"failure": {"kind": "wrong", "sentence": sentence}, **details}
+                    # what else it may have written over, nobody knows: the next kernel gets a new process
+                    return {"failure": {"kind": "wrong", "sentence": sentence}, "lost": True, **details}
                 self._right.add(name)
             rival = self._entries[against or name]
             # a module of its own, also where both are one kernel: it is timed as if they were two
@@ -91,14 +93,11 @@ class Bench:
 
     def _unload(self, kernel: LoadedKernel, other: LoadedKernel | None, *, rival: str, kept: bool) -> None:
         """The rival stays loaded: it is most likely the next one's too."""
-        try:
-            kernel.unload()
-            if other is not None and not kept:
-                if self._kept is not None:
-                    self._kept[1].unload()
-                self._kept = (rival, other)
-        except CudaError:
-            pass  # after a fault nothing can be unloaded, and the fault is on its way up
+        kernel.unload()
+        if other is not None and not kept:
+            if self._kept is not None:
+                self._kept[1].unload()
+            self._kept = (rival, other)
 
     def _load(self, entry: Entry) -> LoadedKernel:
         return load_kernel(self.context, entry.launch, self.bundle.ptx(entry), self.bundle.cubin(entry))
@@ -125,6 +124,13 @@ def answer(bench: Bench, job: Mapping[str, Any]) -> dict[str, Any]:
         return {"failure": {"kind": "launch", "sentence": str(error)}}
 
 
+def _leave_with(parent: int) -> None:
+    """Ends this process when the worker that started it is gone: a kernel that hangs would keep it for ever."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def main() -> int:
     """Reads settings from the first line, says what GPU there is, and answers the jobs of the others."""
     # What libraries print must not fall between the answers.
@@ -136,6 +142,7 @@ def main() -> int:
         answers.flush()
 
     settings = json.loads(sys.stdin.readline())
+    threading.Thread(target=_leave_with, args=(settings["worker"],), daemon=True).start()
     try:
         context = open_context(load_driver(settings["driver"]), settings["gpu"])
     except (GpuUnavailable, CudaError) as error:

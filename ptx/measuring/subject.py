@@ -7,6 +7,7 @@ the place of a crashed one need not work them out again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,15 +61,18 @@ class Subject:
         self.scalars: dict[Inputs, dict[str, Any]] = {}
         self._given: dict[tuple[Inputs, str], Memory] = {}
         self._right: dict[tuple[Inputs, str], tuple[Memory, Memory]] = {}
-        self._right_files = folder
+        self._folder = folder
         for inputs in INPUTS:
-            bits, scalars = draw(question, inputs, seed)
-            self.scalars[inputs] = scalars
-            for name, data in bits.items():
-                self._given[inputs, name] = self._upload(question.tensor(name), data)
-            for tensor in self._outputs():
-                low, high = self._answers(inputs, tensor, bits, scalars)
-                self._right[inputs, tensor.name] = (self._raw(tensor, low), self._raw(tensor, high))
+            files = self._files(inputs)
+            if not all(f.exists() for f in files.values()):
+                self._write(inputs, draw(question, inputs, seed))
+            self.scalars[inputs] = json.loads(files["scalars"].read_text())
+            for tensor in question.tensors:
+                if tensor.access != "out":
+                    self._given[inputs, tensor.name] = self._upload(tensor, np.load(files[tensor.name]))
+                if tensor.access != "in":
+                    low, high = (np.load(files[f"{tensor.name}-{end}"]) for end in ("low", "high"))
+                    self._right[inputs, tensor.name] = (self._raw(tensor, low), self._raw(tensor, high))
         self.working = self.operands("random")
         self._check_comparer()
 
@@ -125,18 +129,24 @@ class Subject:
     def _outputs(self) -> list[Tensor]:
         return [t for t in self.question.tensors if t.access != "in"]
 
-    def _answers(
-        self, inputs: Inputs, tensor: Tensor, bits: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        files = [self._right_files / f"{inputs}-{tensor.name}-{end}.npy" for end in ("low", "high")]
-        if not all(f.exists() for f in files):
-            for other, found in self._work_out(inputs, bits, scalars).items():
-                for end, data in zip(("low", "high"), found, strict=True):
-                    draft = self._right_files / f"{inputs}-{other}-{end}.draft.npy"
-                    np.save(draft, data)
-                    draft.replace(self._right_files / f"{inputs}-{other}-{end}.npy")
-        low, high = (np.load(f) for f in files)
-        return low, high
+    def _files(self, inputs: Inputs) -> dict[str, Path]:
+        """Where inputs and answers are kept; a file is there whole or not at all."""
+        names = [t.name for t in self.question.tensors if t.access != "out"]
+        names += [f"{t.name}-{end}" for t in self._outputs() for end in ("low", "high")]
+        files = {name: self._folder / f"{inputs}-{name}.npy" for name in names}
+        return {**files, "scalars": self._folder / f"{inputs}-scalars.json"}
+
+    def _write(self, inputs: Inputs, drawn: tuple[dict[str, NDArray[Any]], dict[str, Any]]) -> None:
+        bits, scalars = drawn
+        arrays = dict(bits)
+        for name, (low, high) in self._work_out(inputs, bits, scalars).items():
+            arrays |= {f"{name}-low": low, f"{name}-high": high}
+        draft = self._folder / "draft.npy"
+        files = self._files(inputs)
+        for name, array in arrays.items():
+            np.save(draft, array)
+            draft.replace(files[name])
+        files["scalars"].write_text(json.dumps(scalars))
 
     def _work_out(
         self, inputs: Inputs, bits: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]

@@ -37,7 +37,8 @@ class Protocol:
     sample_s      what a sample should last at least
     most_launches in one sample
     flushes       launches in one sample where the L2 is overwritten
-    race_pairs    a kernel that took `race_factor` as long in each of so many pairs is not timed further
+    race_pairs    a kernel that took `race_factor` as long in each of so many pairs is not timed further; eight are the
+                  fewest that decide anything (see `order_rank`)
     seconds       after which no further pair is begun, once there are enough for an interval
     """
 
@@ -46,7 +47,7 @@ class Protocol:
     sample_s: float = 2e-3
     most_launches: int = 400
     flushes: int = 10
-    race_pairs: int = 5
+    race_pairs: int = 8
     race_factor: float = 1.3
     seconds: float = 10.0
 
@@ -197,7 +198,7 @@ def take_turns(
     launches = max(1, min(math.ceil(protocol.sample_s / longest), protocol.most_launches))
     taken: Mapping[str, tuple[list[float], list[float]]] = {"cold": ([], []), "warm": ([], [])}
     for kind, pairs in (("cold", protocol.samples), ("warm", protocol.warm_samples)):
-        if kind == "warm" and out_of_race(*taken["cold"], protocol.race_pairs, protocol.race_factor):
+        if not pairs or (kind == "warm" and out_of_race(*taken["cold"], protocol.race_pairs, protocol.race_factor)):
             break
         runs: list[_Run] = []
         try:

@@ -31,6 +31,14 @@ class Driver:
             return None
         return values[0] if len(values) == 1 else tuple(values)
 
+    def release(self, function: str, handle: Any) -> None:
+        """Gives something back; after a fault, when nothing can be given back any more, without a word."""
+        try:
+            self.call(function, handle)
+        except CudaError as error:
+            if not error.context_lost:
+                raise
+
     def code(self, status: Any) -> str:
         """The name of a status."""
         return str(getattr(status, "name", status))

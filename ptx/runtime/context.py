@@ -135,7 +135,7 @@ class Memory:
     def free(self) -> None:
         if self.address:
             address, self.address = self.address, 0
-            self.context.driver.call("cuMemFree", address)
+            self.context.driver.release("cuMemFree", address)
 
     def __del__(self) -> None:
         with suppress(Exception):  # the context, or the interpreter, may be going down, and the memory with it

@@ -59,7 +59,7 @@ class LoadedKernel:
             raise CudaError("cuLaunchKernelEx", self.context.driver.code(status))
 
     def unload(self) -> None:
-        self.context.driver.call("cuModuleUnload", self.module)
+        self.context.driver.release("cuModuleUnload", self.module)
 
 
 def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | None = None) -> LoadedKernel:
@@ -85,7 +85,7 @@ def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | Non
             driver.call("cuFuncSetAttribute", function, driver.enum("CUfunction_attribute", allowed), 1)
         per_sm, resident = _residents(context, launch, function)
     except BaseException:
-        driver.call("cuModuleUnload", module)
+        driver.release("cuModuleUnload", module)
         raise
     registers, local = attribute["NUM_REGS"], attribute["LOCAL_SIZE_BYTES"]
     return LoadedKernel(context, launch, module, function, registers, local, per_sm, resident)

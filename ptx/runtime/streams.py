@@ -32,7 +32,7 @@ class Event:
         return float(self.context.driver.call("cuEventElapsedTime", earlier.handle, self.handle)) * 1e-3
 
     def close(self) -> None:
-        self.context.driver.call("cuEventDestroy", self.handle)
+        self.context.driver.release("cuEventDestroy", self.handle)
 
 
 class Graph:
@@ -49,7 +49,7 @@ class Graph:
         self.context.driver.call("cuGraphLaunch", self.handle, stream.handle)
 
     def close(self) -> None:
-        self.context.driver.call("cuGraphExecDestroy", self.handle)
+        self.context.driver.release("cuGraphExecDestroy", self.handle)
 
 
 class Stream:
@@ -90,4 +90,4 @@ class Stream:
         self.graph = Graph(self.context, driver.call("cuStreamEndCapture", self.handle))
 
     def close(self) -> None:
-        self.context.driver.call("cuStreamDestroy", self.handle)
+        self.context.driver.release("cuStreamDestroy", self.handle)
