@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from tinygpu.ptx.runtime.elements import Element
 from tinygpu.ptx.runtime.launch import Tensor
 
-# Byte of everything that a kernel is not given: NaN in every float type, conspicuous in integers.
-POISON = 0xFF
 # Elements behind the end of every output that must stay as they are.
 GUARD_ELEMS = 1024
 _CHUNK = 1 << 22

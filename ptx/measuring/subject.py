@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.measuring.bundle import Question
 from tinygpu.ptx.measuring.comparer import Comparer
-from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, POISON, Rounding, intervals
+from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, Rounding, intervals
 from tinygpu.ptx.measuring.reference import evaluate
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
-from tinygpu.ptx.runtime.context import Context, Memory
+from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
 from tinygpu.ptx.runtime.launch import Launch, Tensor
 from tinygpu.ptx.runtime.loaded import LoadedKernel
 
@@ -58,6 +58,7 @@ class Subject:
         self.context = context
         self.question = question
         self.comparer = Comparer(context)
+        self.workspaces = Workspaces(context)
         self.scalars: dict[Inputs, dict[str, Any]] = {}
         self._given: dict[tuple[Inputs, str], Memory] = {}
         self._right: dict[tuple[Inputs, str], tuple[Memory, Memory]] = {}
@@ -95,7 +96,8 @@ class Subject:
                 operands.memory[t.name].copy_from(self._given[inputs, t.name])
 
     def arguments(self, launch: Launch, operands: Operands, inputs: Inputs) -> ArgumentBuffer:
-        made = ArgumentBuffer(self.context.driver, launch, operands.addresses)
+        spaces = {w.name: self.workspaces.memory(w).address for w in launch.workspaces}
+        made = ArgumentBuffer(self.context.driver, launch, {**operands.addresses, **spaces})
         for name, value in self.scalars[inputs].items():
             made.set_scalar(name, value)
         return made
@@ -108,8 +110,14 @@ class Subject:
         config = kernel.config(0)
         for inputs in INPUTS:
             self.renew(self.working, inputs)
-            kernel.run(self.arguments(kernel.launch, self.working, inputs), config)
+            arguments = self.arguments(kernel.launch, self.working, inputs)
+            for w in kernel.launch.workspaces:
+                self.workspaces.clear(w)
+            kernel.run(arguments, config)
             self.context.synchronize()
+            for w in kernel.launch.workspaces:
+                if w.zeroed and self.workspaces.memory(w).read(0, w.bytes).any():
+                    return f"{w.name} is left with other bytes than zeros, which the next launch relies on"
             for tensor in self._outputs():
                 sentence = self._judge(inputs, tensor)
                 if sentence:

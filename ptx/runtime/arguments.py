@@ -30,7 +30,7 @@ class ArgumentBuffer:
 
     def __init__(self, driver: Driver, launch: Launch, addresses: Mapping[str, int]) -> None:
         """
-        addresses  of every tensor of the launch
+        addresses  of every tensor and workspace of the launch
 
         Raises LaunchRefused where a tensor map cannot be made.
         """

@@ -19,7 +19,7 @@ import numpy as np
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.arrays import Reader, View, reader_of
 from tinygpu.ptx.runtime.calls import Driver
-from tinygpu.ptx.runtime.context import Context, Memory
+from tinygpu.ptx.runtime.context import Context, Memory, Workspaces
 from tinygpu.ptx.runtime.errors import CudaError, WrongArray
 from tinygpu.ptx.runtime.launch import Launch, Tensor
 from tinygpu.ptx.runtime.loaded import LoadedKernel, load_kernel
@@ -47,12 +47,17 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prepared:
-    """One set of arrays, ready to launch. `staged` are stand-ins for host arrays, by position."""
+    """One set of arrays, ready to launch.
+
+    staged      stand-ins for host arrays, by position
+    workspaces  kept as long as the launch knows their addresses
+    """
 
     arguments: ArgumentBuffer
     config: Any
     loaded: LoadedKernel
     staged: tuple[tuple[int, Tensor, Memory], ...]
+    workspaces: tuple[Memory, ...]
     stream: int
 
 
@@ -86,6 +91,7 @@ class CallableKernel:
         self._prepared: dict[Any, _Prepared] = {}
         self._planned: dict[Any, Launch] = {}
         self._loaded: LoadedKernel | None = None
+        self._workspaces: dict[int, Workspaces] = {}
         self._context: Context | None = None
         self._count = len(signature.inputs)
         self._scalars = frozenset(signature.scalars)
@@ -216,12 +222,16 @@ class CallableKernel:
             addresses[name] = view.address
             if view.host is not None:
                 tensor = launch.tensor(name)
-                memory = context.allocate(tensor.extent_bytes, name)
-                staged.append((position, tensor, memory))
-                addresses[name] = memory.address
+                stand_in = context.allocate(tensor.extent_bytes, name)
+                staged.append((position, tensor, stand_in))
+                addresses[name] = stand_in.address
         loaded = self._load(launch)
+        # launches on one stream follow each other, and share; those on another may run beside them
+        spaces = self._workspaces.setdefault(stream, Workspaces(context))
+        memory = tuple(spaces.memory(w) for w in launch.workspaces)
+        addresses |= {w.name: m.address for w, m in zip(launch.workspaces, memory, strict=True)}
         arguments = ArgumentBuffer(context.driver, launch, addresses)
-        prepared = _Prepared(arguments, loaded.config(stream), loaded, tuple(staged), stream)
+        prepared = _Prepared(arguments, loaded.config(stream), loaded, tuple(staged), memory, stream)
         with self._lock:
             while len(self._prepared) >= MOST_PREPARED:
                 del self._prepared[next(iter(self._prepared))]

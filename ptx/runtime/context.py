@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.runtime.calls import Driver, out_of_memory
 from tinygpu.ptx.runtime.errors import CudaError, GpuUnavailable
+from tinygpu.ptx.runtime.launch import Workspace
 
+# Byte of memory whose contents nobody may rely on: NaN in every float type, conspicuous in integers.
+POISON = 0xFF
 # What is asked of the driver when a context is opened, by field.
 _ATTRIBUTES = {
     "major": "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR",
@@ -93,6 +96,28 @@ class Context:
                 raise out_of_memory(self.driver, size, what) from None
             raise
         return Memory(self, address, size)
+
+
+class Workspaces:
+    """What launches on one stream need beside their tensors; kept, and grown when a launch needs more."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._kept: dict[tuple[str, bool], Memory] = {}
+
+    def memory(self, wanted: Workspace) -> Memory:
+        """Memory for a workspace, as a launch expects it."""
+        key = (wanted.name, wanted.zeroed)
+        found = self._kept.get(key)
+        if found is None or found.size_bytes < wanted.bytes:
+            found = self._kept[key] = self.context.allocate(wanted.bytes, f"the workspace {wanted.name}")
+            self.clear(wanted)
+        return found
+
+    def clear(self, wanted: Workspace) -> None:
+        """As before the first launch: zeros, or poison where a kernel relies on nothing. Waits."""
+        self._kept[wanted.name, wanted.zeroed].fill(0 if wanted.zeroed else POISON)
+        self.context.synchronize()
 
 
 class Memory:

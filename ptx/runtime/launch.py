@@ -62,11 +62,24 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class Workspace:
+    """Device memory that a launch needs beside its tensors; launches that may run at a time have one each.
+
+    zeroed  zeros before the first launch, and left as zeros by every one; else it may hold anything
+    """
+
+    name: str
+    bytes: int
+    zeroed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     """One kernel parameter.
 
-    kind   "address" of a tensor, "number" that the problem gives, "scalar" that the caller gives, "map" by value
-    name   the tensor, scalar or map parameter
+    kind   "address" of a tensor or workspace, "number" that the problem gives, "scalar" that the caller gives, "map" by
+           value
+    name   the tensor, workspace, scalar or map parameter
     type   of a number or scalar: "u32", "s32", "f32"
     value  of a number
     map    the number of a map, in `Launch.maps`
@@ -103,6 +116,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     tensors: tuple[Tensor, ...]
     maps: tuple[Map, ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
     persistent: bool = False
     cooperative: bool = False
     dependent: bool = False
@@ -130,4 +144,7 @@ class Launch:
             for m in data["maps"]
         )
         arguments = tuple(Argument(**a) for a in data["arguments"])
-        return Launch(**{**data, "arguments": arguments, "tensors": tensors, "maps": maps})
+        workspaces = tuple(Workspace(**w) for w in data["workspaces"])
+        return Launch(
+            **{**data, "arguments": arguments, "tensors": tensors, "maps": maps, "workspaces": workspaces}
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
 from tinygpu.ptx.measuring.intervals import Rounding
 from tinygpu.ptx.measuring.reference import record
-from tinygpu.ptx.runtime.launch import Argument, Launch, Tensor
+from tinygpu.ptx.runtime.launch import Argument, Launch, Tensor, Workspace
 
 THREADS = 64
 ADD = """\
@@ -91,3 +91,22 @@ def add_bundle(path: Path, kernels: Mapping[str, str], n: int = 1000) -> Bundle:
     return write_bundle(
         path, title="small sums", device="H200-SXM", made="by hand", questions=[add_question(n)], kernels=made
     )
+
+
+def counting_ptx(left: int) -> str:
+    """The same kernel with a workspace of a number per CTA, which must be 0, is counted up, and is left as `left`."""
+    ptx = add_ptx(last="add.f32 %f0, %f0, %f2;").replace("  .param .u32 n\n", "  .param .u32 n,\n  .param .u64 w\n")
+    begin = "  mov.u32 %r0, %tid.x;\n"
+    use = (
+        "  ld.param.u64 %d4, [w];\n  mov.u32 %r1, %ctaid.x;\n  mul.wide.u32 %d5, %r1, 4;\n  add.u64 %d4, %d4, %d5;\n"
+        "  mov.u32 %r0, %tid.x;\n  setp.ne.u32 %p1, %r0, 0;\n"
+        "  @!%p1 ld.global.u32 %r4, [%d4];\n  @!%p1 add.u32 %r4, %r4, 1;\n  @!%p1 setp.ne.u32 %p0, %r4, 1;\n"
+        f"  @!%p1 st.global.u32 [%d4], {left};\n  @%p1 setp.ne.u32 %p0, %r0, %r0;\n  @%p0 ret;\n"
+    )
+    return ptx.replace(begin, use + begin, 1)
+
+
+def counting_launch(n: int = 1000) -> Launch:
+    made = add_launch(n)
+    workspace = Workspace("w", made.ctas * 4, True)
+    return replace(made, arguments=(*made.arguments, Argument("address", "w")), workspaces=(workspace,))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_cuda import FakeCuda
-from small_kernels import add_launch, add_ptx, add_question
+from small_kernels import add_launch, add_ptx, add_question, counting_launch, counting_ptx
 
 from tinygpu.ptx.measuring.bundle import Question
 from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, Rounding
@@ -199,3 +199,12 @@ def test_a_lost_race_and_a_spent_budget_end_the_turns(tmp_path: Path) -> None:
 def test_a_protocol_that_measures_nothing_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^a protocol has at least one sample and a race factor above 1: Protocol\("):
         Protocol(**changed)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_workspace_that_is_not_left_as_it_was_is_seen(tmp_path: Path, left: int) -> None:
+    _, context = opened()
+    subject = Subject(context, add_question(300), 0, tmp_path)
+    kernel = load_kernel(context, counting_launch(300), counting_ptx(left).encode())
+    wrong = "w is left with other bytes than zeros, which the next launch relies on"
+    assert subject.verify(kernel) == (wrong if left else "")

@@ -10,7 +10,7 @@ import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_kernels import add_launch, add_ptx
+from small_kernels import add_launch, add_ptx, counting_launch, counting_ptx
 
 from tinygpu.ptx.runtime.arrays import DeviceArray, View
 from tinygpu.ptx.runtime.callable import MOST_PREPARED, CallableKernel, Signature, stream_number
@@ -242,3 +242,21 @@ def test_a_kernel_that_writes_into_an_input_gives_that_input() -> None:
     with pytest.raises(WrongArray) as error:
         kernel(x, z, y, s=1, out=y)
     assert str(error.value) == "Scale writes into its inputs and takes no out=..."
+
+
+def test_a_workspace_is_there_as_zeros_for_every_launch() -> None:
+    """CTAs whose number is not zero when they come do not compute: only a kernel that leaves zeros runs twice."""
+    case = Case()
+    kernel = CallableKernel(
+        SIGNATURE, lambda views: counting_launch(views["x"].shape[0]), lambda: case.context, counting_ptx(0).encode()
+    )
+    for n in (1000, 100, 2000, 1000):
+        x = case.array(np.arange(n))
+        y = case.array(np.zeros(n))
+        for s in range(2):
+            kernel(x, x, out=y, s=s)
+            np.testing.assert_array_equal(y.numpy(), 2 * np.arange(n, dtype=np.float32) + s)
+    spaces = {seen["parameters"][5] for seen in case.fake.launches}
+    assert len(spaces) == 2  # one of 64 bytes, and a larger one when it was needed
+    kernel(x, x, out=y, s=0, stream=5)
+    assert case.fake.launches[-1]["parameters"][5] not in spaces  # what may run beside has one of its own
