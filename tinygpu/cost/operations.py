@@ -1,0 +1,231 @@
+"""What single statements of a program ask for: amounts of work and latencies, as expressions.
+
+The predictor adds them up by phase (`counting.py`); the timing simulator keeps them apart by role and by what waits for
+what (`tinygpu.simulator.script`). Both therefore speak of the same work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tinygpu.cost.demand import SECTOR_BYTES, Chain, Work
+from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
+from tinygpu.language.instruction import BulkTransfer, Instruction, Transfer
+from tinygpu.language.memories import GMEM, RMEM, SMEM
+from tinygpu.language.partition import Partition
+from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+
+WORK = tuple(f.name for f in fields(Work))
+CHAIN = tuple(f.name for f in fields(Chain))
+
+# One wavefront of shared memory: 32 banks of 4 bytes.
+WAVEFRONT_BYTES = 128
+
+
+@dataclass(slots=True)
+class Tally:
+    """Amounts of one phase, as expressions."""
+
+    work: dict[str, Expr] = field(default_factory=lambda: {k: expr(0) for k in WORK})
+    chain: dict[str, Expr] = field(default_factory=lambda: {k: expr(0) for k in CHAIN})
+    in_flight_bytes: Expr = field(default_factory=lambda: expr(0))
+
+    def add(self, name: str, amount: Operand) -> None:
+        self.work[name] = self.work[name] + amount
+
+    def wait(self, name: str, amount: Operand = 1) -> None:
+        self.chain[name] = self.chain[name] + amount
+
+
+@dataclass(slots=True)
+class Operations:
+    """Counts statements of one program.
+
+    threads   of the role whose statements are counted
+    prefetch  rounds that bulk copies run ahead, found from the pipelines that they fill
+    """
+
+    program: n.Program
+    heuristics: tuple[str, ...]
+    threads: Expr
+    prefetch: Expr = field(default_factory=lambda: expr(0))
+
+    def add(self, s: n.Statement, tally: Tally, times: Expr, looped: bool) -> None:
+        """Adds what one statement, executed `times` times, asks for.
+
+        looped  the statement belongs to the main loop, whose rounds have their global loads under way together
+        """
+        match s:
+            case n.Load() if s.instruction.scope == "warp":
+                registers = values_of(s.result) * s.source.dtype.bits // 32
+                warps = ceil_div(self.threads, 32)
+                tally.add("smem_load_wavefronts", times * warps * registers)
+                tally.add("warp_instructions", times * warps * ceil_div(registers, 4))
+                if tally.chain["smem_loads"].same(0):
+                    tally.wait("smem_loads")
+            case n.Load() if isinstance(s.instruction, Transfer):
+                self._transfer(s.instruction, s.source, s.result.partition, tally, times)
+                if s.source.memory is GMEM and not looped:
+                    tally.wait("global_loads")
+                elif s.source.memory is GMEM:
+                    tally.in_flight_bytes = tally.in_flight_bytes + bytes_of(s.source)
+            case n.Store() if s.instruction.scope == "warp":
+                registers = values_of(s.value) * s.target.dtype.bits // 32
+                warps = ceil_div(self.threads, 32)
+                tally.add("smem_store_wavefronts", times * warps * registers)
+                tally.add("warp_instructions", times * warps * ceil_div(registers, 4))
+            case n.Store() if isinstance(s.instruction, Transfer):
+                self._transfer(s.instruction, s.target, s.value.partition, tally, times)
+            case n.Copy() if isinstance(s.instruction, BulkTransfer):
+                self._bulk(s, tally, times)
+            case n.Copy():
+                hops: tuple[Instruction, ...] = (
+                    s.instruction.hops if isinstance(s.instruction, Route) else (s.instruction,)
+                )
+                for hop in hops:
+                    if isinstance(hop, Transfer) and s.partition is not None:
+                        if hop.reads is GMEM:
+                            self._transfer(hop, s.source, s.partition, tally, times)
+                        if hop.writes is SMEM:
+                            one = self._requests(hop, s.partition)
+                            width = hop.width_bytes(s.target.dtype)
+                            tally.add("smem_store_wavefronts", times * one * maximum(width // 4, 1))
+                            if hop.reads is not GMEM:
+                                tally.add("warp_instructions", times * one)
+            case n.Apply():
+                self._apply(s, tally, times)
+            case n.Multiply():
+                self._multiply(s, tally, times)
+            case n.Reduce():
+                values = values_of(s.source)
+                warps = ceil_div(self.threads, 32)
+                results = values_of(s.result)
+                tally.add("warp_instructions", times * warps * (values + results * 10))
+                tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
+                tally.wait("smem_loads", 5)
+                tally.wait("fmas", times * values)
+
+    def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
+        """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
+        moved = bytes_of(s.source)
+        shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
+        if s.source.memory is GMEM:
+            tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
+            tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+            stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
+            tally.in_flight_bytes = tally.in_flight_bytes + stages * moved
+            self.prefetch = stages - 1
+        else:
+            tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))
+            tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+        tally.add("warp_instructions", times)
+
+    def _requests(self, hop: Transfer, partition: Partition) -> Expr:
+        """Warp instructions that move a tile; threads of the role beyond the partition's take no part."""
+        threads = partition.made_for if partition.made_for is not None else partition.thread_count
+        return ceil_div(threads, 32) * (partition.value_count // expr(hop.vector))
+
+    def _transfer(self, hop: Transfer, tile: Tile, partition: Partition | None, tally: Tally, times: Expr) -> None:
+        if partition is None:
+            return
+        requests = times * self._requests(hop, partition)
+        if hop.reads is RMEM:
+            requests = requests // idle_warps(partition)
+        tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
+        width = hop.width_bytes(tile.dtype)
+        if tile.memory is GMEM and tile.tensor is not None:
+            least = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * SECTOR_BYTES)
+            touched = request_sectors(partition, tile, expr(hop.vector)) if "coalescing" in self.heuristics else least
+            sectors = requests * touched
+            tally.add("sectors_written" if hop.writes is GMEM else "sectors_read", sectors)
+        elif tile.memory is SMEM:
+            name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
+            tally.add(name, requests * maximum(width // 4, 1))
+
+    def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
+        lanes = times * self.threads * values_of(s.result)
+        tally.add("warp_instructions", times * ceil_div(self.threads, 32) * values_of(s.result))
+        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.instruction.unit, "alu_ops")
+        tally.add(unit, lanes * 2 if unit == "fma_flops" else lanes)
+
+    def _multiply(self, s: n.Multiply, tally: Tally, times: Expr) -> None:
+        m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)
+        flops = 2 * s.accumulator.shape[0] * s.accumulator.shape[1] * s.a.shape[1]
+        tally.add("tensor_flops", times * flops)
+        count = flops // (2 * m * nn * k)
+        if s.instruction.scope != "warpgroup":
+            tally.add("warp_instructions", times * count)
+            return
+        # Operands come from SMEM: the rows of a for every instruction along n, the columns of b for every one along m.
+        from_a = bytes_of(s.a) * (s.accumulator.shape[1] // nn)
+        from_b = bytes_of(s.b) * (s.accumulator.shape[0] // m)
+        tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
+        tally.add("warp_instructions", times * count * 4)
+
+
+def request_sectors(partition: Partition, tile: Tile, vector: Expr) -> Expr:
+    """32-byte sectors that one warp instruction touches, for rows that begin at sector boundaries.
+
+    Along the contiguous axis lanes stand at regular steps: steps shorter than a sector share sectors, longer ones do
+    not, and steps that continue each other are one. Lanes along other axes touch rows of their own. Where rows do not
+    begin at sector boundaries each row may touch one sector more, which is counted.
+    """
+    steps = [(vector, expr(1))]  # (how many, elements from one to the next)
+    whole = vector
+    rows = expr(1)
+    lanes = expr(32)
+    for mode in partition.threads:
+        here = minimum(mode.extent, lanes)
+        lanes = lanes // here
+        if mode.axis is None:
+            continue
+        if mode.axis == tile.contiguous:
+            count, step = steps[-1]
+            if mode.stride.same(whole):
+                steps[-1] = (count * here, step)
+            else:
+                steps.append((here, mode.stride))
+            whole = mode.stride * mode.extent
+        elif tile.axes[mode.axis] is not None:
+            rows = rows * here
+    bits = tile.dtype.bits
+    sectors = rows
+    for count, step in steps:
+        sectors = sectors * where(step * bits >= 256, count, ceil_div(count * step * bits, 256))
+    tensor = tile.tensor
+    if tensor is None or tensor.rank == 1:
+        return sectors
+    return sectors + where((tensor.ld * bits // 8) % 32 == 0, 0, rows)
+
+
+def idle_warps(partition: Partition) -> Expr:
+    """Of how many warps one stores: warps that hold copies of what another holds leave storing to it."""
+    copies = expr(1)
+    lanes = expr(32)
+    for mode in partition.threads:
+        here = minimum(mode.extent, lanes)
+        lanes = lanes // here
+        if mode.axis is None:
+            copies = copies * (mode.extent // here)
+    return copies
+
+
+def sum_of(terms: Any) -> Expr:
+    out = expr(0)
+    for t in terms:
+        out = out + t
+    return out
+
+
+def values_of(tile: Tile) -> Expr:
+    return tile.partition.value_count if tile.partition is not None else expr(0)
+
+
+def bytes_of(tile: Tile) -> Expr:
+    out = expr(tile.dtype.bits)
+    for s in tile.shape:
+        out = out * s
+    return ceil_div(out, 8)
