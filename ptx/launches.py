@@ -38,7 +38,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         tuple(arguments),
         tensors_of(problem),
         tuple(maps),
-        kernel.persistent,
+        persistent=kernel.persistent,
     )
 
 
