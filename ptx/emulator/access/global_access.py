@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.clocks import OWN, PENDING
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.state.shadows import GlobalShadow
 
 Selection = NDArray[np.bool_] | None

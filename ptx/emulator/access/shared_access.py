@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, MOST_ACTORS, PENDING
+from tinygpu.ptx.emulator.state.cluster_reach import CLUSTER_OFFSET_MASK, CLUSTER_RANK_SHIFT
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import CLUSTER_OFFSET_MASK, CLUSTER_RANK_SHIFT, Cohort, Residents
+from tinygpu.ptx.emulator.state.residents import Residents
 
 Bools = NDArray[np.bool_]
 # A writer is remembered as site * 2^16 + lane * 2^10 + column, so that a race can name the line that wrote.
@@ -61,7 +63,7 @@ def _place(c: Cohort, site: Site, addresses: Array, rows: NDArray[np.int64]) -> 
     if c.emulation.checking:
         for one in np.unique(target[target != cta]):
             reader = int(np.broadcast_to(rows, wide.shape)[target == one].reshape(-1)[0])
-            residents.touch_remote(site.instruction, reader, int(one))
+            residents.reach.touch(site.instruction, reader, int(one))
     return wide & CLUSTER_OFFSET_MASK, target * residents.shared.stride_bytes
 
 

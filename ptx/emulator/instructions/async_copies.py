@@ -22,11 +22,12 @@ from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort, Residents
+from tinygpu.ptx.emulator.state.residents import Residents
 
 _ALL = np.int64(2**62)
 

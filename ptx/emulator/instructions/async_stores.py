@@ -11,7 +11,7 @@ from tinygpu.ptx.emulator.instructions.bulk_parts import barrier_at, threads
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import TYPES
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.units.reductions import OPERATIONS, Reduction, reduction
 
 # PTX ISA, "red.async": operations and their types.
@@ -46,7 +46,7 @@ def async_store(b: Binder, i: Instruction) -> Run:
         addresses, signals = lanes_of(c, get), lanes_of(c, get_barrier)
         data = np.stack([np.broadcast_to(v(c), (c.n, 32)) for v in values], axis=-1).astype(f"u{width}")
         for origin, at, lane in threads(c, site):
-            place = c.residents.shared_place(origin, int(addresses[at, lane]), True)
+            place = c.residents.reach.shared_place(origin, int(addresses[at, lane]), True)
             barrier = barrier_at(origin, int(signals[at, lane]), True)
             if place is None or barrier is None or not shared_range(origin, site, place[1], size, size, name):
                 continue

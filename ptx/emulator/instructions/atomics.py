@@ -12,8 +12,8 @@ from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64, split_generic, state_space
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, SinkOperand, VectorOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")

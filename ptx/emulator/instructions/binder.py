@@ -23,11 +23,12 @@ from tinygpu.ptx.emulator.source.syntax import (
     VectorOperand,
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type, view_index
+from tinygpu.ptx.emulator.state.cluster_reach import CLUSTER_RANK_SHIFT
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.layout import SpaceLayout
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.registers import Slot, group_of
-from tinygpu.ptx.emulator.state.residents import CLUSTER_RANK_SHIFT, Cohort
 
 Getter = Callable[[Cohort], Any]
 Run = Callable[[Cohort], None]

@@ -20,7 +20,7 @@ from tinygpu.ptx.emulator.instructions.integer import (
 from tinygpu.ptx.emulator.instructions.video import VIDEO
 from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, PairOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 
 def _logic(ufunc: Any) -> Compile:

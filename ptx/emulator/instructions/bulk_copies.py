@@ -17,9 +17,10 @@ from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.bulk_groups import BulkGroups
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort, Residents
+from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.units.reductions import OPERATIONS, Reduction, element_bytes, reduction
 
 _GRAIN_BYTES = 16
@@ -198,11 +199,11 @@ class LoadTargets:
         self, origin: Origin, site: Site, address: int, barrier_address: int, mask: int | None, size: int, align: int
     ) -> list[Target] | None:
         residents = origin.residents
-        place = residents.shared_place(origin, address, self._remote)
+        place = residents.reach.shared_place(origin, address, self._remote)
         if place is None or not shared_range(origin, site, place[1], size, align, self._name):
             return None
         if mask is not None:
-            signal = residents.shared_place(origin, barrier_address, self._remote)
+            signal = residents.reach.shared_place(origin, barrier_address, self._remote)
             if signal is None:
                 return None
             rank = signal[0] % residents.cluster_size
@@ -289,7 +290,7 @@ def _shared_to_shared(b: Binder, i: Instruction) -> Run:
         for origin, at, lane in threads(c, site):
             amount = int(amounts[at, lane])
             targets = find(origin, at, lane, amount)
-            own = c.residents.shared_place(origin, int(sources[at, lane]), False)
+            own = c.residents.reach.shared_place(origin, int(sources[at, lane]), False)
             if not targets or own is None or not shared_range(origin, site, own[1], amount, _GRAIN_BYTES, name):
                 continue
             if amount % _GRAIN_BYTES:
@@ -328,7 +329,7 @@ def _store(b: Binder, i: Instruction) -> Run:
         bytes_of: Any = None if masks is None else lanes_of(c, masks)
         for origin, at, lane in threads(c, site):
             amount, address = int(amounts[at, lane]), int(addresses[at, lane])
-            own = c.residents.shared_place(origin, int(froms[at, lane]), False)
+            own = c.residents.reach.shared_place(origin, int(froms[at, lane]), False)
             if own is None or not fits_grain(origin, name, amount, address):
                 continue
             if not shared_range(origin, site, own[1], amount, _GRAIN_BYTES, name):

@@ -143,7 +143,7 @@ def start_load(
             pieces.append(_Piece(part.size, part.offsets[chosen], window, at, invalid))
     for agent, target in zip(agents, targets, strict=True):
         if target.cta != origin.cta and emulation.checking:
-            residents.touch_remote(origin.instruction, origin.row, target.cta, target.barrier.column)
+            residents.reach.touch(origin.instruction, origin.row, target.cta, target.barrier.column)
         for size, offsets in _written(pieces, residents.shadow.granule_bytes):
             begin_write(agent, _index(residents, target, offsets), size)
     moved = count_global(site, origin, parts)

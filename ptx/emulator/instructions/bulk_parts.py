@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.async_shared import Index
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units.reductions import Reduction
 
 Bytes = NDArray[np.uint8]
@@ -57,7 +57,7 @@ def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
             "shared", address,
         )  # fmt: skip
         return None
-    place = residents.shared_place(origin, address, remote)
+    place = residents.reach.shared_place(origin, address, remote)
     return None if place is None else residents.mbarriers.find(origin, *place)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.memory_spaces import as_u64, memory_writer, state_space
 from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 
 def store_zeros(b: Binder, i: Instruction) -> Run:

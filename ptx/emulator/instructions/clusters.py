@@ -12,14 +12,9 @@ from tinygpu.ptx.emulator.instructions.mbarriers import released_clock
 from tinygpu.ptx.emulator.source.syntax import Instruction, SymbolOperand
 from tinygpu.ptx.emulator.source.types import numpy_type
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cluster_reach import CLUSTER_OFFSET_MASK, CLUSTER_RANK_SHIFT
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, MustWait
 from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW
-from tinygpu.ptx.emulator.state.residents import (
-    CLUSTER_OFFSET_MASK,
-    CLUSTER_RANK_SHIFT,
-    Cohort,
-    Incomplete,
-    MustWait,
-)
 
 
 def _mapa(b: Binder, i: Instruction) -> Run:

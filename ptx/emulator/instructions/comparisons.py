@@ -13,7 +13,7 @@ from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, PairOperand, SinkOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 
 def _unordered(compare: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Any]:

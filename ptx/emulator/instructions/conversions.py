@@ -21,7 +21,7 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals, narrow, saturate, to_odd
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 _INTEGER_ROUNDING: dict[str, Callable[[Array], Array]] = {
     "rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil,

@@ -11,7 +11,7 @@ from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.system_calls import FREE, MALLOC
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 # Where the heap lies, and how much of it there is: the CUDA runtime's default is 8 MB (CUDA C++ Programming Guide,
 # "Heap Memory Allocation"); a program can ask for more before the launch.

@@ -12,7 +12,7 @@ from tinygpu.ptx.emulator.instructions.float_operands import compile_float, elem
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 
 def _extreme(largest: bool) -> Compile:

@@ -9,7 +9,7 @@ from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, emit
 from tinygpu.ptx.emulator.instructions.warp_ops import warp_barrier
 from tinygpu.ptx.emulator.source.syntax import Instruction
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 
 def _active_rows(c: Cohort) -> NDArray[np.int64]:

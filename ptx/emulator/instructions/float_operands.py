@@ -13,7 +13,7 @@ from tinygpu.ptx.emulator.instructions.integer import last_type
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals, saturate
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 _LANE_DTYPES: dict[str, Any] = {
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)

@@ -37,7 +37,7 @@ from tinygpu.ptx.emulator.instructions.rounding import (
 )
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import TYPES, Array
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 
 def _directed_binary(opcode: str, mode: str, dtype: Any) -> Callable[..., Any]:

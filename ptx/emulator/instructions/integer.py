@@ -10,7 +10,7 @@ import numpy as np
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array, numpy_type
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 Compile = Callable[[Binder, Instruction], Run]
 

@@ -16,9 +16,9 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, PairOperand, SinkOperand, VectorOperand
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 RESPONSE_BYTES = 16
 
@@ -64,7 +64,7 @@ def _try_cancel(b: Binder, i: Instruction) -> Run:
         for origin, place, lanes in places(c, i, get_barrier(c)):
             at = int(np.searchsorted(c.set.index, origin.row))
             for lane in lanes.tolist():
-                own = residents.shared_place(origin, int(responses[at, lane]), False)
+                own = residents.reach.shared_place(origin, int(responses[at, lane]), False)
                 if own is None:
                     continue
                 _request(origin, site, own[1], place[1], list(residents.mates(origin.cta)) if everyone else [place[0]])
@@ -79,7 +79,7 @@ def _request(origin: Origin, site: Site, slot: int, barrier_address: int, ctas: 
     barriers: list[Mbarrier] = []
     for cta in ctas:
         if cta != origin.cta:
-            residents.touch_remote(origin.instruction, origin.row, cta)
+            residents.reach.touch(origin.instruction, origin.row, cta)
         barrier = residents.mbarriers.find(origin, cta, barrier_address)
         if barrier is None:
             return

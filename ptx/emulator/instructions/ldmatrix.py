@@ -15,9 +15,9 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW
 from tinygpu.ptx.emulator.state.meter import Site, phase_wavefronts
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units.fragments import Fragment, byte_matrix_fragment
 
 # PTX ISA, "ldmatrix": bits of source elements of which sixteen lie at the start of each 16-byte row.

@@ -26,7 +26,7 @@ from tinygpu.ptx.emulator.source.syntax import (
     SymbolOperand,
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 
 _STRONG = ("volatile", "relaxed", "acquire", "release", "mmio")
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}

@@ -14,9 +14,9 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, PairOperand, SinkOperand
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import Clock
+from tinygpu.ptx.emulator.state.cohort import Cohort, MustWait
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW, WINDOW_BYTES
-from tinygpu.ptx.emulator.state.residents import Cohort, MustWait
 
 Place = tuple[int, int]
 """(resident CTA, byte address in its shared memory)."""
@@ -85,7 +85,7 @@ def places(
                     "shared", address,
                 )  # fmt: skip
                 continue
-            place = c.residents.shared_place(origin, address, remote)
+            place = c.residents.reach.shared_place(origin, address, remote)
             if place is None:
                 continue
             if not c.emulation.program.shared.holds(place[1], place[1] + 8):

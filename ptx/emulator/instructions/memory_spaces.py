@@ -11,9 +11,9 @@ from tinygpu.ptx.emulator.access import global_access, local_access, shared_acce
 from tinygpu.ptx.emulator.instructions.binder import Binder
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 Loaded = tuple[Array, Array | None]
 """Values, and which of their bits are uninitialised (None: none)."""

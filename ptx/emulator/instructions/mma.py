@@ -17,7 +17,7 @@ from tinygpu.ptx.emulator.instructions.warp_products import (
     hold,
 )
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.fragments import (
     Fragment,

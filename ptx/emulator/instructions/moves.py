@@ -20,8 +20,8 @@ from tinygpu.ptx.emulator.source.syntax import (
     VectorOperand,
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import WINDOW_BYTES
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 _SPACES = ("global", "shared", "local", "const", "param")
 

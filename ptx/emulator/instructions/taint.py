@@ -22,8 +22,8 @@ from tinygpu.ptx.emulator.source.syntax import (
     VectorOperand,
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 
 def make_taint(

@@ -15,8 +15,8 @@ import numpy as np
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Operand, RegisterOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 Bits = Callable[[Cohort], Array]
 Rule = Callable[[Binder, Instruction], Run | None]

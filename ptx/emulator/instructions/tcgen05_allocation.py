@@ -19,7 +19,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import active_warps, cta_gro
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.agents import Origin
-from tinygpu.ptx.emulator.state.residents import Cohort, MustWait
+from tinygpu.ptx.emulator.state.cohort import Cohort, MustWait
 from tinygpu.ptx.emulator.state.tensor_memory import UNIT_COLUMNS, Allocation, TensorMemory, tensor_memory
 from tinygpu.ptx.emulator.units.tensor_memory_maps import COLUMNS, join_address, split_address
 

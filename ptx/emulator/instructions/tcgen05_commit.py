@@ -13,7 +13,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import active_warps, cta_gro
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import Clock
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.tensor_memory import tensor_memory
 
 
@@ -70,7 +70,7 @@ def commit(b: Binder, i: Instruction) -> Run:
                 targets = tuple(t for t in targets if residents.mbarriers.find(origin, *t) is not None)
                 for target, _ in targets:
                     if target != origin.cta and c.emulation.checking:
-                        residents.touch_remote(i, origin.row, target, column)
+                        residents.reach.touch(i, origin.row, target, column)
                 clock = _released(origin, tick) if c.emulation.checking else None
                 residents.agents.start(CommitWork(origin, work_queue(origin), clock, column, targets))
 

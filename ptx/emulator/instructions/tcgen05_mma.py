@@ -20,7 +20,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import (
     threads,
 )
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, VectorOperand
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.tensor_order import Access, Region, lane_run
 from tinygpu.ptx.emulator.units.block_scales import scale_columns
 from tinygpu.ptx.emulator.units.matrix_descriptors import decode_descriptor, operand_problems

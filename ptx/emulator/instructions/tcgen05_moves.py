@@ -22,7 +22,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import (
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
-from tinygpu.ptx.emulator.state.residents import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.tensor_memory import CtaTensorMemory, Words, tensor_memory
 from tinygpu.ptx.emulator.state.tensor_order import Access, AccessKind, Region, lane_run
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (

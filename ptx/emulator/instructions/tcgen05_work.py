@@ -16,9 +16,9 @@ from tinygpu.ptx.emulator.access.async_shared import Agent, Bools, Index
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.registers import Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.state.tensor_memory import TensorMemory, tensor_memory
 from tinygpu.ptx.emulator.state.tensor_order import Access
 from tinygpu.ptx.emulator.units.matrix_descriptors import MatrixDescriptor
@@ -201,5 +201,5 @@ def issue(c: Cohort, i: Instruction, site: Site, row: int, lane: int, group: int
     ctas = memory.group_ctas(origin.cta, group)
     for cta in ctas:
         if cta != origin.cta and c.emulation.checking:
-            residents.touch_remote(i, row, cta, column)
+            residents.reach.touch(i, row, cta, column)
     return Issue(memory, Agent(origin, site, column, residents.clocks.issue(row)), group, ctas)

@@ -22,8 +22,8 @@ from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.instructions.tensormaps import map_addresses, read_map
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, VectorOperand
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units.reductions import OPERATIONS, element_bytes, reduction
 from tinygpu.ptx.emulator.units.tensor_boxes import (
     NAN_PATTERN,
@@ -206,7 +206,7 @@ def _store(b: Binder, i: Instruction) -> Run:
         ask, froms = tensor.bind(c, site, operation is not None), lanes_of(c, sources)
         for origin, at, lane in threads(c, site):
             request = ask(origin, at, lane)
-            own = c.residents.shared_place(origin, int(froms[at, lane]), False)
+            own = c.residents.reach.shared_place(origin, int(froms[at, lane]), False)
             if request is None or own is None:
                 continue
             box, fields = request.box(own[1]), request.fields

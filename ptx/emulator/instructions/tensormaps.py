@@ -17,9 +17,9 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import split_generic
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, IntegerOperand, Operand, SymbolOperand
 from tinygpu.ptx.emulator.state.agents import Origin
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
 from tinygpu.ptx.emulator.units.tensor_maps import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMapFields, decode
 

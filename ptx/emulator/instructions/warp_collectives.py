@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinygpu.ptx.emulator.source.syntax import Instruction
-from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete
 
 
 def require_whole_warp(c: Cohort, i: Instruction) -> bool:

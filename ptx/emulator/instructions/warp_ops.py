@@ -11,7 +11,7 @@ from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, emit, last_type
 from tinygpu.ptx.emulator.source.syntax import Instruction, PairOperand, SinkOperand
 from tinygpu.ptx.emulator.source.types import Array, numpy_type
-from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete
 
 _LANE = np.arange(32, dtype=np.int64)[None, :]
 _BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)[None, :]

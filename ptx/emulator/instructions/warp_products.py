@@ -15,8 +15,8 @@ from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, LANES, Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units.fragments import Fragment
 from tinygpu.ptx.emulator.units.matrix_elements import ElementType
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.cohort import Cohort, MustWait
 from tinygpu.ptx.emulator.state.registers import Slot
-from tinygpu.ptx.emulator.state.residents import Cohort, MustWait, Residents
+from tinygpu.ptx.emulator.state.residents import Residents
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.instructions.wgmma_products import Product

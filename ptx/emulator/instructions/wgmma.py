@@ -26,8 +26,8 @@ from tinygpu.ptx.emulator.instructions.wgmma_products import (
     start,
 )
 from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Operand, RegisterOperand
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.registers import LANES, Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.matrix_descriptors import ATOM_BYTES, decode_descriptor, operand_problems
 from tinygpu.ptx.emulator.units.operand_tiles import Chunks, k_major_chunks, mn_major_chunks

@@ -21,8 +21,8 @@ from tinygpu.ptx.emulator.instructions.mma import differing_bits
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
 from tinygpu.ptx.emulator.instructions.warp_products import WarpProduct, compile_product, hold, slots_of
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.registers import LANES, Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 from tinygpu.ptx.emulator.units.fragments import Fragment, stacked_accumulator, stacked_left, stacked_right
 from tinygpu.ptx.emulator.units.matrix_elements import ELEMENTS, ElementType
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.run.program import BarrierSpec, Terminator
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.clocks import Clock
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, RowSet, compact_rows
 from tinygpu.ptx.emulator.state.registers import LANES
-from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, Residents, RowSet, compact_rows
+from tinygpu.ptx.emulator.state.residents import Residents
 
 Bools = NDArray[np.bool_]
 Released = tuple[int, NDArray[np.int64], Bools]

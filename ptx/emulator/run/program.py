@@ -36,10 +36,10 @@ from tinygpu.ptx.emulator.source.first_guesses import first_guesses
 from tinygpu.ptx.emulator.source.inlining import FlatCode
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, IntegerOperand, RegisterOperand
 from tinygpu.ptx.emulator.source.types import TYPES
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.layout import SpaceLayout
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.registers import Slot
-from tinygpu.ptx.emulator.state.residents import Cohort
 
 # Instruction classes of the meter, by table; the type decides between integer and float.
 INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (

@@ -22,8 +22,9 @@ from tinygpu.ptx.emulator.run.delays import Delays
 from tinygpu.ptx.emulator.run.program import CompiledBlock
 from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction, TextOperand
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, MustWait, RowSet, compact_rows
 from tinygpu.ptx.emulator.state.registers import LANES
-from tinygpu.ptx.emulator.state.residents import Cohort, Incomplete, MustWait, Residents, RowSet, compact_rows
+from tinygpu.ptx.emulator.state.residents import Residents
 
 Bools = NDArray[np.bool_]
 Place = tuple[int, int]
@@ -444,7 +445,7 @@ class Scheduler:
             if residents.cluster_size > 1:
                 residents.cluster_barriers.after_exit(int(cta))
             if self._last is not None and not residents.alive[residents.rows_of(int(cta))].any():
-                residents.check_leaving(int(cta), self._last)
+                residents.reach.check_leaving(int(cta), self._last)
 
     def _branch(self, block: CompiledBlock, c: Cohort) -> None:
         terminator = block.terminator

@@ -14,7 +14,7 @@ from tinygpu.ptx.emulator.state.meter import SECTOR_BYTES, Site
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.run.program import Program
-    from tinygpu.ptx.emulator.state.residents import Cohort
+    from tinygpu.ptx.emulator.state.cohort import Cohort
 
 _SECTOR_BITS = SECTOR_BYTES.bit_length() - 1
 

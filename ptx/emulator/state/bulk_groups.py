@@ -50,7 +50,7 @@ class BulkGroups:
         self._counts: NDArray[np.int64] = np.zeros((residents.warps, 32), np.int64)
         self._open: dict[tuple[int, int], list[tuple[int, GroupedCopy]]] = {}
         self._arrivals: dict[int, list[Arrival]] = {}
-        residents.leaving.append(self._check_leaving)
+        residents.reach.leaving.append(self._check_leaving)
 
     @staticmethod
     def of(residents: Residents) -> BulkGroups:

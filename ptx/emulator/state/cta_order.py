@@ -17,7 +17,8 @@ from tinygpu.ptx.emulator.state.doubts import Doubt, advise, relied_on
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.source.syntax import Instruction
-    from tinygpu.ptx.emulator.state.residents import Cohort, Residents
+    from tinygpu.ptx.emulator.state.cohort import Cohort
+    from tinygpu.ptx.emulator.state.residents import Residents
 
 Known = NDArray[np.int32]
 """Per launch-wide warp: tick up to which its accesses happened before."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.agents import Agents, Origin
+from tinygpu.ptx.emulator.state.agents import Agents
 from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
+from tinygpu.ptx.emulator.state.cluster_reach import ClusterReach
+from tinygpu.ptx.emulator.state.cohort import Cohort, RowSet
 from tinygpu.ptx.emulator.state.cta_order import CtaOrder
 from tinygpu.ptx.emulator.state.doubts import (
     ALL_LANES,
@@ -25,7 +26,8 @@ from tinygpu.ptx.emulator.state.doubts import (
     relied_on,
 )
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
-from tinygpu.ptx.emulator.state.registers import LANES, Files, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
+from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
 
 if TYPE_CHECKING:
@@ -33,164 +35,6 @@ if TYPE_CHECKING:
     from tinygpu.ptx.emulator.source.syntax import Instruction
     from tinygpu.ptx.emulator.state.emulation import Emulation
 
-CLUSTER_RANK_SHIFT = 24
-"""In a cluster, bits from here on of a shared address are the rank of the CTA that it belongs to.
-
-Where they lie is up to the implementation; production kernels rely on 24 (they clear that bit for the even CTA).
-"""
-CLUSTER_OFFSET_MASK = (1 << CLUSTER_RANK_SHIFT) - 1
-_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-class PrivateBytes:
-    """A byte memory that each owner (a CTA or a thread) has a piece of, all pieces in one array.
-
-    stride_bytes  distance of two owners' pieces
-    """
-
-    __slots__ = ("_views", "data", "stride_bytes")
-
-    def __init__(self, owners: int, stride_bytes: int) -> None:
-        self.stride_bytes = stride_bytes
-        self.data: NDArray[np.uint8] = np.zeros(max(owners * stride_bytes, 128), np.uint8)
-        self._views: dict[tuple[int, int], Array] = {}
-
-    def view(self, width: int, count: int) -> Array:
-        """All pieces as aligned elements of `width` bytes: (elements,) or, for vectors, (vectors, count)."""
-        found = self._views.get((width, count))
-        if found is None:
-            whole = self.data.size // (width * count) * (width * count)
-            found = self.data[:whole].view(_UNSIGNED[width])
-            if count > 1:
-                found = found.reshape(-1, count)
-            self._views[width, count] = found
-        return found
-
-
-@dataclass(slots=True, eq=False)
-class RowSet:
-    """A set of warps and what is looked up about them often.
-
-    rows           slice or sorted array of row numbers
-    index          (n,) row numbers
-    column         (n, 1) row numbers
-    warp           (n, 1) warp of each row within its CTA
-    member         (n, 1) number of the warp in its cluster: its column in the clocks
-    cta            (n, 1) resident CTA of each row
-    shared_offset  (n, 1) first byte of the CTA's shared memory
-    global_warp    (n, 1) number of the warp in the whole launch
-    threads        (n, 32) row * 32 + lane
-    who            (n, 32) lane * 2^10 + member: who accesses shared memory
-    """
-
-    rows: slice | NDArray[np.int64]
-    index: NDArray[np.int64]
-    column: NDArray[np.int64]
-    warp: NDArray[np.int64]
-    member: NDArray[np.int64]
-    cta: NDArray[np.int64]
-    shared_offset: NDArray[np.int64]
-    global_warp: NDArray[np.int64]
-    threads: NDArray[np.int64]
-    who: NDArray[np.int64]
-
-
-class Incomplete(Exception):
-    """Some lanes that an instruction needs are not here yet, but may still come: it is tried again with them.
-
-    lanes  (n, 32) those of the cohort that wait for others; the rest need not. None: all of them
-    """
-
-    def __init__(self, lanes: NDArray[np.bool_] | None = None) -> None:
-        super().__init__()
-        self.lanes = lanes
-
-
-class MustWait(Exception):
-    """Some warps have to wait at an instruction, which has done nothing yet.
-
-    ready   (n,) warps that need not wait: they carry out the instruction now
-    ask     whether a warp (by row) still has to wait
-    reason  for a deadlock: what a warp (by row) waits for, in words
-    limit   the wait has a time limit, after which the instruction goes on without what it waited for
-    """
-
-    def __init__(
-        self, ready: NDArray[np.bool_], ask: Callable[[int], bool], reason: Callable[[int], str], limit: bool = False
-    ) -> None:
-        super().__init__()
-        self.ready = ready
-        self.ask = ask
-        self.reason = reason
-        self.limit = limit
-
-
-class Cohort:
-    """Warps that carry out the same instruction together.
-
-    files    typed registers, each (n, 32)
-    mask     (n, 32) active lanes, or None when all are
-    where    the same for NumPy's `where=` (True when all are)
-    patient  lanes of these warps may have been left behind by the scheduler: an instruction that needs them may raise
-             Incomplete instead of reporting a fault
-    """
-
-    __slots__ = ("emulation", "files", "mask", "n", "patient", "residents", "set", "where")
-
-    def __init__(
-        self, residents: Residents, rowset: RowSet, files: Files, mask: NDArray[np.bool_] | None, patient: bool = False
-    ) -> None:
-        self.patient = patient
-        self.residents = residents
-        self.emulation = residents.emulation
-        self.set = rowset
-        self.files = files
-        self.n = rowset.index.size
-        self.mask = mask
-        self.where: Any = True if mask is None else mask
-
-    def narrow(self, mask: NDArray[np.bool_] | None) -> None:
-        """Change the active lanes."""
-        self.mask = mask
-        self.where = True if mask is None else mask
-
-    def pick(self, values: Array) -> Array:
-        """Values of the active lanes only: (n, 32) as it is when all are active, (k,) otherwise."""
-        return values if self.mask is None else values[self.mask]
-
-    def pick_column(self, column: Array) -> Array:
-        """The same for an (n, 1) array of one value per warp; stays (n, 1) when all lanes are active."""
-        if self.mask is None:
-            return column
-        return np.broadcast_to(column, self.mask.shape)[self.mask]
-
-    def note_access(self) -> None:
-        """The active lanes access memory now: remembered for what some lanes release of others' accesses."""
-        self.residents.clocks.accessed[self.set.rows] = self.emulation.tick
-        if self.mask is not None:
-            self.emulation.lanes.note(self.emulation.tick, self.set.global_warp, self.mask)
-
-    def locate(self, flat: int) -> tuple[int, int]:
-        """(row, lane) of the flat-th of the active lanes."""
-        if self.mask is None:
-            at, lane = divmod(flat, LANES)
-        else:
-            where = np.flatnonzero(self.mask.reshape(-1))[flat]
-            at, lane = divmod(int(where), LANES)
-        return int(self.set.index[at]), lane
-
-    def locate_access(self, flat: int, total: int) -> tuple[int, int]:
-        """The same where each warp makes `total / n` accesses (as in ldmatrix), when all lanes are active."""
-        if self.mask is not None:
-            return self.locate(flat)
-        at, lane = divmod(flat, max(1, total // self.n))
-        return int(self.set.index[at]), lane
-
-    def active_lanes(self) -> int:
-        return self.n * LANES if self.mask is None else int(np.count_nonzero(self.mask))
-
-    def active_warps(self) -> int:
-        return self.n if self.mask is None else int(np.count_nonzero(self.mask.any(axis=1)))
 
 
 class Residents:
@@ -234,8 +78,7 @@ class Residents:
         self._locations: dict[int, Clock] = {}
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
-        self.leaving: list[Callable[[int, Instruction], None]] = []
-        self._remote: dict[int, dict[tuple[int, bool], tuple[int, int]]] = {}
+        self.reach = ClusterReach(self)
         self.order = CtaOrder(self)
         self.group_counts = np.zeros((self.warps, LANES), np.int64)
         linear = np.arange(self.warps_per_cta)[:, None] * LANES + np.arange(LANES)[None, :]
@@ -514,96 +357,6 @@ class Residents:
         """The warps of a resident CTA."""
         return np.arange(cta, self.warps, len(self.ctas))
 
-    def shared_place(self, origin: Origin, address: int, remote: bool) -> tuple[int, int] | None:
-        """(resident CTA, byte address there) of a shared address as one thread sees it.
-
-        remote  whether the instruction may reach other CTAs of the cluster. None, and a fault, where it may not.
-        """
-        if self.cluster_size == 1:
-            return origin.cta, address
-        rank, offset = address >> CLUSTER_RANK_SHIFT, address & CLUSTER_OFFSET_MASK
-        own = origin.cta % self.cluster_size
-        if rank == own:
-            return origin.cta, offset
-        if rank >= self.cluster_size:
-            origin.fault(
-                "out of bounds", f"shared address {address:#x} belongs to CTA {rank} of a cluster that has "
-                f"{self.cluster_size}", "shared", address,
-            )  # fmt: skip
-            return None
-        if not remote:
-            origin.fault(
-                "out of bounds", f"`{origin.instruction.name}` needs shared memory of its own CTA, but address "
-                f"{address:#x} belongs to CTA {rank} of the cluster", "shared", address,
-            )  # fmt: skip
-            return None
-        target = origin.cta - own + rank
-        if self.emulation.checking:
-            self.touch_remote(origin.instruction, origin.row, target)
-        return target, offset
-
-    def touch_remote(self, instruction: Instruction, row: int, target: int, column: int | None = None) -> None:
-        """A warp (or its agent `column`) reaches into the shared memory of another CTA, which must be running."""
-        emulation, clocks = self.emulation, self.clocks
-        first = target % self.cluster_size * self.warps_per_cta
-        executed = clocks.vector if clocks.executed is None else clocks.executed
-        if int(executed[row, first : first + self.warps_per_cta].max()) <= clocks.start:
-            emulation.fault(
-                "cluster", instruction, self, row, None,
-                f"reaches into the shared memory of CTA {target % self.cluster_size} of the cluster, which may not "
-                "have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
-            )  # fmt: skip
-            executed[row, first] = clocks.start + 1
-        arrives = instruction.opcode == "mbarrier"
-        if not self.alive[self.rows_of(target)].any():
-            rank = target % self.cluster_size
-            if arrives:
-                self._advise_late_arrival(
-                    instruction, f"this arrives on an mbarrier of CTA {rank} of the cluster, which has exited"
-                )
-            else:
-                emulation.fault(
-                    "cluster", instruction, self, row, None,
-                    f"reaches into the shared memory of CTA {rank} of the cluster, which has exited: all CTAs must "
-                    "stay until a last cluster barrier",
-                )  # fmt: skip
-        if column is None:
-            column = int(clocks.own_column[row])
-        self._remote.setdefault(target, {})[column, arrives] = (emulation.tick, instruction.line)
-
-    def _advise_late_arrival(self, instruction: Instruction, what: str) -> None:
-        """Kernels that end so are published and run right as long as the CTA that exits is not replaced at once."""
-        self.emulation.advise(
-            "arrival at an exited CTA", instruction, f"{what}: all CTAs must stay until a last cluster barrier"
-        )
-
-    def check_leaving(self, cta: int, instruction: Instruction) -> None:
-        """The last threads of a CTA exit: nobody may still reach into its shared memory.
-
-        Units with more to check put a function (resident CTA, exiting instruction) into `leaving`.
-        """
-        for check in self.leaving:
-            check(cta, instruction)
-        # That it was executed before is enough: relaxed cluster barriers end kernels that run right on hardware.
-        rows = self.rows_of(cta)
-        known = self.clocks.vector[rows].max(axis=0)
-        if self.clocks.executed is not None:
-            known = np.maximum(known, self.clocks.executed[rows].max(axis=0))
-        for (column, arrives), (tick, line) in self._remote.pop(cta, {}).items():
-            if int(known[column]) >= tick:
-                continue
-            name = self.clocks.name(self.cluster_of(cta), column)
-            if arrives:
-                self._advise_late_arrival(
-                    instruction, f"a CTA exits here, and {name} may still arrive on an mbarrier of it (line {line})"
-                )
-            else:
-                self.emulation.fault(
-                    "cluster", instruction, self, int(self.rows_of(cta)[0]), None,
-                    f"this CTA exits, but {name} may still reach into its shared memory (line {line}): a cluster "
-                    "barrier must come before the exit",
-                )  # fmt: skip
-
     def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
         """Mbarriers whose bytes are written by something else are gone; `index` counts in all CTAs' shared memory."""
         stride = self.shared.stride_bytes
@@ -667,16 +420,6 @@ class Residents:
         bx, by, _ = self.emulation.launch.block
         linear = row // count * LANES + lane
         return self.ctas[row % count], (linear % bx, linear // bx % by, linear // (bx * by))
-
-
-def compact_rows(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """A slice for sorted row numbers that are evenly spaced, else the array itself."""
-    if index.size == 1:
-        return slice(int(index[0]), int(index[0]) + 1, 1)
-    step = int(index[1] - index[0])
-    if int(index[-1] - index[0]) == step * (index.size - 1) and (step == 1 or bool((np.diff(index) == step).all())):
-        return slice(int(index[0]), int(index[-1]) + 1, step)
-    return index
 
 
 def slots_key(slots: set[Slot]) -> tuple[Slot, ...]:

@@ -124,7 +124,7 @@ class TensorMemory:
         self._group = 0
         self._group_line = 0
         self._ctas: dict[int, CtaTensorMemory] = {}
-        residents.leaving.append(self._check_leaving)
+        residents.reach.leaving.append(self._check_leaving)
 
     def cta(self, cta: int) -> CtaTensorMemory:
         """Tensor memory of a resident CTA."""
