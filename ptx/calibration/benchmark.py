@@ -145,7 +145,7 @@ class Reading:
     as_rate    True: amount over time; False: time over amount
     clock      cycles of an SM, seconds of the device, or seconds between launches of a stream or a graph
     scale      factor to the unit
-    per        whose work is counted: that of one warp, of one SM, or of all the device
+    per        whose work is counted: that of one warp, of what one pair of clocks measures, of an SM, or of all SMs
     field      the device's figure that it replaces; "" where no model asks for it
     least, most  what no GPU is outside of: such a value is a sign of a wrong measurement, and is not used
     quantile   which of the measurements (SMs, lines of memory) it describes: 0.5 is their median
@@ -161,7 +161,7 @@ class Reading:
     least: float
     most: float
     scale: float = 1.0
-    per: Literal["warp", "SM", "device"] = "SM"
+    per: Literal["warp", "row", "SM", "device"] = "SM"
     field: str = ""
     quantile: float = 0.5
     where: Callable[[Chip], bool] | None = None
@@ -183,6 +183,8 @@ class Reading:
         total = sum(per_trip[name] for name in self.counts)
         if self.per == "warp":
             return total / launch.warps
+        if self.per == "row":
+            return total / (launch.grid * launch.rows)
         if self.clock == "seconds":
             return float(total)
         per_sm = total / launch.grid * launch.ctas_per_sm
@@ -199,7 +201,12 @@ class Reading:
         count = self.of if self.of in MEASURED else " + ".join(f"`{name}`" for name in self.counts)
         count = f"({count})" if len(self.counts) > 1 else count
         scaled = f"{self.scale:g} x " if self.scale != 1 else ""
-        share = {"warp": " of a warp", "SM": " of an SM" if self.clock == "cycles" else "", "device": " of all SMs"}
+        share = {
+            "warp": " of a warp",
+            "row": " of a warp in one line",
+            "SM": " of an SM" if self.clock == "cycles" else "",
+            "device": " of all SMs",
+        }
         owner = "" if self.of in MEASURED else share[self.per]
         middle = "" if self.quantile == 0.5 else f", at the {100 * self.quantile:g} % quantile"
         ratio = f"{count}{owner} / {time}" if self.as_rate else f"{time} / {count}{owner}"

@@ -47,5 +47,8 @@ def chip_of(device: Device, *, sms: int = 0, l2_bytes: int = 0) -> Chip:
 
 
 def tiny_chip(ptx_target: str) -> Chip:
-    """A chip with two SMs and little L2, on which the emulator runs PTX of this target in no time."""
-    return Chip(max(target(ptx_target).cc, 75), 2, 1 << 18, 1 << 18, page_bytes=1 << 14)
+    """A chip with three SMs and little L2, on which the emulator runs PTX of this target in no time.
+
+    Half of its L2 is ten chunks of 32 KiB, of which six are read in each trip, so that streams wrap within it.
+    """
+    return Chip(max(target(ptx_target).cc, 75), 3, 640 << 10, 640 << 10, page_bytes=1 << 14)

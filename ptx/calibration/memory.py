@@ -22,10 +22,11 @@ from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load, module
 
 WORD_BYTES, LINE_BYTES = 8, 128
 HOPS = 32
-# A stream's CTA, and what it reads in one trip: four times 16 bytes per thread.
-STREAM_THREADS, VECTORS, VECTOR_BYTES = 1024, 4, 16
+# A stream's CTA, and what it reads in one trip: four times 16 bytes per thread. Two of them fit on every SM.
+STREAM_THREADS, VECTORS, VECTOR_BYTES = 512, 4, 16
 CHUNK_BYTES = STREAM_THREADS * VECTORS * VECTOR_BYTES
 STREAM_CTAS_PER_SM = 2
+L1_THREADS = 1024
 
 
 def benchmarks() -> tuple[Microbenchmark, ...]:
@@ -125,11 +126,11 @@ def _l2_latency() -> Microbenchmark:
         return _at(left[SINK], LINES * ((1 + HOPS * trips) % places * WORD_BYTES))
 
     near = Reading(
-        "latency of L2, near", "cycles", opcode, False, "cycles", 50, 2000, per="warp", quantile=0.25,
+        "latency of L2, near", "cycles", opcode, False, "cycles", 50, 2000, per="row", quantile=0.25,
         field="lat_l2_hit_near",
     )  # fmt: skip
     far = Reading(
-        "latency of L2, far", "cycles", opcode, False, "cycles", 50, 2000, per="warp", quantile=0.75,
+        "latency of L2, far", "cycles", opcode, False, "cycles", 50, 2000, per="row", quantile=0.75,
         field="lat_l2_hit_far",
     )  # fmt: skip
     return Microbenchmark(
@@ -223,16 +224,16 @@ def _vector(register: int) -> str:
 
 def _l1_bandwidth() -> Microbenchmark:
     opcode, blocks = "ld.global.v4.u32", 2
-    half = STREAM_THREADS * VECTOR_BYTES // 2
+    half = L1_THREADS * VECTOR_BYTES // 2
     kernel = Kernel(
-        name="l1_bandwidth", threads=STREAM_THREADS, parameters=(".u64 data",),
+        name="l1_bandwidth", threads=L1_THREADS, parameters=(".u64 data",),
         setup=[
             load("%d0", "data"), "mul.wide.u32 %d1, %thread, 16;", "mov.u32 %r0, 0;",
         ],
         # the upper and the lower half of the warps change places, so that no load can be moved out of the loop
         trip=[
             "add.u64 %d2, %d0, %d1;",
-            *(f"{opcode} {_vector(4 + 4 * i)}, [%d2+{i * STREAM_THREADS * VECTOR_BYTES}];" for i in range(blocks)),
+            *(f"{opcode} {_vector(4 + 4 * i)}, [%d2+{i * L1_THREADS * VECTOR_BYTES}];" for i in range(blocks)),
             *folded("%r0", [f"%r{4 + i}" for i in range(4 * blocks)]),
             f"xor.b64 %d1, %d1, {half};",
         ],
@@ -240,9 +241,9 @@ def _l1_bandwidth() -> Microbenchmark:
     )  # fmt: skip
 
     def check(launch: Launch, trips: int, left: Mapping[str, Array]) -> str:
-        words = left["data"].view(np.uint32).reshape(blocks, STREAM_THREADS, 4)
+        words = left["data"].view(np.uint32).reshape(blocks, L1_THREADS, 4)
         own = np.bitwise_xor.reduce(words, axis=(0, 2))
-        other = np.roll(own, STREAM_THREADS // 2)
+        other = np.roll(own, L1_THREADS // 2)
         return _same(left[SINK], np.tile(_folds(own, other, trips), launch.grid))
 
     reading = Reading(
@@ -252,8 +253,8 @@ def _l1_bandwidth() -> Microbenchmark:
         "l1-bandwidth", "memory", "32 warps of each SM read 32 KiB again and again, 16 bytes a lane", kernel.text(),
         kernel.target, (64, 320),
         lambda chip, trips: Launch(
-            chip.sms, STREAM_THREADS, (Buffer("data", noise(blocks * STREAM_THREADS * VECTOR_BYTES)),),
-            rows=STREAM_THREADS // 32,
+            chip.sms, L1_THREADS, (Buffer("data", noise(blocks * L1_THREADS * VECTOR_BYTES)),),
+            rows=L1_THREADS // 32,
         ),
         lambda launch, trips: {
             opcode: blocks * launch.warps * trips,
@@ -353,7 +354,7 @@ def _l2_bandwidth() -> Microbenchmark:
 
     return Microbenchmark(
         "l2-bandwidth", "memory", "all SMs read a quarter of L2 (half of it where there is one partition), past L1",
-        kernel.text(), kernel.target, (100, 300), plan, _stream_counts,
+        kernel.text(), kernel.target, (200, 600), plan, _stream_counts,
         lambda launch, trips, left: _same(left[SINK], _read(launch, trips, left["data"])),
         (
             Reading(
@@ -389,7 +390,7 @@ def _dram_copy() -> Microbenchmark:
 
     return Microbenchmark(
         "dram-copy", "memory", "all SMs copy a buffer of many times L2, 16 bytes a lane", kernel.text(), kernel.target,
-        (32, 64), lambda chip, trips: _fresh_plan(chip, trips, ("data", "copy")), counts, check,
+        (64, 128), lambda chip, trips: _fresh_plan(chip, trips, ("data", "copy")), counts, check,
         (
             Reading(
                 "bandwidth of DRAM, bytes read and written", "GB/s", "global_load_bytes + global_store_bytes", True,
@@ -403,7 +404,7 @@ def _dram_read() -> Microbenchmark:
     kernel = _stream("dram_read", "ld.global.v4.u32", stores=False, wraps=False)
     return Microbenchmark(
         "dram-read", "memory", "all SMs read a buffer of many times L2, 16 bytes a lane", kernel.text(), kernel.target,
-        (32, 64), lambda chip, trips: _fresh_plan(chip, trips, ("data",)), _stream_counts,
+        (64, 128), lambda chip, trips: _fresh_plan(chip, trips, ("data",)), _stream_counts,
         lambda launch, trips, left: _same(left[SINK], _read(launch, trips, left["data"])),
         (Reading("bandwidth of DRAM, reads alone", "GB/s", "global_load_bytes", True, "seconds", 20, 50_000, 1e-9),),
     )  # fmt: skip

@@ -478,7 +478,7 @@ def calibrate_command(
 
     Give that file wherever a GPU is asked for: `--device runs/H200-SXM-measured.json`.
 
-    Examples: `tinygpu calibrate`, `tinygpu calibrate --only memory --only lat_barrier_cta`, `tinygpu calibrate --emulate`
+    Examples: `tinygpu calibrate`, `tinygpu calibrate --only memory --only lat_dram`, `tinygpu calibrate --emulate`
     """
     import shlex
 
