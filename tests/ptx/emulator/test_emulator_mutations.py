@@ -13,12 +13,12 @@ from instruction_bench import module
 from mutations.equivalent import EQUIVALENT
 from mutations.every_subject import every_subject
 from mutations.operators import Mutant, mutants
-from mutations.score import Verdict, table, verdicts
+from mutations.score import ORDERS, Verdict, table, verdicts
 from mutations.statements import isolate, statements
 from mutations.subjects import Launch, Subject
 
 SUBJECTS = every_subject()
-# Of each subject so many mutants belong to the sample.
+# Of every second subject so many mutants belong to the sample, judged under the orders late, early and random.
 SAMPLE = 1
 
 
@@ -32,9 +32,9 @@ def sample(subject: Subject) -> list[Mutant]:
     return list(chosen.values())[:SAMPLE]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+@pytest.mark.parametrize("subject", SUBJECTS[::2], ids=str)
 def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
-    missed = [str(v) for v in verdicts(subject, sample(subject)) if v.missed]
+    missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:3]) if v.missed]
     assert not missed, "\n".join(missed)
 
 
@@ -90,8 +90,8 @@ def test_mutants_of_one_kernel() -> None:
     found = mutants(TEXT, "k")
     assert [m.name for m in found] == [
         "barrier 0", "barrier's count 0", "barrier's count 1", "mbarrier wait 0", "parity 0", "mbarrier order 0",
-        "parity 1", "parity 2", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0", "expect_tx bytes 1",
-        "expect_tx bytes 2", "wait group 0", "wait group 1",
+        "parity 1", "parity 2", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0",
+        "expect_tx bytes 1", "expect_tx bytes 2", "wait group 0", "wait group 1",
     ]  # fmt: skip
     by_name = {m.name: m for m in found}
     assert "@!%p" not in by_name["barrier 0"].text.split("W:")[0]

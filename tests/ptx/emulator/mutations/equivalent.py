@@ -31,6 +31,7 @@ FIRST_PASS = "the stages are empty in the first pass, so the first wait for one 
 REDUNDANT = "the fence and the release order the same: either of the two is enough"
 ONLY_ATOMICS = "what it guards is changed and read by atomics alone"
 PRIVATE = "a variable of the thread's own"
+GUESS = "it is a first guess for the compare-and-swap behind it, which kernels known to be right read plainly"
 READ_ONLY = "nobody writes there during the launch"
 ONE_EACH = "every thread counts an element of its own"
 NOT_REUSED = "it only says that the memory is free; using the barrier again would be an advisory, and that it was not"
@@ -99,7 +100,9 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     },
     "nvcc last_block_sum": {"barrier 8": "after the last step only thread 0 reads, and it reads what it wrote itself"},
     "nvcc fft256": {"barrier 2": SAME_THREADS},
-    "nvcc free_list": {"strong access made plain 1": READ_ONLY, "atomic made plain 1": ONE_EACH},
+    "nvcc free_list": {
+        "strong access made plain 0": GUESS, "strong access made plain 1": READ_ONLY, "atomic made plain 1": ONE_EACH,
+    },
     "nvcc pipeline_block": {
         "strong access made plain 0": BARRIER,
         "mbarrier wait 0": FIRST_PASS, "mbarrier order 0": FIRST_PASS,

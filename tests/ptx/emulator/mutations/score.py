@@ -10,7 +10,8 @@ from mutations.operators import Mutant, mutants
 from mutations.subjects import Subject
 from tinygpu.ptx.emulator import EmulationFault, emulate
 
-ORDERS: tuple[tuple[str, int], ...] = (("late", 0), ("early", 0), *(("random", seed) for seed in range(1, 7)))
+Orders = tuple[tuple[str, int], ...]
+ORDERS: Orders = (("late", 0), ("early", 0), *(("random", seed) for seed in range(1, 7)))
 # Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
 STEP_LIMIT = 100_000
 
@@ -63,10 +64,10 @@ class Original:
     lines: frozenset[int]
 
 
-def judge(subject: Subject, mutant: Mutant, original: Original) -> Verdict:
+def judge(subject: Subject, mutant: Mutant, original: Original, orders: Orders = ORDERS) -> Verdict:
     """How a mutant is noticed."""
     known = original.advisories
-    for order, seed in ORDERS:
+    for order, seed in orders:
         caught, what, rules = outcome(subject, mutant.text, order, seed)
         if caught:
             return Verdict(subject.name, mutant, caught, what)
@@ -77,10 +78,10 @@ def judge(subject: Subject, mutant: Mutant, original: Original) -> Verdict:
     )  # fmt: skip
 
 
-def observe(subject: Subject) -> Original:
-    """Runs the original, which must be right under every order; ValueError where it is not."""
+def observe(subject: Subject, orders: Orders = ORDERS) -> Original:
+    """Runs the original, which must be right under these orders; ValueError where it is not."""
     known: frozenset[str] = frozenset()
-    for order, seed in ORDERS:
+    for order, seed in orders:
         caught, what, rules = outcome(subject, subject.text, order, seed)
         if caught:
             raise ValueError(f"{subject} itself ends with a {caught} {what} under order {order}")
@@ -89,11 +90,13 @@ def observe(subject: Subject) -> Original:
     return Original(known, frozenset(line for line, counts in report.lines.items() if counts.executed))
 
 
-def verdicts(subject: Subject, chosen: Iterable[Mutant] | None = None) -> Iterator[Verdict]:
+def verdicts(
+    subject: Subject, chosen: Iterable[Mutant] | None = None, orders: Orders = ORDERS
+) -> Iterator[Verdict]:
     """Verdicts on every mutant of a subject, or on those chosen."""
-    original = observe(subject)
+    original = observe(subject, orders)
     for mutant in mutants(subject.text, subject.entry) if chosen is None else chosen:
-        yield judge(subject, mutant, original)
+        yield judge(subject, mutant, original, orders)
 
 
 def table(results: Sequence[Verdict]) -> str:
