@@ -1,4 +1,8 @@
-"""What follows a matmul: bias, activation, and the type of the result."""
+"""What follows a matmul: c = activation(scale * (a @ b) + bias) + residual, in f32, then the type of c.
+
+Every matmul machine is an `Epilogue` beside being a matmul, so that the whole family takes the same operands: it
+declares which types `bias`, `scales` and `residual` have, and calls `finish` on its accumulator.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.dtypes import DType
-from tinygpu.language.problem import Problem
+from tinygpu.language import Machine, Option, Problem, Scalar
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
 
@@ -16,15 +20,137 @@ FOUR_MATRICES = "one ldmatrix.x4 brings what sixteen or more 32-bit and narrower
 
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 INTEGER_ACTIVATIONS = ("none", "relu")
+SCALINGS = ("none", "number", "columns")
+
+# Types that follow the operands' type: of the result, of the bias, of the scales of columns.
+RESULTS: dict[str, tuple[str, ...]] = {
+    "f32": ("f32",),
+    "f16": ("f16", "f32"),
+    "bf16": ("bf16", "f32"),
+    "tf32": ("f32",),
+    "e4m3": ("bf16", "f16", "f32"),
+    "s8": ("s32", "f32", "f16", "bf16"),
+}
+BIASES: dict[str, tuple[str, ...]] = {t: ("s32", "f32") if t == "s8" else ("f32",) for t in RESULTS}
+# Of the residual, which follows the result.
+RESIDUALS: dict[str, tuple[str, ...]] = {t: (t,) for t in ("f16", "bf16", "f32", "s32")}
 
 
-def refuses_integers(problem: Problem) -> str:
-    """Why a matmul on integers refuses a problem with this activation; "" where it does not."""
-    kind, activation = problem.operand("a").dtype, dict(problem.options)["activation"]
-    if kind.is_float or activation in INTEGER_ACTIVATIONS:
+def of(table: dict[str, tuple[str, ...]], *kinds: str) -> dict[str, tuple[str, ...]]:
+    """The rows of a table for these types."""
+    return {kind: table[kind] for kind in kinds}
+
+
+class Epilogue(Machine):
+    """c = activation(scale * (a @ b) + bias) + residual, for machines with the operands of the same names.
+
+    with_bias      adds bias[n] to every row
+    activation     none, relu, gelu (the form with tanh) or silu
+    scaling        "number": multiplies by the scalar `scale`; "columns": column j by scales[j] (quantised weights)
+    with_residual  adds residual[m, n], of the type of c, after the activation
+
+    Operands of 8-bit integers give integers where c is s32 (then without scale); else all of this is done in f32.
+    """
+
+    with_bias: Any = Option(False, True)
+    activation: Any = Option(*ACTIVATIONS)
+    scaling: Any = Option(*SCALINGS)
+    with_residual: Any = Option(False, True)
+    scale = Scalar("f32")
+
+    # What a matmul machine declares itself, of types that follow its own.
+    a: Any
+    bias: Any
+    scales: Any
+    residual: Any
+    c: Any
+    ld_bias: Any
+    ld_residual: Any
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        there = {"bias": "with_bias", "residual": "with_residual"}
+        return bool(options[there[name]]) if name in there else name != "scales" or options["scaling"] == "columns"
+
+    @classmethod
+    def uses_scalar(cls, name: str, options: dict[str, Any]) -> bool:
+        return name != "scale" or options["scaling"] == "number"
+
+    @classmethod
+    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
+        """(whether small integers stay exact, relative error of the approximate functions).
+
+        tanh.approx is within 2^-11 (PTX ISA, tanh).
+        """
+        return (True, 0.0) if options["activation"] in INTEGER_ACTIVATIONS else (False, 2.0**-10)
+
+    @classmethod
+    def refuses(cls, problem: Problem) -> str:
+        """Why integers refuse a combination of options and types; "" where they do not."""
+        kind, result, options = problem.operand("a").dtype, problem.operand("c").dtype, dict(problem.options)
+        if kind.is_float:
+            return ""
+        bias = next((o.dtype for o in problem.operands if o.name == "bias"), None)
+        if result.is_float:
+            wrong = bias is not None and not bias.is_float
+            return f"where c is {result} the bias is added in f32: it is f32, not {bias}" if wrong else ""
+        if options["activation"] not in INTEGER_ACTIVATIONS:
+            known = " or ".join(INTEGER_ACTIVATIONS)
+            return f"where c is {result} the activation is {known}, not {options['activation']}; c may be f32 instead"
+        if options["scaling"] != "none":
+            return f"where c is {result} the product is not scaled; let c be f32, f16 or bf16"
+        if bias is not None and bias.is_float:
+            return f"where c is {result} the bias is {result} too, not {bias}"
         return ""
-    known = " or ".join(INTEGER_ACTIVATIONS)
-    return f"{kind} operands give integers, for which the activation is {known}, not {activation}"
+
+    def finish(self, p: Any, product: Tile, i: Any, j: Any) -> Any:
+        """The result of one tile: its accumulators, to the type of c. The tile begins at row i, column j of c.
+        """
+        who: Any = product.partition
+        rows, columns = product.shape
+        wide = "s32" if self.c.dtype.name == "s32" else "f32"
+        value = product if product.dtype.name == wide else p.apply(isa.Cvt(product.dtype.name, wide), product)
+        bias = p.load(self.ld_bias, self.bias.row(j, columns), who.along(1)) if self.with_bias else None
+        scale: Any = self.scale
+        if self.scaling == "columns":
+            scale = p.load(self.ld_bias, self.scales.row(j, columns), who.along(1))
+        if self.scaling != "none":
+            scaled = (isa.Mul(wide), value, scale) if bias is None else (isa.Fma(wide), value, scale, bias)
+            value = p.apply(*scaled)
+        elif bias is not None:
+            value = p.apply(isa.Add(wide), value, bias)
+        value = activate(p, value, self.activation)
+        if self.with_residual:
+            more = p.load(self.ld_residual, self.residual.tile(i, j, shape=(rows, columns)), who)
+            value = p.apply(isa.Add(wide), value, convert(p, more, value.dtype))
+        return convert(p, value, self.c.dtype)
+
+    @staticmethod
+    def reference(
+        a: Any,
+        b: Any,
+        with_bias: bool = False,
+        activation: str = "none",
+        scaling: str = "none",
+        with_residual: bool = False,
+        scale: Any = None,
+        bias: Any = None,
+        scales: Any = None,
+        residual: Any = None,
+    ) -> Any:
+        """The same in NumPy, in double precision."""
+        x = a @ b
+        if scaling != "none":
+            x = x * (scale if scaling == "number" else scales)
+        if with_bias:
+            x = x + bias
+        if activation == "relu":
+            x = np.maximum(x, 0)
+        elif activation == "silu":
+            x = x / (1 + np.exp(-x))
+        elif activation == "gelu":
+            x = 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))
+        return x + residual if with_residual else x
 
 
 def activate(p: Any, value: Tile, name: str) -> Any:
@@ -47,20 +173,3 @@ def activate(p: Any, value: Tile, name: str) -> Any:
 def convert(p: Any, value: Tile, to: DType) -> Any:
     """The tile in another type."""
     return value if value.dtype == to else p.apply(isa.Cvt(value.dtype.name, to.name), value)
-
-
-def reference(product: Any, bias: Any, activation: str) -> Any:
-    """The same in NumPy, in double precision."""
-    x = product if bias is None else product + bias
-    if activation == "relu":
-        return np.maximum(x, 0)
-    if activation == "silu":
-        return x / (1 + np.exp(-x))
-    if activation == "gelu":
-        return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))
-    return x
-
-
-def precision(activation: str) -> tuple[bool, float]:
-    """(whether small integers stay exact, relative error of the approximate functions): tanh.approx is within 2^-11."""
-    return (True, 0.0) if activation in ("none", "relu") else (False, 2.0**-10)

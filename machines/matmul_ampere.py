@@ -9,11 +9,8 @@ from tinygpu.language import (
     Choice,
     Dim,
     Input,
-    Machine,
-    Option,
     Output,
     Param,
-    Problem,
     Require,
     Route,
     UnknownLayout,
@@ -24,24 +21,26 @@ from tinygpu.language import (
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
+KINDS = ("f16", "bf16", "tf32", "s8")
 
-class MatmulAmpere(Machine):
-    """c = activation(a @ b + bias): mma.sync fed by cp.async through a ring of shared-memory stages"""
+
+class MatmulAmpere(epilogue.Epilogue):
+    """c = activation(scale * (a @ b) + bias) + residual: mma.sync, fed by cp.async through a ring of stages"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input(("f16", "bf16", "tf32", "s8"), m, k, majors=("row", "col"))
-    b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "s8")}, k, n, majors=("row", "col"), follows=a)
-    bias = Input({"f16": ("f32",), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",)}, n, follows=a)
-    c = Output({"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "s8": ("s32",)}, m, n, follows=a)
-    with_bias: Any = Option(False, True)
-    activation: Any = Option(*epilogue.ACTIVATIONS)
+    a = Input(KINDS, m, k, majors=("row", "col"))
+    b = Input({t: (t,) for t in KINDS}, k, n, majors=("row", "col"), follows=a)
+    bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
+    scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
+    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)
+    residual = Input(epilogue.RESIDUALS, m, n, follows=c)
 
     bm, bn = Param(32, 64, 96, 128, 160, 192, 256), Param(32, 64, 96, 128, 160, 192, 256)
     bk = Param(16, 32, 64, 128)
     wm, wn = Param(1, 2, 4), Param(1, 2, 4)  # warps along m and n
     stages = Param(1, 2, 3, 4, 5, 6)
     group = Param(1, 4, 8, 16)  # tile rows visited together, for L2
-    va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8)
+    va, vb, vc, vr = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8), Param(1, 2)
     across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
     pad = Param(0, 8, 16)  # elements added to every row of shared memory
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
@@ -53,7 +52,7 @@ class MatmulAmpere(Machine):
     mma = isa.MmaSync()
     put: Any = Choice("direct", "staged")
     st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
-    ld_bias = isa.LdGlobal(1)
+    ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
 
     big_enough = Require(
         (bm * bn >= 32 * wm * wn * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
@@ -63,18 +62,6 @@ class MatmulAmpere(Machine):
             "fewer accumulators per thread read each operand more often from shared memory than a tile with fewer warps"
         ),
     )
-
-    @classmethod
-    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
-        return name != "bias" or options["with_bias"]
-
-    @classmethod
-    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
-        return epilogue.precision(options["activation"])
-
-    @classmethod
-    def refuses(cls, problem: Problem) -> str:
-        return epilogue.refuses_integers(problem)
 
     def program(self, p: Any) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn
@@ -99,10 +86,7 @@ class MatmulAmpere(Machine):
                         p.multiply(self.mma, acc, fa, fb)
 
             with p.role("all", warps=warps):
-                if self.with_bias:
-                    add = p.load(self.ld_bias, self.bias.row(j, bn), t.c.along(1))
-                    acc = p.apply(isa.Add(acc.dtype.name), acc, add)
-                out = epilogue.convert(p, epilogue.activate(p, acc, self.activation), self.c.dtype)
+                out = self.finish(p, acc, i, j)
                 if self.put == "direct":
                     p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
             if self.put == "staged":
@@ -113,7 +97,3 @@ class MatmulAmpere(Machine):
                         p.store(self.st_fragment, s.c, out)
                     with ring.drain() as s:
                         p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), p.load(self.ld_row, s.c, who_c))
-
-    @staticmethod
-    def reference(a: Any, b: Any, with_bias: bool, activation: str, bias: Any = None) -> Any:
-        return epilogue.reference(a @ b, bias, activation)

@@ -5,24 +5,23 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
-from tinygpu.language import Choice, Dim, Input, Machine, Option, Output, Param, Problem
+from tinygpu.language import Choice, Dim, Input, Output, Param
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
+KINDS = ("f16", "bf16", "tf32", "e4m3", "s8")
 
-class MatmulHopper(Machine):
-    """c = activation(a @ b + bias): one warp feeds a ring by TMA, warpgroups multiply by wgmma and store by TMA"""
+
+class MatmulHopper(epilogue.Epilogue):
+    """c = activation(scale * (a @ b) + bias) + residual: TMA into a ring, wgmma by warpgroups, TMA back"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input(("f16", "bf16", "tf32", "e4m3", "s8"), m, k, majors=("row", "col"))
-    b = Input({t: (t,) for t in ("f16", "bf16", "tf32", "e4m3", "s8")}, k, n, majors=("row", "col"), follows=a)
-    bias = Input({t: ("s32" if t == "s8" else "f32",) for t in ("f16", "bf16", "tf32", "e4m3", "s8")}, n, follows=a)
-    c = Output(
-        {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3": ("bf16", "f32"), "s8": ("s32",)},
-        m, n, follows=a,
-    )  # fmt: skip
-    with_bias: Any = Option(False, True)
-    activation: Any = Option(*epilogue.ACTIVATIONS)
+    a = Input(KINDS, m, k, majors=("row", "col"))
+    b = Input({t: (t,) for t in KINDS}, k, n, majors=("row", "col"), follows=a)
+    bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
+    scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
+    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)
+    residual = Input(epilogue.RESIDUALS, m, n, follows=c)
 
     bm, bn = Param(64, 128, 192, 256), Param(16, 32, 64, 96, 128, 160, 192, 224, 256)
     bk = Param(32, 64, 128)
@@ -30,6 +29,7 @@ class MatmulHopper(Machine):
     cluster_m, cluster_n = Param(1, 2), Param(1, 2)
     group = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
+    vr = Param(1, 2)  # neighbours of the residual that one thread reads at once
 
     tma, wgmma, put = isa.TmaLoad(), isa.Wgmma(bn), isa.TmaStore()
     # one warpgroup multiplies; two share each tile; two take turns at tiles, and while one multiplies the other stores
@@ -38,19 +38,7 @@ class MatmulHopper(Machine):
     # straight from registers
     out: Any = Choice("matrices", "bulk", "direct")
     st_matrix, st_fragment, st_row = isa.StMatrix(), isa.StShared(2), isa.StGlobal(2)
-    ld_bias = isa.LdGlobal(1)
-
-    @classmethod
-    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
-        return name != "bias" or options["with_bias"]
-
-    @classmethod
-    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
-        return epilogue.precision(options["activation"])
-
-    @classmethod
-    def refuses(cls, problem: Problem) -> str:
-        return epilogue.refuses_integers(problem)
+    ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
 
     def program(self, p: Any) -> None:
         bm, bn, bk = self.bm, self.bn, self.bk
@@ -96,10 +84,7 @@ class MatmulHopper(Machine):
             mine = turns.turn() if turns else nullcontext()
             with mine, p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
                 p.multiply(self.wgmma, acc, s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn)))
-            if self.with_bias:
-                add = p.load(self.ld_bias, self.bias.row(j, bn), t.c.along(1))
-                acc = p.apply(isa.Add(acc.dtype.name), acc, add)
-            result = epilogue.convert(p, epilogue.activate(p, acc, self.activation), self.c.dtype)
+            result = self.finish(p, acc, i, j)
             if out is None:
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)
                 return
@@ -107,7 +92,3 @@ class MatmulHopper(Machine):
                 p.store(self.st_matrix if self.out == "matrices" else self.st_fragment, s.c, result)
             with out.drain() as s:
                 p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))
-
-    @staticmethod
-    def reference(a: Any, b: Any, with_bias: bool, activation: str, bias: Any = None) -> Any:
-        return epilogue.reference(a @ b, bias, activation)

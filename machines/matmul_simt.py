@@ -9,8 +9,6 @@ from tinygpu.language import (
     Choice,
     Dim,
     Input,
-    Machine,
-    Option,
     Output,
     Param,
     Require,
@@ -25,23 +23,21 @@ from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
 
-class MatmulSimt(Machine):
-    """c = activation(a @ b + bias) in f32: shared-memory tiles, each thread an outer product of registers"""
+class MatmulSimt(epilogue.Epilogue):
+    """c = activation(scale * (a @ b) + bias) + residual in f32: each thread an outer product of registers"""
 
     m, n, k = Dim(), Dim(), Dim()
     a = Input("f32", m, k, majors=("row", "col"))
     b = Input("f32", k, n, majors=("row", "col"))
-    bias = Input("f32", n)
-    c = Output("f32", m, n)
-    with_bias: Any = Option(False, True)
-    activation: Any = Option(*epilogue.ACTIVATIONS)
+    bias, scales = Input("f32", n), Input("f32", n)
+    c, residual = Output("f32", m, n), Input("f32", m, n)
 
     bm, bn, bk = Param(32, 64, 96, 128), Param(32, 64, 96, 128), Param(8, 16, 32)
     tall, wide = Param(4, 8, 16), Param(8, 16, 32)  # threads along m and n
     vm, vn = Param(1, 2, 4), Param(1, 2, 4)  # neighbouring rows and columns of one thread
     stages = Param(1, 2, 3, 4)
     group = Param(1, 4, 8)
-    va, vb, vc = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4)
+    va, vb, vc, vr = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4)
     across_a, across_b = AccessPattern(1, 2, 4, 8, 16, 32), AccessPattern(1, 2, 4, 8, 16, 32)
     pad = Param(0, 4)
     layout_a, layout_b = UnknownLayout(), UnknownLayout()
@@ -49,7 +45,7 @@ class MatmulSimt(Machine):
     copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(1)))
     copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(1)))
     ld_a, ld_b, fma = isa.LdShared(vm), isa.LdShared(vn), isa.Fma("f32")
-    ld_bias, st_row = isa.LdGlobal(1), isa.StGlobal(vc)
+    ld_bias, ld_residual, st_row = isa.LdGlobal(1), isa.LdGlobal(vr), isa.StGlobal(vc)
 
     whole_warps = Require((tall * wide) % 32 == 0, "the threads form whole warps")
     big_enough = Require(
@@ -58,14 +54,6 @@ class MatmulSimt(Machine):
         kind="dominance",
         why="below 4 x 4 accumulators the loads from shared memory outnumber half of the FMAs",
     )
-
-    @classmethod
-    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
-        return name != "bias" or options["with_bias"]
-
-    @classmethod
-    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
-        return epilogue.precision(options["activation"])
 
     def program(self, p: Any) -> None:
         bm, bn, bk, threads = self.bm, self.bn, self.bk, self.tall * self.wide
@@ -88,11 +76,4 @@ class MatmulSimt(Machine):
                         row = p.load(self.ld_b, s.b.window((kt, 0), (1, bn)), who_c.along(1))
                         p.apply(self.fma, column, row, acc, into=acc)
             with p.role("all", warps=threads // 32):
-                if self.with_bias:
-                    acc = p.apply(isa.Add("f32"), acc, p.load(self.ld_bias, self.bias.row(j, bn), who_c.along(1)))
-                out = epilogue.activate(p, acc, self.activation)
-                p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
-
-    @staticmethod
-    def reference(a: Any, b: Any, with_bias: bool, activation: str, bias: Any = None) -> Any:
-        return epilogue.reference(a @ b, bias, activation)
+                p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), self.finish(p, acc, i, j))

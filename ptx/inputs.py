@@ -29,13 +29,15 @@ def make_inputs(
         if o.access != "out":
             t.array[...] = input_values(rng, o.dtype, o.shape, inputs)
         tensors[o.name] = t
-    return tensors, scalar_inputs(machine, rng, inputs)
+    return tensors, scalar_inputs(machine, problem, rng, inputs)
 
 
-def scalar_inputs(machine: type[Machine], rng: np.random.Generator, inputs: Inputs) -> dict[str, Any]:
-    """A value for every scalar of a machine."""
+def scalar_inputs(
+    machine: type[Machine], problem: Problem, rng: np.random.Generator, inputs: Inputs
+) -> dict[str, Any]:
+    """A value for every scalar that the problem has."""
     scalars: dict[str, Any] = {}
-    for s in machine.scalar_declarations():
+    for s in machine.scalars(dict(problem.options)):
         if s.dtype.name == "f32":
             scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
         else:

@@ -89,7 +89,7 @@ def _run(
     kernel: Kernel, machine: type[Machine], problem: Problem, cta: int, windows: dict[str, Window], seed: int
 ) -> Check | None:
     rng = np.random.default_rng([seed, cta])
-    scalars = scalar_inputs(machine, rng, "integers")
+    scalars = scalar_inputs(machine, problem, rng, "integers")
     given, pieces, buffers = {}, {}, {}
     for o in problem.operands:
         window = windows[o.name]

@@ -173,7 +173,7 @@ def question(machine: type[Machine], posed: Problem, terms: int) -> Question:
 
     terms  terms of the longest sum of any kernel
     """
-    scalars = tuple((s.name, s.dtype.name) for s in machine.scalar_declarations())
+    scalars = tuple((s.name, s.dtype.name) for s in machine.scalars(dict(posed.options)))
     given = [o.name for o in posed.operands if o.access != "out"]
     outputs = [o.name for o in posed.operands if o.access != "in"]
     options = dict(posed.options)

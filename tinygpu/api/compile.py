@@ -48,7 +48,7 @@ class CompiledKernel(CallableKernel):
             machine.__name__,
             tuple(o.name for o in problem.operands if o.access != "out"),
             tuple(o.name for o in problem.operands if o.access == "out"),
-            tuple(s.name for s in machine.scalar_declarations()),
+            tuple(s.name for s in machine.scalars(dict(problem.options))),
         )
         super().__init__(
             signature, launcher(machine, kernel, problem), context, kernel.ptx.encode(), finalist.assembly.cubin

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import DType
@@ -196,6 +196,16 @@ class Machine(metaclass=_MachineType):
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
         """Whether the tensor exists under these options; a machine with optional operands overrides it."""
         return True
+
+    @classmethod
+    def uses_scalar(cls, name: str, options: dict[str, Any]) -> bool:
+        """Whether the scalar exists under these options; a machine with optional scalars overrides it."""
+        return True
+
+    @classmethod
+    def scalars(cls, options: Mapping[str, Any]) -> tuple[Scalar, ...]:
+        """The scalars that exist under these options: those that a launch gives."""
+        return tuple(s for s in cls.scalar_declarations() if cls.uses_scalar(s.name, dict(options)))
 
     @classmethod
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:

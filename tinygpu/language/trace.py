@@ -88,7 +88,7 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     body = tracer.finish()
     if tracer.grid_node is None:
         raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
-    scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalar_declarations())
+    scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalars(dict(signature[1])))
     program = n.Program(
         machine.__name__,
         structure,
@@ -144,8 +144,9 @@ def _instance(
     for declared in machine.tensor_declarations():
         if declared.name not in present:
             setattr(instance, declared.name, None)
+    used = {s.name for s in machine.scalars(options)}
     for s in machine.scalar_declarations():
-        setattr(instance, s.name, n.ScalarArgument(s.name, s.dtype))
+        setattr(instance, s.name, n.ScalarArgument(s.name, s.dtype) if s.name in used else None)
     for o in machine.declarations(Option):
         setattr(instance, o.name, options[o.name])
     chosen = dict(structure)

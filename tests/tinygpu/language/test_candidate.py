@@ -28,8 +28,8 @@ def test_the_order_of_a_point_does_not_matter() -> None:
 
 def test_a_candidate_prints_on_one_line() -> None:
     assert str(CANDIDATE) == (
-        "MatmulAmpere m=64,n=96,k=32 a:bf16 b:bf16 bias:f32 c:bf16 with_bias=True activation=none on a100: "
-        "bm=64 copy_a=cp.async stages=3"
+        "MatmulAmpere m=64,n=96,k=32 a:bf16 b:bf16 bias:f32 c:bf16 "
+        "with_bias=True activation=none scaling=none with_residual=False on a100: bm=64 copy_a=cp.async stages=3"
     )
 
 
