@@ -35,6 +35,7 @@ class Protocol:
     samples       pairs of cold samples
     warm_samples  pairs of warm samples
     sample_s      what a sample should last at least
+    warm_up_s     how long each kernel runs before the first sample, so that clocks have risen
     most_launches in one sample
     flushes       launches in one sample where the L2 is overwritten
     race_pairs    a kernel that took `race_factor` as long in each of so many pairs is not timed further; eight are the
@@ -45,6 +46,7 @@ class Protocol:
     samples: int = 30
     warm_samples: int = 10
     sample_s: float = 2e-3
+    warm_up_s: float = 25e-3
     most_launches: int = 400
     flushes: int = 10
     race_pairs: int = 8
@@ -196,6 +198,7 @@ def take_turns(
     begun = clock()
     longest = max(watch.single(kernel) for watch, kernel in (first, second))
     launches = max(1, min(math.ceil(protocol.sample_s / longest), protocol.most_launches))
+    warm_ups = max(1, math.ceil(protocol.warm_up_s / (launches * longest)))
     taken: Mapping[str, tuple[list[float], list[float]]] = {"cold": ([], []), "warm": ([], [])}
     for kind, pairs in (("cold", protocol.samples), ("warm", protocol.warm_samples)):
         if not pairs or (kind == "warm" and out_of_race(*taken["cold"], protocol.race_pairs, protocol.race_factor)):
@@ -204,8 +207,9 @@ def take_turns(
         try:
             for watch, kernel in (first, second):
                 runs.append(watch.cold_run(kernel, launches) if kind == "cold" else watch.warm_run(kernel, launches))
-            for run in runs:
-                run.sample()  # the first of each brings its code and its graph to the GPU
+            for run in runs:  # the first of each also brings its code and its graph to the GPU
+                for _ in range(warm_ups if kind == "cold" else 1):
+                    run.sample()
             for number in range(pairs):
                 for which in rng.permutation(2).tolist():
                     taken[kind][which].append(runs[which].sample())

@@ -147,14 +147,21 @@ def _attribute(context: Context, function: Any, name: str) -> int:
 def _open_smem(context: Context, launch: Launch, function: Any, static_bytes: int) -> None:
     """Lets the kernel have its dynamic shared memory: a fresh function is limited to what every GPU has."""
     limits = context.limits
-    if launch.smem_bytes + static_bytes > limits.smem_bytes:
-        raise LaunchRefused(
-            f"{launch.kernel} needs {launch.smem_bytes + static_bytes:,} B of shared memory per CTA, and {limits.name} "
-            f"has {limits.smem_bytes:,}; compile for this GPU"
-        )
+    beside = f" beside {static_bytes:,} B that it declares" if static_bytes else ""
+    refused = LaunchRefused(
+        f"{launch.kernel} needs {launch.smem_bytes:,} B of dynamic shared memory per CTA{beside}, and {limits.name} "
+        f"has {limits.smem_bytes:,}; compile for this GPU"
+    )
+    if launch.smem_bytes > limits.smem_bytes:
+        raise refused
     if launch.smem_bytes > _attribute(context, function, "MAX_DYNAMIC_SHARED_SIZE_BYTES"):
         attribute = context.driver.enum("CUfunction_attribute", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
-        context.driver.call("cuFuncSetAttribute", function, attribute, launch.smem_bytes)
+        try:
+            context.driver.call("cuFuncSetAttribute", function, attribute, launch.smem_bytes)
+        except CudaError as error:
+            if error.code == "CUDA_ERROR_INVALID_VALUE":  # what is reserved and declared leaves too little
+                raise refused from None
+            raise
 
 
 def _residents(context: Context, launch: Launch, function: Any) -> tuple[int, int]:

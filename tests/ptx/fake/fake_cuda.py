@@ -89,6 +89,7 @@ class FakeCuda:
     sms: int = 4
     l2_bytes: int = 1 << 20
     smem_bytes: int = 232_448
+    static_smem_bytes: int = 0
     memory_bytes: int = 1 << 28
     noise: float = 0.01
     drift: float = 0.0
@@ -311,11 +312,15 @@ class FakeCuda:
 
     def cuFuncGetAttribute(self, attribute: Any, function: Loaded) -> Any:
         name = attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")
-        known = {"NUM_REGS": 64, "LOCAL_SIZE_BYTES": 0, "SHARED_SIZE_BYTES": 0, "MAX_DYNAMIC_SHARED_SIZE_BYTES": 49152}
+        known = {"NUM_REGS": 64, "LOCAL_SIZE_BYTES": 0, "SHARED_SIZE_BYTES": self.static_smem_bytes}
+        known["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = 49152
         return OK, function.attributes.get(name, known[name])
 
     def cuFuncSetAttribute(self, function: Loaded, attribute: Any, value: int) -> Any:
-        function.attributes[attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")] = value
+        name = attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")
+        if name == "MAX_DYNAMIC_SHARED_SIZE_BYTES" and value + self.static_smem_bytes > self.smem_bytes:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
+        function.attributes[name] = value
         return (OK,)
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Loaded, threads: int, smem: int) -> Any:

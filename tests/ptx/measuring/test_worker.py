@@ -133,7 +133,7 @@ def test_search_reads_what_the_worker_writes(measured: Path) -> None:
     assert len(failed) == 6
     recipe = results.best("Add", {"dims": {"n": 1000}}, "H200-SXM")
     assert recipe is not None
-    assert recipe.point == {"number": 9}
+    assert recipe.point == {"number": 7}
 
 
 def test_a_finished_file_is_continued_without_measuring_again(measured: Path) -> None:

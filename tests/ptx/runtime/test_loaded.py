@@ -185,7 +185,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"smem_bytes": 300_000},
         LaunchRefused,
-        "add needs 300,000 B of shared memory per CTA, and NVIDIA H200 has 232,448; compile for this GPU",
+        "add needs 300,000 B of dynamic shared memory per CTA, and NVIDIA H200 has 232,448; compile for this GPU",
     ),
     (
         {"smem_bytes": 200_000, "cluster": 8, "ctas": 8},
@@ -229,6 +229,19 @@ def test_targets_run_where_the_manual_says(target: str, cc: int, runs: bool) -> 
     else:
         with pytest.raises(WrongArchitecture):
             load_kernel(context, add_launch(target=target), PTX)
+
+
+def test_shared_memory_that_the_kernel_declares_itself_counts_too() -> None:
+    """How much is left beside it, the driver knows."""
+    fake, context = opened()
+    fake.static_smem_bytes = 1024
+    load_kernel(context, add_launch(smem_bytes=232_448 - 1024), PTX)
+    with pytest.raises(LaunchRefused) as error:
+        load_kernel(context, add_launch(smem_bytes=232_448), PTX)
+    assert str(error.value) == (
+        "add needs 232,448 B of dynamic shared memory per CTA beside 1,024 B that it declares, and NVIDIA H200 has "
+        "232,448; compile for this GPU"
+    )
 
 
 def test_ptx_that_the_driver_refuses_is_named() -> None:
