@@ -14,12 +14,15 @@ from tinygpu.ptx.calibration.profile import Calibration as Calibration
 from tinygpu.ptx.calibration.profile import load_calibration as load_calibration
 from tinygpu.ptx.calibration.profile import measured_profile as measured_profile
 from tinygpu.ptx.calibration.profile import save_profile as save_profile
+from tinygpu.ptx.calibration.run import Calibrated as Calibrated
 from tinygpu.ptx.calibration.run import Settings as Settings
 from tinygpu.ptx.calibration.run import calibrate as calibrate
+from tinygpu.ptx.calibration.run import calibrate_to_file as calibrate_to_file
 from tinygpu.ptx.calibration.suite import chosen as chosen
 from tinygpu.ptx.calibration.suite import microbenchmarks as microbenchmarks
 
 __all__ = [
+    "Calibrated",
     "Calibration",
     "Chip",
     "Gpu",
@@ -32,6 +35,7 @@ __all__ = [
     "Rounds",
     "Settings",
     "calibrate",
+    "calibrate_to_file",
     "chosen",
     "load_calibration",
     "measure",

@@ -104,7 +104,7 @@ class LoadedBenchmark:
         if graph is None:
             raise RuntimeError("a captured stream gave no graph")
         try:
-            # the first run brings the graph to the GPU
+            # the first run brings the graph to the GPU, and is not timed
             for _ in range(2):
                 graph.run(self._stream)
                 self._stream.synchronize()

@@ -29,8 +29,9 @@ class Rounds:
     warm_up_s: float = 0.5
 
     def __post_init__(self) -> None:
-        # the first two launches check the data and warm up; then each round has two, for cycles and for seconds
-        most = (MOST_LAUNCHES - 2) // 4
+        # Two launches check the data and warm up. Then each round has fewer and more trips, each launched once for
+        # cycles, and twice for seconds.
+        most = (MOST_LAUNCHES - 2) // 6
         if not 2 <= self.rounds <= most:
             raise ValueError(f"a microbenchmark is timed in 2 to {most} rounds, not {self.rounds}")
 
@@ -168,7 +169,8 @@ def _round(benchmark: Microbenchmark, launch: Launch, loaded: Loaded, reverse: b
             times |= {(c, q): float(np.quantile(cycles, q)) for c, q in wanted if c == "cycles"}
         for key in wanted:
             if key[0] == "seconds":
-                times[key] = loaded.seconds(trips, 1, "stream")
+                # in a graph, so that the host does not stand between the event and the launch
+                times[key] = loaded.seconds(trips, 1, "graph")
             elif key[0] == "stream":
                 times[key] = loaded.seconds(1, trips, "stream", benchmark.held)
             elif key[0] == "graph":

@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tinygpu.devices import Device, device
 from tinygpu.ptx.calibration.benchmark import Microbenchmark
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
-from tinygpu.ptx.calibration.profile import Calibration, calibration_of
+from tinygpu.ptx.calibration.profile import Calibration, calibration_of, save_profile
+from tinygpu.ptx.calibration.suite import chosen
 from tinygpu.ptx.driver import available
 from tinygpu.ptx.runtime.calls import BINDINGS
 from tinygpu.ptx.runtime.errors import GpuUnavailable
@@ -97,6 +99,44 @@ def calibrate(
         after=child.clocks,
     )  # fmt: skip
     return base, found
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What a calibration left.
+
+    base     the library's device
+    device   the measured profile; None where no figure came out
+    path     its file; None where nothing was written
+    """
+
+    base: Device
+    device: Device | None
+    calibration: Calibration
+    path: Path | None
+
+
+def calibrate_to_file(
+    words: Sequence[str] = (), *, settings: Settings | None = None, like: str | Path | Device | None = None,
+    out: Path | None = None, command: str = "", tell: Tell | None = None,
+) -> Calibrated:  # fmt: skip
+    """Times microbenchmarks on the GPU of this machine, and writes its measured profile.
+
+    words    names, groups, or figures of a device; all where empty
+    like     the device in whose place the figures are; by default the library's of the GPU's name
+    out      file of the profile; by default runs/NAME-measured.json
+    command  what was called, for the record
+    tell     is told of each microbenchmark as it ends
+
+    Raises GpuUnavailable without a GPU, and ValueError for words and devices that do not exist.
+    """
+    benchmarks = chosen(words)
+    base = None if like is None else device(like)
+    base, found = calibrate(benchmarks, settings or Settings(), base=base, command=command, tell=tell)
+    if not found.used:
+        return Calibrated(base, None, found, None)
+    path = out or Path("runs") / f"{base.name}-measured.json"
+    return Calibrated(base, save_profile(path, base, found), found, path)
 
 
 class _Child:

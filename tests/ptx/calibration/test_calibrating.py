@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from tinygpu.ptx.calibration import (
     microbenchmarks,
     save_profile,
 )
+from tinygpu.ptx.calibration.__main__ import main as module_main
 from tinygpu.ptx.calibration.launcher import Gpu, chip_on
 from tinygpu.ptx.calibration.measuring import Failure, Measured
 from tinygpu.ptx.calibration.profile import calibration_of
@@ -51,8 +53,8 @@ def figure(field: str, value: float, unit: str, doubt: str = "") -> Measured:
 
 
 def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> None:
-    names = ["fma-latency", "barrier-512", "launch", "dram-latency", "remote-latency", "tma-latency-l2"]
-    short = {"dram-latency": (1, 3), "launch": (5, 9), "tma-latency-l2": (1, 3)}
+    names = ["fma-latency", "barrier-512", "launch", "dram-latency", "remote-latency", "tma-latency-l2", "grid-barrier"]
+    short = {"dram-latency": (1, 3), "launch": (5, 9), "tma-latency-l2": (1, 3), "grid-barrier": (1, 3)}
     told = []
     done = calibrate_device(
         names, settings=replace(QUICK, trips=short), out=tmp_path / "here" / "mine.json", command="tinygpu calibrate",
@@ -67,6 +69,8 @@ def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> 
     assert found["lat_tma_load_l2_hit"] == pytest.approx(1280 / 8)
     # launches of one trip, behind one that holds the stream: 2 us and 1,280 cycles at 2 GHz
     assert found["launch_overhead_stream_us"] == pytest.approx(2.64)
+    assert found["launch_overhead_graph_us"] == pytest.approx(2.64)
+    assert found["grid_sync_us"] == pytest.approx(0.64)
     assert done.calibration.gpu.name == "NVIDIA H200"
     assert done.base.name == "H200-SXM"
     # a pointer is followed in 40 cycles: on every GPU these are further away
@@ -352,3 +356,35 @@ def test_a_measured_profile_works_where_a_device_does(
     rows = {row["field"]: row for row in json.loads(out)}
     assert rows["lat_dram"]["value"] == 712.0
     assert rows["lat_dram"]["kind"] == "measured"
+
+
+def test_the_module_calibrates_without_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.json"
+    assert module_main(["fma-latency", "barrier-128", "-o", str(path)], QUICK) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "fma-latency: latency of FMA, f32 5 cycles (+- 0.0 %) -> lat_fma_dependent",
+        "barrier-128: bar.sync of 128 threads 40 cycles (+- 0.0 %)",
+        f"wrote {path}",
+    ]
+    assert load_calibration(path).command == f"python -m tinygpu.ptx.calibration fma-latency barrier-128 -o {path}"
+    assert device(path).number("lat_fma_dependent") == 5
+    assert module_main(["nothing"], QUICK) == 1
+    assert capsys.readouterr().err == (
+        "python -m tinygpu.ptx.calibration: there is no microbenchmark, group or figure 'nothing'; "
+        "`tinygpu calibrate --list` shows all\n"
+    )
+    assert module_main(["barrier-128", "-o", str(tmp_path / "none.json")], QUICK) == 1
+    assert capsys.readouterr().out.endswith("no figure could be used, so that no profile was written\n")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_measuring_needs_numpy_and_nothing_else_of_ours() -> None:
+    program = (
+        "import sys; import tinygpu.ptx.calibration.child, tinygpu.ptx.calibration.__main__; "
+        "print([m for m in ('sympy', 'z3', 'ml_dtypes', 'rich', 'typer', 'cuda.bindings') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
