@@ -232,11 +232,13 @@ def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArr
             continue
         kind = t.element
         if kind.is_float and inputs == "random":
-            values = rng.random(t.shape, dtype=np.float32) * np.float32(2) - np.float32(1)
+            values = rng.random(t.shape, dtype=np.float32)
+            values *= 2
+            values -= 1
             if t.type == "tf32":  # the tensor core reads no more than these bits
                 values = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         else:
-            values = rng.integers(0 if kind.kind == "unsigned" else -3, 4, t.shape).astype(np.float32)
+            values = rng.integers(0 if kind.kind == "unsigned" else -3, 4, t.shape, dtype=np.int8).astype(np.float32)
         bits[t.name] = kind.encode(values)
     scalars: dict[str, Any] = {}
     for name, type_ in question.scalars:
