@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
-from tinygpu.language import Choice, Dim, Input, Output, Param
+from tinygpu.language import Choice, Dim, Input, Output, Param, Require, ceil_div, symbol
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
@@ -28,8 +28,17 @@ class MatmulHopper(epilogue.Epilogue):
     stages = Param(2, 3, 4, 5, 6, 7, 8)
     cluster_m, cluster_n = Param(1, 2), Param(1, 2)
     group = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
+    split_k = Param(1, 2, 3, 4, 6, 8, 16)  # CTAs that share each tile, where there are too few tiles for all SMs
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vr = Param(1, 2)  # neighbours of the residual that one thread reads at once
+
+    shared = Require(
+        (split_k == 1)
+        | ((ceil_div(m, bm) * ceil_div(n, bn) * split_k <= 2 * symbol("device.sm_count")) & (split_k * bk <= k)),
+        "CTAs share tiles only where SMs would be idle (two CTAs for each at most), and each has rounds of its own",
+        kind="dominance",
+        why="what they gather passes through L2 once more, which costs more than it brings where every SM has a tile",
+    )
 
     tma, wgmma, put = isa.TmaLoad(), isa.Wgmma(bn), isa.TmaStore()
     # one warpgroup multiplies; two share each tile; two take turns at tiles, and while one multiplies the other stores
@@ -39,6 +48,7 @@ class MatmulHopper(epilogue.Epilogue):
     out: Any = Choice("matrices", "bulk", "direct")
     st_matrix, st_fragment, st_row = isa.StMatrix(), isa.StShared(2), isa.StGlobal(2)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
+    leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
 
     def program(self, p: Any) -> None:
         bm, bn, bk = self.bm, self.bn, self.bk
@@ -50,13 +60,14 @@ class MatmulHopper(epilogue.Epilogue):
 
         with (
             p.grid(
-                (self.m, bm), (self.n, bn), group=self.group, cluster=(self.cluster_m, self.cluster_n), persistent=True
+                (self.m, bm), (self.n, bn), group=self.group, cluster=(self.cluster_m, self.cluster_n), persistent=True,
+                parts=self.split_k,
             ) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):
             with (
                 p.role("producer", warps=4, registers=40 if several else 0),
-                p.loop(self.k, step=bk) as kk,
+                p.loop(self.k, step=bk, divided=True) as kk,
                 ring.fill() as s,
             ):
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=1)
@@ -82,8 +93,9 @@ class MatmulHopper(epilogue.Epilogue):
             around.enter_context(p.role(name, warps=4 * groups, **role))
             acc = p.full(t.c, self.wgmma.accumulator(self.a.dtype, self.b.dtype))
             mine = turns.turn() if turns else nullcontext()
-            with mine, p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+            with mine, p.loop(self.k, step=bk, divided=True), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
                 p.multiply(self.wgmma, acc, s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn)))
+            acc = around.enter_context(p.gather(isa.Add(acc.dtype.name), self.leave, self.take, acc))
             result = self.finish(p, acc, i, j)
             if out is None:
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)

@@ -13,7 +13,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.maps import emulated_map
-from tinygpu.ptx.operands import HostTensor, host_tensor
+from tinygpu.ptx.operands import POISON, HostTensor, host_tensor
 
 Inputs = Literal["integers", "random"]
 
@@ -64,15 +64,31 @@ def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return bits.view(np.float32)
 
 
+def workspaces(kernel: Kernel, problem: Problem) -> dict[str, DeviceBuffer]:
+    """The workspaces of a launch: zeros where the kernel relies on them, else memory that was never written."""
+    sizes = kernel.workspace_bytes(problem)
+    return {
+        w.name: DeviceBuffer(
+            np.full(sizes[w.name], 0 if w.zeroed else POISON, dtype=np.uint8), initialised=w.zeroed, name=w.name
+        )
+        for w in kernel.workspaces
+    }
+
+
 def arguments(
-    kernel: Kernel, problem: Problem, operands: dict[str, HostTensor], scalars: dict[str, Any]
+    kernel: Kernel,
+    problem: Problem,
+    operands: dict[str, HostTensor],
+    scalars: dict[str, Any],
+    spaces: dict[str, DeviceBuffer] | None = None,
 ) -> list[Any]:
-    """Launch arguments in the order of the kernel's parameters."""
+    """Launch arguments in the order of the kernel's parameters; fresh workspaces where none are given."""
     buffers = {
         name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
         for name, t in operands.items()
     }
     maps = {m.name: m for m in kernel.maps}
+    spaces = workspaces(kernel, problem) if spaces is None else spaces
     out: list[Any] = []
     for p in kernel.parameters:
         if p.kind == "pointer":
@@ -80,6 +96,8 @@ def arguments(
         elif p.kind == "map":
             spec = maps[p.name]
             out.append(emulated_map(spec, problem.operand(spec.tensor), buffers[spec.tensor]))
+        elif p.kind == "workspace":
+            out.append(spaces[p.name])
         elif p.kind == "ld":
             out.append(np.uint32(problem.operand(p.name).ld))
         elif p.kind == "dim":

@@ -19,12 +19,12 @@ class LaunchError(ValueError):
 class Parameter:
     """One kernel parameter, in order.
 
-    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32), "scalar" or
-          "map" (a tensor map by value, 128 bytes)
+    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32), "scalar",
+          "map" (a tensor map by value, 128 bytes) or "workspace" (64-bit address of one)
     """
 
     name: str
-    kind: Literal["pointer", "ld", "dim", "scalar", "map"]
+    kind: Literal["pointer", "ld", "dim", "scalar", "map", "workspace"]
     type: str
 
 
@@ -43,6 +43,19 @@ class TensorMapSpec:
     order: tuple[int, ...]
     box: tuple[int, ...]
     span_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Device memory that a launch supplies, beside the tensors; launches that may run at a time have one each.
+
+    tile_bytes  for every tile of the grid
+    zeroed      zeros before the first launch, and left as zeros by every one; else it may hold anything
+    """
+
+    name: str
+    tile_bytes: int
+    zeroed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,8 @@ class Kernel:
     clusters       CTAs of a cluster along each grid axis; () where there are no clusters
     persistent     CTAs take tile after tile: any number of clusters up to that of the tiles can be launched
     specific       it runs on `target` alone, by instructions that other architectures do not have
+    parts          CTAs (or clusters) that share each tile
+    workspaces     memory in which they leave what they have of it
     """
 
     name: str
@@ -94,6 +109,8 @@ class Kernel:
     clusters: tuple[int, ...] = ()
     persistent: bool = False
     specific: bool = False
+    parts: int = 1
+    workspaces: tuple[Workspace, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -111,12 +128,20 @@ class Kernel:
 
     def grid(self, problem: Problem, most: int | None = None) -> tuple[int, int, int]:
         """CTAs along x, y, z; of a persistent kernel no more than `most`, the CTAs that are resident at a time."""
-        clusters = self.clusters or (1,) * len(self.tiles)
-        tiles = math.prod(-(-problem.dim[d] // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
-        size = math.prod(clusters)
+        size = math.prod(self.clusters)
+        units = self.tiles_of(problem) // size * self.parts
         if self.persistent and most is not None:
-            tiles = max(1, min(tiles, -(-most // size)))
-        return tiles * size, 1, 1
+            units = max(1, min(units, -(-most // size)))
+        return units * size, 1, 1
+
+    def tiles_of(self, problem: Problem) -> int:
+        """Tiles of the grid; where CTAs form clusters, those of whole clusters."""
+        clusters = self.clusters or (1,) * len(self.tiles)
+        return math.prod(-(-problem.dim[d] // (e * c)) * c for (d, e), c in zip(self.tiles, clusters, strict=True))
+
+    def workspace_bytes(self, problem: Problem) -> dict[str, int]:
+        """Bytes of every workspace, by name."""
+        return {w.name: w.tile_bytes * self.tiles_of(problem) for w in self.workspaces}
 
     def terms(self, problem: Problem) -> int:
         """Terms of the longest sum for one problem, at most."""
@@ -147,8 +172,13 @@ class Kernel:
             "cluster": list(self.cluster),
             "persistent": self.persistent,
             "tensor_maps": [asdict(m) for m in self.maps],
+            "workspaces": [
+                {"name": w.name, "bytes": self.workspace_bytes(problem)[w.name], "zeroed": w.zeroed}
+                for w in self.workspaces
+            ],
             "dynamic_smem_bytes": self.smem_bytes,
             "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
+            "parts": self.parts,
             "parameters": [asdict(p) for p in self.parameters],
             "facts": [str(f) for f in self.facts],
             "point": dict(self.point),
@@ -183,4 +213,6 @@ class Kernel:
             tuple(data["clusters"]),
             data["persistent"],
             data["specific"],
+            data["parts"],
+            tuple(Workspace(**w) for w in data["workspaces"]),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.maps import dims_and_strides
-from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor
+from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor, Workspace
 
 
 def launch_of(kernel: Kernel, problem: Problem) -> Launch:
@@ -16,10 +16,11 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         operand = problem.operand(spec.tensor)
         dims, strides = dims_and_strides(spec, operand)
         maps.append(Map(spec.tensor, operand.dtype.name, dims, strides, spec.box, spec.span_bytes))
+    sizes = kernel.workspace_bytes(problem)
     numbers = {m.name: i for i, m in enumerate(kernel.maps)}
     arguments = []
     for p in kernel.parameters:
-        if p.kind == "pointer":
+        if p.kind in ("pointer", "workspace"):
             arguments.append(Argument("address", p.name))
         elif p.kind == "map":
             arguments.append(Argument("map", p.name, map=numbers[p.name]))
@@ -39,6 +40,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         tensors_of(problem),
         tuple(maps),
         persistent=kernel.persistent,
+        workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed) for w in kernel.workspaces),
     )
 
 

@@ -31,8 +31,8 @@ MOST_CTAS = 1 << 22
 def sampled_checks(kernel: Kernel, machine: type[Machine], problem: Problem, seed: int) -> list[Check]:
     """One check per chosen CTA of the real problem; none where its windows are too large or not its own tile's."""
     checks: list[Check] = []
-    if kernel.clusters or kernel.maps:
-        return checks  # clusters run whole, and maps describe whole tensors: left to the derived problem
+    if kernel.clusters or kernel.maps or kernel.workspaces:
+        return checks  # clusters and shared tiles run whole, maps describe whole tensors: left to the derived problem
     if len({d for d, _ in kernel.tiles}) < len(kernel.tiles):
         return checks  # two axes run along one dim: no window of it is the tile's own
     for cta, tile in chosen_ctas(kernel, problem):

@@ -16,7 +16,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.ptx.comparison import Check, Order, compare
 from tinygpu.ptx.derived import derive
 from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Report, emulate
-from tinygpu.ptx.inputs import Inputs, arguments, make_inputs
+from tinygpu.ptx.inputs import Inputs, arguments, make_inputs, workspaces
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.sampled import sampled_checks
 
@@ -94,13 +94,14 @@ def _run(
 ) -> tuple[Check, Report | None]:
     """One emulation of the whole grid of a small problem."""
     operands, scalars = make_inputs(machine, problem, inputs, seed)
+    spaces = workspaces(kernel, problem)
     try:
         report = emulate(
             kernel.ptx,
             grid=kernel.grid(problem, few_ctas(kernel, problem)),
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
-            args=arguments(kernel, problem, operands, scalars),
+            args=arguments(kernel, problem, operands, scalars, spaces),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             order=order,
@@ -110,4 +111,7 @@ def _run(
     check = compare(machine, problem, operands, scalars, inputs, order, seed, kernel.terms(problem))
     # What hardware runs although the manual forbids it is no fault of other compilers' kernels; of ours it is.
     advised = f"advisory: {report.advisories[0]}" if report.advisories else ""
+    for w in kernel.workspaces:
+        if w.zeroed and spaces[w.name].array.any():
+            advised = f"{w.name} is left with other bytes than zeros, which the next launch relies on"
     return replace(check, where=where, fault=advised), report

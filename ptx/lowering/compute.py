@@ -73,7 +73,7 @@ def apply(context: Context, s: n.Apply) -> None:
     result = context.tiles.get(s.result.name) or allocate(emit, kind, who.value_count)
     if result.packed == 1:
         for value in range(who.value_count):
-            _emit(context, s.instruction, str(result.registers[value]), [src[value] for src in sources])
+            emit_elementwise(context, s.instruction, str(result.registers[value]), [src[value] for src in sources])
     elif gives in ("f16", "bf16") and takes == ("f32",) and s.instruction.label.startswith("cvt.rn."):
         # cvt.rn.f16x2.f32 d, hi, lo: the first source becomes the upper half (PTX ISA, cvt).
         for i, r in enumerate(result.registers):
@@ -83,13 +83,14 @@ def apply(context: Context, s: n.Apply) -> None:
             elements = []
             for value in range(i * result.packed, (i + 1) * result.packed):
                 one = emit.new(kind_of(kind, 1))
-                _emit(context, s.instruction, str(one), [src[value] for src in sources])
+                emit_elementwise(context, s.instruction, str(one), [src[value] for src in sources])
                 elements.append(str(one))
             pack(context, kind, elements, r)
     context.tiles[s.result.name] = result
 
 
-def _emit(context: Context, instruction: Elementwise, result: str, operands: list[str]) -> None:
+def emit_elementwise(context: Context, instruction: Elementwise, result: str, operands: list[str]) -> None:
+    """The statements of one instruction, on registers."""
     names = dict(zip("abcefghij", operands, strict=False))
     for text in instruction.text().split("\n"):
         context.emit.line(text.format(d=result, **names))
@@ -159,12 +160,12 @@ def reduce(context: Context, s: n.Reduce) -> None:
         out = str(result.register(target))
         emit.line(f"mov.b32 {out}, {members[0]};")
         for member in members[1:]:
-            _emit(context, s.combine, out, [out, member])
+            emit_elementwise(context, s.combine, out, [out, member])
     for mask in _lane_masks(before, s.axis):
         for r in result.registers:
             other = emit.new("r")
             emit.line(f"shfl.sync.bfly.b32 {other}, {r}, {mask}, 31, -1;")
-            _emit(context, s.combine, str(r), [str(r), str(other)])
+            emit_elementwise(context, s.combine, str(r), [str(r), str(other)])
     context.tiles[s.result.name] = result
 
 

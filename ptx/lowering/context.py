@@ -56,6 +56,7 @@ class Context:
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
+    tile: Number = 0  # number of the tile, or of the cluster of tiles, that the CTA works on
     thread: Reg | None = None  # thread id within the role
     role: str = ""
     threads: int = 0  # threads of the role
@@ -63,6 +64,7 @@ class Context:
     dirty: bool = False  # shared memory was used since the last barrier
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
+    workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
     first_step: int = 0  # rows from one warpgroup's part of a tile to the next

@@ -9,7 +9,7 @@ from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.wgmma import Wgmma
-from tinygpu.ptx.lowering import bulk, compute, handover, matrix, moves, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 
@@ -60,6 +60,8 @@ def statement(context: Context, s: n.Statement) -> None:
             fill(context, s)
         case n.Drain():
             drain(context, s)
+        case n.Gather():
+            gathered(context, s)
         case n.Scope():
             body(context, s.body)
             context.dirty = True
@@ -75,14 +77,16 @@ def unrolled(context: Context, s: n.Loop) -> None:
 
 
 @contextmanager
-def counting(context: Context, index: str, trips: Number) -> Iterator[Reg]:
-    """A loop at run time: yields the register that counts the rounds."""
+def counting(context: Context, index: str, trips: Number, rolled: bool = False) -> Iterator[Reg]:
+    """A loop at run time: yields the register that counts the rounds. Rolled: the assembler does not unroll it."""
     emit = context.emit
     start = emit.label("loop")
     emit.line(f"// for {index}")
     counter = emit.new("r", len(emit.blocks))
     emit.line(f"mov.u32 {counter}, 0;")
     emit.place_label(start)
+    if rolled:
+        emit.line('.pragma "nounroll";')
     block = emit.open()
     context.loops += 1
     yield counter
@@ -97,11 +101,29 @@ def counting(context: Context, index: str, trips: Number) -> Iterator[Reg]:
 
 def loop(context: Context, s: n.Loop) -> None:
     trips = context.number(s.trips)
+    first = context.number(s.first)
     with counting(context, s.index, trips) as counter:
-        context.indices[s.index] = counter
+        context.indices[s.index] = context.emit.add(counter, first)
         body(context, s.body)
     del context.indices[s.index]
     handover.settle(context)
+
+
+def gathered(context: Context, s: n.Gather) -> None:
+    """The last CTA of a tile has what all of them have, and goes on; the others do not."""
+    if int(context.program.grid.parts) == 1:
+        context.tiles[s.result.name] = context.tiles[s.value.name]
+        body(context, s.body)
+        return
+    gather.leave(context, s)
+    barrier(context)
+    done = context.emit.label("gathered")
+    context.emit.line(f"@!{gather.came_last(context, s)} bra {done};")
+    gather.take(context, s, 0)
+    with counting(context, "the other parts", int(context.program.grid.parts) - 1, rolled=True) as before:
+        gather.take(context, s, context.emit.add(before, 1))
+    body(context, s.body)
+    context.emit.place_label(done)
 
 
 @contextmanager
@@ -140,16 +162,16 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     emit = context.emit
     stages = int(context.program.pipeline(s.pipeline).stages)
     grouped = context.program.pipeline(s.pipeline).completion == "commit group"
-    trips = context.number(s.trips)
+    trips, start = context.number(s.trips), context.number(s.first)
     if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
         barrier(context)
     if stages == 1:
-        _one_stage(context, s, trips, grouped)
+        _one_stage(context, s, trips, start, grouped)
         return
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
         with only_if(context, 1 if ahead == 0 else emit.less(ahead, trips)):
-            context.indices[s.index] = ahead
+            context.indices[s.index] = emit.add(start, ahead)
             context.slots[s.pipeline] = ahead
             body(context, s.fill)
         if grouped:
@@ -161,8 +183,9 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
         if grouped:
             emit.line(f"cp.async.wait_group {stages - 2};")
         barrier(context)
-        ahead_index = emit.add(counter, stages - 1)
-        more = emit.less(ahead_index, trips)
+        more = emit.less(emit.add(counter, stages - 1), trips)
+        index = emit.add(counter, start)
+        ahead_index = emit.add(index, stages - 1)
         context.indices[s.index] = ahead_index
         context.slots[s.pipeline] = writing
         finish: list[Callable[[], None]] = []
@@ -174,7 +197,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
                     statement(context, inner)
         if grouped:
             emit.line("cp.async.commit_group;")
-        context.indices[s.index] = counter
+        context.indices[s.index] = index
         context.slots[s.pipeline] = reading
         body(context, s.drain)
         if finish:
@@ -192,11 +215,11 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     del context.indices[s.index], context.slots[s.pipeline]
 
 
-def _one_stage(context: Context, s: n.Pipelined, trips: Number, grouped: bool) -> None:
+def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, grouped: bool) -> None:
     emit = context.emit
     context.slots[s.pipeline] = 0
     with counting(context, s.index, trips) as counter:
-        context.indices[s.index] = counter
+        context.indices[s.index] = emit.add(counter, start)
         body(context, s.fill)
         if grouped:
             emit.line("cp.async.wait_all;")

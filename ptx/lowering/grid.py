@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinygpu.program.nodes import PART
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 
@@ -16,6 +17,11 @@ def tile_counts(context: Context) -> list[Number]:
     return out
 
 
+def unit_count(context: Context) -> Number:
+    """Parts of all tiles: what is dealt to CTAs, or to clusters."""
+    return context.emit.mul(tile_count(context), int(context.program.grid.parts))
+
+
 def tile_count(context: Context) -> Number:
     """Tiles of the whole grid, or clusters of them."""
     total: Number = 1
@@ -25,13 +31,18 @@ def tile_count(context: Context) -> Number:
 
 
 def tile_indices(context: Context, number: Number) -> None:
-    """Splits the number of a tile (or of a cluster of tiles) into tile numbers along the axes.
+    """Splits the number of a tile's part (or of a cluster of them) into the part, and tile numbers along the axes.
 
-    The last axis runs fastest. With groups of g, g rows of tiles are visited column by column before the next g rows,
-    so that CTAs that run at the same time share rows and columns in L2.
+    The parts of a tile follow each other, so that they are done at the same time. The last axis runs fastest. With
+    groups of g, g rows of tiles are visited column by column before the next g rows, so that CTAs that run at the same
+    time share rows and columns in L2.
     """
     grid, emit = context.program.grid, context.emit
     counts = tile_counts(context)
+    parts = int(grid.parts)
+    context.indices[PART] = emit.rem(number, parts)
+    number = emit.div(number, parts)
+    context.tile = number
     group = int(grid.group)
     axes = grid.axes
     found: dict[str, Number] = {}

@@ -14,7 +14,7 @@ from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control, roles
+from tinygpu.ptx.lowering import control, gather, roles
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
@@ -53,6 +53,13 @@ def lower(
     context.emit.line("ret;")
     maps = tuple(spec for spec, _ in context.maps)
     parameters = (*parameters, *(Parameter(m.name, "map", "b8") for m in maps))
+    if context.workspace:
+        parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in gather.workspaces(program)))
+        prologue += [
+            line
+            for name, register in context.workspace.items()
+            for line in (f"  ld.param.u64 {register}, [{name}];", f"  cvta.to.global.u64 {register}, {register};")
+        ]
     for spec, register in context.maps:
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
     target = max([80, *(_target(s) for s in walk(program.body))])
@@ -105,6 +112,8 @@ def lower(
         clusters,
         program.grid.persistent,
         bool(suffix),
+        int(program.grid.parts),
+        gather.workspaces(program),
     )
 
 
@@ -126,9 +135,11 @@ def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
     for s in walk(program.body):
         if not isinstance(s, (n.Loop, n.Pipelined)) or s.trips.is_number:
             continue
-        node = s.trips.sympy
         names = sorted(s.trips.symbols)
-        step = int(node.args[1]) if isinstance(node, FloorDiv) and node.args[1].is_Integer else 1
+        step, node = 1, s.trips.sympy
+        while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; where a loop is divided, parts of them
+            step *= int(node.args[1])
+            node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
         stages = int(program.pipeline(s.pipeline).stages) if isinstance(s, n.Pipelined) else 1
         out += [(name, step, stages) for name in names]
     return tuple(dict.fromkeys(out))
@@ -141,7 +152,7 @@ def _spans(program: n.Program) -> dict[str, tuple[str, int]]:
         if axis.size.sympy.is_Symbol:
             out[axis.index] = (axis.size.sympy.name, int(axis.extent))
     for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)):
+        if isinstance(s, (n.Loop, n.Pipelined)) and (int(program.grid.parts) == 1 or s.first.same(0)):
             for name in s.trips.symbols:
                 for step in _divisors(s.trips):
                     if s.trips.same(ceil_div(symbol(name), step)):
@@ -197,7 +208,7 @@ def _parameters(program: n.Program) -> tuple[Parameter, ...]:
 def _free_symbols(program: n.Program) -> set[str]:
     """Dims that expressions name beside the tensors' own: everything that is no index and no tensor fact."""
     indices = {a.index for a in program.grid.axes}
-    indices |= {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}
+    indices |= {n.PART} | {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}
     scalars = {s.name for s in program.scalars}
     found = {name for e in expressions(program) for name in e.symbols}
     return {name for name in found - indices - scalars if "." not in name}

@@ -11,7 +11,7 @@ from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
-from tinygpu.ptx.lowering.grid import tile_count, tile_indices
+from tinygpu.ptx.lowering.grid import tile_indices, unit_count
 
 WARPGROUP_WARPS = 4
 
@@ -85,7 +85,7 @@ def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statemen
 
 def _by_one_thread(mine: tuple[n.Statement, ...]) -> bool:
     """Whether a role does nothing but what one thread issues."""
-    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope))]
+    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope))]
     return bool(leaves) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in leaves)
 
 
@@ -100,7 +100,7 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     rest, every = role.share
     step = emit.computed("r", "mov.u32 {d}, %nctaid.x;")
     clusters = emit.div(step, context.cluster_size)
-    total = tile_count(context)
+    total = unit_count(context)
     tile = emit.new("r", len(emit.blocks))
     begin = emit.add(start, emit.mul(clusters, rest)) if rest else start
     emit.line(f"mov.u32 {tile}, {begin};")
@@ -143,7 +143,7 @@ def _slots_per_tile(context: Context, mine: tuple[n.Statement, ...], pipeline: s
             total = context.emit.add(total, context.emit.mul(context.number(s.trips), inside))
         elif isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
             total = context.emit.add(total, 1)
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope)):
+        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope)):
             total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline))
     return total
 

@@ -17,11 +17,12 @@ from tinygpu.spaces.build import build_space
 
 H100 = device("h100")
 TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "group": 8, "swizzle": 128}
+IDLE = {"split_k": 1, "vr": 1}
 
 
 def made(problem: Problem, **point: Any) -> Any:
     space = build_space(MatmulHopper, problem, H100)
-    full = {"schedule": "cooperative", "out": "bulk", **TILE, "swizzle_c": 128, **point}
+    full = {"schedule": "cooperative", "out": "bulk", **TILE, **IDLE, "swizzle_c": 128, **point}
     if full["out"] == "direct":
         # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
         full["swizzle_c"] = 32
@@ -58,6 +59,27 @@ def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, i
     kernel = made(problem, cluster_m=clusters[0], cluster_n=clusters[1], **point)
     found = verify(kernel, MatmulHopper, problem, orders=("random",), thorough=True)
     assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
+@pytest.mark.parametrize(("split_k", "clusters"), [(2, (2, 1)), (3, (1, 1)), (4, (1, 2))])
+def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: tuple[int, int]) -> None:
+    """Rounds that parts do not divide; roles that take turns at the parts of tiles."""
+    problem = MatmulHopper.problem(m=328, n=136, k=424, options={"with_bias": True, "activation": "relu"})
+    point = {"schedule": schedule, "bm": 128, "bn": 64, "bk": 32, "stages": 2, "swizzle": 64, "split_k": split_k}
+    kernel = made(problem, cluster_m=clusters[0], cluster_n=clusters[1], **point)
+    assert kernel.parts == split_k
+    found = verify(kernel, MatmulHopper, problem, orders=("random",))
+    assert found.passed, str(found)
+
+
+def test_tiles_are_shared_only_where_there_are_few() -> None:
+    """4 tiles of 128 x 128 on 132 SMs may be shared by 16 CTAs each; 1024 tiles have one CTA each."""
+    for size, most in ((256, 16), (4096, 1)):
+        space = build_space(MatmulHopper, MatmulHopper.problem(m=size, n=size, k=4096), H100)
+        point = {"schedule": "cooperative", "out": "direct", **TILE, **IDLE, "bn": 128, "swizzle_c": 32}
+        found = [n for n in (1, 2, 3, 4, 6, 8, 16) if point | {"split_k": n} in space.space]
+        assert max(found) == most
 
 
 @pytest.mark.parametrize("majors", [("row", "col"), ("row", "row"), ("col", "row"), ("col", "col")])

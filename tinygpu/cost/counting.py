@@ -182,6 +182,9 @@ class _Counter:
                 self._role(s)
             case n.Scope() | n.InRole():
                 return self._body(s.body, phase, times)
+            case n.Gather():
+                self.operations.add(s, tally, times, phase == "iteration")
+                return self._body(s.body, phase, times)
             case n.Fill() | n.Drain():
                 if isinstance(s, n.Drain):
                     tally.wait("barriers", times)
@@ -209,6 +212,7 @@ class _Counter:
         ctas = expr(1)
         for t in tiles:
             ctas = ctas * t
+        ctas = ctas * p.grid.parts
         iteration = self.phases["iteration"]
         out = {
             "ctas": ctas,

@@ -99,6 +99,8 @@ class Operations:
                 self._apply(s, tally, times)
             case n.Multiply():
                 self._multiply(s, tally, times)
+            case n.Gather():
+                self._gather(s, tally, times)
             case n.Reduce():
                 values = values_of(s.source)
                 warps = ceil_div(self.threads, 32)
@@ -107,6 +109,21 @@ class Operations:
                 tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
+
+    def _gather(self, s: n.Gather, tally: Tally, times: Expr) -> None:
+        """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2."""
+        parts, values, vector = self.program.grid.parts, values_of(s.value), expr(s.store.vector)
+        shared = where(parts > 1, times, 0)
+        sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
+        tally.add("sectors_written", shared * sectors)
+        tally.add("sectors_read", shared * parts * sectors)
+        warps = ceil_div(self.threads, 32)
+        tally.add("warp_instructions", shared * warps * ((1 + parts) * ceil_div(values, vector) + (parts - 1) * values))
+        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
+        each = 2 if unit == "fma_flops" else 1
+        tally.add(unit, shared * self.threads * values * (parts - 1) * each)
+        tally.wait("barriers", shared * 2)
+        tally.wait("global_loads", shared * (1 + parts))
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, Operand, all_of, expr
+from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
-from tinygpu.language.memories import TMEM_LANES, Memory
+from tinygpu.language.memories import GMEM, RMEM, TMEM_LANES, Memory
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.ring import DONE
@@ -41,6 +41,9 @@ class Checks:
     owners: dict[str, str] = field(default_factory=dict)  # register value -> role
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
+    depth: int = 0  # loops around the current place
+    divided: bool = False  # whether the CTAs that share a tile divide some loop
+    gathering: bool = False  # whether only the last of them gets here
 
     # -- statements ------------------------------------------------------------------------------------------------
     def emit(self, statement: n.Statement) -> None:
@@ -55,12 +58,60 @@ class Checks:
         finally:
             self.bodies.pop()
 
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
     def fail(self, sentence: str) -> DeclarationError:
         return DeclarationError(f"{type(self.machine).__name__}.program: {sentence}")
 
     def require(self, conditions: tuple[Condition, ...]) -> None:
         for c in conditions:
             self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
+
+    # -- parts of tiles --------------------------------------------------------------------------------------------
+    def _divides(self) -> Expr:
+        """The number of CTAs that divide a loop."""
+        if self.grid_node is None:
+            raise self.fail("a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first")
+        if self.gathering:
+            raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.gather")
+        self.divided = True
+        return self.grid_node.parts
+
+    def _writes_alone(self, name: str, target: Tile) -> None:
+        """Of the CTAs that share a tile one writes the results."""
+        parts = self.grid_node.parts if self.grid_node else expr(1)
+        if target.tensor is not None and not parts.same(1) and not self.gathering:
+            raise self.fail(
+                f"{name} writes {target.name} in each of the {parts} CTAs that share a tile; gather what they have, "
+                "and write that inside `with p.gather(...)`"
+            )
+
+    def _check_gather(self, name: str, store: Any, load: Any, value: Tile) -> None:
+        stored, loaded = self._instruction(store, (Transfer,), "gather"), self._instruction(load, (Transfer,), "gather")
+        if self.gathering or self.depth or self.slots:
+            where = "another p.gather" if self.gathering else "a loop" if self.depth else "a slot"
+            raise self.fail(f"p.gather stands inside {where}; each tile is gathered once, where the loops are done")
+        self._path(store, RMEM, GMEM)
+        self._path(load, GMEM, RMEM)
+        if load.label.endswith(".nc"):
+            raise self.fail(f"{loaded} ({load}) reads through the read-only path what other CTAs write; use ld.global")
+        vector = expr(store.vector)
+        if not vector.same(load.vector):
+            raise self.fail(f"{stored} leaves {store.vector} values at once, and {loaded} takes {load.vector}")
+        for acting in (store, load):
+            self._acts(self.machine.attribute_of(acting), acting)
+            width = acting.width_bytes(value.dtype)
+            legal = any_of([width == w for w in acting.widths_bytes])
+            sentence = f"{acting.label} moves whole vectors of the values that {name} combines"
+            self.require((Condition(f"{acting.label} width in the workspace", legal, sentence),))
+        if value.partition is not None:
+            whole = value.partition.value_count % vector == 0
+            sentence = f"what a thread holds of {value.name} is a whole number of vectors of {store.vector}"
+            self.require((Condition("vectors of the workspace", whole, sentence),))
 
     # -- checks ----------------------------------------------------------------------------------------------------
     def _check_role(self, made: Role) -> None:

@@ -70,6 +70,7 @@ def _grid(program: n.Program) -> Constraint:
     tiles = expr(1)
     for axis in program.grid.axes:
         tiles = tiles * ceil_div(axis.size, axis.extent)
+    tiles = tiles * program.grid.parts
     return Constraint(
         "grid size",
         tiles <= 2**31 - 1,
@@ -185,7 +186,7 @@ def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memo
                 if memory is SMEM:
                     own = own + barrier_bytes(program, program.pipeline(name))
             parts.append(own + buffer_bytes(program, s.body, memory))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.Gather)):
             parts.append(buffer_bytes(program, s.body, memory))
     parts = [p for p in parts if not p.same(0)]
     if len(program.roles) > 1:
@@ -263,6 +264,12 @@ def _peaks(
             around = live | {k: v for k, v in held.items() if not v.same(0)}
             live |= _peaks(s.drain, around, later | (_used(s) & around.keys()), peaks)
             live = {k: v for k, v in live.items() if not k.startswith("copy ")}
+        elif isinstance(s, n.Gather):
+            # the value is stored before the result takes its place, whose neighbours are loaded four at a time
+            live = {k: v for k, v in live.items() if k in later or k != s.value.name}
+            live[s.result.name] = tile_registers(s.result)
+            _note(live | {f"gather {s.name}": expr(4)}, peaks)
+            live = _peaks(s.body, live, later, peaks)
         elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
             # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
             inner = later | (_used(s) & live.keys() if isinstance(s, n.Loop) else frozenset())
@@ -307,6 +314,8 @@ def _used(s: n.Statement) -> frozenset[str]:
     """Names of the register tiles that a statement reads."""
     if isinstance(s, n.Pipelined):
         return frozenset().union(*[_used(i) for i in s.fill + s.drain], frozenset())
+    if isinstance(s, n.Gather):
+        return frozenset({s.value.name}).union(*[_used(i) for i in s.body])
     if isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
         return frozenset().union(*[_used(i) for i in s.body], frozenset())
     tiles: tuple[object, ...] = ()

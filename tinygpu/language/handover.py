@@ -13,12 +13,14 @@ from tinygpu.expressions import Expr, expr
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 
 Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 
 def check_handover(program: n.Program) -> None:
     """Raises DeclarationError where a pipeline is filled and drained unequally often, or turns are not alternate."""
+    _check_gathers(program)
     for pipeline in program.pipelines:
         fills, drains = _counts(program, pipeline.name, n.Fill), _counts(program, pipeline.name, n.Drain)
         if not pipeline.buffers:
@@ -62,6 +64,20 @@ def _check_turns(program: n.Program, pipeline: Pipeline, turns: Counts) -> None:
             )
 
 
+def _check_gathers(program: n.Program) -> None:
+    """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
+    for gather in (s for s in walk(program.body) if isinstance(s, n.Gather)):
+        inside = {id(s) for s in walk(gather.body)}
+        names = {s.pipeline for s in walk(gather.body) if isinstance(s, (n.Fill, n.Drain))}
+        for s in walk(program.body):
+            if isinstance(s, (n.Fill, n.Drain)) and s.pipeline in names and id(s) not in inside:
+                raise _error(
+                    program,
+                    f"pipeline {s.pipeline!r} is used both inside and outside of p.gather, and only the last CTA of a "
+                    "tile carries out what is inside",
+                )
+
+
 def _counts(program: n.Program, pipeline: str, kind: type) -> Counts:
     found: Counts = {}
     for role, times in _places(program.body, pipeline, kind, "", expr(1)):
@@ -80,7 +96,7 @@ def _places(
             yield from _places(s.body, pipeline, kind, s.role, times)
         elif isinstance(s, n.Loop):
             yield from _places(s.body, pipeline, kind, role, times * s.trips)
-        elif isinstance(s, (n.Fill, n.Drain, n.Scope)):
+        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope)):
             yield from _places(s.body, pipeline, kind, role, times)
 
 

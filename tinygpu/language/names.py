@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from tinygpu.language.machine import Machine
 
 # Symbols of expressions that tracing makes: tiles of the grid, rounds of loops, facts of the device.
-TRACED = re.compile(r"(tile|i|u)\d+|device")
-# Identifiers of a kernel that are not the machine's: its shared memory, and a constant of PTX.
-KERNEL = frozenset({"smem", "WARP_SZ"})
+TRACED = re.compile(r"(tile|part|i|u)\d+|device")
+# Identifiers of a kernel that are not the machine's: its shared memory and workspaces, and a constant of PTX.
+KERNEL = frozenset({"smem", "partials", "counters", "WARP_SZ"})
 
 
 def mistake_in_names(machine: type[Machine]) -> str:

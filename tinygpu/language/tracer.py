@@ -52,6 +52,7 @@ class Tracer(Checks):
         group: Operand = 1,
         cluster: Operand | tuple[Operand, ...] = 1,
         persistent: bool = False,
+        parts: Operand = 1,
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
 
@@ -59,6 +60,7 @@ class Tracer(Checks):
         group       tile rows visited together (locality in L2)
         cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
         persistent  as many CTAs as are resident, and each takes tile after tile
+        parts       CTAs (or clusters) that share each tile: they divide loops, and gather what they have
         """
         if self.grid_node is not None:
             raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")
@@ -74,7 +76,7 @@ class Tracer(Checks):
         ctas = expr(1)
         for axis in made:
             ctas = ctas * axis.cluster
-        self.grid_node = n.Grid(made, expr(group), ctas, persistent)
+        self.grid_node = n.Grid(made, expr(group), ctas, persistent, expr(parts))
         yield tuple(symbol(a.index) * a.extent for a in made)
 
     def rank(self, axis: int) -> Expr:
@@ -113,13 +115,23 @@ class Tracer(Checks):
         self.emit(n.InRole(name, tuple(body)))
 
     @contextmanager
-    def loop(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
-        """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round."""
+    def loop(self, extent: Operand, *, step: Operand = 1, divided: bool = False) -> Iterator[Expr]:
+        """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round.
+
+        divided  the CTAs that share a tile divide the rounds: each does the same number, one part after the other.
+                 Rounds beyond the extent, where parts do not divide them, touch nothing
+        """
         index = self._name("i")
         self._check_step(step)
-        with self.nested() as body:
+        rounds, first = ceil_div(extent, step), expr(0)
+        if divided:
+            parts = self._divides()
+            rounds = ceil_div(rounds, parts)
+            if not parts.same(1):
+                first = symbol(n.PART) * rounds
+        with self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
-        self.emit(n.Loop(index, ceil_div(extent, step), False, tuple(body)))
+        self.emit(n.Loop(index, rounds, False, tuple(body), first))
 
     @contextmanager
     def unroll(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
@@ -129,7 +141,7 @@ class Tracer(Checks):
         if runtime:
             raise self.fail(f"unroll over {extent}, which is known at launch only; write p.loop")
         self._check_step(step)
-        with self.nested() as body:
+        with self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
         divides = expr(extent) % expr(step) == 0
         self.require((Condition(f"steps of {extent}", divides, f"{extent} is a whole number of steps of {step}"),))
@@ -245,6 +257,7 @@ class Tracer(Checks):
             )
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
+        self._writes_alone(name, target)
         self._bring(instruction, target, value.partition)
         self.emit(n.Store(name, instruction, value, target))
 
@@ -284,6 +297,7 @@ class Tracer(Checks):
             raise self.fail(f"{name} moves thread by thread: say who moves what, with a partition")
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
+        self._writes_alone(name, target)
         self._in_slot(name, source, writing=False)
         self._in_slot(name, target, writing=True)
         if isinstance(instruction, BulkTransfer):
@@ -419,6 +433,31 @@ class Tracer(Checks):
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
         return result
 
+    @contextmanager
+    def gather(self, combine: Elementwise, store: Transfer, load: Transfer, value: Tile) -> Iterator[Tile]:
+        """The CTAs that share a tile combine their values of it, in the order of the parts; yields the result.
+
+        Only the CTA that comes last carries out the block. Each leaves its values in a workspace in GMEM by `store`,
+        and the last takes them by `load`: vectors of as many values as both move. Where tiles have one part each, the
+        result is the value, and nothing is moved.
+        """
+        name = self._instruction(combine, (Elementwise,), "gather")
+        self._use(value)
+        if value.partition is None:
+            raise self.fail(f"{name} combines registers, and {value.name} lies in {value.memory}")
+        takes, gives = combine.types()
+        if takes != (gives, gives) or value.dtype.name != gives:
+            raise self.fail(f"{name} cannot combine {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
+        if value.dtype.bits != 32:
+            raise self.fail(f"{name} combines {value.dtype}, and workspaces hold 32-bit values; convert to f32 or s32")
+        self._check_gather(name, store, load, value)
+        result = self._value(value.dtype, value.partition, f"the combination by {name}")
+        self.gathering = True
+        with self.nested() as body:
+            yield result
+        self.gathering = False
+        self.emit(n.Gather(name, combine, store, load, value, result, tuple(body)))
+
     def tiled(
         self,
         instruction: MatrixMultiply,
@@ -438,6 +477,10 @@ class Tracer(Checks):
             raise self.fail("the program opens no grid; begin with `with p.grid(...)`")
         if not self.roles:
             raise self.fail("no warps do anything; open `with p.role(...)` inside the grid")
+        if not self.grid_node.parts.same(1) and not self.divided:
+            raise self.fail(
+                f"{self.grid_node.parts} CTAs share each tile, and they divide no loop; write p.loop(..., divided=True)"
+            )
         for value, what in self.unused.items():
             raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
         return tuple(self.bodies[0])

@@ -35,7 +35,8 @@ def _program(p: n.Program) -> Iterator[str]:
     axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
     how = " persistent" if p.grid.persistent else ""
     cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
-    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}"
+    parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} parts of each tile"
+    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}{parts}"
     yield from _body(p.body, "    ", turns)
 
 
@@ -59,7 +60,7 @@ def _body(body: tuple[n.Statement, ...], indent: str, turns: frozenset[str]) -> 
             case n.Reduce():
                 yield f"{indent}{s.result} = {s.name} {s.source} along {s.axis}"
             case n.Loop():
-                yield f"{indent}{'unrolled' if s.unrolled else 'for'} {s.index} < {s.trips}:"
+                yield f"{indent}{'unrolled' if s.unrolled else 'for'} {_rounds(s)}:"
                 yield from _body(s.body, indent + "  ", turns)
             case n.Fill():
                 yield f"{indent}fill {s.pipeline}:"
@@ -68,17 +69,24 @@ def _body(body: tuple[n.Statement, ...], indent: str, turns: frozenset[str]) -> 
                 yield f"{indent}{'turn' if s.pipeline in turns else 'drain'} {s.pipeline}:"
                 yield from _body(s.body, indent + "  ", turns)
             case n.Pipelined():
-                yield f"{indent}for {s.index} < {s.trips}, {s.pipeline} filled ahead:"
+                yield f"{indent}for {_rounds(s)}, {s.pipeline} filled ahead:"
                 yield f"{indent}  fill {s.pipeline}:"
                 yield from _body(s.fill, indent + "    ", turns)
                 yield f"{indent}  drain {s.pipeline}:"
                 yield from _body(s.drain, indent + "    ", turns)
+            case n.Gather():
+                yield f"{indent}gather {s.result} = {s.name} {s.value}; in the last CTA of the tile:"
+                yield from _body(s.body, indent + "  ", turns)
             case n.Scope():
                 yield f"{indent}with {', '.join(s.pipelines)}:"
                 yield from _body(s.body, indent + "  ", turns)
             case n.InRole():
                 yield f"{indent}role {s.role}:"
                 yield from _body(s.body, indent + "  ", turns)
+
+
+def _rounds(s: n.Loop | n.Pipelined) -> str:
+    return f"{s.index} < {s.trips}" if s.first.same(0) else f"{s.trips} rounds {s.index} from {s.first}"
 
 
 def _token(s: n.Copy | n.Multiply) -> str:

@@ -18,7 +18,9 @@ from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 
-ONE = expr(1)
+ZERO, ONE = expr(0), expr(1)
+# The part of a tile that a CTA works on, where several share each tile.
+PART = "part0"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,12 +112,13 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """`trips` rounds; in the body, `index` counts them. Unrolled: lowering writes the rounds out."""
+    """`trips` rounds; in the body, `index` counts them from `first` on. Unrolled: lowering writes the rounds out."""
 
     index: str
     trips: Expr
     unrolled: bool
     body: tuple[Statement, ...]
+    first: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +152,24 @@ class Pipelined:
     trips: Expr
     fill: tuple[Statement, ...]
     drain: tuple[Statement, ...]
+    first: Expr = ZERO
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gather:
+    """The CTAs that share a tile combine their values of it; the one that comes last has the result, and goes on.
+
+    Each leaves its values in a workspace in GMEM by `store`; the last one takes those of all, in the order of the
+    parts, by `load`, combines them, and alone carries out the body.
+    """
+
+    name: str
+    combine: Elementwise
+    store: Transfer
+    load: Transfer
+    value: Tile
+    result: Tile
+    body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +189,8 @@ class InRole:
 
 
 Statement: TypeAlias = (
-    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | Scope | InRole"
+    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | Gather | Scope "
+    "| InRole"
 )
 
 
@@ -192,12 +214,14 @@ class Grid:
     group       tile rows that are visited together (L2 locality); 1 = row by row
     cluster     CTAs per cluster: the product over the axes
     persistent  each CTA takes tile after tile (grid = what is resident) instead of one
+    parts       CTAs (or clusters) that share each tile: each does a part of the rounds of some loops
     """
 
     axes: tuple[Axis, ...]
     group: Expr
     cluster: Expr
     persistent: bool = False
+    parts: Expr = ONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,6 +44,7 @@ _CLASSES: tuple[type, ...] = (
     n.Fill,
     n.Drain,
     n.Pipelined,
+    n.Gather,
     n.Scope,
     n.InRole,
     n.Axis,

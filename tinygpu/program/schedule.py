@@ -52,7 +52,7 @@ def _interleave(
     out: list[n.Statement] = []
     waiting: dict[str, n.Loop] = {}
     for s in body:
-        if isinstance(s, n.Scope):
+        if isinstance(s, (n.Gather, n.Scope)):
             s = replace(s, body=_interleave(program, s.body, drained))
         if not isinstance(s, n.Loop) or s.unrolled:
             out.append(s)
@@ -69,7 +69,7 @@ def _interleave(
                     f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing "
                     "beside; move the other statements into one of the two"
                 )
-            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body))
+            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body, s.first))
         else:
             out.append(replace(s, body=_interleave(program, s.body, drained)))
     for pipeline in waiting:
@@ -82,7 +82,7 @@ def _interleave(
 
 def _fuse(program: n.Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
     name = next(s.pipeline for s in fill.body if isinstance(s, n.Fill))
-    if not fill.trips.same(drain.trips):
+    if not (fill.trips.same(drain.trips) and fill.first.same(drain.first)):
         raise DeclarationError(
             f"{program.machine}.program: {name!r} is filled {fill.trips} times and drained {drain.trips} times"
         )
@@ -92,7 +92,7 @@ def _fuse(program: n.Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
             "move the other statements into the drain"
         )
     renamed = tuple(rename(s, fill.index, drain.index) for s in fill.body[0].body)
-    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body)
+    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body, drain.first)
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

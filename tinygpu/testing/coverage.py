@@ -102,7 +102,7 @@ def _stores(body: tuple[n.Statement, ...], known: Mapping[str, int]) -> Iterator
         elif isinstance(s, n.Pipelined):
             for index in range(value(s.trips, known)):
                 yield from _stores(s.drain, {**known, s.index: index})
-        elif isinstance(s, (n.Fill, n.Drain, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
             yield from _stores(s.body, known)
 
 
@@ -220,5 +220,5 @@ def _alive(body: tuple[n.Statement, ...], around: tuple[str, ...]) -> Iterator[t
         if isinstance(s, n.Scope):
             yield (*around, *s.pipelines)
             yield from _alive(s.body, (*around, *s.pipelines))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.Gather)):
             yield from _alive(s.body, around)

@@ -47,7 +47,7 @@ class Asked:
 def enumerate_cta(program: n.Program, problem: Problem, layouts: SolvedLayouts, rounds: Mapping[str, int]) -> Asked:
     """What a CTA asks whose tile numbers are `rounds` (0 where they are not named)."""
     places = place(program, layouts.swizzles).places
-    known = {**problem.environment(), **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
+    known = {**problem.environment(), n.PART: 0, **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
     asked = Asked()
     cached: dict[int, list[Touch]] = {}
     for s, at in statements(program.body, known):
@@ -66,16 +66,21 @@ def statements(
     """Every statement, once per round of every loop around it, with the values of the loops' counters."""
     for s in body:
         if isinstance(s, n.Loop):
-            for index in range(value(s.trips, known)):
+            for index in _rounds(s, known):
                 yield from statements(s.body, {**known, s.index: index})
         elif isinstance(s, n.Pipelined):
-            for index in range(value(s.trips, known)):
+            for index in _rounds(s, known):
                 yield from statements(s.fill, {**known, s.index: index})
                 yield from statements(s.drain, {**known, s.index: index})
-        elif isinstance(s, (n.Fill, n.Drain, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
             yield from statements(s.body, known)
         else:
             yield s, known
+
+
+def _rounds(s: n.Loop | n.Pipelined, known: Mapping[str, int]) -> range:
+    first = value(s.first, known)
+    return range(first, first + value(s.trips, known))
 
 
 def _count(

@@ -1,0 +1,177 @@
+"""Gathering what CTAs have of a tile that they share: partial values through a workspace, counted in by an atomic.
+
+Each CTA stores its values, then counts itself in. The one that finds that it is the last loads the values of all, in
+the order of the parts, so that the result does not depend on who came when. Nobody waits for anybody. The count wraps
+around with the last CTA: it is zero again for the next launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.expressions import expr
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import spread
+from tinygpu.program.tree import walk
+from tinygpu.ptx.kernel import Workspace
+from tinygpu.ptx.lowering.compute import emit_elementwise
+from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.registers import allocate
+
+PARTIALS, COUNTERS = "partials", "counters"
+WORD_BYTES = 4
+NOBODY = 0xFFFFFFFF
+AT_ONCE = 8  # vectors that a thread has under way
+
+
+def workspaces(program: n.Program) -> tuple[Workspace, ...]:
+    """What a launch supplies: places for the values of all parts of each tile, and counters that are zero."""
+    sizes = _area_bytes(program)
+    if int(program.grid.parts) == 1 or not sizes:
+        return ()
+    return (
+        Workspace(PARTIALS, int(program.grid.parts) * sum(sizes), False),
+        Workspace(COUNTERS, WORD_BYTES * len(sizes), True),
+    )
+
+
+def _areas(program: n.Program) -> Iterator[tuple[int, n.Gather]]:
+    """Gathers with the number of their area. Roles that take turns at tiles use the same areas, one after another."""
+    behind, shared = 0, 0
+    for role in program.roles:
+        mine = [
+            s for b in walk(program.body) if isinstance(b, n.InRole) and b.role == role.name for s in walk(b.body)
+            if isinstance(s, n.Gather)
+        ]  # fmt: skip
+        if role.share[1] > 1 and role.share[0]:
+            start = shared
+        else:
+            start = shared = behind
+        yield from ((start + number, s) for number, s in enumerate(mine))
+        behind = max(behind, start + len(mine))
+
+
+def _area_bytes(program: n.Program) -> list[int]:
+    """Per area, the bytes that one CTA leaves there."""
+    found: dict[int, int] = {}
+    for area, s in _areas(program):
+        role_threads = _threads(program, s)
+        size = WORD_BYTES * _values(s) * role_threads
+        if found.setdefault(area, size) != size:
+            raise LoweringError("the roles that take turns at tiles gather tiles of different sizes")
+    return [found[a] for a in sorted(found)]
+
+
+def _threads(program: n.Program, s: n.Gather) -> int:
+    for b in walk(program.body):
+        if isinstance(b, n.InRole) and any(i is s for i in walk(b.body)):
+            return 32 * int(next(r for r in program.roles if r.name == b.role).warps)
+    raise LoweringError(f"{s.name} gathers outside a role")
+
+
+def _values(s: n.Gather) -> int:
+    if s.value.partition is None:
+        raise LoweringError(f"{s.name} gathers {s.value.name}, which lies in no registers")
+    return spread(s.value.partition).value_count
+
+
+# ---- one CTA --------------------------------------------------------------------------------------------------------
+
+
+def _pointer(context: Context, name: str) -> Reg:
+    """The address of a workspace: a parameter of the kernel."""
+    known = context.workspace.get(name)
+    if known is None:
+        known = context.workspace[name] = context.emit.new("d", 0)
+    return known
+
+
+def _own_tile(context: Context) -> Number:
+    """The number of the CTA's tile: that of its cluster's tiles, and its rank among them."""
+    return context.emit.add(context.emit.mul(context.tile, context.cluster_size), context.cluster_rank_of({}))
+
+
+def _place(context: Context, s: n.Gather, part: Number) -> Number:
+    """Address of the thread's first vector among the values of a part."""
+    emit = context.emit
+    sizes = _area_bytes(context.program)
+    area = next(a for a, g in _areas(context.program) if g is s)
+    number = emit.add(emit.mul(_own_tile(context), int(context.program.grid.parts)), part)
+    start = emit.add64(_pointer(context, PARTIALS), emit.wide(number, sum(sizes)))
+    start = emit.add64(start, emit.widen(emit.mul(context.role_thread(), WORD_BYTES * int(expr(s.store.vector)))))
+    return emit.add64(start, sum(sizes[:area]))
+
+
+def _vectors(context: Context, s: n.Gather, place: Number, registers: list[Reg]) -> Iterator[tuple[str, str]]:
+    """(registers of a vector, its address): neighbours in the workspace belong to neighbouring threads."""
+    vector = int(expr(s.store.vector))
+    for number, first in enumerate(range(0, len(registers), vector)):
+        group = ", ".join(map(str, registers[first : first + vector]))
+        offset = number * context.threads * vector * WORD_BYTES
+        yield (f"{{{group}}}" if vector > 1 else group), f"[{place}+{offset}]"
+
+
+def _width(s: n.Gather) -> str:
+    vector = int(expr(s.store.vector))
+    return f".v{vector}.b32" if vector > 1 else ".b32"
+
+
+def _guard(context: Context, s: n.Gather) -> str:
+    """The role may have more threads than hold values."""
+    if s.value.partition is None:
+        return ""
+    holders = spread(s.value.partition).thread_count
+    return f"@{context.emit.less(context.role_thread(), holders)} " if holders < context.threads else ""
+
+
+def leave(context: Context, s: n.Gather) -> None:
+    """Stores the thread's values of the CTA's part."""
+    context.emit.comment(f"{s.name}: leaves its part of {s.value}")
+    place, guard = _place(context, s, context.indices[n.PART]), _guard(context, s)
+    for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
+        context.emit.line(f"{guard}{s.store.opcode}{_width(s)} {address}, {group};")
+
+
+def came_last(context: Context, s: n.Gather) -> Reg:
+    """Counts the CTA in, behind a barrier; a predicate of the whole role: all the other parts were there before.
+
+    One thread's atomic releases what all threads of the role stored before the barrier, and acquires what other CTAs
+    released; the barrier of the reduction passes that on (PTX ISA, memory consistency model, causality order).
+    """
+    emit = context.emit
+    sizes = _area_bytes(context.program)
+    area = next(a for a, g in _areas(context.program) if g is s)
+    number = emit.add(emit.mul(_own_tile(context), len(sizes)), area)
+    counter = emit.add64(_pointer(context, COUNTERS), emit.wide(number, WORD_BYTES))
+    most = int(context.program.grid.parts) - 1
+    before, mine, last = emit.new("r"), emit.new("p"), emit.new("p")
+    emit.line(f"mov.u32 {before}, {NOBODY};")
+    first = emit.less(context.role_thread(), 1)
+    emit.line(f"@{first} atom.acq_rel.gpu.global.inc.u32 {before}, [{counter}], {most};")
+    emit.line(f"setp.eq.u32 {mine}, {before}, {most};")
+    own = f"{context.barrier_id}, {context.threads}" if context.barrier_id else "0"
+    emit.line(f"bar.red.or.pred {last}, {own}, {mine};")
+    return last
+
+
+def take(context: Context, s: n.Gather, part: Number) -> None:
+    """Loads the values of a part: those of part 0 begin the result, others are combined with it."""
+    emit = context.emit
+    place, guard = _place(context, s, part), _guard(context, s)
+    if part == 0:
+        result = context.tiles[s.result.name] = allocate(emit, s.result.dtype, _values(s))
+        for group, address in _vectors(context, s, place, result.registers):
+            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
+        return
+    sums = context.tiles[s.result.name].registers
+    other = allocate(emit, s.result.dtype, _values(s)).registers
+    vectors = list(_vectors(context, s, place, other))
+    # Taken all at once, the values of another part would need as many registers again as the result has.
+    for start in range(0, len(vectors), AT_ONCE):
+        for group, address in vectors[start : start + AT_ONCE]:
+            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
+        each = len(sums) // len(vectors)
+        here = slice(start * each, (start + AT_ONCE) * each)
+        for target, more in zip(sums[here], other[here], strict=True):
+            emit_elementwise(context, s.combine, str(target), [str(target), str(more)])
