@@ -6,14 +6,23 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
 
-from tinygpu.ptx.calibration import arithmetic, copies, memory, shared, synchronisation, tensor_cores, warpgroups
+from tinygpu.ptx.calibration import (
+    arithmetic,
+    copies,
+    memory,
+    shared,
+    synchronisation,
+    tensor_cores,
+    tensor_memory,
+    warpgroups,
+)
 from tinygpu.ptx.calibration.benchmark import Microbenchmark
 
 
 @cache
 def microbenchmarks() -> tuple[Microbenchmark, ...]:
     """Every microbenchmark of ours, group by group; the clock of the SMs comes first."""
-    rooms = (memory, shared, arithmetic, tensor_cores, warpgroups, copies, synchronisation)
+    rooms = (memory, shared, arithmetic, tensor_cores, warpgroups, tensor_memory, copies, synchronisation)
     found = [made for room in rooms for made in room.benchmarks()]
     return tuple(sorted(found, key=lambda b: b.name != "clock"))
 

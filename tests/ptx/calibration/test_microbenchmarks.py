@@ -31,7 +31,8 @@ ALL = microbenchmarks()
 each = pytest.mark.parametrize("benchmark", ALL, ids=lambda b: b.name)
 # an assembler of CUDA 13 knows these; PTX of an "a" target runs on that one alone
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-ASYNCHRONOUS = [b for b in ALL if b.group == "copies" or b.name in ("wgmma-f16-rate", "wgmma-bf16-registers-rate")]
+ORDERED = ("wgmma-f16-rate", "wgmma-bf16-registers-rate", "tcgen05-f16-rate", "tcgen05-f16-latency")
+ASYNCHRONOUS = [b for b in ALL if b.group == "copies" or b.name in ORDERED]
 
 
 def by_name(name: str) -> Microbenchmark:
@@ -68,7 +69,7 @@ def runs(ptx_target: str, target: str) -> bool:
 
 @each
 def test_its_version_is_the_lowest_that_assembles(benchmark: Microbenchmark) -> None:
-    known = ["6.0", "6.3", "6.5", "7.0", "7.4", "7.8", "8.0", "8.3", "8.4", "8.6", "8.7"]
+    known = ["6.0", "6.3", "6.5", "7.0", "7.4", "7.8", "8.0", "8.3", "8.4", "8.6", "8.7", "8.8"]
     stated = re.search(r"\.version (\S+)", benchmark.ptx)
     assert stated is not None
     lower = known[known.index(stated[1]) - 1]
@@ -120,13 +121,13 @@ def test_every_rate_and_latency_of_which_the_predictor_speaks_is_measured() -> N
     asked = set(re.findall(r'number\(f?"(\w+)"\)', inspect.getsource(predictor)))
     asked |= {"launch_overhead_graph_us", "launch_overhead_stream_us", "boost_clock_mhz"}
     asked |= {"dram_bw_gbs_measured", "l2_bw_gbs_measured", "issue_interval_mma_m16n8k16"}
-    for name in ("a100", "rtx4090", "h200", "rtx5090"):
+    for name in ("a100", "rtx4090", "h200", "rtx5090", "b200"):
         gpu = device(name)
         missing = asked - {r.field for r in used(chip_of(gpu))}
         assert missing <= {"launch_overhead_", "sm_count"}, name
         tensor = {f for f in UNITS if f.startswith("tensor_") and f.endswith("clk_sm") and gpu.number(f)}
         found = {r.field for r in used(chip_of(gpu))}
-        assert tensor - found <= {"tensor_fp4_flop_per_clk_sm"}, name
+        assert tensor - found <= {"tensor_fp4_flop_per_clk_sm", "tensor_fp8_fp16acc_flop_per_clk_sm"}, name
 
 
 def test_the_rules_that_guess_a_rate_or_a_latency_are_those_that_a_calibration_replaces() -> None:
@@ -147,6 +148,8 @@ MUTANTS = [
     ("cp-async-l2", "cp.async.wait_group 3;", "cp.async.wait_group 4;", "may still be copying"),
     ("wgmma-bf16-n8-rate", "fence.proxy.async.shared::cta;", "", "without fence.proxy.async"),
     ("wgmma-bf16-n8-rate", "wgmma.wait_group.sync.aligned 0;", "", "wgmma.wait_group must come first"),
+    ("tcgen05-s8-rate", "fence.proxy.async.shared::cta;", "", "without fence.proxy.async"),
+    ("tcgen05-s8-rate", "tcgen05.fence::after_thread_sync;", "", "tcgen05"),
     ("mbarrier-pair", "@%p3 add.u32 %r1, %r1, 1;", "", "the word was not handed over every time"),
     ("grid-barrier", "add.u32 %r4, %r4, 1;", "add.u32 %r4, %r4, 2;", "a CTA did not take part every time"),
     ("integer-rate", "max.u32 %r1, %r1, %r2;", "min.u32 %r1, %r1, %r2;", "max.u32 is"),
