@@ -115,6 +115,10 @@ class Demand:
     prefetch_iterations      how many iterations ahead of its use the loop's global data is asked for (stages - 1 of a
                              pipeline); 0: an iteration waits for its own loads
     bytes_in_flight_per_cta  global bytes of one CTA under way at a time in the loop (stages - 1 tiles of a pipeline)
+    held                     1: what is under way holds its place until it has been used, since roles of their own fill
+                             and drain; 0: it is asked for while the tile before is in use
+    persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
+    turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
     compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
@@ -133,6 +137,9 @@ class Demand:
     epilogue: Phase = field(default_factory=Phase)
     prefetch_iterations: Cells = 0
     bytes_in_flight_per_cta: Cells = 0
+    held: Cells = 0
+    persistent: Cells = 0
+    turns: Cells = 1
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0
     compulsory_dram_bytes: Cells | None = None
@@ -142,7 +149,7 @@ class Demand:
     tensor_path: TensorPath = "mma.sync"
 
     def __post_init__(self) -> None:
-        for name in ("ctas", "iterations", "threads_per_cta"):
+        for name in ("ctas", "iterations", "threads_per_cta", "turns"):
             value = np.asarray(getattr(self, name))
             if value.size and value.min() < 1:
                 raise ValueError(f"a demand needs at least 1 for {name}, not {value.min()}")

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, Work
+from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, TensorPath, Work
 from tinygpu.cost.occupancy import Occupancy, occupancy
 from tinygpu.devices import Device
 
@@ -122,7 +122,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     resident = occupancy(
         device, _whole(demand.threads_per_cta), _whole(demand.registers_per_thread), _whole(demand.smem_bytes_per_cta)
     )
-    rates = _Rates.of(device, demand)
+    rates = Rates.of(device, demand)
     sms, per_sm = device.sm_count, np.maximum(resident.ctas_per_sm, 1)
     ctas = np.asarray(demand.ctas, dtype=np.float64)
 
@@ -139,44 +139,54 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     dram_s = _dram_by_phase(demand, works, ctas, device.dram_bytes_per_s)
     warps = np.maximum(resident.warps_per_cta, 1)
 
-    def busiest(units: Mapping[str, Times], together: Times) -> Times:
-        """Seconds that the busiest unit of an SM needs for `together` resident CTAs."""
+    def fed(units: Mapping[str, Times], together: Times) -> Times:
+        """Seconds that the units of an SM itself need for `together` resident CTAs."""
         # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
         idle = np.maximum(1.0, device.warp_schedulers_per_sm / (warps * together))
-        split = [units[key] for key in _PER_SCHEDULER]
-        whole = [units[key] for key in ("smem", "l2")]
-        return np.asarray(together * np.maximum(_highest(split) * idle, _highest(whole)), dtype=np.float64)
+        split = [units[key] * idle for key in _PER_SCHEDULER]
+        return np.asarray(together * contended([*split, units["smem"]], demand.tensor_path), dtype=np.float64)
+
+    def busiest(units: Mapping[str, Times], together: Times) -> Times:
+        """Seconds that the busiest unit of an SM needs for `together` resident CTAs."""
+        return np.asarray(np.maximum(fed(units, together), together * units["l2"]), dtype=np.float64)
 
     once = np.ones(())
     memory = rates.memory_cycles(demand)
-    reads_s = count * rates.waiting_s(demand, memory)
     chains_s = (
         rates.chain_s(demand.prologue.chain, memory),
         rates.chain_s(demand.iteration.chain, memory) * count,
         rates.chain_s(demand.epilogue.chain, memory),
     )
     alone = [busiest(units, once) + chain for units, chain in zip(unit_s, chains_s, strict=True)]
+    used_s = fed(unit_s[1], once) + chains_s[1]
+    shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
+    reads_s = rates.reads_s(demand, memory, shared_s, used_s)
     waits = np.asarray(demand.prefetch_iterations) == 0
-    alone[1] = np.where(waits, alone[1] + reads_s, np.maximum(alone[1], reads_s))
+    alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
 
     # 3. Waves before the last overlap the phases of CTAs that share an SM; the last one starts and ends in step.
+    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
+    dram_whole_s = dram_s[0] + dram_s[1] + dram_s[2]
+    persistent = np.asarray(demand.persistent) > 0
+    turns = np.asarray(demand.turns)
+    # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next loop.
+    tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), np.maximum(reads_s, busiest(summed, once)))
+    lone = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
+
     def in_step(together: Times, running: Times) -> Times:
         spans = [
             np.maximum(np.maximum(busiest(u, together), d * running), a)
             for u, d, a in zip(unit_s, dram_s, alone, strict=True)
         ]
-        total: Times = spans[0] + spans[1] + spans[2]
-        return total
+        whole = np.maximum(np.maximum(busiest(summed, together), dram_whole_s * running), tile_s)
+        return np.where(persistent, whole, spans[0] + spans[1] + spans[2])
 
-    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
-    lone = alone[0] + alone[1] + alone[2]
     served = busiest(summed, per_sm.astype(np.float64)) / per_sm
-    drifting = np.maximum(
-        _shared(per_sm, served, np.maximum(lone - served, 0)), (dram_s[0] + dram_s[1] + dram_s[2]) * slots
-    )
+    drifting = np.maximum(_shared(per_sm, served, np.maximum(lone - served, 0)), dram_whole_s * slots)
     wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64)))
     final = in_step(last, rest)
-    waves_s = full * wave + final
+    ends_s = np.where(persistent, alone[0] + alone[2] * (turns - 1) / turns, 0)
+    waves_s = full * wave + final + ends_s
 
     # 4. Power. Spread evenly, the busiest unit bounds the launch from below.
     busy = {key: summed[key] * ctas / sms for key in summed}
@@ -212,7 +222,7 @@ _PER_SCHEDULER = ("tensor", "fma", "alu", "sfu", "issue")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rates:
+class Rates:
     """Rates and latencies of one device for one demand, in seconds."""
 
     device: Device
@@ -220,10 +230,10 @@ class _Rates:
     peak_flops_per_clk: float
 
     @staticmethod
-    def of(device: Device, demand: Demand) -> _Rates:
+    def of(device: Device, demand: Demand) -> Rates:
         tensor = np.asarray(demand.total.tensor_flops)
         if not tensor.any():
-            return _Rates(device, 1.0, 1.0)
+            return Rates(device, 1.0, 1.0)
         path, peak = demand.tensor_path, device.tensor_flops_per_clk_sm(demand.operand, demand.accumulator)
         there = {"mma.sync": device.cc >= 75, "wgmma": device.cc == 90, "tcgen05": device.cc in (100, 103, 110)}
         if not peak or not there[path]:
@@ -231,7 +241,7 @@ class _Rates:
                 f"{device.name} ({device.target}) has no {path} for {demand.operand} with {demand.accumulator} sums"
             )
         rate = peak * device.mma_sync_share() if path == "mma.sync" else peak
-        return _Rates(device, rate, peak)
+        return Rates(device, rate, peak)
 
     @property
     def clock_hz(self) -> float:
@@ -276,11 +286,20 @@ class _Rates:
         )
         return np.asarray(cycles / self.clock_hz, dtype=np.float64)
 
-    def waiting_s(self, demand: Demand, memory_cycles: Times) -> Times:
-        """Little's law for one CTA and iteration: bytes asked for / bytes under way x latency."""
+    def reads_s(self, demand: Demand, memory_cycles: Times, shared_s: Times, used_s: Times) -> Times:
+        """Least seconds of one CTA's loop for its global data to come, since only so much is under way at a time.
+
+        Little's law: bytes asked for / bytes under way x the time from asking to the moment when the place may be asked
+        for again. That is the latency, the transfer itself, and the use where the place is held until then.
+
+        shared_s  of the loop: transfers at the SM's share of L2 and DRAM
+        used_s    of the loop: work and latencies of the CTA itself
+        """
         asked = np.asarray(demand.iteration.work.sectors_read) * SECTOR_BYTES
         rounds = asked / np.maximum(np.asarray(demand.bytes_in_flight_per_cta), 1)
-        return np.asarray(rounds * memory_cycles / self.clock_hz, dtype=np.float64)
+        latency_s = np.asarray(demand.iterations) * memory_cycles / self.clock_hz
+        held_s = np.where(np.asarray(demand.held) > 0, used_s, 0)
+        return np.asarray(rounds * latency_s + np.minimum(rounds, 1) * (shared_s + held_s), dtype=np.float64)
 
     def throttled_s(self, tensor_flops: Times, unthrottled_s: Times) -> Times:
         """Seconds of a launch whose tensor work gets no more than what the part sustains.
@@ -309,6 +328,26 @@ class _Rates:
         if traffic is None:
             traffic = np.add(demand.dram_bytes_read, demand.dram_bytes_written)
         return np.asarray(_highest([tensor_s, fma_s, np.asarray(traffic) / d.dram_bytes_per_s]), dtype=np.float64)
+
+
+# How far units that the same warps feed get into each other's way (`contended`). With 10, two units that are equally
+# busy take 7 % longer than one. On measured times: best library products on A100, and ranks of 17,956 candidates of one
+# product on RTX 2080 Ti (docs/predictor.md).
+CONTENTION = 10
+
+
+def contended(units: list[Times], path: TensorPath) -> Times:
+    """Seconds in which several units get their work done side by side; at least those of the busiest.
+
+    Where a warp itself loads, computes and stores, units that are nearly as busy as the busiest one delay it now and
+    then: the 10-norm of their times. wgmma and tcgen05 read shared memory without the warps, and lose nothing.
+    """
+    most = _highest(units)
+    if path != "mma.sync":
+        return most
+    scale = np.where(most > 0, most, 1.0)
+    summed = sum((unit / scale) ** CONTENTION for unit in units)
+    return np.asarray(most * np.maximum(summed, 1.0) ** (1 / CONTENTION), dtype=np.float64)
 
 
 def _works(demand: Demand) -> tuple[Work, Work, Work]:
