@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tinygpu.cost.counting import Counts, count
@@ -32,6 +32,10 @@ class MachineSpace:
     structures: tuple[Structure, ...]
     traces: tuple[Trace, ...]
     environment: dict[str, int]
+
+    def __post_init__(self) -> None:
+        # The space knows whose it is: a strategy is handed the space alone, and may look at the machine behind it.
+        object.__setattr__(self, "space", replace(self.space, origin=self))
 
     def structure_index(self, point: Mapping[str, object]) -> int:
         """Which part a point belongs to."""

@@ -42,6 +42,8 @@ class Space:
                 question about the survivors raises `TooLarge`; nothing is ever approximated
     strict      whether a constraint that divides by zero at some point, where no earlier one rejects the point, is an
                 error in the declaration; else it rejects the point
+    origin      what the points are candidates of, for a search that knows more than points: the `MachineSpace` that
+                this space was built for, or None
 
     Raises `SpaceError` when two parts share a point.
     """
@@ -50,6 +52,7 @@ class Space:
     parts: tuple[Part, ...]
     row_budget: int = field(default=DEFAULT_ROW_BUDGET, kw_only=True)
     strict: bool = field(default=True, kw_only=True)
+    origin: object | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
