@@ -186,16 +186,18 @@ def check_read(
         writer = gather(shadow.writer, at, span)
         row_of = rows[..., None] if span > 1 else rows
         bad = ticks > clocks.vector[row_of, writer & ACTORS]
-        if c.residents.doubts:
-            c.residents.advise_doubts(site.instruction, row_of, writer & ACTORS, ticks)
+        judged = ticks
         if strong and shadow.atomic is not None:
-            bad &= ~gather(shadow.atomic, at, span)
+            by_atomics = gather(shadow.atomic, at, span)
+            bad &= ~by_atomics
+            if not site.instruction.has("volatile"):
+                # Atomics and strong accesses need no order, neither between warps nor, by bar.warp.sync, between lanes.
+                judged = np.where(by_atomics, np.int32(0), ticks)
+        if c.residents.doubts:
+            c.residents.advise_doubts(site.instruction, row_of, writer & ACTORS, judged)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
-        if strong and shadow.atomic is not None and not site.instruction.has("volatile"):
-            # Atomics and strong accesses of lanes need no bar.warp.sync between them.
-            ticks = np.where(gather(shadow.atomic, at, span), np.int32(0), ticks)
-        _advise_warp_exchange(c, site, ticks, writer, row_of, who[..., None] if span > 1 else who)
+        _advise_warp_exchange(c, site, judged, writer, row_of, who[..., None] if span > 1 else who)
     c.note_access()
     if not strong:
         _log_read(c, at, span, rows, who)
@@ -207,17 +209,18 @@ def _log_read(
 ) -> None:
     residents = c.residents
     shadow = residents.shadow
-    columns = who & ACTORS
+    columns, lanes = who & ACTORS, who >> WARP_BITS
     if residents.cluster_size == 1:
-        shadow.log_read(at, span, columns, c.emulation.tick)
+        shadow.log_read(at, span, columns, lanes, c.emulation.tick)
         return
     target = at * (span * shadow.granule_bytes) // residents.shared.stride_bytes
     foreign = target != np.broadcast_to(rows % len(residents.ctas), target.shape)
     if not foreign.any():
-        shadow.log_read(at, span, columns % residents.warps_per_cta, c.emulation.tick)
+        shadow.log_read(at, span, columns % residents.warps_per_cta, lanes, c.emulation.tick)
         return
-    columns = np.broadcast_to(columns, at.shape)
-    shadow.log_read(at[~foreign], span, columns[~foreign] % residents.warps_per_cta, c.emulation.tick)
+    columns, lanes = np.broadcast_to(columns, at.shape), np.broadcast_to(lanes, at.shape)
+    own = columns[~foreign] % residents.warps_per_cta
+    shadow.log_read(at[~foreign], span, own, lanes[~foreign], c.emulation.tick)
     for column in np.unique(columns[foreign]):
         where = at[foreign & (columns == column)]
         shadow.mark_foreign_read(int(column), (where[..., None] * span + np.arange(span)).reshape(-1), c.emulation.tick)
@@ -238,15 +241,37 @@ def _advise_warp_exchange(
         )  # fmt: skip
 
 
+def _advise_warp_overwrite(
+    c: Cohort, site: Site, read_by: NDArray[np.int32], latest: NDArray[np.int32], at: NDArray[np.int64], span: int,
+    rows: NDArray[np.int64], who: NDArray[np.int64], changed: Bools | None,
+) -> None:  # fmt: skip
+    """A lane that writes over what another lane of its warp read, without bar.warp.sync between the two."""
+    residents = c.residents
+    warp = np.broadcast_to(rows // len(residents.ctas), at.shape)
+    own = read_by.reshape(residents.warps_per_cta, -1, span)[warp, at]
+    reader = residents.shadow.read_lane.reshape(-1, span)[at]
+    synced = np.broadcast_to(residents.clocks.warp_synced[rows], at.shape)[..., None]
+    writer = np.broadcast_to(who >> WARP_BITS, at.shape)[..., None]
+    stale = (own > synced) & (own == latest.reshape(own.shape)) & (reader != writer) & (reader != ANY_LANE)
+    if changed is not None:
+        stale &= np.broadcast_to(changed, at.shape)[..., None]
+    if stale.any():
+        c.emulation.advise(
+            "warp exchange without bar.warp.sync", site.instruction,
+            "a lane overwrites what another lane of its warp read, without bar.warp.sync between the two",
+        )  # fmt: skip
+
+
 def check_write(
     c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64], changed: Bools | None,
-    atomic: bool = False, picked: Bools | None = None,
+    atomic: bool = False, picked: Bools | None = None, who: NDArray[np.int64] | None = None,
 ) -> None:  # fmt: skip
     """Report writes over what another warp may be reading or writing, or an asynchronous copy may be writing.
 
     changed  per access whether it changes the bytes there: rewriting the same value is no conflict
     atomic   the write is atomic: it does not conflict with other atomics
     picked   where `index` holds only some of the active lanes: which of them, flattened
+    who      lane and column of each access, where lanes write what is theirs
     """
     residents = c.residents
     shadow, clocks = residents.shadow, residents.clocks
@@ -261,16 +286,21 @@ def check_write(
     if clocks.agents or residents.doubts or int(ticks.max()) > synced:
         writer = gather(shadow.writer, at, span)
         bad = ticks > clocks.vector[row_of, writer & ACTORS]
+        judged = ticks
+        if atomic and shadow.atomic is not None:
+            by_atomics = gather(shadow.atomic, at, span)
+            bad &= ~by_atomics
+            judged = np.where(by_atomics, np.int32(0), ticks)
         if residents.doubts:
-            residents.advise_doubts(site.instruction, row_of, writer & ACTORS, ticks)
+            residents.advise_doubts(site.instruction, row_of, writer & ACTORS, judged)
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
-        if atomic and shadow.atomic is not None:
-            bad &= ~gather(shadow.atomic, at, span)
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "writes", picked)
     reads = shadow.reads()
     latest = None if reads is None else gather(reads[0], at, span)
+    if latest is not None and reads is not None and who is not None and int(latest.max()) > synced:
+        _advise_warp_overwrite(c, site, reads[1], latest, at, span, rows, who, changed)
     if latest is not None and (residents.doubts or int(latest.max()) > synced):
         first: NDArray[np.int64] = np.zeros(1, np.int64)
         if residents.cluster_size > 1:
@@ -493,7 +523,7 @@ def store(
     if count > 1:
         changed = np.asarray(changed.any(axis=-1))
     c.emulation.changes += bool(changed.any())
-    check_write(c, site, index, size, rows, changed, strong)
+    check_write(c, site, index, size, rows, changed, strong, who=None if strong else who)
     view[at] = values
     mark_written(c, site, index, size, who, c.emulation.tick, strong)
     if strong:

@@ -104,7 +104,7 @@ def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
     if not c.emulation.checking:
         return None
     if relaxed:
-        fenced, clocks = c.residents.fenced_clocks.get(row), c.residents.clocks
+        fenced, clocks = c.residents.fenced(row, c.residents.active_bits(c, row)), c.residents.clocks
         if clocks.executed is None:
             return fenced
         executed = clocks.snapshot(row, c.emulation.tick).executed

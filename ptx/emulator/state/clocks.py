@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.state.doubts import NO_DOUBTS, Doubt, Doubts
+from tinygpu.ptx.emulator.state.doubts import NO_DOUBTS, Doubt, Doubts, actor_of
 
 Ticks = NDArray[np.int32]
 PENDING = np.int32(2**31 - 1)
@@ -113,7 +113,7 @@ def _common_doubts(clocks: list[Clock]) -> Doubts:
     result: dict[int, Doubt] = {}
     for clock in clocks:
         for column, doubt in clock.doubts.items():
-            sure = max((c.tick_of(column) for c in clocks if column not in c.doubts), default=0)
+            sure = max((c.tick_of(actor_of(column)) for c in clocks if column not in c.doubts), default=0)
             left = doubt.beyond(sure)
             if left is not None:
                 result[column] = left.both(result[column]) if column in result else left

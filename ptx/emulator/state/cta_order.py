@@ -118,7 +118,9 @@ class CtaOrder:
             told = snapshots[row]
             if told is None or told is old:
                 continue
-            doubts = self._doubts_of_release(c, row) if release else self._fenced_doubts.get(row, {})
+            doubts = self._doubts_of_release(c, row)
+            if not release:
+                doubts = {**self._fenced_doubts.get(row, {}), **doubts}
             if doubts or address in emulation.location_doubts:
                 self._publish_doubts(address, doubts, told)
             if old is None:

@@ -49,7 +49,15 @@ class Doubt:
 
 
 Doubts = Mapping[int, Doubt]
-"""By actor."""
+"""By actor; what is doubtful until a fence has a key of its own beside that of the actor."""
+UNTIL_FENCE = 1 << 40
+
+
+def actor_of(key: int) -> int:
+    """Whose accesses a key of doubts stands for."""
+    return key % UNTIL_FENCE
+
+
 NO_DOUBTS: Doubts = {}
 
 
@@ -87,16 +95,17 @@ def lane_bits(mask: NDArray[np.bool_]) -> int:
 def relied_on(
     doubts: Doubts, actors: NDArray[np.int64], ticks: NDArray[np.int32], record: LaneRecord, first_warp: int
 ) -> int | None:
-    """The first actor of whom an access at these ticks is doubtful; None where none is.
+    """The first key under which an access at these ticks is doubtful; None where none is.
 
     actors, ticks  of earlier accesses, of one shape
     first_warp     number in the launch of actor 0
     """
-    for actor, doubt in doubts.items():
+    for key, doubt in doubts.items():
+        actor = actor_of(key)
         suspects = (actors == actor) & (ticks > doubt.low) & (ticks <= doubt.high)
         for tick in np.unique(ticks[suspects]).tolist():
             if record.lanes(tick, first_warp + actor) & ~doubt.lanes:
-                return actor
+                return key
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from tinygpu.ptx.emulator.state.doubts import (
     ALL_LANES,
     NO_DOUBTS,
     UNFENCED,
+    UNTIL_FENCE,
     Doubt,
     Doubts,
+    actor_of,
     advise,
     lane_bits,
     relied_on,
@@ -243,28 +246,33 @@ class Residents:
                 self._learn_flag(row, old, acquire)
             told = None
             if publishes:
-                told = self.snapshot(row, self.active_bits(c, row)) if release else self.fenced_clocks.get(row)
+                lanes = self.active_bits(c, row)
+                told = self.snapshot(row, lanes) if release else self.fenced(row, lanes)
             if told is not None:
                 self._locations[place] = told if old is None else join([old, told])
 
     def _learn_flag(self, row: int, clock: Clock, acquire: bool) -> None:
         before = self.clocks.vector[row, : clock.known.size].copy()
+        until_fence = {k: d for k, d in self.doubts.get(row, {}).items() if k >= UNTIL_FENCE}
         self.learn(row, clock)
-        if acquire or bool((clock.known <= before).all()):
+        if acquire:
             return
-        mine = self.doubts.setdefault(row, {})
         for column in np.flatnonzero(clock.known > before).tolist():
-            if column not in mine and column != self.clocks.own_column[row]:
-                mine[column] = Doubt(int(before[column]), int(clock.known[column]), 0, UNFENCED)
+            if column != self.clocks.own_column[row]:
+                known = until_fence.get(column + UNTIL_FENCE)
+                low = int(before[column]) if known is None else known.low
+                until_fence[column + UNTIL_FENCE] = Doubt(low, int(clock.known[column]), 0, UNFENCED)
+        if until_fence:
+            self.doubts.setdefault(row, {}).update(until_fence)
 
     # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
 
     def active_bits(self, c: Cohort, row: int) -> int:
-        """The lanes of a warp of the cohort that are active, a bit each; all where no other lane is left."""
+        """The lanes of a warp of the cohort that are active, a bit each; all where it has no others."""
         if c.mask is None:
             return ALL_LANES
         mask = c.mask[int(np.searchsorted(c.set.index, row))]
-        return ALL_LANES if bool((mask | ~self.alive[row]).all()) else lane_bits(mask)
+        return ALL_LANES if bool((mask | ~self.exists[row]).all()) else lane_bits(mask)
 
     def doubts_of_release(self, row: int, lanes: int) -> Doubts:
         """What is doubtful of all that a warp knows when these lanes release it."""
@@ -284,9 +292,9 @@ class Residents:
             if old is not None and new is not None:
                 left[column] = old.both(new)
             elif old is not None:
-                rest = old.beyond(clock.tick_of(column))
+                rest = old.beyond(clock.tick_of(actor_of(column)))
             elif new is not None:
-                rest = new.beyond(int(self.clocks.vector[row, column]))
+                rest = new.beyond(int(self.clocks.vector[row, actor_of(column)]))
             if (old is None or new is None) and rest is not None:
                 left[column] = rest
         if left:
@@ -300,7 +308,7 @@ class Residents:
         left: dict[int, Doubt] = {}
         for row in rows.tolist():
             for column, doubt in self.doubts.pop(row, {}).items():
-                if column not in own:
+                if actor_of(column) not in own:
                     left[column] = doubt.both(left[column]) if column in left else doubt
         if left:
             self.doubts.update((row, dict(left)) for row in rows.tolist())
@@ -319,7 +327,7 @@ class Residents:
             column = relied_on(self.doubts[row], whose[mine], when[mine], self.emulation.lanes, first)
             if column is not None:
                 doubt = self.doubts[row].pop(column)
-                advise(self.emulation, instruction, doubt, self.clocks.name(self.cluster_of(cta), column))
+                advise(self.emulation, instruction, doubt, self.clocks.name(self.cluster_of(cta), actor_of(column)))
 
     # ---- fences ---------------------------------------------------------------------------------------------------
 
@@ -332,8 +340,19 @@ class Residents:
         if learned is not None:
             self.learn(row, learned)
         if row in self.doubts:
-            self.doubts[row] = {k: d for k, d in self.doubts[row].items() if d.rule != UNFENCED}
+            self.doubts[row] = {k: d for k, d in self.doubts[row].items() if k < UNTIL_FENCE}
         self.fenced_clocks[row] = self.snapshot(row, lanes)
+
+    def fenced(self, row: int, lanes: int) -> Clock | None:
+        """What these lanes release by a relaxed access: what the last fence of the warp released; None without one."""
+        clock = self.fenced_clocks.get(row)
+        own = int(self.clocks.own_column[row])
+        mine = self.doubts_of_release(row, lanes).get(own)
+        if clock is None or mine is None:
+            return clock
+        before = clock.doubts.get(own)
+        lanes = mine.lanes if before is None else mine.lanes & before.lanes
+        return replace(clock, doubts={**clock.doubts, own: replace(mine, lanes=lanes)})
 
     def learn_after_fence(self, row: int, clock: Clock | None) -> None:
         """A relaxed wait found a phase completed: the warp knows it from its next fence on."""

@@ -16,6 +16,7 @@ class SharedShadow:
     granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
     written        tick of the last write; 0 where nobody wrote
     writer         who: see access.shared_access
+    read_lane      lane of the last reader that reads() knows of
     """
 
     def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
@@ -29,15 +30,18 @@ class SharedShadow:
         self.foreign: dict[int, Ticks] = {}
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
-        self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
+        self.read_lane: NDArray[np.uint8] = np.zeros(granules, np.uint8)
+        self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64], int]] = []
         self._granules = granules
 
-    def log_read(self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], tick: int) -> None:
+    def log_read(
+        self, index: NDArray[np.int64], span: int, warp: NDArray[np.int64], lane: NDArray[np.int64], tick: int
+    ) -> None:
         """Remember reads of vectors of `span` granules; `index` counts such vectors, `warp` is the reader's in its CTA.
 
         Only for readers in the CTA whose memory it is.
         """
-        self._log.append((index, span, warp, tick))
+        self._log.append((index, span, warp, lane, tick))
         if len(self._log) > 256:
             self._flush()
 
@@ -71,8 +75,9 @@ class SharedShadow:
         if self._last_read is None or self._read_by is None:
             self._last_read = np.zeros(self._granules, np.int32)
             self._read_by = np.zeros((self.warps_per_cta, self._granules), np.int32)
-        for index, span, warp, tick in self._log:
+        for index, span, warp, lane, tick in self._log:
             self._last_read.reshape(-1, span)[index] = tick
+            self.read_lane.reshape(-1, span)[index] = np.broadcast_to(lane, index.shape)[..., None]
             self._read_by.reshape(self.warps_per_cta, -1, span)[np.broadcast_to(warp, index.shape), index] = tick
         self._log.clear()
 

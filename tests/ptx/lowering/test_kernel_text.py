@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_kernels import CASES, GOLDEN, kernel
+from golden_kernels import CASES, GOLDEN, kernel
 
 from tinygpu.devices import device
 from tinygpu.language import Machine
@@ -30,7 +30,7 @@ def test_the_smallest_kernel_of_a_feature(case: Any) -> None:
     difference = "\n".join(
         difflib.unified_diff(wanted.split("\n"), made.ptx.split("\n"), "golden", "lowered", lineterm="")
     )
-    assert not difference, f"{difference}\nto accept it: python tests/ptx/lowering/small_kernels.py"
+    assert not difference, f"{difference}\nto accept it: python tests/ptx/lowering/golden_kernels.py"
     assemble(made.ptx, "sm_80")
     assert verify(made, case[0], case[0].problem(**case[1])).passed
 

@@ -9,8 +9,9 @@ from mutations.equivalent import reason
 from mutations.operators import Mutant, mutants
 from mutations.subjects import Subject
 from tinygpu.ptx.emulator import EmulationFault, emulate
+from tinygpu.ptx.emulator.state.emulation import Order
 
-Orders = tuple[tuple[str, int], ...]
+Orders = tuple[tuple[Order, int], ...]
 ORDERS: Orders = (("late", 0), ("early", 0), *(("random", seed) for seed in range(1, 7)))
 # Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
 STEP_LIMIT = 100_000
@@ -43,7 +44,7 @@ class Verdict:
         return f"{self.subject}: {self.mutant} -> {end}"
 
 
-def outcome(subject: Subject, text: str, order: str, seed: int) -> tuple[str, str, frozenset[str]]:
+def outcome(subject: Subject, text: str, order: Order, seed: int) -> tuple[str, str, frozenset[str]]:
     """(how it ended, the fault's kind, rules of advisories) of one run; ("", "", ...) is a right result."""
     launch = subject.make()
     try:
