@@ -118,6 +118,8 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
     math_warps = (bm // wm) * (bn // wn) * (4 if hopper else 1)
     warps = math_warps + (4 if hopper else 0)
     loaded = (bm + bn) * bk * 2
+    # Clusters of two share the larger operand tile: multicast reads it from L2 once for both.
+    fetched = loaded - np.maximum(bm, bn) * bk if hopper else loaded
 
     if hopper:
         iteration = Work(
@@ -126,8 +128,7 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
             smem_load_wavefronts=(bm // 64) * (bk // 16) * (64 + bn) * 32 // 128,
             smem_store_wavefronts=loaded // 128,
             warp_instructions=math_warps * (bk // 16 + 12) + 8,
-            # Clusters of two share the larger operand tile: multicast reads it from L2 once for both.
-            sectors_read=(loaded - np.maximum(bm, bn) * bk) // 32,
+            sectors_read=fetched // 32,
         )
         chain = Chain()
     else:
@@ -140,7 +141,7 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
             + math_warps * (wm + wn) * bk * 2 // 512
             + loaded // 512
             + math_warps * 20,
-            sectors_read=loaded // 32,
+            sectors_read=fetched // 32,
         )
         chain = Chain(barriers=1, smem_loads=1)
     # A k-split writes f32 sums to the workspace, otherwise C in bf16 by way of shared memory.
@@ -173,7 +174,7 @@ def product(problem: Problem, gpu: Device, table: NDArray[np.int64]) -> Demand:
         prologue=Phase(Work(warp_instructions=60 * warps), Chain(fmas=30, global_loads=1)),
         epilogue=Phase(epilogue, Chain(mmas=1, barriers=2, smem_loads=1)),
         prefetch_iterations=stages - 1,
-        bytes_in_flight_per_cta=loaded * np.maximum(stages - 1, 1),
+        bytes_in_flight_per_cta=fetched * np.maximum(stages - 1, 1),
         dram_bytes_read=read,
         dram_bytes_written=problem.m * problem.n * 2,
         compulsory_dram_bytes=2 * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n),

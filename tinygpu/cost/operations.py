@@ -123,7 +123,8 @@ class Operations:
         each = 2 if unit == "fma_flops" else 1
         tally.add(unit, shared * self.threads * values * (parts - 1) * each)
         tally.wait("barriers", shared * 2)
-        tally.wait("global_loads", shared * (1 + parts))
+        # the count, and then the values of some parts at a time
+        tally.wait("global_loads", shared * (1 + ceil_div(parts, s.parts_at_once)))
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
@@ -133,7 +134,7 @@ class Operations:
             tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
             tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
-            tally.in_flight_bytes = tally.in_flight_bytes + stages * moved
+            tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
             self.prefetch = stages - 1
         else:
             tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))

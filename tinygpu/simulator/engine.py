@@ -1,0 +1,412 @@
+"""The engine: one SM carries out the scripts of its CTAs, event by event.
+
+Every unit of the SM serves who comes first; a role waits for its own work, for slots of its pipelines and for its turn.
+Global memory is the SM's share of L2 and DRAM, which serve in order, and then a latency. Times are seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+# Units that serve a role, in the order of their rows in a timeline; L2 and DRAM are the SM's shares.
+SERVERS = ("tensor", "fma", "alu", "sfu", "issue", "smem", "l2", "dram")
+# Units of which every scheduler of an SM has its own part.
+PER_SCHEDULER = ("tensor", "fma", "alu", "sfu", "issue")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Work with its times.
+
+    label    what it is
+    units    unit of the SM -> seconds
+    read_s   (L2, DRAM) seconds of this SM's share, waited for
+    write_s  likewise, not waited for
+    alone_s  seconds from start to end where nobody else uses the units; latencies follow
+    chain_s  latencies that follow the work
+    """
+
+    label: str
+    units: Mapping[str, float]
+    read_s: tuple[float, float]
+    write_s: tuple[float, float]
+    alone_s: float
+    chain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The role carries out a stretch, and goes on when it is done; `fetch` names the pipeline of a copy."""
+
+    stretch: Stretch
+    fetch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """acquire, publish, wait, release, take or give."""
+
+    verb: str
+    pipeline: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    trips: int
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RingRounds:
+    """Rounds of a ring: `drain` works on one slot while `fill` asks for the one `ahead` rounds later."""
+
+    pipeline: str
+    trips: int
+    ahead: int
+    fill: tuple[Work, ...]
+    drain: tuple[Step, ...]
+
+
+Step: TypeAlias = "Work | Signal | Rounds | RingRounds"
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """One role: the tiles that it takes ((r, n): those that leave r when divided by n), and its steps for each.
+
+    strides  of a role that takes turns at tiles: pipeline that others fill for every tile -> slots of one tile
+    """
+
+    role: str
+    share: tuple[int, int]
+    steps: tuple[Step, ...]
+    strides: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one SM has to do.
+
+    slots       CTAs that it holds at a time
+    tiles       per CTA that it runs, in the order of their launch, how many tiles it takes
+    stages      slots of each pipeline
+    latency_s   from the last sector served to its arrival
+    persistent  CTAs take tile after tile; the wave of a tile is then its number, else that of its CTA
+    last        wave (of CTAs, by their number over `slots`; or of tiles) from which on the last wave has begun
+    last_dram   DRAM seconds there, over those elsewhere: fewer SMs share it
+    """
+
+    roles: tuple[RolePlan, ...]
+    stages: Mapping[str, int]
+    slots: int
+    tiles: tuple[int, ...]
+    latency_s: float
+    persistent: bool
+    last: int
+    last_dram: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time on one row of the timeline.
+
+    row     a unit of SERVERS, or "slot 0 consumer": a place for CTAs, and a role
+    kind    "work", "wait" or "copy" (under way in memory)
+    """
+
+    row: str
+    label: str
+    kind: str
+    start_s: float
+    stop_s: float
+    cta: int
+    tile: int
+
+
+@dataclass(slots=True)
+class Run:
+    """What came out.
+
+    seconds  until the last CTA is done and its stores have drained
+    busy_s   seconds that each unit was in use
+    roles_s  role -> what it did or waited for -> seconds, over all CTAs
+    spans    the first `keep` of the timeline, in the order of their beginning
+    events   how many steps were carried out
+    """
+
+    seconds: float = 0.0
+    busy_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SERVERS, 0.0))
+    roles_s: dict[str, dict[str, float]] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    events: int = 0
+
+
+# What a role's coroutine hands to the engine: when to go on, or which signal of a pipeline to wait for.
+Pause: TypeAlias = "float | tuple[str, str, int]"
+
+
+@dataclass(slots=True)
+class _Slots:
+    """A pipeline of one CTA: when its slots were filled and freed, and who waits to hear of it."""
+
+    filled: list[float] = field(default_factory=list)
+    freed: list[float] = field(default_factory=list)
+    landing: float = 0.0
+    listeners: dict[tuple[str, int], list[_Process]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """One role of one CTA."""
+
+    plan: RolePlan
+    cta: int
+    place: int
+    pipelines: dict[str, _Slots]
+    now: float
+    tile: int = 0
+    acquired: dict[str, int] = field(default_factory=dict)
+    waited: dict[str, int] = field(default_factory=dict)
+    work: Generator[Pause, None, None] | None = None
+
+    @property
+    def row(self) -> str:
+        return f"slot {self.place} {self.plan.role}"
+
+
+def run(plan: Plan, keep: int = 0) -> Run:
+    """Carries out a plan; deterministic.
+
+    keep  how many spans of the timeline to keep
+
+    Raises RuntimeError where roles wait for each other for good.
+    """
+    engine = _Engine(plan, keep)
+    engine.start()
+    while engine.heap:
+        now, _, process = heapq.heappop(engine.heap)
+        engine.resume(process, now)
+    if engine.living:
+        raise RuntimeError(f"[simulator] the roles wait for each other for good: {engine.stuck()}")
+    engine.out.seconds = max(engine.ended, engine.drained)
+    engine.out.spans.sort(key=lambda s: (s.start_s, s.row))
+    return engine.out
+
+
+class _Engine:
+    def __init__(self, plan: Plan, keep: int) -> None:
+        self.plan = plan
+        self.keep = keep
+        self.out = Run()
+        self.free = dict.fromkeys(SERVERS, 0.0)
+        self.heap: list[tuple[float, int, _Process]] = []
+        self.counter = 0
+        self.next_cta = 0
+        self.living: dict[int, int] = {}
+        self.waiting: dict[_Process, tuple[str, str, int]] = {}
+        self.ended = self.drained = 0.0
+
+    # -- CTAs ------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        for place in range(min(self.plan.slots, len(self.plan.tiles))):
+            self._launch(place, 0.0)
+
+    def _launch(self, place: int, now: float) -> None:
+        cta, self.next_cta = self.next_cta, self.next_cta + 1
+        self.living[cta] = len(self.plan.roles)
+        pipelines = {name: _Slots() for name in self.plan.stages}
+        for role in self.plan.roles:
+            process = _Process(role, cta, place, pipelines, now)
+            process.work = self._life(process)
+            self._schedule(process, now)
+
+    def _finished(self, process: _Process) -> None:
+        self.ended = max(self.ended, process.now)
+        self.living[process.cta] -= 1
+        if self.living[process.cta] == 0:
+            del self.living[process.cta]
+            if self.next_cta < len(self.plan.tiles):
+                self._launch(process.place, process.now)
+
+    def _schedule(self, process: _Process, when: float) -> None:
+        self.counter += 1
+        heapq.heappush(self.heap, (when, self.counter, process))
+
+    def resume(self, process: _Process, now: float) -> None:
+        """Runs a role until it has to wait."""
+        self.out.events += 1
+        self.waiting.pop(process, None)
+        process.now = now
+        try:
+            pause = next(process.work) if process.work is not None else None
+        except StopIteration:
+            self._finished(process)
+            return
+        if isinstance(pause, float):
+            self._schedule(process, pause)
+        elif pause is not None:
+            what, pipeline, number = pause
+            self.waiting[process] = pause
+            process.pipelines[pipeline].listeners.setdefault((what, number), []).append(process)
+
+    def stuck(self) -> str:
+        """Who waits for what, in words."""
+        return ", ".join(
+            dict.fromkeys(
+                f"{p.plan.role} waits for slot {number} of {name} to be {what}"
+                for p, (what, name, number) in self.waiting.items()
+            )
+        )
+
+    # -- roles -----------------------------------------------------------------------------------------------------
+    def _life(self, process: _Process) -> Generator[Pause, None, None]:
+        remainder, among = process.plan.share
+        for tile in range(remainder, self.plan.tiles[process.cta], among):
+            process.tile = tile
+            for name, slots in process.plan.strides.items():
+                process.waited[name] = tile * slots
+            yield from self._steps(process, process.plan.steps)
+
+    def _steps(self, process: _Process, steps: Sequence[Step]) -> Generator[Pause, None, None]:
+        for step in steps:
+            if isinstance(step, Work):
+                yield from self._work(process, step)
+            elif isinstance(step, Signal):
+                yield from self._signal(process, step)
+            elif isinstance(step, Rounds):
+                for _ in range(step.trips):
+                    yield from self._steps(process, step.body)
+            else:
+                yield from self._ring(process, step)
+
+    def _work(self, process: _Process, step: Work) -> Iterator[Pause]:
+        start = process.now
+        if step.fetch:
+            end, landing = self._copy(process, step.stretch, start)
+            slots = process.pipelines[step.fetch]
+            slots.landing = max(slots.landing, landing)
+        else:
+            end = self._serve(process, step.stretch, start)
+        self._note(process, step.stretch.label, "work", start, end)
+        yield end
+        if any(step.stretch.write_s):
+            self.drained = max(self.drained, self._memory(process, step.stretch.label, step.stretch.write_s, end))
+
+    def _ring(self, process: _Process, ring: RingRounds) -> Iterator[Pause]:
+        """The same warps fill and drain: copies are issued between the work on the slot that has come."""
+        landed: list[float] = []
+        for _ in range(min(ring.ahead, ring.trips)):
+            landing = 0.0
+            for copy in ring.fill:
+                end, came = self._copy(process, copy.stretch, process.now)
+                landing = max(landing, came)
+                self._note(process, copy.stretch.label, "work", process.now, end)
+                if end > process.now:
+                    yield end
+            landed.append(landing)
+        for number in range(ring.trips):
+            if ring.ahead == 0:
+                self._ask(process, ring, landed)
+            if landed[number] > process.now:
+                self._note(process, f"waits for {ring.pipeline}", "wait", process.now, landed[number])
+                yield landed[number]
+            if ring.ahead and number + ring.ahead < ring.trips:
+                self._ask(process, ring, landed)
+            yield from self._steps(process, ring.drain)
+
+    def _ask(self, process: _Process, ring: RingRounds, landed: list[float]) -> None:
+        """Asks for one slot: the units issue it beside the work on another slot, and the role itself goes on."""
+        came = [self._copy(process, copy.stretch, process.now)[1] for copy in ring.fill]
+        landed.append(max(came, default=process.now))
+
+    def _signal(self, process: _Process, step: Signal) -> Iterator[Pause]:
+        slots = process.pipelines[step.pipeline]
+        name = step.pipeline
+        if step.verb == "acquire":
+            number = process.acquired.get(name, 0)
+            process.acquired[name] = number + 1
+            yield from self._until(process, "freed", name, number - self.plan.stages[name])
+        elif step.verb == "publish":
+            self._tell(slots, "filled", max(process.now, slots.landing))
+            slots.landing = 0.0
+        elif step.verb == "wait":
+            number = process.waited.get(name, 0)
+            process.waited[name] = number + 1
+            yield from self._until(process, "filled", name, number)
+        elif step.verb == "release":
+            self._tell(slots, "freed", process.now)
+        elif step.verb == "take":
+            yield from self._until(process, "freed", name, process.tile - 1)
+        else:
+            self._tell(slots, "freed", process.now)
+
+    def _until(self, process: _Process, what: str, name: str, number: int) -> Iterator[Pause]:
+        if number < 0:
+            return
+        slots = process.pipelines[name]
+        times = slots.filled if what == "filled" else slots.freed
+        start = process.now
+        if len(times) <= number:
+            yield (what, name, number)
+        if times[number] > process.now:
+            yield times[number]
+        if process.now > start:
+            self._note(process, f"waits for {name}", "wait", start, process.now)
+
+    def _tell(self, slots: _Slots, what: str, when: float) -> None:
+        times = slots.filled if what == "filled" else slots.freed
+        times.append(when)
+        for listener in slots.listeners.pop((what, len(times) - 1), ()):
+            self._schedule(listener, max(when, listener.now))
+
+    # -- units -----------------------------------------------------------------------------------------------------
+    def _serve(self, process: _Process, stretch: Stretch, start: float) -> float:
+        """When work that is waited for is done: every unit serves it in its turn, side by side; then its latencies."""
+        end = start + stretch.alone_s
+        for unit, seconds in stretch.units.items():
+            end = max(end, self._use(process, unit, stretch.label, start, seconds))
+        if any(stretch.read_s):
+            end = max(end, self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s)
+        return end + stretch.chain_s
+
+    def _copy(self, process: _Process, stretch: Stretch, start: float) -> tuple[float, float]:
+        """(when the role goes on, when the copy has landed)."""
+        issued = start
+        for unit, seconds in stretch.units.items():
+            done = self._use(process, unit, stretch.label, start, seconds)
+            if unit == "issue":
+                issued = done
+        landing = self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s
+        if self.keep > len(self.out.spans):
+            self.out.spans.append(
+                Span(f"{process.row} copies", stretch.label, "copy", start, landing, process.cta, process.tile)
+            )
+        return issued, landing
+
+    def _memory(self, process: _Process, label: str, seconds: tuple[float, float], start: float) -> float:
+        wave = process.tile if self.plan.persistent else process.cta // self.plan.slots
+        scale = self.plan.last_dram if wave >= self.plan.last else 1.0
+        l2 = self._use(process, "l2", label, start, seconds[0])
+        return max(l2, self._use(process, "dram", label, start, seconds[1] * scale))
+
+    def _use(self, process: _Process, unit: str, label: str, start: float, seconds: float) -> float:
+        if seconds <= 0:
+            return start
+        begin = max(start, self.free[unit])
+        end = begin + seconds
+        self.free[unit] = end
+        self.out.busy_s[unit] += seconds
+        if self.keep > len(self.out.spans):
+            self.out.spans.append(Span(unit, label, "work", begin, end, process.cta, process.tile))
+        return end
+
+    def _note(self, process: _Process, label: str, kind: str, start: float, end: float) -> None:
+        if end <= start:
+            return
+        role = self.out.roles_s.setdefault(process.plan.role, {})
+        role[label] = role.get(label, 0.0) + end - start
+        if self.keep > len(self.out.spans):
+            self.out.spans.append(Span(process.row, label, kind, start, end, process.cta, process.tile))

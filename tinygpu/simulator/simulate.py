@@ -1,0 +1,306 @@
+"""Simulates one candidate: its script and demand on a device give a time, what was busy, and who waited for what.
+
+The busiest SM is simulated, event by event. The predictor (`tinygpu.cost.predictor`) gives the time of the same demand
+in closed form, for thousands of candidates at once; docs/dojo.md says how far the two may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tinygpu.cost.demand import Chain, Demand, Work
+from tinygpu.cost.occupancy import Occupancy
+from tinygpu.cost.operations import CHAIN, WORK
+from tinygpu.cost.predictor import CAUSES, Launch, Prediction, Rates, contended, predict
+from tinygpu.devices import Device
+from tinygpu.simulator import engine
+from tinygpu.simulator.script import Action, Do, Fetch, Hand, Part, Repeat, Ring, Script
+
+# Steps that are simulated at most; of longer launches a few waves are, and the ones between are taken to be alike.
+MOST_EVENTS = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Predicted by simulation, never measured. Times in seconds.
+
+    seconds      the launch, with overhead and power
+    sm_s         of the busiest SM alone, without both
+    power_s      lost because the part does not sustain its full tensor rate
+    launch_s     launch overhead
+    busy_s       unit of the SM -> how long it was in use (L2 and DRAM: the SM's share of them)
+    roles_s      role -> what it did or waited for -> seconds, over all CTAs that were simulated
+    spans        the beginning of the timeline
+    prediction   the predictor's answer for the same demand
+    waves        waves of CTAs (tiles of a CTA, where CTAs are persistent) that the SM runs
+    simulated    how many of them were simulated; the others are taken to be like the last of these
+    device       name of the device
+    """
+
+    seconds: float
+    sm_s: float
+    power_s: float
+    launch_s: float
+    busy_s: Mapping[str, float]
+    roles_s: Mapping[str, Mapping[str, float]]
+    spans: tuple[engine.Span, ...]
+    prediction: Prediction
+    waves: int
+    simulated: int
+    device: str
+
+    @property
+    def occupancy(self) -> Occupancy:
+        return self.prediction.occupancy
+
+    @property
+    def share_of_roofline(self) -> float:
+        """Roofline time over simulated time."""
+        return float(self.prediction.roofline_s) / self.seconds if math.isfinite(self.seconds) else 0.0
+
+    @property
+    def busiest(self) -> str:
+        """The unit that was in use longest."""
+        return max(engine.SERVERS, key=lambda unit: self.busy_s.get(unit, 0.0))
+
+    def sentence(self) -> str:
+        """The bottleneck in words."""
+        if not math.isfinite(self.seconds):
+            return f"the launch is refused: it exceeds the limits of a CTA on {self.device}"
+        order = sorted(engine.SERVERS, key=lambda unit: -self.busy_s[unit])
+        shares = {unit: self.busy_s[unit] / self.sm_s for unit in order}
+        lost = {"power": self.power_s, "launch": self.launch_s}
+        first = max(lost, key=lambda cause: lost[cause])
+        if lost[first] > self.sm_s:
+            return f"{CAUSES[first]}, {lost[first] / self.seconds:.0%} of the time".replace("%", " %")
+        busy = ", ".join(f"{CAUSES[unit]} {100 * shares[unit]:.0f} %" for unit in order[1:3] if shares[unit] > 0)
+        head = f"{CAUSES[order[0]]}, {100 * shares[order[0]]:.0f} % busy"
+        if shares[order[0]] < LATENCY_BOUND:
+            head = f"latency: {CAUSES[order[0]]} are the busiest unit, {100 * shares[order[0]]:.0f} % of the time"
+        return "; ".join(part for part in (head, busy, self._longest_wait()) if part)
+
+    def _longest_wait(self) -> str:
+        waits = [
+            (seconds, role, label)
+            for role, parts in self.roles_s.items()
+            for label, seconds in parts.items()
+            if label.startswith("waits for")
+        ]
+        total = {role: sum(parts.values()) for role, parts in self.roles_s.items()}
+        if not waits:
+            return ""
+        seconds, role, label = max(waits)
+        return f"{role} {label} {100 * seconds / total[role]:.0f} % of its time"
+
+
+# Below this share of the time no unit is called the bottleneck.
+LATENCY_BOUND = 0.5
+
+
+def simulate(
+    device: Device,
+    script: Script,
+    demand: Demand,
+    values: Mapping[str, Any],
+    *,
+    extra_wavefronts: float = 0.0,
+    launch: Launch = "graph",
+    keep: int = 0,
+) -> Simulation:
+    """Simulates the launch of one candidate.
+
+    demand            of the same candidate: its grid, what it needs of an SM, its DRAM traffic
+    values            parameters, dims and tensor facts, as numbers
+    extra_wavefronts  per round of the main loop, from bank conflicts; contained in `demand`
+    keep              spans of the timeline to keep
+
+    Raises ValueError where the device has no such tensor path, or the demand is one of several candidates.
+    """
+    if demand.shape != ():
+        raise ValueError(f"[simulator] one candidate is simulated at a time, not {math.prod(demand.shape)}")
+    prediction = predict(device, demand, launch=launch)
+    launch_s = float(prediction.launch_s)
+    if not np.isfinite(float(prediction.seconds)):
+        nothing = dict.fromkeys(engine.SERVERS, 0.0)
+        return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), prediction, 0, 0, device.name)
+    share = _share(device, demand, script.persistent, int(prediction.occupancy.ctas_per_sm))
+    numbers = tuple(float(v) for v in script.compute(values))
+    planner = _Planner(device, script, demand, numbers, extra_wavefronts)
+    roles = tuple(planner.role(part) for part in script.parts)
+    stages = {name: int(numbers[i]) for name, i in script.stages.items()}
+    events = sum(_events(role.steps) for role in roles)
+
+    def run(full: int, spans: int) -> engine.Run:
+        plan = engine.Plan(
+            roles,
+            stages,
+            share.slots,
+            share.tiles(full),
+            planner.latency_s,
+            script.persistent,
+            full,
+            share.last_dram,
+        )
+        return engine.run(plan, spans)
+
+    most = max(2, MOST_EVENTS // max(1, events * share.slots))
+    full = min(share.full, most)
+    done = run(full, keep)
+    seconds, busy = done.seconds, dict(done.busy_s)
+    if full < share.full:
+        shorter = run(full - 1, 0)
+        more = share.full - full
+        seconds += more * (done.seconds - shorter.seconds)
+        busy = {unit: busy[unit] + more * (busy[unit] - shorter.busy_s[unit]) for unit in busy}
+    rates = Rates.of(device, demand)
+    total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
+    sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
+    return Simulation(
+        seconds=launch_s + sustained,
+        sm_s=seconds,
+        power_s=sustained - seconds,
+        launch_s=launch_s,
+        busy_s=busy,
+        roles_s=done.roles_s,
+        spans=tuple(done.spans),
+        prediction=prediction,
+        waves=share.full + 1,
+        simulated=full + 1,
+        device=device.name,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What the busiest SM gets: `full` waves of `slots` CTAs, then `last` more; persistent CTAs take tiles instead."""
+
+    slots: int
+    full: int
+    last: int
+    last_dram: float
+    persistent: bool
+
+    def tiles(self, full: int) -> tuple[int, ...]:
+        """Tiles of each CTA that the SM runs, with so many full waves before the last one."""
+        if not self.persistent:
+            return (1,) * (full * self.slots + self.last)
+        return tuple(t for t in (full + int(i < self.last) for i in range(self.slots)) if t)
+
+
+def _share(device: Device, demand: Demand, persistent: bool, per_sm: int) -> _Share:
+    ctas = int(np.ceil(np.asarray(demand.ctas)))
+    slots = per_sm * device.sm_count
+    full = -(-ctas // slots) - 1
+    rest = ctas - full * slots
+    last = -(-rest // device.sm_count)
+    return _Share(per_sm, full, last, rest / last / device.sm_count, persistent)
+
+
+class _Planner:
+    """Gives the steps of a script their times on a device."""
+
+    def __init__(
+        self,
+        device: Device,
+        script: Script,
+        demand: Demand,
+        numbers: Sequence[float],
+        extra_wavefronts: float,
+    ) -> None:
+        self.numbers = numbers
+        self.rates = Rates.of(device, demand)
+        self.demand = demand
+        self.schedulers = device.warp_schedulers_per_sm
+        self.idle = 1.0
+        self.latency_s = float(self.rates.memory_cycles(demand)) / self.rates.clock_hz
+        self.stages = {name: int(numbers[i]) for name, i in script.stages.items()}
+        self.extra = extra_wavefronts
+        ctas = float(np.asarray(demand.ctas))
+        total = demand.total
+        # Seconds of the SM's share of DRAM per sector that is asked of L2.
+        share = device.sm_count / device.dram_bytes_per_s / ctas
+        reads, writes = float(np.asarray(total.sectors_read)), float(np.asarray(total.sectors_written))
+        self.read_dram_s = float(np.asarray(demand.dram_bytes_read)) * share / reads if reads else 0.0
+        self.write_dram_s = float(np.asarray(demand.dram_bytes_written)) * share / writes if writes else 0.0
+
+    def role(self, part: Part) -> engine.RolePlan:
+        # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
+        self.idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
+        steps = self.steps(part.actions)
+        filled, drained = _slots_of(steps, "acquire"), _slots_of(steps, "wait")
+        strides = {name: count for name, count in drained.items() if name not in filled} if part.share[1] > 1 else {}
+        return engine.RolePlan(part.role, part.share, steps, strides)
+
+    def steps(self, actions: Sequence[Action]) -> tuple[engine.Step, ...]:
+        return tuple(step for action in actions for step in self._step(action))
+
+    def _step(self, action: Action) -> tuple[engine.Step, ...]:
+        match action:
+            case Do():
+                extra, self.extra = (self.extra, 0.0) if action.main else (0.0, self.extra)
+                return (engine.Work(self.stretch(action.label, action.amounts, extra, action.together)),)
+            case Fetch():
+                return (engine.Work(self.stretch(action.label, action.amounts, 0.0, True), action.pipeline),)
+            case Hand():
+                return (engine.Signal(action.verb, action.pipeline),)
+            case Repeat():
+                return (engine.Rounds(int(self.numbers[action.trips]), self.steps(action.body)),)
+            case Ring():
+                fill = tuple(step for step in self.steps(action.fill) if isinstance(step, engine.Work))
+                ahead = self.stages[action.pipeline] - 1
+                drain = self.steps(action.drain)
+                return (engine.RingRounds(action.pipeline, int(self.numbers[action.trips]), ahead, fill, drain),)
+
+    def stretch(self, label: str, amounts: int, extra_wavefronts: float, together: bool) -> engine.Stretch:
+        """The times of one stretch of work."""
+        work = Work(*self.numbers[amounts : amounts + len(WORK)])
+        chain = Chain(*self.numbers[amounts + len(WORK) : amounts + len(WORK) + len(CHAIN)])
+        if extra_wavefronts:
+            work = work + Work(smem_load_wavefronts=extra_wavefronts)
+        units = {unit: float(s) for unit, s in self.rates.unit_s(work).items() if unit != "l2" and s > 0}
+        per_sector = float(self.rates.unit_s(Work(sectors_read=1))["l2"])
+        read, written = float(np.asarray(work.sectors_read)), float(np.asarray(work.sectors_written))
+        if read:  # the first round trip is simulated
+            chain = replace(chain, global_loads=0 if together else max(float(np.asarray(chain.global_loads)) - 1, 0))
+        slowed = [s * self.idle if unit in engine.PER_SCHEDULER else s for unit, s in units.items()]
+        return engine.Stretch(
+            label,
+            units,
+            (read * per_sector, read * self.read_dram_s),
+            (written * per_sector, written * self.write_dram_s),
+            float(contended([np.asarray(s) for s in slowed], self.demand.tensor_path)) if slowed else 0.0,
+            float(self.rates.chain_s(chain, self.rates.memory_cycles(self.demand))),
+        )
+
+
+def _slots_of(steps: Sequence[engine.Step], verb: str) -> dict[str, int]:
+    """Pipeline -> how many slots the steps of one tile take by `verb`."""
+    out: dict[str, int] = {}
+    for step in steps:
+        if isinstance(step, engine.Signal) and step.verb == verb:
+            out[step.pipeline] = out.get(step.pipeline, 0) + 1
+        elif isinstance(step, engine.Rounds):
+            for name, count in _slots_of(step.body, verb).items():
+                out[name] = out.get(name, 0) + step.trips * count
+    return out
+
+
+def _events(steps: Sequence[engine.Step]) -> int:
+    count = 0
+    for step in steps:
+        if isinstance(step, engine.Rounds):
+            count += step.trips * _events(step.body)
+        elif isinstance(step, engine.RingRounds):
+            count += step.trips * (1 + _events(step.drain)) + step.ahead
+        else:
+            count += 1
+    return count
+
+
+__all__ = ["Simulation", "simulate"]
+
