@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -94,6 +95,7 @@ class HistoryBuilder:
         self._points: list[Point] = []
         self._values: list[float] = []
         self._failures: dict[int, Failure] = {}
+        self._kinds: Counter[str] = Counter()
         self._count = 0
 
     def __len__(self) -> int:
@@ -103,12 +105,18 @@ class HistoryBuilder:
     def failures(self) -> int:
         return len(self._failures)
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Failures so far, by kind, the most frequent first."""
+        return dict(self._kinds.most_common())
+
     def add(self, point: Point, evaluation: Evaluation) -> None:
         self._names.update(dict.fromkeys(point))
         self._points.append(point)
         self._values.append(np.nan if evaluation.value is None else evaluation.value)
         if evaluation.failure is not None:
             self._failures[self._count] = evaluation.failure
+            self._kinds[evaluation.failure.kind] += 1
         self._count += 1
 
     def add_columns(self, columns: Columns, values: NDArray[np.float64], failures: Mapping[int, Failure]) -> None:
@@ -117,6 +125,7 @@ class HistoryBuilder:
         self._close_points()
         self._parts.append(({name: np.asarray(column) for name, column in columns.items()}, values))
         self._failures.update({self._count + row: failure for row, failure in failures.items()})
+        self._kinds.update(failure.kind for failure in failures.values())
         self._count += len(values)
 
     def history(self) -> History:

@@ -7,11 +7,12 @@ can cut the last line short; that line is dropped, and nothing else can be damag
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from tinygpu.search.evaluation import Evaluation
 from tinygpu.search.searchable import Point, Value
@@ -34,14 +35,19 @@ class Journal:
     path    the file; made if it is not there
     search  what the search is, compared on every later run: a journal is never continued by another search
 
-    Raises ValueError when the file belongs to another search or is not a journal.
+    Raises ValueError when the file belongs to another search, is in use by one, or is not a journal.
     """
 
     def __init__(self, path: str | Path, search: Mapping[str, Any]) -> None:
         self.path = Path(path)
         self._entries: list[Entry] = []
-        kept_bytes = self._read(search)
         self._file = open(self.path, "ab")  # noqa: SIM115  closed by __exit__
+        try:
+            _lock(self._file, self.path)
+            kept_bytes = self._read(search)
+        except BaseException:
+            self._file.close()
+            raise
         self._file.truncate(kept_bytes)
         if kept_bytes == 0:
             self._write({"tinygpu_journal": _VERSION, "search": dict(search)})
@@ -71,8 +77,6 @@ class Journal:
 
     def _read(self, search: Mapping[str, Any]) -> int:
         """Fill the entries from the file; the number of bytes that are whole lines."""
-        if not self.path.exists():
-            return 0
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
@@ -98,3 +102,17 @@ class Journal:
         if changed:
             differences = ", ".join(f"{name} {before.get(name)!r}, now {search[name]!r}" for name in changed)
             raise ValueError(f"{self.path} belongs to another search ({differences}); give another path")
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Refuses a journal that another process writes; the lock goes with the process, however it ends."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"{path} is being written by another search; give another path, or wait for it") from None
+    except OSError:  # a file system without locks
+        return

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.search.annealing import annealing
+from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import ColumnObjective, Evaluation, Failure, Objective, Trial
 from tinygpu.search.exhaustive import exhaustive
 from tinygpu.search.history import HistoryBuilder
+from tinygpu.search.interruption import Interruption
 from tinygpu.search.journal import Journal
 from tinygpu.search.progress import Callback, Progress
 from tinygpu.search.random_search import random_search
@@ -21,6 +24,7 @@ from tinygpu.search.result import Ended, Result
 from tinygpu.search.searchable import Columns, Point, Searchable, rows
 from tinygpu.search.seen import LISTABLE_POINTS, Seen
 from tinygpu.search.strategy import Strategy
+from tinygpu.search.streaming import StreamingObjective
 
 STRATEGIES: Mapping[str, Strategy] = {"exhaustive": exhaustive, "random": random_search, "annealing": annealing}
 
@@ -32,6 +36,8 @@ def minimize(
     strategy: str | Strategy = "auto",
     evaluations: int | None = None,
     seconds: float | None = None,
+    within: float | None = None,
+    floor: float | None = None,
     seed: int = 0,
     journal: str | Path | None = None,
     warm_start: Sequence[Point] = (),
@@ -46,6 +52,8 @@ def minimize(
                  can be evaluated within the budget, else annealing
     evaluations  how many points are tried at most; failures count
     seconds      wall time after which no further evaluation is begun; earlier runs of the journal count
+    within       the search ends once its best value is at most (1 + within) times `floor`: 0.05 for "within 5 %"
+    floor        a value, above 0, that no point can be below: for times, the roofline's time of the problem
     seed         of every random draw: the same seed tries the same points in the same order, and a run with a larger
                  budget begins with the whole of a smaller one
     journal      a file that keeps every evaluation; a search that was killed and is called again goes on from there
@@ -57,25 +65,21 @@ def minimize(
 
     Raises ValueError for an empty space, a warm start outside the space, a journal of another search, and a budget
     that the strategy needs and did not get. Whatever the objective raises passes through; the journal stays usable.
+    Ctrl-C does not pass: it ends the search, and the result is what was found until then, `ended` by "interrupted".
     """
-    _check(space, evaluations, seconds, batch, warm_start)
-    name, strategy = _resolve(strategy, space, objective, evaluations, seconds)
+    budget = Budget(evaluations, seconds, within, floor)
+    _check(space, batch, warm_start)
+    name, strategy = _resolve(strategy, space, objective, budget)
     header = {"subject": subject, "strategy": name, "seed": seed, "batch": batch, "space size": space.size}
     with Journal(journal, header) if journal is not None else nullcontext() as opened:
-        search = _Search(space, objective, evaluations, seconds, opened, callbacks, batch, clock)
+        search = _Search(space, objective, budget, opened, callbacks, batch, clock)
         ended = search.run(strategy, np.random.default_rng(seed), warm_start)
         return Result(subject, name, seed, space.size, search.builder.history(), search.elapsed(), ended)
 
 
-def _check(
-    space: Searchable, evaluations: int | None, seconds: float | None, batch: int, warm_start: Sequence[Point]
-) -> None:
+def _check(space: Searchable, batch: int, warm_start: Sequence[Point]) -> None:
     if space.size == 0:
         raise ValueError("the space is empty: there is nothing to search, and its explanation says why")
-    if evaluations is not None and evaluations < 1:
-        raise ValueError(f"a search needs at least 1 evaluation, not {evaluations}")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"a search needs more than 0 seconds, not {seconds:g}")
     if batch < 1:
         raise ValueError(f"a batch has at least 1 point, not {batch}")
     for point in warm_start:
@@ -84,22 +88,26 @@ def _check(
 
 
 def _resolve(
-    strategy: str | Strategy, space: Searchable, objective: Objective, evaluations: int | None, seconds: float | None
+    strategy: str | Strategy, space: Searchable, objective: Objective, budget: Budget
 ) -> tuple[str, Strategy]:
     if not isinstance(strategy, str):
         return getattr(strategy, "__name__", type(strategy).__name__), strategy
     if strategy == "auto":
-        listed = space.size <= LISTABLE_POINTS and (evaluations is None or space.size <= evaluations)
+        listed = space.size <= LISTABLE_POINTS and (budget.evaluations is None or space.size <= budget.evaluations)
         # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
-        quick = seconds is None or isinstance(objective, ColumnObjective)
+        quick = budget.seconds is None or isinstance(objective, ColumnObjective)
         strategy = "exhaustive" if listed and quick else "annealing"
     if strategy not in STRATEGIES:
         raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(STRATEGIES)} and auto")
-    if strategy != "exhaustive" and evaluations is None and seconds is None:
+    if strategy != "exhaustive" and budget.open_ended:
         raise ValueError(
             f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."
         )
     return strategy, STRATEGIES[strategy]
+
+
+# Rows that are evaluated together and then written to the journal: few enough that a kill costs little.
+_ROWS_ON_DISK_AT_ONCE = 1024
 
 
 class _Spent(Exception):
@@ -117,8 +125,7 @@ class _Search:
         self,
         space: Searchable,
         objective: Objective,
-        evaluations: int | None,
-        seconds: float | None,
+        budget: Budget,
         journal: Journal | None,
         callbacks: Sequence[Callback],
         batch: int,
@@ -128,9 +135,9 @@ class _Search:
         self._space = space
         self._objective = objective
         self._columns = objective if isinstance(objective, ColumnObjective) else None
-        self._total = space.size if evaluations is None else min(evaluations, space.size)
+        self._budget = budget
+        self._total = space.size if budget.evaluations is None else min(budget.evaluations, space.size)
         self._ended_by_total: Ended = "every point" if self._total == space.size else "evaluations"
-        self._seconds = seconds
         self._journal = journal
         self._callbacks = callbacks
         self._batch = batch
@@ -141,6 +148,7 @@ class _Search:
         self._earlier_seconds = 0.0
         self._replayed = 0
         self._best: Trial | None = None
+        self._interruption = Interruption()
         for entry in journal or ():
             self._recorded.add(entry.point, entry.evaluation)
             self._earlier_seconds = max(self._earlier_seconds, entry.seconds)
@@ -150,50 +158,63 @@ class _Search:
 
     def run(self, strategy: Strategy, rng: np.random.Generator, warm_start: Sequence[Point]) -> Ended:
         try:
-            for start in range(0, len(warm_start), self._batch):
-                self._evaluate(warm_start[start : start + self._batch])
-            proposals = strategy(self._space, self._seen, rng, self._batch)
-            answers: Sequence[Evaluation] | None = None
-            while True:
-                try:
-                    proposed = next(proposals) if answers is None else proposals.send(answers)
-                except StopIteration:
-                    return "strategy"
-                if isinstance(proposed, Mapping):
-                    self._evaluate_columns(proposed)
-                    answers = []
-                else:
-                    answers = self._evaluate(proposed)
+            with self._interruption:
+                return self._run(strategy, rng, warm_start)
         except _Spent as spent:
             return spent.budget
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    def _run(self, strategy: Strategy, rng: np.random.Generator, warm_start: Sequence[Point]) -> Ended:
+        for start in range(0, len(warm_start), self._batch):
+            self._evaluate(warm_start[start : start + self._batch])
+        proposals = strategy(self._space, self._seen, rng, self._batch)
+        answers: Sequence[Evaluation] | None = None
+        while True:
+            try:
+                proposed = next(proposals) if answers is None else proposals.send(answers)
+            except StopIteration:
+                return "strategy"
+            if isinstance(proposed, Mapping):
+                self._evaluate_columns(proposed)
+                answers = []
+            else:
+                answers = self._evaluate(proposed)
 
     def _evaluate_columns(self, columns: Columns) -> None:
         # With a journal, or beside points that were tried before, rows are looked up one by one.
         if self._columns is None or self._journal is not None or len(self._seen):
             count = len(next(iter(columns.values())))
-            step = self._batch if self._columns is None else count
+            step = self._batch if self._columns is None else max(self._batch, _ROWS_ON_DISK_AT_ONCE)
             for start in range(0, count, step):
                 self._evaluate([p for p in rows(columns, start, start + step) if p not in self._seen])
             return
         if self._out_of_time():
             raise _Spent("seconds")
         columns = {name: column[: self._total - len(self.builder)] for name, column in columns.items()}
-        values = np.asarray(self._columns.score_columns(columns), dtype=np.float64)
+        values, failures = self._score(self._columns, columns)
+        with self._interruption.held():
+            self.builder.add_columns(columns, values, failures)
+            if len(failures) < len(values):
+                row = int(np.nanargmin(values))
+                self._keep_best(Trial(rows(columns, row, row + 1)[0], Evaluation(float(values[row]))))
+        self._tell()
+
+    def _score(
+        self, objective: ColumnObjective, columns: Columns
+    ) -> tuple[NDArray[np.float64], dict[int, Failure]]:
+        """The values of many points, NaN for failures, and the failures by row."""
+        values = np.array(objective.score_columns(columns), dtype=np.float64)
         count = len(next(iter(columns.values())))
         if values.shape != (count,):
             raise ValueError(f"the objective gave values of shape {values.shape} for {count} rows")
         failures: dict[int, Failure] = {}
-        values = values.copy()
         for row in np.flatnonzero(~np.isfinite(values)).tolist():
             evaluation = self._ask(rows(columns, row, row + 1))[0]
             values[row] = np.nan if evaluation.value is None else evaluation.value
             if evaluation.failure is not None:
                 failures[row] = evaluation.failure
-        self.builder.add_columns(columns, values, failures)
-        if len(failures) < count:
-            row = int(np.nanargmin(values))
-            self._keep_best(Trial(rows(columns, row, row + 1)[0], Evaluation(float(values[row]))))
-        self._tell()
+        return values, failures
 
     def _evaluate(self, points: Sequence[Point]) -> list[Evaluation]:
         """Evaluations of `points`, from the journal where it has them; those seen before are not tried again."""
@@ -202,22 +223,51 @@ class _Search:
         cut = bool(unrecorded) and self._out_of_time()
         if cut:
             new = list(itertools.takewhile(self._recorded.__contains__, new))
-        elif unrecorded:
-            for point, evaluation in zip(unrecorded, self._ask(unrecorded), strict=True):
-                self._recorded.add(point, evaluation)
-                if self._journal is not None:
-                    self._journal.record(point, evaluation, self.elapsed())
         self._replayed += len(new) if cut else len(new) - len(unrecorded)
-        for point in new:
-            evaluation = self._recorded[point]
-            self._seen.add(point, evaluation)
-            self.builder.add(point, evaluation)
-            self._keep_best(Trial(point, evaluation))
+        try:
+            if not cut:
+                self._record(unrecorded)
+        finally:  # what came before an interruption counts
+            with self._interruption.held():
+                for point in new:
+                    if point in self._recorded:
+                        evaluation = self._recorded[point]
+                        self._seen.add(point, evaluation)
+                        self.builder.add(point, evaluation)
+                        self._keep_best(Trial(point, evaluation))
         if new:
             self._tell()
         if cut:
             raise _Spent("seconds")
         return [self._seen[point] for point in points]
+
+    def _record(self, points: Sequence[Point]) -> None:
+        """Asks for points; each is in the journal as soon as its evaluation is known."""
+        left = set(range(len(points)))
+        for number, evaluation in self._answers(points):
+            if number not in left:
+                raise ValueError(f"the objective gave two evaluations of {dict(points[number])}")
+            left.remove(number)
+            with self._interruption.held():
+                self._recorded.add(points[number], evaluation)
+                if self._journal is not None:
+                    self._journal.record(points[number], evaluation, self.elapsed())
+        if left:
+            raise ValueError(f"the objective gave {len(points) - len(left)} evaluations for {len(points)} points")
+
+    def _answers(self, points: Sequence[Point]) -> Iterator[tuple[int, Evaluation]]:
+        if not points:
+            return iter(())
+        if isinstance(self._objective, StreamingObjective):
+            return self._objective.stream(points)
+        if self._columns is not None and len({tuple(point) for point in points}) == 1 and len(points) > 1:
+            columns = {name: np.array([point[name] for point in points]) for name in points[0]}
+            if columns:
+                values, failures = self._score(self._columns, columns)
+                found = (failures.get(row) for row in range(len(points)))
+                pairs = zip(found, values.tolist(), strict=True)
+                return enumerate(Evaluation(failure=f) if f is not None else Evaluation(v) for f, v in pairs)
+        return enumerate(self._ask(points))
 
     def _new(self, points: Sequence[Point]) -> list[Point]:
         """Those of `points` that were not tried, each once, as far as the budget of evaluations goes."""
@@ -239,7 +289,7 @@ class _Search:
         return evaluations
 
     def _out_of_time(self) -> bool:
-        return self._seconds is not None and self.elapsed() >= self._seconds
+        return self._budget.seconds is not None and self.elapsed() >= self._budget.seconds
 
     def _keep_best(self, trial: Trial) -> None:
         if trial.value is not None and (self._best is None or trial.evaluation.cost < self._best.evaluation.cost):
@@ -252,13 +302,17 @@ class _Search:
             evaluations=count,
             replayed=self._replayed,
             failures=self.builder.failures,
+            kinds=self.builder.kinds,
             total=self._total,
             seconds=self.elapsed(),
             rate=(count - self._replayed) / here if here > 0 else 0.0,
             best=self._best,
+            budget=self._budget,
         )
         for callback in self._callbacks:
             callback(progress)
+        if self._best is not None and self._budget.enough(self._best.evaluation.cost):
+            raise _Spent("within")
         if count == self._total:
             raise _Spent(self._ended_by_total)
 

@@ -14,7 +14,7 @@ from tinygpu.search.history import History
 from tinygpu.search.searchable import Point
 
 _VERSION = 1
-Ended = Literal["every point", "evaluations", "seconds", "strategy"]
+Ended = Literal["every point", "evaluations", "seconds", "within", "strategy", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Result:
     space_size  points in the space
     history     every trial, in order; failures as failures
     seconds     wall time, earlier runs of the same journal included
-    ended       what ended the search: "every point" was tried, a budget of "evaluations" or "seconds" was spent, or the
-                "strategy" had no more to propose
+    ended       what ended the search: "every point" was tried, a budget of "evaluations" or "seconds" was spent, the
+                best was "within" what was asked for, the "strategy" had no more to propose, or it was "interrupted"
     """
 
     subject: str
