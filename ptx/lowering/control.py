@@ -119,9 +119,14 @@ def gathered(context: Context, s: n.Gather) -> None:
     barrier(context)
     done = context.emit.label("gathered")
     context.emit.line(f"@!{gather.came_last(context, s)} bra {done};")
-    gather.take(context, s, 0)
-    with counting(context, "the other parts", int(context.program.grid.parts) - 1, rolled=True) as before:
-        gather.take(context, s, context.emit.add(before, 1))
+    parts, together = int(context.program.grid.parts), int(s.parts_at_once)
+    if together > 1:
+        for first in range(0, parts, together):
+            gather.take_together(context, s, range(first, min(first + together, parts)))
+    else:
+        gather.take(context, s, 0)
+        with counting(context, "the other parts", parts - 1, rolled=True) as before:
+            gather.take(context, s, context.emit.add(before, 1))
     body(context, s.body)
     context.emit.place_label(done)
 

@@ -22,7 +22,6 @@ from tinygpu.ptx.lowering.registers import allocate
 PARTIALS, COUNTERS = "partials", "counters"
 WORD_BYTES = 4
 NOBODY = 0xFFFFFFFF
-AT_ONCE = 8  # vectors that a thread has under way
 
 
 def workspaces(program: n.Program) -> tuple[Workspace, ...]:
@@ -155,6 +154,23 @@ def came_last(context: Context, s: n.Gather) -> Reg:
     return last
 
 
+def take_together(context: Context, s: n.Gather, parts: range) -> None:
+    """Loads the values of some parts, which are few vectors each, and then combines them in the order of the parts."""
+    emit = context.emit
+    guard = _guard(context, s)
+    found = []
+    for part in parts:
+        tile = allocate(emit, s.result.dtype, _values(s))
+        for group, address in _vectors(context, s, _place(context, s, part), tile.registers):
+            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
+        found.append(tile)
+    if parts.start == 0:
+        context.tiles[s.result.name] = found.pop(0)
+    for tile in found:
+        for target, more in zip(context.tiles[s.result.name].registers, tile.registers, strict=True):
+            emit_elementwise(context, s.combine, str(target), [str(target), str(more)])
+
+
 def take(context: Context, s: n.Gather, part: Number) -> None:
     """Loads the values of a part: those of part 0 begin the result, others are combined with it."""
     emit = context.emit
@@ -168,10 +184,10 @@ def take(context: Context, s: n.Gather, part: Number) -> None:
     other = allocate(emit, s.result.dtype, _values(s)).registers
     vectors = list(_vectors(context, s, place, other))
     # Taken all at once, the values of another part would need as many registers again as the result has.
-    for start in range(0, len(vectors), AT_ONCE):
-        for group, address in vectors[start : start + AT_ONCE]:
+    for start in range(0, len(vectors), n.GATHERED_AT_ONCE):
+        for group, address in vectors[start : start + n.GATHERED_AT_ONCE]:
             emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
         each = len(sums) // len(vectors)
-        here = slice(start * each, (start + AT_ONCE) * each)
+        here = slice(start * each, (start + n.GATHERED_AT_ONCE) * each)
         for target, more in zip(sums[here], other[here], strict=True):
             emit_elementwise(context, s.combine, str(target), [str(target), str(more)])

@@ -239,6 +239,8 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
             emit.line(f"mov.u32 {pipe.held}, {slot};")
             context.held[s.pipeline] = pipe
         else:
+            # TMA writes next what threads have read: the asynchronous proxy comes after their own only behind a fence.
+            emit.line("fence.proxy.async.shared::cta;")
             emit.line("bar.warp.sync -1;")
             give_back(context, pipe, slot, unless_nobody=False)
 

@@ -54,7 +54,7 @@ def wrong(
 
 def targets(machine: type[Machine]) -> list[str]:
     """The devices that have the machine's instructions: an easy problem has candidates there."""
-    easy = machine.problem(**dict.fromkeys(machine.dim_names(), 256))
+    easy = machine.problem(**dict.fromkeys(machine.dim_names(), 64))
     return [on for on in DEVICES if build_space(machine, easy, device(on)).space.size]
 
 
@@ -67,7 +67,7 @@ def test_a_few_random_candidates_are_right_on_every_target(name: str) -> None:
     for seed, on in enumerate(found):
         judged = 0
         # Problems whose pitches or alignments the machine refuses have no candidates.
-        for problem in draw_problems(machine, 20, np.random.default_rng([1, seed])):
+        for problem in draw_problems(machine, 80, np.random.default_rng([1, seed])):
             count, faults = wrong(machine, (problem,), on, 2, seed)
             assert not faults, faults[0]
             judged += count

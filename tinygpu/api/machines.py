@@ -17,9 +17,12 @@ SHIPPED: Mapping[str, str] = {
     "bias_relu": "tinygpu.machines.elementwise:BiasRelu",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
+    "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
 }
-FAMILIES: Mapping[str, tuple[str, ...]] = {"matmul": ("matmul_hopper", "matmul_ampere", "matmul_simt")}
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
+}
 
 
 class MachineNotFound(ValueError):

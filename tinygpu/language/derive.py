@@ -105,6 +105,9 @@ def _registers(program: n.Program) -> list[Constraint]:
     if any(r.registers for r in program.roles):
         return _budgets(program)
     need = live_registers(program.body) + LEAST_OVERHEAD
+    # A warp takes its registers from its scheduler's part of the SM's: one warp more than a multiple counts like four.
+    schedulers = symbol("device.warp_schedulers_per_sm")
+    threads = 32 * schedulers * ceil_div(program.threads, 32 * schedulers)
     why = (
         "beyond the limit the assembler spills to local memory, "
         "which costs more than a smaller tile (judged by its report)"
@@ -121,7 +124,7 @@ def _registers(program: n.Program) -> list[Constraint]:
         ),
         Constraint(
             "registers per CTA",
-            need * program.threads <= symbol("device.registers_per_sm"),
+            need * threads <= symbol("device.registers_per_sm"),
             "the tiles that a CTA holds at once fit into the registers of one SM",
             "dominance",
             "RMEM",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr, expr, maximum
 from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, MatrixStore, Shuffle, Transfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role, Token
@@ -21,6 +21,8 @@ from tinygpu.language.tile import Tile
 ZERO, ONE = expr(0), expr(1)
 # The part of a tile that a CTA works on, where several share each tile.
 PART = "part0"
+# Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
+GATHERED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,6 +172,17 @@ class Gather:
     value: Tile
     result: Tile
     body: tuple[Statement, ...]
+
+    @property
+    def vectors(self) -> Expr:
+        """Vectors that a thread leaves, and takes of each part."""
+        values = self.value.partition.value_count if self.value.partition is not None else ONE
+        return maximum(values // expr(self.store.vector), 1)
+
+    @property
+    def parts_at_once(self) -> Expr:
+        """Parts whose values a thread takes together, where each is a few vectors."""
+        return maximum(expr(GATHERED_AT_ONCE) // self.vectors, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

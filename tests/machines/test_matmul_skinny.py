@@ -1,0 +1,111 @@
+"""matmul_skinny: right with every way to multiply, near the time of b alone, and refused where it is not skinny."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.api.machines import family
+from tinygpu.cost.predictor import Prediction
+from tinygpu.devices import device
+from tinygpu.language import Machine, Problem
+from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.machines.matmul_skinny import MatmulSkinny
+from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.build import build
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.verification import verify
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+POINT = {"bm": 8, "bn": 64, "bk": 64, "warps": 4, "stages": 4, "split_k": 3, "swizzle": 64}
+
+
+def made(problem: Problem, on: str = "h100", **point: Any) -> Kernel:
+    space = build_space(MatmulSkinny, problem, device(on))
+    full = {**POINT, **point}
+    assert full in space.space, [str(violation) for violation in space.space.explain(full)]
+    return build(space.fill(full), problem, full, SolverCache()).kernel
+
+
+def best(machine: type[Machine], problem: Problem, on: str, count: int = 1500) -> Prediction:
+    """The shortest predicted time among some candidates."""
+    space = build_space(machine, problem, device(on))
+    points = space.space.sample(min(count, space.space.size), np.random.default_rng(0))
+    predicted = PredictedTime(space)
+    scores = predicted.score_columns({name: np.array([p[name] for p in points]) for name in points[0]})
+    return predicted.prediction(points[int(np.argmin(scores))])
+
+
+@pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
+@pytest.mark.parametrize(
+    ("kind", "result"), [("bf16", "bf16"), ("f16", "f32"), ("tf32", "f32"), ("e4m3", "bf16"), ("s8", "s32")]
+)
+def test_every_type_is_right_with_both_ways_to_multiply(product: str, kind: str, result: str) -> None:
+    """k-major weights, as networks store them; edges along each dim; rounds that parts do not divide."""
+    dtypes = {"a": kind, "b": kind, "c": result}
+    problem = MatmulSkinny.problem(m=7, n=200, k=528, dtypes=dtypes, majors={"b": "col"}, options={"with_bias": True})
+    kernel = made(problem, product=product)
+    assert kernel.parts == 3
+    assembly = assemble(kernel.ptx, kernel.architecture)
+    assert not assembly.spills
+    assert "wgmma" not in " ".join(assembly.warnings)
+    found = verify(kernel, MatmulSkinny, problem, orders=("random",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
+@pytest.mark.parametrize("majors", [("row", "row"), ("col", "row"), ("col", "col")])
+def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str]) -> None:
+    problem = MatmulSkinny.problem(m=40, n=136, k=200, majors={"a": majors[0], "b": majors[1]})
+    kernel = made(problem, product=product, bm=48, swizzle=32, stages=3)
+    found = verify(kernel, MatmulSkinny, problem, orders=("early",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize(("product", "warps", "bn"), [("wgmma", 8, 128), ("mma.sync", 1, 16), ("mma.sync", 2, 64)])
+@pytest.mark.parametrize("split_k", [1, 2, 16])
+def test_parts_of_every_width_are_gathered(product: str, warps: int, bn: int, split_k: int) -> None:
+    """Few values of many parts are taken at once, many values part by part."""
+    options = {"scaling": "columns", "activation": "silu", "with_residual": True}
+    problem = MatmulSkinny.problem(m=16, n=264, k=1040, options=options)
+    kernel = made(problem, product=product, warps=warps, bn=bn, bm=16, split_k=split_k, swizzle=32)
+    found = verify(kernel, MatmulSkinny, problem, orders=("late",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize("on", ["b200", "rtx-5090"])
+def test_gpus_without_wgmma_multiply_with_mma_sync(on: str) -> None:
+    problem = MatmulSkinny.problem(m=1, n=200, k=264, majors={"b": "col"})
+    kernel = made(problem, on, product="mma.sync")
+    assemble(kernel.ptx, kernel.assembled_for(device(on).portable_target))
+    found = verify(kernel, MatmulSkinny, problem, orders=("late",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.parametrize(("n", "k"), [(4096, 4096), (4096, 14336), (14336, 4096), (28672, 8192)])
+@pytest.mark.parametrize("m", [1, 64])
+def test_b_streams_at_the_rate_of_dram_by_the_predictor(m: int, n: int, k: int) -> None:
+    """At least 80 % of the time is DRAM's, launch overhead included."""
+    problem = MatmulSkinny.problem(m=m, n=n, k=k, dtypes=dict.fromkeys("abc", "bf16"), majors={"b": "col"})
+    assert float(best(MatmulSkinny, problem, "h100").share_of_roofline) >= 0.8
+
+
+def test_the_family_takes_it_where_rows_are_few() -> None:
+    assert MatmulSkinny in family("matmul").machines
+    asked: dict[str, Any] = {"m": 16, "n": 4096, "k": 4096}
+    seconds = [float(best(m, m.problem(**asked), "h200").seconds) for m in (MatmulSkinny, MatmulHopper)]
+    assert seconds[0] < seconds[1]
+
+
+def test_more_rows_than_64_are_left_to_other_machines() -> None:
+    for m, size in ((64, True), (65, False)):
+        space = build_space(MatmulSkinny, MatmulSkinny.problem(m=m, n=256, k=256), device("h100")).space
+        assert bool(space.size) is size
+    (conflict,) = space.conflict()
+    assert conflict.sentences == (
+        "once (MatmulSkinny): all rows of a, at most 64, fit into one tile, so that b is read once; 65 (m) <= bm",
+    )
