@@ -265,7 +265,7 @@ class Binder:
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
             shift = 32 if name.endswith("_hi") else 0
             mask = (1 << bits) - 1
-            return lambda c: np.array([(c.emulation.next_tick() >> shift) & mask], f"u{bits // 8}").view(dtype)[0]
+            return lambda c: np.array([(c.emulation.read_clock() >> shift) & mask], f"u{bits // 8}").view(dtype)[0]
         if name.startswith(("%envreg", "%pm", "%current_graph_exec")):
             return lambda c: dtype.type(0)
         slot = self._special_slot(name)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.run.barriers import Barriers, Released
 from tinygpu.ptx.emulator.run.delays import Delays
 from tinygpu.ptx.emulator.run.program import CompiledBlock
+from tinygpu.ptx.emulator.run.standstill import FIRST_SNAPSHOT, Standstill
 from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction, TextOperand
 from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, MustWait, RowSet, compact_rows
@@ -57,7 +58,6 @@ def _key(place: Place) -> int:
     return place[0] << 24 | place[1]
 
 
-
 class Scheduler:
     """What can run in one batch of CTAs, by place; and what is held until other lanes come."""
 
@@ -76,6 +76,7 @@ class Scheduler:
         self._ended = False
         self._last: Instruction | None = None
         self._polls = 0
+        self._standstill = Standstill(residents)
         self._seen_changes = -1
         self._waiting: list[Waiting] = []
         self._waits_at = np.full(residents.warps, _NEVER, np.int64)
@@ -133,7 +134,7 @@ class Scheduler:
             else:
                 self._ready.setdefault(place, []).append(item)
         rows = delays.choose(self._free_rows(), self._steps)
-        if not rows.size:
+        if not rows.size or self._polls >= FIRST_SNAPSHOT:
             return
         self._preempted = True
         until = self._steps + delays.length()
@@ -297,7 +298,12 @@ class Scheduler:
             if self._polls % _POLLS_OF_LATE_WORK == _POLLS_OF_LATE_WORK - 1 and self._residents.agents.run_one():
                 self._polls -= _POLLS_OF_MORE_LATE_WORK
                 self._seen_changes = self._residents.emulation.changes
-        if self._polls > _FRUITLESS_POLLS:
+        if self._stands_still(place):
+            sentence = (
+                f"deadlock: {self._polls} polls ({self._where()}) changed no memory, and every thread is back where it "
+                "was: what they wait for never comes"
+            )
+        elif self._polls > _FRUITLESS_POLLS:
             sentence = (
                 f"deadlock: in {_FRUITLESS_POLLS} polls ({self._where()}) no thread changed any memory, so what they "
                 "wait for never comes"
@@ -314,6 +320,11 @@ class Scheduler:
             row = int(self._ready[place][0][0].index[0])
             self._residents.emulation.fault("deadlock", instruction, self._residents, row, None, sentence)
         return True
+
+    def _stands_still(self, place: Place) -> bool:
+        if not self._blocks[place[0]].polls or self._waiting or self._delayed or len(self._residents.agents):
+            return False
+        return self._standstill.came_back(self._polls, self._ready, self._held)
 
     def _instruction(self, place: Place) -> Instruction | None:
         block = self._blocks[place[0]]
@@ -352,6 +363,8 @@ class Scheduler:
         residents = self._residents
         registers = residents.registers
         rows = rowset.rows
+        if self._standstill.watching:
+            self._standstill.moved(rows)
         if isinstance(rows, slice):
             files = registers.view(rows)
         else:
@@ -408,6 +421,7 @@ class Scheduler:
         elif kind == "exit":
             self._go(EXIT, c.set, c.mask)
         elif kind == "barrier":
+            self._standstill.forget()
             released = self._barriers.arrive(c, terminator, block.targets[0])
             if terminator.barrier is not None and terminator.barrier.action == "arrive":
                 self._go(block.targets[0], c.set, c.mask)

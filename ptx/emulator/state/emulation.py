@@ -70,6 +70,7 @@ class Emulation:
         self.tick = 1
         self.changes = 0
         self.signals = 0
+        self.clock_reads = 0
         self.lanes = LaneRecord()
         self.counters = Counters()
         self.total_warps = 0
@@ -88,6 +89,11 @@ class Emulation:
         """The time of the memory instruction that is about to be carried out."""
         self.tick += 1
         return self.tick
+
+    def read_clock(self) -> int:
+        """The time, for a thread that asks for it."""
+        self.clock_reads += 1
+        return self.next_tick()
 
     def start_ctas(self, most: int) -> list[Dim3]:
         """The next CTAs of the launch that become resident, at most so many."""

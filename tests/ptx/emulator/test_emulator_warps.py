@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator import EmulationFault, emulate
 from tinygpu.ptx.emulator.source.control_flow import EXIT, build_blocks
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, Label, RegisterOperand, Statement, SymbolOperand
+from tinygpu.ptx.emulator.state.emulation import Order
 
 words = st.lists(st.integers(0, 2**32 - 1), min_size=32, max_size=32)
 
@@ -169,13 +170,55 @@ ret;
     assert run_flag(body).tolist()[:2] == [1, 2]
 
 
-def test_waiting_for_a_flag_that_nobody_sets_is_a_deadlock() -> None:
+@pytest.mark.parametrize("order", ["late", "early", "random"])
+def test_waiting_for_a_flag_that_nobody_sets_is_a_deadlock(order: Order) -> None:
     with pytest.raises(EmulationFault) as caught:
-        run_flag("L: ld.acquire.gpu.global.u32 %r3, [%rd1];\nsetp.eq.u32 %p3, %r3, 0; @%p3 bra L; ret;")
+        run_flag("L: ld.acquire.gpu.global.u32 %r3, [%rd1];\nsetp.eq.u32 %p3, %r3, 0; @%p3 bra L; ret;", order=order)
     assert caught.value.kind == "deadlock"
+    polls = {"random": 513}.get(order, 257)
+    assert caught.value.sentence == (
+        f"deadlock: {polls} polls (line 8) changed no memory, and every thread is back where it was: what they wait "
+        "for never comes"
+    )
+
+
+def test_counting_without_end_while_polling_is_a_deadlock_after_many_polls() -> None:
+    with pytest.raises(EmulationFault) as caught:
+        run_flag(
+            "L: ld.acquire.gpu.global.u32 %r3, [%rd1];\nadd.u32 %r4, %r4, 1; setp.eq.u32 %p3, %r3, 0; @%p3 bra L; ret;"
+        )
     assert caught.value.sentence == (
         "deadlock: in 50000 polls (line 8) no thread changed any memory, so what they wait for never comes"
     )
+
+
+COUNTED = """
+mov.u32 %r4, 0;
+L: ld.acquire.gpu.global.u32 %r3, [%rd1]; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3000;
+setp.eq.and.u32 %p3, %r3, 0, %p1; @%p3 bra L; @!%p1 st.global.u32 [%rd1+4], %r4; ret;
+"""
+CLOCKED = """
+mov.u32 %r2, %clock;
+L: mov.u32 %r4, %clock; sub.u32 %r4, %r4, %r2; setp.lt.u32 %p1, %r4, 2000; mov.u32 %r4, 3000;
+ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.eq.and.u32 %p3, %r3, 0, %p1; @%p3 bra L;
+@!%p1 st.global.u32 [%rd1+4], %r4; ret;
+"""
+
+
+@pytest.mark.parametrize("body", [COUNTED, CLOCKED])
+def test_polling_that_gives_up_by_itself_is_none(body: str) -> None:
+    assert run_flag(body).tolist()[:2] == [0, 3000]
+
+
+@pytest.mark.parametrize("rounds", [300, 1500, 6000])
+def test_who_works_long_before_it_sets_the_flag_is_waited_for(rounds: int) -> None:
+    """The pollers come first in the text, and are back where they were again and again before the flag is set."""
+    body = f"""
+setp.ge.u32 %p1, %r1, 1; @%p1 bra WAIT; mov.u32 %r2, 0; bra WORK;
+WAIT: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT; st.global.u32 [%rd1+4], %r3; ret;
+WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, {rounds}; @%p2 bra WORK; st.release.gpu.global.u32 [%rd1], %r2; ret;
+"""
+    assert run_flag(body).tolist()[:2] == [rounds, rounds]
 
 
 def test_an_endless_loop_ends_at_the_step_limit() -> None:

@@ -49,18 +49,35 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
         (
             (
                 {"m": 256, "n": 256, "k": 320},
-                {"bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1},
+                {
+                    "bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
+                    "split_k": 1,
+                },
             ),
             (
                 {"m": 256, "n": 256, "k": 832},
-                {"bm": 128, "bn": 64, "bk": 64, "stages": 3, "schedule": "cooperative", "cluster_m": 2, "cluster_n": 1},
+                {
+                    "bm": 128, "bn": 64, "bk": 64, "stages": 3, "schedule": "cooperative", "cluster_m": 2,
+                    "cluster_n": 1, "split_k": 1,
+                },
             ),
             (
                 {"m": 512, "n": 256, "k": 128},
-                {"bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "pingpong", "cluster_m": 1, "cluster_n": 2},
+                {
+                    "bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "pingpong", "cluster_m": 1, "cluster_n": 2,
+                    "split_k": 1,
+                },
+            ),
+            (
+                {"m": 128, "n": 128, "k": 416},
+                {
+                    "bm": 64, "bn": 64, "bk": 32, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
+                    "split_k": 3,
+                },
             ),
         ),
     ),
+    "matmul_skinny": ("h100", (({"m": 16, "n": 256, "k": 512}, {}),)),
 }
 DEVICES = ("a100", "h100", "b200")
 
@@ -97,8 +114,9 @@ def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable
     def make() -> Launch:
         operands, scalars = make_inputs(machine, problem, "integers", 0)
         options = {
-            # Of a persistent kernel one cluster takes all tiles.
-            "grid": kernel.grid(problem, 1), "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
+            # Of a persistent kernel one cluster takes all tiles; the parts of a tile are dealt to several.
+            "grid": kernel.grid(problem, max(1, kernel.parts - 1)),
+            "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
             "dynamic_smem": kernel.smem_bytes,
             "args": arguments(kernel, problem, operands, scalars),
         }  # fmt: skip
