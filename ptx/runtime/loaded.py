@@ -15,6 +15,7 @@ from tinygpu.ptx.runtime.launch import Launch
 PORTABLE_CLUSTER = 8
 # griddepcontrol.wait is what makes a kernel that begins early wait for the one before it (PTX ISA, griddepcontrol).
 _WAITS = re.compile(rb"griddepcontrol\.wait")
+_BUDGETS = re.compile(rb"setmaxnreg\.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +124,14 @@ def _check_fits(context: Context, launch: Launch) -> None:
 
 
 def _load(context: Context, launch: Launch, ptx: bytes, cubin: bytes | None) -> Any:
-    """The module; from PTX where the cubin was made for another architecture than this one."""
+    """The module; from PTX where the cubin was made for another architecture, or without the kernel's register budgets.
+
+    Here cubins come from nvJitLink, which compiles PTX for linking; the assembler then says "'setmaxnreg' ignored to
+    maintain compatibility across compilation units" (C7504), and roles spill that have a budget of more registers. The
+    driver compiles PTX as a whole.
+    """
     driver = context.driver
-    if cubin is not None:
+    if cubin is not None and not _BUDGETS.search(ptx):
         try:
             return driver.call("cuModuleLoadData", cubin)
         except CudaError as refused:

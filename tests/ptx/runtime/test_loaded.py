@@ -156,6 +156,12 @@ def test_a_cubin_is_preferred_and_ptx_taken_where_it_is_for_another_gpu() -> Non
     assert fake.count("cuModuleLoadData") == 3
 
 
+def test_ptx_is_taken_where_roles_have_register_budgets_which_the_cubin_lacks() -> None:
+    fake, context = opened()
+    load_kernel(context, add_launch(), PTX + b"\n// setmaxnreg.inc.sync.aligned.u32 232;\n", b"\x7fELF")
+    assert fake.count("cuModuleLoadData") == 1
+
+
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"target": "sm_100a"},
