@@ -7,6 +7,7 @@ Global memory is the SM's share of L2 and DRAM, which serve in order, and then a
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -134,6 +135,7 @@ class Run:
     busy_s   seconds that each unit was in use
     roles_s  role -> what it did or waited for -> seconds, over all CTAs
     spans    the first `keep` of the timeline, in the order of their beginning
+    drawn_s  until when the spans are all there
     events   how many steps were carried out
     """
 
@@ -141,6 +143,7 @@ class Run:
     busy_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SERVERS, 0.0))
     roles_s: dict[str, dict[str, float]] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
+    drawn_s: float = math.inf
     events: int = 0
 
 
@@ -192,6 +195,7 @@ def run(plan: Plan, keep: int = 0) -> Run:
     if engine.living:
         raise RuntimeError(f"[simulator] the roles wait for each other for good: {engine.stuck()}")
     engine.out.seconds = max(engine.ended, engine.drained)
+    engine.out.drawn_s = min(engine.out.drawn_s, engine.out.seconds)
     engine.out.spans.sort(key=lambda s: (s.start_s, s.row))
     return engine.out
 
@@ -380,10 +384,7 @@ class _Engine:
             if unit == "issue":
                 issued = done
         landing = self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s
-        if self.keep > len(self.out.spans):
-            self.out.spans.append(
-                Span(f"{process.row} copies", stretch.label, "copy", start, landing, process.cta, process.tile)
-            )
+        self._draw(process, f"{process.row} copies", stretch.label, "copy", start, landing)
         return issued, landing
 
     def _memory(self, process: _Process, label: str, seconds: tuple[float, float], start: float) -> float:
@@ -399,8 +400,7 @@ class _Engine:
         end = begin + seconds
         self.free[unit] = end
         self.out.busy_s[unit] += seconds
-        if self.keep > len(self.out.spans):
-            self.out.spans.append(Span(unit, label, "work", begin, end, process.cta, process.tile))
+        self._draw(process, unit, label, "work", begin, end)
         return end
 
     def _note(self, process: _Process, label: str, kind: str, start: float, end: float) -> None:
@@ -408,5 +408,10 @@ class _Engine:
             return
         role = self.out.roles_s.setdefault(process.plan.role, {})
         role[label] = role.get(label, 0.0) + end - start
+        self._draw(process, process.row, label, kind, start, end)
+
+    def _draw(self, process: _Process, row: str, label: str, kind: str, start: float, end: float) -> None:
         if self.keep > len(self.out.spans):
-            self.out.spans.append(Span(process.row, label, kind, start, end, process.cta, process.tile))
+            self.out.spans.append(Span(row, label, kind, start, end, process.cta, process.tile))
+        elif self.keep:
+            self.out.drawn_s = min(self.out.drawn_s, start)

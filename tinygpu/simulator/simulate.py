@@ -36,6 +36,7 @@ class Simulation:
     busy_s       unit of the SM -> how long it was in use (L2 and DRAM: the SM's share of them)
     roles_s      role -> what it did or waited for -> seconds, over all CTAs that were simulated
     spans        the beginning of the timeline
+    drawn_s      until when its spans are all there
     prediction   the predictor's answer for the same demand
     waves        waves of CTAs (tiles of a CTA, where CTAs are persistent) that the SM runs
     simulated    how many of them were simulated; the others are taken to be like the last of these
@@ -49,6 +50,7 @@ class Simulation:
     busy_s: Mapping[str, float]
     roles_s: Mapping[str, Mapping[str, float]]
     spans: tuple[engine.Span, ...]
+    drawn_s: float
     prediction: Prediction
     waves: int
     simulated: int
@@ -81,7 +83,7 @@ class Simulation:
         busy = ", ".join(f"{CAUSES[unit]} {100 * shares[unit]:.0f} %" for unit in order[1:3] if shares[unit] > 0)
         head = f"{CAUSES[order[0]]}, {100 * shares[order[0]]:.0f} % busy"
         if shares[order[0]] < LATENCY_BOUND:
-            head = f"latency: {CAUSES[order[0]]} are the busiest unit, {100 * shares[order[0]]:.0f} % of the time"
+            head = f"latency; the busiest unit is {CAUSES[order[0]]} with {100 * shares[order[0]]:.0f} % of the time"
         return "; ".join(part for part in (head, busy, self._longest_wait()) if part)
 
     def _longest_wait(self) -> str:
@@ -127,7 +129,7 @@ def simulate(
     launch_s = float(prediction.launch_s)
     if not np.isfinite(float(prediction.seconds)):
         nothing = dict.fromkeys(engine.SERVERS, 0.0)
-        return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), prediction, 0, 0, device.name)
+        return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), 0.0, prediction, 0, 0, device.name)
     share = _share(device, demand, script.persistent, int(prediction.occupancy.ctas_per_sm))
     numbers = tuple(float(v) for v in script.compute(values))
     planner = _Planner(device, script, demand, numbers, extra_wavefronts)
@@ -168,6 +170,7 @@ def simulate(
         busy_s=busy,
         roles_s=done.roles_s,
         spans=tuple(done.spans),
+        drawn_s=done.drawn_s,
         prediction=prediction,
         waves=share.full + 1,
         simulated=full + 1,

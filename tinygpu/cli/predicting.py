@@ -1,0 +1,85 @@
+"""Predictions for people: where a candidate's time goes, by unit and role, and from the roofline to the whole."""
+
+from __future__ import annotations
+
+import math
+
+from rich.markup import escape
+
+from tinygpu.api.predict import Predicted
+from tinygpu.api.timeline import short_point
+from tinygpu.cli.printing import console, table
+from tinygpu.cost.predictor import CAUSES, UNITS
+from tinygpu.simulator.engine import SERVERS
+
+# Rows of what each role does.
+SHOWN = 6
+
+
+def predicted_report(found: Predicted) -> None:
+    """What `tinygpu predict` prints."""
+    s, p = found.simulation, found.simulation.prediction
+    console.print(f"\n[bold]{escape(found.title)}[/bold]")
+    console.print(f"candidate {escape(short_point(found))}")
+    if found.assembly is None:
+        console.print(f"not assembled, for there is no assembler: {found.registers} registers estimated")
+    else:
+        spilled = f", SPILLS {found.spill_bytes} B" if found.spill_bytes else ""
+        console.print(f"assembled: {found.registers} registers (estimate {found.refined.registers}){spilled}")
+    if not math.isfinite(s.seconds):
+        console.print(s.sentence())
+        return
+    console.print(
+        f"{int(p.occupancy.ctas_per_sm)} CTAs per SM, {float(p.waves):.2f} waves; "
+        f"{s.simulated} of {s.waves} were simulated"
+    )
+    console.print(
+        f"predicted, not measured: [bold]{_us(float(p.seconds))} us[/bold] in closed form "
+        f"({100 * float(p.share_of_roofline):.0f} % of the roofline), {_us(s.seconds)} us simulated "
+        f"({100 * s.share_of_roofline:.0f} %)"
+    )
+    console.print(f"bottleneck: {s.sentence()}\n")
+    _units(found)
+    _roles(found)
+    _distance(found)
+
+
+def _units(found: Predicted) -> None:
+    s = found.simulation
+    rows = table("unit of the SM", "busy us>", "share>", title="simulated, the busiest SM")
+    for unit in sorted(SERVERS, key=lambda u: -s.busy_s[u]):
+        if s.busy_s[unit] > 0:
+            rows.add_row(UNITS[unit], _us(s.busy_s[unit]), f"{100 * s.busy_s[unit] / s.sm_s:.0f} %")
+    console.print(rows)
+
+
+def _roles(found: Predicted) -> None:
+    rows = table("role", "what it does", "share of its time>", title="\nsimulated, roles of the CTAs")
+    for role, parts in found.simulation.roles_s.items():
+        total = sum(parts.values())
+        longest = sorted(parts.items(), key=lambda part: -part[1])
+        for number, (what, seconds) in enumerate(longest[:SHOWN]):
+            rows.add_row(role if number == 0 else "", what, f"{100 * seconds / total:.0f} %")
+    console.print(rows)
+
+
+def _distance(found: Predicted) -> None:
+    """From the least time of the problem to the predicted one, in closed form."""
+    p = found.simulation.prediction
+    parts = p.breakdown()
+    most = max(UNITS, key=lambda unit: parts[unit])
+    least = float(p.roofline_s)
+    rows = table("", "us>", title="\nclosed form, from the roofline to the time")
+    rows.add_row("least time of the problem (roofline)", _us(least))
+    rows.add_row(f"{UNITS[most]}: work and rates beyond it", _us(parts[most] - least))
+    for cause in ("latency", "tail", "power", "launch"):
+        rows.add_row(CAUSES[cause], _us(parts[cause]))
+    rows.add_row("predicted", _us(float(p.seconds)))
+    console.print(rows)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.2f}"
+
+
+__all__ = ["predicted_report"]
