@@ -2,10 +2,11 @@
 
 from tinygpu.search.evaluation import ColumnObjective, Evaluation, Failure, Objective, Trial
 from tinygpu.search.history import History
-from tinygpu.search.minimize import STRATEGIES, minimize
+from tinygpu.search.minimize import minimize
 from tinygpu.search.progress import Callback, Progress
 from tinygpu.search.result import Result
 from tinygpu.search.searchable import Columns, Point, Searchable
+from tinygpu.search.strategies import STRATEGIES
 from tinygpu.search.strategy import Strategy
 
 __all__ = [

@@ -11,22 +11,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.search.annealing import annealing
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import ColumnObjective, Evaluation, Failure, Objective, Trial
-from tinygpu.search.exhaustive import exhaustive
 from tinygpu.search.history import HistoryBuilder
 from tinygpu.search.interruption import Interruption
 from tinygpu.search.journal import Journal
 from tinygpu.search.progress import Callback, Progress
-from tinygpu.search.random_search import random_search
 from tinygpu.search.result import Ended, Result
 from tinygpu.search.searchable import Columns, Point, Searchable, rows
-from tinygpu.search.seen import LISTABLE_POINTS, Seen
-from tinygpu.search.strategy import Strategy
+from tinygpu.search.seen import Seen
+from tinygpu.search.strategies import resolve
+from tinygpu.search.strategy import PROVED, Strategy
 from tinygpu.search.streaming import StreamingObjective
-
-STRATEGIES: Mapping[str, Strategy] = {"exhaustive": exhaustive, "random": random_search, "annealing": annealing}
 
 
 def minimize(
@@ -48,8 +44,9 @@ def minimize(
 ) -> Result:
     """The least value of `objective` that the strategy finds over `space`, with all that it tried.
 
-    strategy     "exhaustive", "random", "annealing", a strategy of your own, or "auto": exhaustive where every point
-                 can be evaluated within the budget, else annealing
+    strategy     one of STRATEGIES by name, "branch_and_bound", a strategy of your own, or "auto": exhaustive where
+                 every point can be evaluated within the budget; else surrogate, or annealing where points are
+                 evaluated by the thousand; without a budget branch_and_bound, where the objective has bounds
     evaluations  how many points are tried at most; failures count
     seconds      wall time after which no further evaluation is begun; earlier runs of the journal count
     within       the search ends once its best value is at most (1 + within) times `floor`: 0.05 for "within 5 %"
@@ -69,7 +66,7 @@ def minimize(
     """
     budget = Budget(evaluations, seconds, within, floor)
     _check(space, batch, warm_start)
-    name, strategy = _resolve(strategy, space, objective, budget)
+    name, strategy = resolve(strategy, space, objective, budget)
     header = {"subject": subject, "strategy": name, "seed": seed, "batch": batch, "space size": space.size}
     with Journal(journal, header) if journal is not None else nullcontext() as opened:
         search = _Search(space, objective, budget, opened, callbacks, batch, clock)
@@ -85,25 +82,6 @@ def _check(space: Searchable, batch: int, warm_start: Sequence[Point]) -> None:
     for point in warm_start:
         if point not in space:
             raise ValueError(f"the warm start {dict(point)} is not in the space; leave it out")
-
-
-def _resolve(
-    strategy: str | Strategy, space: Searchable, objective: Objective, budget: Budget
-) -> tuple[str, Strategy]:
-    if not isinstance(strategy, str):
-        return getattr(strategy, "__name__", type(strategy).__name__), strategy
-    if strategy == "auto":
-        listed = space.size <= LISTABLE_POINTS and (budget.evaluations is None or space.size <= budget.evaluations)
-        # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
-        quick = budget.seconds is None or isinstance(objective, ColumnObjective)
-        strategy = "exhaustive" if listed and quick else "annealing"
-    if strategy not in STRATEGIES:
-        raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(STRATEGIES)} and auto")
-    if strategy != "exhaustive" and budget.open_ended:
-        raise ValueError(
-            f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."
-        )
-    return strategy, STRATEGIES[strategy]
 
 
 # Rows that are evaluated together and then written to the journal: few enough that a kill costs little.
@@ -173,8 +151,8 @@ class _Search:
         while True:
             try:
                 proposed = next(proposals) if answers is None else proposals.send(answers)
-            except StopIteration:
-                return "strategy"
+            except StopIteration as stopped:
+                return "proof" if stopped.value == PROVED else "strategy"
             if isinstance(proposed, Mapping):
                 self._evaluate_columns(proposed)
                 answers = []

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.cost.predictor import Prediction, predict
+from tinygpu.search.bounded import Region
 from tinygpu.search.evaluation import Evaluation, Failure
+from tinygpu.search.predicted_bound import PredictedBound
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
 
@@ -24,6 +26,11 @@ class PredictedTime:
 
     def __init__(self, space: MachineSpace) -> None:
         self.space = space
+        self._bound = PredictedBound(space, self.score_columns)
+
+    def bound(self, region: Region, /) -> float:
+        """Seconds that no admitted candidate of a region is predicted below (`predicted_bound` says how)."""
+        return self._bound(region)
 
     def score_columns(self, columns: Columns, /) -> NDArray[np.float64]:
         """(rows,) seconds; infinity where the launch would be refused."""

@@ -14,7 +14,7 @@ from tinygpu.search.history import History
 from tinygpu.search.searchable import Point
 
 _VERSION = 1
-Ended = Literal["every point", "evaluations", "seconds", "within", "strategy", "interrupted"]
+Ended = Literal["every point", "evaluations", "seconds", "within", "strategy", "proof", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Result:
     history     every trial, in order; failures as failures
     seconds     wall time, earlier runs of the same journal included
     ended       what ended the search: "every point" was tried, a budget of "evaluations" or "seconds" was spent, the
-                best was "within" what was asked for, the "strategy" had no more to propose, or it was "interrupted"
+                best was "within" what was asked for, the "strategy" had no more to propose, a "proof" says that no
+                other point is better, or it was "interrupted"
     """
 
     subject: str
@@ -51,6 +52,18 @@ class Result:
         top = self.top(1)
         return top[0].value if top else None
 
+    @property
+    def proof(self) -> str | None:
+        """Why no point of the space has a lesser value than `best`; None where that is not known."""
+        if self.ended == "every point":
+            return f"all {self.space_size:,} points were evaluated"
+        if self.ended == "proof":
+            return (
+                f"{len(self.history):,} of {self.space_size:,} points were evaluated, and the objective's bounds leave "
+                "no lesser value to any other"
+            )
+        return None
+
     def top(self, count: int) -> list[Trial]:
         """The `count` best trials, best first; of equal ones the earlier first; failures never."""
         return self.history.top(count)
@@ -69,6 +82,7 @@ class Result:
             f"{self.subject + ': ' if self.subject else ''}{self.strategy}, seed {self.seed}: {tried}"
             f"{f', {failed:,} failed' if failed else ''}; "
             + (f"best {self.value:g} at {dict(self.best)}" if self.best is not None else "none has a value")
+            + (", proved: bounds leave no lesser value to any other point" if self.ended == "proof" else "")
         )
 
     def to_json(self) -> dict[str, Any]:

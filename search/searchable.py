@@ -26,6 +26,10 @@ class Searchable(Protocol):
     def size(self) -> int:
         """How many points there are."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every parameter of every part, in the order in which a point is best put together."""
+
     def __contains__(self, point: object) -> bool: ...
 
     def columns_by_part(self) -> Iterable[tuple[object, Columns]]:
@@ -36,6 +40,10 @@ class Searchable(Protocol):
 
     def neighbours(self, point: Point) -> Iterable[Point]:
         """The admitted points one step away from an admitted point."""
+
+    def legal_values(self, partial: Point, name: str) -> Sequence[Value]:
+        """The values of `name` that some admitted point has together with the values in `partial`; none where the
+        points with these values have no such parameter."""
 
 
 def rows(columns: Columns, start: int = 0, stop: int | None = None) -> list[dict[str, Value]]:

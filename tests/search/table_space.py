@@ -30,6 +30,14 @@ class TableSpace:
     def size(self) -> int:
         return len(self.listed)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for group in self.groups for name in group))
+
+    def legal_values(self, partial: Point, name: str) -> Sequence[int | str]:
+        fitting = [p for p in self.listed if name in p and all(p.get(n) == v for n, v in partial.items() if n != name)]
+        return list(dict.fromkeys(point[name] for point in fitting))
+
     def __contains__(self, point: object) -> bool:
         return isinstance(point, dict) and self.key(point) in self.keys
 

@@ -192,8 +192,8 @@ def test_auto_is_exhaustive_where_every_point_fits_into_the_budget() -> None:
     points, columns = Recording(space, table), RecordingColumns(space, table)
     assert minimize(space, points).strategy == "exhaustive"
     assert minimize(space, points, evaluations=25).strategy == "exhaustive"
-    assert minimize(space, points, evaluations=24).strategy == "annealing"
-    assert minimize(space, points, seconds=60).strategy == "annealing"
+    assert minimize(space, points, evaluations=24).strategy == "surrogate"
+    assert minimize(space, points, seconds=60).strategy == "surrogate"
     assert minimize(space, columns, seconds=60).strategy == "exhaustive"
 
 
@@ -361,7 +361,8 @@ class Endless(TableSpace):
         (
             grid(3),
             {"strategy": "genetic"},
-            "there is no strategy 'genetic'; there are exhaustive, random, annealing and auto",
+            "there is no strategy 'genetic'; there are exhaustive, random, annealing, evolutionary, local, surrogate, "
+            "branch_and_bound and auto",
         ),
         (
             grid(3),
@@ -377,7 +378,7 @@ class Endless(TableSpace):
         (
             Endless([{"p0": 0}]),
             {},
-            "strategy='annealing' needs a budget for a space of 3,400,000,000 points: evaluations=... or seconds=...",
+            "strategy='surrogate' needs a budget for a space of 3,400,000,000 points: evaluations=... or seconds=...",
         ),
     ],
 )

@@ -34,7 +34,12 @@ PROLOGUE_INSTRUCTIONS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """The compiled counts of one structure."""
+    """The compiled counts of one structure.
+
+    names        what is counted
+    compute      from parameters, dims and tensor facts to the counts, in the order of the names
+    expressions  the same counts as expressions, for whoever asks what they can be at least
+    """
 
     program: n.Program
     names: tuple[str, ...]
@@ -43,6 +48,7 @@ class Counts:
     accumulator: str
     heuristics: tuple[str, ...]
     path: TensorPath = "mma.sync"
+    expressions: tuple[Expr, ...] = ()
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         """One of the counts by name: "iterations", "registers", "smem", ..."""
@@ -126,7 +132,8 @@ def count(program: n.Program, heuristics: tuple[str, ...] = HEURISTICS) -> Count
     accumulator = multiply.accumulator.dtype.name if multiply else ""
     paths: dict[str, TensorPath] = {"wgmma group": "wgmma", "tcgen05 commit": "tcgen05"}
     path = paths.get(multiply.instruction.completion, "mma.sync") if multiply else "mma.sync"
-    return Counts(program, tuple(named), compile_arrays(*named.values()), operand, accumulator, heuristics, path)
+    compute, expressions = compile_arrays(*named.values()), tuple(named.values())
+    return Counts(program, tuple(named), compute, operand, accumulator, heuristics, path, expressions)
 
 
 class _Counter:

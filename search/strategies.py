@@ -1,0 +1,73 @@
+"""Strategies by name, and which of them `auto` stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinygpu.search.annealing import annealing
+from tinygpu.search.bounded import BoundedObjective
+from tinygpu.search.branch_and_bound import BranchAndBound
+from tinygpu.search.budget import Budget
+from tinygpu.search.evaluation import ColumnObjective, Objective
+from tinygpu.search.evolutionary import evolutionary
+from tinygpu.search.exhaustive import exhaustive
+from tinygpu.search.local_search import local_search
+from tinygpu.search.random_search import random_search
+from tinygpu.search.searchable import Searchable
+from tinygpu.search.seen import LISTABLE_POINTS
+from tinygpu.search.strategy import Strategy
+from tinygpu.search.surrogate import surrogate
+
+# Strategies that need nothing but the space.
+STRATEGIES: Mapping[str, Strategy] = {
+    "exhaustive": exhaustive,
+    "random": random_search,
+    "annealing": annealing,
+    "evolutionary": evolutionary,
+    "local": local_search,
+    "surrogate": surrogate,
+}
+# The one that needs an objective with bounds.
+BRANCH_AND_BOUND = "branch_and_bound"
+
+# A proposal of the surrogate costs some 20 ms. Where points are evaluated by the thousand and so many are wanted, that
+# time is better spent on more points.
+_MANY_EVALUATIONS = 2_000
+
+
+def resolve(
+    strategy: str | Strategy, space: Searchable, objective: Objective, budget: Budget
+) -> tuple[str, Strategy]:
+    """The strategy that is meant, and its name. Raises ValueError where there is none, or what it needs is missing."""
+    if not isinstance(strategy, str):
+        return getattr(strategy, "__name__", type(strategy).__name__), strategy
+    if strategy == "auto":
+        strategy = choose(space, objective, budget)
+    if strategy == BRANCH_AND_BOUND:
+        if not isinstance(objective, BoundedObjective):
+            raise ValueError(
+                "strategy='branch_and_bound' needs an objective that bounds regions (a method 'bound'), as predicted "
+                "times do; a proof of the optimum is not possible with this one"
+            )
+        return strategy, BranchAndBound(objective)
+    if strategy not in STRATEGIES:
+        names = ", ".join([*STRATEGIES, BRANCH_AND_BOUND])
+        raise ValueError(f"there is no strategy {strategy!r}; there are {names} and auto")
+    if strategy != "exhaustive" and budget.open_ended:
+        raise ValueError(
+            f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."
+        )
+    return strategy, STRATEGIES[strategy]
+
+
+def choose(space: Searchable, objective: Objective, budget: Budget) -> str:
+    """What `auto` stands for: everything where that is possible, else the strategy for points that cost much."""
+    columns = isinstance(objective, ColumnObjective)
+    listed = space.size <= LISTABLE_POINTS and (budget.evaluations is None or space.size <= budget.evaluations)
+    # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
+    if listed and (budget.seconds is None or columns):
+        return "exhaustive"
+    if budget.open_ended and isinstance(objective, BoundedObjective):
+        return BRANCH_AND_BOUND
+    many = budget.evaluations is None or budget.evaluations > _MANY_EVALUATIONS
+    return "annealing" if columns and many else "surrogate"
