@@ -45,12 +45,14 @@ class Settings:
     limit_s    seconds that one kernel may take, from loading to the last sample
     prepare_s  seconds for working out the right answers, and for starting a process
     finals     kernels that are timed once more, against the best, at the end
+    seconds    after which no further kernel is begun, and those that are left wait for the next call; None: no end
     """
 
     protocol: Protocol = field(default_factory=Protocol)
     limit_s: float = 60.0
     prepare_s: float = 900.0
     finals: int = 5
+    seconds: float | None = None
     seed: int = 0
     gpu: int = 0
     driver: str = BINDINGS
@@ -181,8 +183,8 @@ def measure(bundle: Bundle, path: Path, settings: Settings, say: Callable[[str],
             child.start()
             results = Results(path, _header(bundle, child.gpu, settings))
             try:
-                _Run(bundle, results, child, settings, say).all()
-                results.end(time.monotonic() - begun)
+                if _Run(bundle, results, child, settings, say).all(begun):
+                    results.end(time.monotonic() - begun)
             finally:
                 results.close()
         finally:
@@ -223,15 +225,23 @@ class _Run:
             if line["status"] == "measured" and line["kernel"] in self.entries:
                 self._take(line)
 
-    def all(self) -> None:
+    def all(self, begun: float) -> bool:
+        """Measures what is left; False where the time was up before.
+
+        begun  when the run began, as `time.monotonic` says
+        """
         for number, entry in enumerate(self.bundle.entries, start=1):
             if entry.name not in self.results.done:
+                if self.settings.seconds is not None and time.monotonic() - begun > self.settings.seconds:
+                    self.say(f"the time is up after {number - 1:,} kernels; call again for the others")
+                    return False
                 line = self._one(entry)
                 self.results.record(line)
                 if line["status"] == "measured":
                     self._take(line)
                 self.say(f"[{number}/{len(self.bundle.entries)}] {_sentence(line)}")
         self._finals()
+        return True
 
     def _one(self, entry: Entry) -> dict[str, Any]:
         details = {
@@ -332,6 +342,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=Protocol().seconds, help="timing one kernel, at most about")
     limit = Settings().limit_s
     parser.add_argument("--limit", type=float, default=limit, help="seconds after which a kernel counts as hanging")
+    parser.add_argument("--budget", type=float, help="seconds for all of it: the others wait for the next call")
     parser.add_argument("--finals", type=int, default=Settings().finals, help="kernels that are timed once more")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs and of the order of samples")
     parser.add_argument("--gpu", type=int, default=0, help="number of the GPU")
@@ -341,8 +352,9 @@ def main(words: list[str] | None = None) -> int:
     try:
         protocol = Protocol(samples=given.samples, seconds=given.seconds)
         settings = Settings(
-            protocol, limit_s=given.limit, finals=given.finals, seed=given.seed, gpu=given.gpu, driver=given.driver
-        )
+            protocol, limit_s=given.limit, finals=given.finals, seconds=given.budget, seed=given.seed, gpu=given.gpu,
+            driver=given.driver,
+        )  # fmt: skip
         bundle = read_bundle(given.bundle)
     except (NotABundle, ValueError) as error:
         print(f"worker: {error}", file=sys.stderr)

@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None, settings: Settings | None = Non
     parser.add_argument("-o", "--out", type=Path, help="file of the profile (runs/NAME-measured.json)")
     parser.add_argument("--device", help="the GPU that it is like (by its name)")
     parser.add_argument("--device-index", type=int, default=0, help="number of the GPU in this machine")
+    parser.add_argument("--seconds", type=float, help="no further microbenchmark is begun after so long")
     options = parser.parse_args(arguments)
     command = f"{parser.prog} {shlex.join(sys.argv[1:] if arguments is None else arguments)}".rstrip()
-    settings = replace(settings or Settings(), ordinal=options.device_index)
+    settings = replace(settings or Settings(), ordinal=options.device_index, seconds=options.seconds)
     try:
         done = calibrate_to_file(
             options.words, settings=settings, like=options.device, out=options.out, command=command, tell=told

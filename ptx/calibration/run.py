@@ -7,6 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Settings:
     start_s    seconds that the process may take until the GPU is there
     driver     module with the driver's functions
     trips      name -> fewer and more trips, where they are not the microbenchmark's own
+    seconds    after which no further microbenchmark is begun; None: no end
     """
 
     ordinal: int = 0
@@ -47,6 +49,7 @@ class Settings:
     start_s: float = 120.0
     driver: str = BINDINGS
     trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 def device_of(gpu_name: str) -> Device:
@@ -76,6 +79,7 @@ def calibrate(
             f"nothing can be measured here: {available().reason}; --emulate runs the microbenchmarks without a GPU"
         )
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    begun = time.monotonic()
     child = _Child(settings)
     outcomes: list[Outcome] = []
     try:
@@ -88,7 +92,10 @@ def calibrate(
                 child.start(base.number("l2_partitions"))
         before = child.clocks
         for benchmark in benchmarks:
-            outcome = child.measure(benchmark)
+            if settings.seconds is not None and time.monotonic() - begun > settings.seconds:
+                outcome = Outcome(failure=Failure(benchmark.name, "the time was up before it began"))
+            else:
+                outcome = child.measure(benchmark)
             outcomes.append(outcome)
             if tell is not None:
                 tell(benchmark, outcome)

@@ -81,6 +81,7 @@ def bundle(
     seconds: float = 60.0,
     seed: int = 0,
     cubins: bool = True,
+    shuffled: bool = False,
     watcher: Watcher | None = None,
 ) -> Bundled:
     """Writes a bundle of `count` different kernels, or of as many as there are.
@@ -88,6 +89,8 @@ def bundle(
     choose   the "best" by prediction, "random" ones uniformly from the space, or half of each ("mixed")
     seconds  how long each machine's space is searched for its best, at most
     cubins   also machine code for `device`; without, the driver there assembles the PTX
+    shuffled the best predicted kernel first and the others in random order, so that a run which ends early has measured
+             a sample of all; else the best predicted ones come first
 
     Raises ProblemError where no machine takes the problem, NothingFound where none has a candidate, and CannotRecord
     where a machine's reference does more than a bundle can carry.
@@ -119,6 +122,9 @@ def bundle(
     ranked = sorted(assembled, key=lambda pair: (pair[1].spills, _seconds(*pair)))[:count]
     if not ranked:
         raise NothingFound(f"none of {len(made)} candidates becomes a kernel: {skipped[0].sentence}")
+    if shuffled:
+        order = np.random.default_rng([seed, len(ranked)]).permutation(len(ranked) - 1) + 1
+        ranked = [ranked[0], *(ranked[n] for n in order.tolist())]
     watch.stage(f"writing {len(ranked)} kernels")
     entries = [(_entry(f"k{n:04}", m, a, cubins), m, a) for n, (m, a) in enumerate(ranked)]
     written = write_bundle(

@@ -96,6 +96,14 @@ def test_what_ends_the_process_or_never_ends_costs_one_microbenchmark() -> None:
     assert {f.benchmark for f in found.figures} == {"barrier-128", "barrier-512", "fma-latency"}
 
 
+def test_when_the_time_is_up_no_further_microbenchmark_is_begun() -> None:
+    _, found = calibrate(chosen(["barrier-128", "fma-latency"]), replace(QUICK, seconds=0.0))
+    assert {f.benchmark: f.sentence for f in found.failures} == dict.fromkeys(
+        ("barrier-128", "fma-latency"), "the time was up before it began"
+    )
+    assert (found.figures, len(found.failed)) == ((), 2)
+
+
 def test_without_a_gpu_it_says_so() -> None:
     with pytest.raises(GpuUnavailable, match=r"^nothing can be measured here: .*; --emulate runs the microbenchmarks"):
         calibrate_device(["fma-rate"])

@@ -194,6 +194,19 @@ def test_a_worker_that_is_killed_goes_on_and_gives_up_what_kills_it(tmp_path: Pa
     assert not children_of_workers(bundle)
 
 
+def test_when_the_time_is_up_the_rest_waits_for_the_next_call(tmp_path: Path) -> None:
+    bundle = tmp_path / "late.bundle"
+    add_bundle(bundle, {"k0": add_ptx(), "k1": add_ptx("fake: us=80")})
+    done = run(bundle, "--budget", "0")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == "the time is up after 0 kernels; call again for the others"
+    assert not any("begin" in line or "end" in line for line in lines_of(bundle))
+    done = run(bundle)
+    assert done.returncode == 0, done.stderr
+    assert by_kernel(lines_of(bundle))["k1"]["verdict"] == "faster"
+    assert "end" in lines_of(bundle)[-1]
+
+
 def children_of_workers(bundle: Path) -> list[str]:
     """Processes that still measure this bundle; those of a killed worker leave by themselves."""
     for _ in range(50):

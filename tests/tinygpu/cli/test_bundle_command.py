@@ -86,6 +86,18 @@ def test_a_bundle_holds_what_was_asked_for(folder: Path) -> None:
     assert made.questions[0].scalars == (("a", "f32"), ("b", "f32"))
 
 
+def test_a_shuffled_bundle_begins_with_the_best_and_has_the_others_in_any_order(folder: Path, tmp_path: Path) -> None:
+    best = bundle(family("axpby"), Asked({"n": 3000}), device("h200"), tmp_path / "s", count=12, choose="best",
+                  cubins=False, shuffled=True)  # fmt: skip
+    predicted = [e.predicted_seconds for e in best.bundle.entries]
+    assert predicted[0] == min(predicted)
+    assert predicted != sorted(predicted)
+    ordered = bundle(family("axpby"), Asked({"n": 3000}), device("h200"), tmp_path / "o", count=12, choose="best",
+                     cubins=False)  # fmt: skip
+    assert sorted(e.digest for e in best.bundle.entries) == sorted(e.digest for e in ordered.bundle.entries)
+    assert best.bundle.entries[0].digest == ordered.bundle.entries[0].digest
+
+
 def test_measured_beats_predicted(folder: Path) -> None:
     out = folder / "out"
     said = tinygpu("tune", "axpby", *ASKED, "--results", str(folder / "b.jsonl"), "--out", str(out))

@@ -1,0 +1,7 @@
+"""What the tests of the call share: its package on the path."""
+
+import sys
+from pathlib import Path
+
+if str(Path(__file__).parent) not in sys.path:
+    sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,65 @@
+"""Step: every shipped machine on the GPU, in every structure, against its reference; the worker verifies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpu_call.kit import Job, unpacked_kit
+from gpu_call.records import read_lines
+from gpu_call.step import Call, python, run_program, run_step
+
+# Nothing is timed here for its own sake, so several bundles may share the GPU.
+_AT_ONCE = 4
+_LIMIT_S = 15
+
+
+def correctness(call: Call) -> Mapping[str, Any]:
+    kit = unpacked_kit(call.kit)
+    found: dict[str, dict[str, Any]] = {}
+
+    def one(job: Job) -> tuple[Job, dict[str, Any]]:
+        out = call.work / f"{job.file}.jsonl"
+        command = python(
+            "tinygpu.ptx.worker", call.kit / job.file, "-o", out, "--samples", 1, "--finals", 0, "--limit", _LIMIT_S,
+            "--budget", max(call.left() - 5, 0), "--driver", call.driver,
+        )  # fmt: skip
+        ended = run_program(command, call.left(), cwd=call.work, log=call.work / f"{job.file}.log")
+        return job, summary(job, read_lines(out), ended.code, ended.output)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for job, told in pool.map(one, kit.of("correct")):
+            found[job.name] = told
+            call.tell(totals(found))
+    return totals(found)
+
+
+def summary(job: Job, lines: list[dict[str, Any]], code: int | None, output: str) -> dict[str, Any]:
+    """What a results file says of a bundle's kernels: how many are right, and what befell the others."""
+    ends = [line for line in lines if "status" in line]
+    failures = [
+        {"kernel": e["kernel"], "machine": e["machine"], "point": e["point"], **e["failure"]}
+        for e in ends if e["status"] == "failed"
+    ]  # fmt: skip
+    machines = sorted({e["machine"] for e in ends})
+    told = {
+        "machine": job.machine, "machines": machines, "kernels": job.kernels, "tried": len(ends),
+        "right": sum(e["status"] == "measured" for e in ends), "failures": failures,
+    }  # fmt: skip
+    if code not in (0, 1) or not ends:
+        last = output.strip().splitlines()
+        told["ended"] = "it took too long" if code is None else (last[-1] if last else f"code {code}")
+    return told
+
+
+def totals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "kernels": sum(f["kernels"] for f in found.values()), "tried": sum(f["tried"] for f in found.values()),
+        "right": sum(f["right"] for f in found.values()), "cases": dict(found),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(run_step(correctness))

@@ -1,0 +1,67 @@
+"""Step: where this is: GPU, driver, clocks, versions; and that kernels can be run at all."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from gpu_call.kit import unpacked_kit
+from gpu_call.step import Call, run_step
+from tinygpu.ptx.measuring.clocks import Clocks
+from tinygpu.ptx.runtime.calls import gpu_driver, load_driver
+from tinygpu.ptx.runtime.context import open_context
+
+PACKAGES = ("numpy", "cuda-bindings", "torch", "triton", "cupy-cuda13x", "jax", "pytest", "hypothesis")
+TOOLS = {"nvcc": ["--version"], "ncu": ["--version"], "compute-sanitizer": ["--version"]}
+_ASKED = (
+    "name,driver_version,vbios_version,pstate,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.draw,power.limit,"
+    "temperature.gpu,ecc.mode.current,persistence_mode,mig.mode.current"
+)
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def last_line(command: list[str]) -> str | None:
+    """The last line that a tool prints; None where it is not here."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return None
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[-1].strip() if lines else None
+
+
+def environment(call: Call) -> Mapping[str, Any]:
+    kit = unpacked_kit(call.kit)
+    found: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "kit": kit.made, "made_for": kit.device,
+        "kernels": sum(j.kernels for j in kit.jobs), "missing": [list(m) for m in kit.missing],
+        "python": sys.version.split()[0], "kernel": platform.release(), "rehearsal": call.rehearsal,
+        "packages": {name: version_of(name) for name in PACKAGES},
+        "tools": {name: last_line([name, *words]) for name, words in TOOLS.items()},
+        "nvidia_smi": last_line(["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader"]),
+        "nvidia_smi_fields": _ASKED,
+    }  # fmt: skip
+    call.tell(found)
+    driver = load_driver(call.driver) if call.rehearsal else gpu_driver()
+    limits = open_context(driver).limits
+    found |= {"gpu": asdict(limits), "clocks": Clocks(limits.bus).read()}
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(run_step(environment))

@@ -1,0 +1,210 @@
+"""Prepares the kit, on a machine without a GPU: candidates, layouts, kernels, machine code, the emulator's counts."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_call.cases import FULL, SMALL, Case, Plan
+from gpu_call.chains import family_of, without_comparison
+from gpu_call.kit import MOST_BYTES, ROLES, Job, Kit, write_kit
+from gpu_call.records import read_json, write_json
+from tinygpu import __version__
+from tinygpu.api.bundle import bundle, bundle_points
+from tinygpu.api.emit import emit
+from tinygpu.api.problems import Asked, problems
+from tinygpu.devices import Device, device
+from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.emulator.hardware_counters import HARDWARE_COUNTERS
+from tinygpu.ptx.inputs import arguments, make_inputs
+from tinygpu.ptx.measuring.bundle import read_bundle, write_bundle
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.spaces.build import MachineSpace, build_space
+
+ROOT = Path(__file__).resolve().parents[3]
+KIT = ROOT / "runs" / "gpu-kit.zip"
+# Points that are drawn for each that is taken, so that every structure is among them.
+_DRAWN = 24
+_SEARCH_S = 8.0
+
+
+def asked(case: Case) -> Asked:
+    return Asked(case.dims, case.dtypes, case.majors, case.lds, {}, case.options)
+
+
+def spread_points(space: MachineSpace, count: int, seed: int) -> list[dict[str, int | str]]:
+    """Random candidates of every structure in turn, and of those with CTAs that share tiles where there are some."""
+    drawn = space.space.sample(_DRAWN * count, np.random.default_rng(seed))
+    groups: dict[tuple[int, bool], list[dict[str, int | str]]] = {}
+    for point in drawn:
+        key = (space.structure_index(point), int(point.get("split_k", 1)) > 1)
+        groups.setdefault(key, []).append(dict(point))
+    taken: list[dict[str, int | str]] = []
+    while len(taken) < count and any(groups.values()):
+        for group in groups.values():
+            if group and len(taken) < count:
+                point = group.pop()
+                if point not in taken:
+                    taken.append(point)
+    return taken
+
+
+class Preparation:
+    """Makes one job after the other in a folder; those that are there already may be kept."""
+
+    def __init__(self, folder: Path, target: Device, keep: bool, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.target = target
+        self.keep = keep
+        self.say = say
+        self.jobs: list[Job] = []
+        self.missing: list[tuple[str, str]] = []
+
+    def add(self, role: str, number: int, case: Case) -> None:
+        begun = time.monotonic()
+        stem = f"{role}-{number:02}"
+        note = self.folder / f"{stem}.json"
+        kept = read_json(note) if self.keep else {}
+        if kept and kept["name"] == case.name and (self.folder / kept["file"]).exists():
+            self.jobs.append(Job(**kept))
+            return
+        make = {"correct": self._correct, "counted": self._counted, "dense": self._dense}.get(role, self._best)
+        try:
+            count, counters = make(case, self.folder / f"{stem}.bundle")
+        except ValueError as error:  # what the package says of a problem that it does not take
+            self.missing.append((f"{role}: {case.name}", str(error)))
+            self.say(f"{role}: {case.name}: {error}")
+            return
+        job = Job(role, case.name, f"{stem}.bundle", case.machine, count, dict(case.facts), counters)
+        self.jobs.append(job)
+        write_json(note, asdict(job))
+        self.say(f"{role}: {case.name}: {count} kernels in {time.monotonic() - begun:.0f} s")
+
+    def _best(self, case: Case, path: Path, *, shuffled: bool = False) -> tuple[int, Sequence[Any]]:
+        made = bundle(
+            family_of(case.machine), asked(case), self.target, path, count=case.kernels,
+            choose="mixed" if shuffled else "best", seconds=_SEARCH_S, shuffled=shuffled,
+        )  # fmt: skip
+        return len(made.bundle.entries), ()
+
+    def _dense(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        return self._best(case, path, shuffled=True)
+
+    def _correct(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        """One bundle of candidates of every structure of every machine of the family."""
+        accepted, _ = problems(family_of(case.machine), asked(case))
+        parts: list[Path] = []
+        for number, (machine, posed) in enumerate(accepted):
+            space = build_space(machine, posed, self.target)
+            if not space.space.size:
+                continue
+            part = path.with_name(f"{path.name}.{number}")
+            names = bundle_points(space, spread_points(space, -(-case.kernels // len(accepted)), number), part)
+            for failed in names:
+                if not isinstance(failed, str):
+                    self.missing.append((f"correct: {case.name}, {machine.__name__}", failed.sentence))
+            if part.exists():
+                parts.append(part)
+        if not parts:
+            raise ValueError(f"no machine of {case.machine} has a kernel for {case.name}")
+        try:
+            return join(parts, path), ()
+        finally:
+            for part in parts:
+                part.unlink()
+
+    def _counted(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        """The best predicted kernel, and what the emulator counts of it on the whole problem."""
+        ((machine, posed),) = problems(family_of(case.machine), asked(case))[0]
+        space = build_space(machine, posed, self.target)
+        best = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).best
+        if best is None:
+            raise ValueError(f"{case.machine} has no candidate for {case.name}")
+        kernel = emit(space, best).built.kernel
+        bundle_points(space, [dict(kernel.point)], path)
+        operands, scalars = make_inputs(machine, posed, "random", 0)
+        report = emulate(
+            kernel.ptx, grid=kernel.grid(posed, self.target.sm_count), block=(kernel.threads, 1, 1),
+            cluster=kernel.cluster, args=arguments(kernel, posed, operands, scalars), dynamic_smem=kernel.smem_bytes,
+        )  # fmt: skip
+        counters = []
+        for entry in HARDWARE_COUNTERS:
+            value = entry.value(report)
+            if value is not None:
+                counters.append({
+                    "counter": entry.counter, "value": value, "metrics": list(entry.metrics),
+                    "relation": entry.relation, "note": entry.note,
+                })  # fmt: skip
+        return 1, counters
+
+
+def join(parts: Sequence[Path], path: Path) -> int:
+    """One bundle of the kernels of several, renamed; their number."""
+    opened = [read_bundle(p) for p in parts]
+    questions = [q for b in opened for q in b.questions]
+    first = 0
+    kernels = []
+    for b in opened:
+        for entry in b.entries:
+            named = replace(entry, name=f"k{len(kernels):04}", question=first + entry.question)
+            kernels.append((named, b.ptx(entry), b.cubin(entry)))
+        first += len(b.questions)
+    title = " and ".join(dict.fromkeys(b.title for b in opened))
+    write_bundle(path, title=title, device=opened[0].device, made=opened[0].made, questions=questions, kernels=kernels)
+    return len(kernels)
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout, with a + where files differ from it; "unknown" outside of one."""
+    told = [
+        subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+        for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+    ]
+    if told[0].returncode:
+        return "unknown"
+    return told[0].stdout.strip() + ("+" if told[1].stdout.strip() else "")
+
+
+def prepare(plan: Plan, target: Device, path: Path, folder: Path, *, keep: bool, say: Callable[[str], None]) -> Kit:
+    """Makes every bundle of a plan in a folder, and the kit of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    work = Preparation(folder, target, keep, say)
+    for role in ROLES:
+        for number, case in enumerate(getattr(plan, role)):
+            work.add(role, number, case)
+    timed = {c.machine for c in (*plan.matmuls, *plan.streams)}
+    absent = [(name, "ships, and is timed beside nothing: give it a case") for name in without_comparison(timed)]
+    made = f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}, commit {commit_of(ROOT)}"
+    kit = Kit(made, target.name, tuple(work.jobs), (*work.missing, *absent))
+    size = write_kit(path, kit, folder)
+    say(f"wrote {path}: {sum(j.kernels for j in kit.jobs):,} kernels, {size:,} of {MOST_BYTES:,} bytes")
+    for name, sentence in kit.missing:
+        say(f"not in it: {name}: {sentence}")
+    return kit
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests/gpu/prepare.py", description=__doc__)
+    parser.add_argument("-o", "--out", type=Path, default=KIT, help="the kit (runs/gpu-kit.zip)")
+    parser.add_argument("--device", default="h200", help="the GPU that the kernels are made for")
+    parser.add_argument("--small", action="store_true", help="a kit for a rehearsal without a GPU")
+    parser.add_argument("--keep", action="store_true", help="keep bundles that are there: only where no source changed")
+    given = parser.parse_args(words)
+    folder = given.out.with_name(f"{given.out.stem}-bundles")
+    plan = SMALL if given.small else FULL
+    prepare(plan, device(given.device), given.out, folder, keep=given.keep, say=lambda line: print(line, flush=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
