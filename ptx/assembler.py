@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # ptxas says "lower bound of 24" for a smaller limit (sm_80) and ignores one above 255, the most that an instruction
@@ -73,7 +73,8 @@ class Assembly:
     cubin              the ELF file that a driver loads
     target             the architecture that it runs on: "sm_90a"
     registers          32-bit registers per thread
-    spill_store_bytes  bytes that one thread writes to local memory because registers ran out
+    spill_store_bytes  bytes that one thread writes to local memory because registers ran out; where roles have register
+                       budgets (setmaxnreg), under the largest of them
     spill_load_bytes   bytes that it reads back
     stack_bytes        local memory per thread, spills included
     static_smem_bytes  shared memory per CTA that the PTX declares with a size; what the system reserves is not in it
@@ -151,7 +152,31 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
         found = f"{len(kernels)} kernels ({', '.join(kernels)})" if kernels else "no kernel"
         raise AssemblerError(target, (Fault(f"the PTX holds {found}, and one is assembled at a time"),))
     cubin, log = _link(ptx, target, options)
-    return _read_log(cubin, target, kernels[0], log)
+    found = _read_log(cubin, log, target, kernels[0])
+    if not any("'setmaxnreg' ignored" in warning for warning in found.warnings):
+        return found
+    # nvJitLink compiles for linking, where budgets are ignored (C7504); a driver that is given the PTX heeds them. With
+    # the largest budget for all threads the kernel spills where it does as a whole program.
+    wide = _with_largest_budget(ptx)
+    whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else found
+    return replace(
+        found,
+        spill_store_bytes=whole.spill_store_bytes,
+        spill_load_bytes=whole.spill_load_bytes,
+        stack_bytes=whole.stack_bytes,
+    )
+
+
+def _with_largest_budget(ptx: str) -> str:
+    """The kernel with as many registers for every thread as the role with most gets; "" without a place to say so."""
+    budgets = [int(b) for b in re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+)", _without_comments(ptx))]
+    limits = re.compile(r"\.(reqntid|maxntid|minnctapersm|maxnreg)\s+\d+(\s*,\s*\d+)*")
+    first = limits.search(ptx)
+    if not budgets or first is None:
+        return ""
+    most = min(max(budgets), GREATEST_REGISTER_LIMIT)
+    rest = limits.sub("", ptx[first.end() :])
+    return ptx[: first.start()] + f".maxnreg {most}" + re.sub(r"setmaxnreg\.[^;]*;", "", rest)
 
 
 def _check_limit(ptx: str, max_registers: int) -> None:
@@ -283,7 +308,7 @@ def _parts(target: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def _read_log(cubin: bytes, target: str, kernel: str, log: str) -> Assembly:
+def _read_log(cubin: bytes, log: str, target: str, kernel: str) -> Assembly:
     """The figures of `kernel` from the assembler's verbose log."""
     # Each function that was compiled has a line of its own; the functions of a one-kernel module serve that kernel.
     spills = re.findall(r"bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)

@@ -105,6 +105,15 @@ def test_a_kernel_that_spills_says_so(target: str) -> None:
     assert tight.stack_bytes > 0
 
 
+@pytest.mark.parametrize(("budget", "spills"), [(232, False), (40, True)])
+def test_spills_are_those_under_the_largest_register_budget(budget: int, spills: bool) -> None:
+    """384 threads leave 168 registers for each, and one role has more, which linking ignores."""
+    body = f"setmaxnreg.inc.sync.aligned.u32 {budget};\n{live_values(190)}"
+    found = assemble(kernel("sm_90a", body, ".reqntid 384, 1, 1\n.minnctapersm 1"), "sm_90a")
+    assert found.spills is spills
+    assert found.registers <= 168
+
+
 def test_a_register_limit_is_kept_and_is_the_same_as_maxnreg() -> None:
     limited = assemble(kernel(body=live_values(120)), "sm_80", max_registers=40)
     written = assemble(kernel(body=live_values(120), directives=".maxnreg 40"), "sm_80")
