@@ -152,15 +152,15 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
         found = f"{len(kernels)} kernels ({', '.join(kernels)})" if kernels else "no kernel"
         raise AssemblerError(target, (Fault(f"the PTX holds {found}, and one is assembled at a time"),))
     cubin, log = _link(ptx, target, options)
-    found = _read_log(cubin, log, target, kernels[0])
-    if not any("'setmaxnreg' ignored" in warning for warning in found.warnings):
-        return found
+    assembly = _read_log(cubin, log, target, kernels[0])
+    if not any("'setmaxnreg' ignored" in warning for warning in assembly.warnings):
+        return assembly
     # nvJitLink compiles for linking, where budgets are ignored (C7504); a driver that is given the PTX heeds them. With
     # the largest budget for all threads the kernel spills where it does as a whole program.
     wide = _with_largest_budget(ptx)
-    whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else found
+    whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else assembly
     return replace(
-        found,
+        assembly,
         spill_store_bytes=whole.spill_store_bytes,
         spill_load_bytes=whole.spill_load_bytes,
         stack_bytes=whole.stack_bytes,
