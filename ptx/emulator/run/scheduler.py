@@ -12,14 +12,14 @@ that changes nothing, the kernel is deadlocked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.run.barriers import Barriers, Released
 from tinygpu.ptx.emulator.run.delays import Delays
+from tinygpu.ptx.emulator.run.groups import Bools, Group, Place, lanes_of, merge, subset
 from tinygpu.ptx.emulator.run.program import CompiledBlock
+from tinygpu.ptx.emulator.run.sleepers import NEVER, Sleepers, key
 from tinygpu.ptx.emulator.run.standstill import FIRST_SNAPSHOT, Standstill
 from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction, TextOperand
@@ -27,10 +27,6 @@ from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, MustWait, RowS
 from tinygpu.ptx.emulator.state.registers import LANES
 from tinygpu.ptx.emulator.state.residents import Residents
 
-Bools = NDArray[np.bool_]
-Place = tuple[int, int]
-"""(rank of a block, position of the next operation in it)."""
-Item = tuple[RowSet, Bools | None]
 # After so many polling blocks during which others could have run but did not, everyone gets turns for a while.
 _PATIENCE = 128
 _FAIR_TURNS = 512
@@ -39,23 +35,6 @@ _FRUITLESS_POLLS = 50_000
 # Polling so often without any change lets asynchronous work go on; what is awaited may be the last of many copies.
 _POLLS_OF_LATE_WORK = 100
 _POLLS_OF_MORE_LATE_WORK = 10
-# So often, waits end by their time limit although nothing has changed since the last time.
-_FRUITLESS_TIME_LIMITS = 3
-_NEVER = np.int64(2**62)
-
-
-@dataclass(slots=True, eq=False)
-class Waiting:
-    """Warps set aside at an instruction."""
-
-    place: Place
-    rowset: RowSet
-    mask: Bools | None
-    wait: MustWait
-
-
-def _key(place: Place) -> int:
-    return place[0] << 24 | place[1]
 
 
 class Scheduler:
@@ -64,8 +43,8 @@ class Scheduler:
     def __init__(self, residents: Residents, step_limit: int) -> None:
         self._residents = residents
         self._blocks = residents.emulation.program.blocks
-        self._ready: dict[Place, list[Item]] = {}
-        self._held: dict[Place, list[Item]] = {}
+        self._ready: dict[Place, list[Group]] = {}
+        self._held: dict[Place, list[Group]] = {}
         self._barriers = Barriers(residents)
         self._steps = 0
         self._step_limit = step_limit
@@ -78,14 +57,10 @@ class Scheduler:
         self._polls = 0
         self._standstill = Standstill(residents)
         self._seen_changes = -1
-        self._waiting: list[Waiting] = []
-        self._waits_at = np.full(residents.warps, _NEVER, np.int64)
-        self._seen_signals = 0
-        self._fruitless_limits = 0
-        self._limits_at_changes = -1
+        self._sleepers = Sleepers(residents, self._blocks, self._add)
         random = residents.emulation.random if residents.emulation.order == "random" else None
         self._delays = None if random is None else Delays(random, len(residents.ctas))
-        self._delayed: list[tuple[int, Place, Item]] = []
+        self._delayed: list[tuple[int, Place, Group]] = []
 
     def run(self) -> None:
         """Run until every thread has exited. A deadlock is a fault."""
@@ -95,14 +70,13 @@ class Scheduler:
         while self._step():
             pass
         residents.agents.finish_all()
-        if self._waiting or self._barriers.open:
+        if self._sleepers or self._barriers.open:
             self._report_deadlock()
 
     def _step(self) -> bool:
         """Let somebody go on; False when nobody can."""
         residents = self._residents
-        if self._waiting and residents.emulation.signals != self._seen_signals:
-            self._wake()
+        self._sleepers.wake()
         if self._delays is not None:
             self._delay(self._delays)
         if self._ready:
@@ -117,11 +91,11 @@ class Scheduler:
             self._preempted = True
             self._run_place(min(self._ready), False)
             return not self._ended
-        if self._waiting and self._end_by_time_limit():
+        if self._sleepers and self._sleepers.end_by_time_limit():
             return True
         if self._held:
             place = min(self._held)
-            self._run_block(place, *self._merge(self._held.pop(place)), False)
+            self._run_block(place, *merge(self._residents, self._held.pop(place)), False)
             return True
         return False
 
@@ -141,8 +115,8 @@ class Scheduler:
         late = np.zeros(self._residents.warps, np.bool_)
         late[rows] = True
         for place in list(self._ready):
-            rowset, mask = self._merge(self._ready.pop(place))
-            lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+            rowset, mask = merge(self._residents, self._ready.pop(place))
+            lanes = lanes_of((rowset, mask))
             going = late[rowset.index]
             if not going.all():
                 self._ready[place] = [self._subset(lanes & ~going[:, None], rowset)]
@@ -151,7 +125,7 @@ class Scheduler:
 
     def _free_rows(self) -> NDArray[np.int64]:
         """Warps that are ready and have no lanes that wait, are held or are delayed."""
-        busy = self._waits_at != _NEVER
+        busy = self._sleepers.until != NEVER
         for item in (*(i for items in self._held.values() for i in items), *(i for _, _, i in self._delayed)):
             busy[item[0].index] = True
         ready = np.zeros(busy.size, np.bool_)
@@ -166,7 +140,7 @@ class Scheduler:
     def _run_ready(self) -> bool:
         """Run the next place that need not stay behind waiting lanes of its warps; False where all must."""
         place = self._choose()
-        if not self._waiting:
+        if not self._sleepers:
             return self._run_place(place, False)
         if self._run_place(place, True):
             return True
@@ -176,13 +150,13 @@ class Scheduler:
         """Run what is ready at a place; with `converge` only warps none of whose lanes waits at an earlier place."""
         if converge:
             items = self._ready[place]
-            behind = [self._waits_at[rowset.index] < _key(place) for rowset, _ in items]
+            behind = [self._sleepers.until[rowset.index] < key(place) for rowset, _ in items]
             if all(bool(rows.all()) for rows in behind):
                 return False
             if any(bool(rows.any()) for rows in behind):
-                rowset, mask = self._merge(items)
-                held_back = self._waits_at[rowset.index] < _key(place)
-                lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+                rowset, mask = merge(self._residents, items)
+                held_back = self._sleepers.until[rowset.index] < key(place)
+                lanes = lanes_of((rowset, mask))
                 self._ready[place] = [self._subset(lanes & held_back[:, None], rowset)]
                 self._run_block(place, *self._subset(lanes & ~held_back[:, None], rowset), True)
                 return True
@@ -190,84 +164,14 @@ class Scheduler:
             self._ended = True
             return True
         items = self._ready.pop(place)
-        self._run_block(place, *self._merge(items), self._preempted or bool(self._waiting))
-        return True
-
-    # ---- waiting --------------------------------------------------------------------------------------------------
-
-    def _set_aside(self, place: Place, rowset: RowSet, mask: Bools | None, wait: MustWait) -> None:
-        lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
-        ready = lanes & wait.ready[:, None]
-        if ready.any():
-            self._ready.setdefault(place, []).append(self._subset(ready, rowset))
-        waiting, left = self._subset(lanes & ~wait.ready[:, None], rowset)
-        self._waiting.append(Waiting(place, waiting, left, wait))
-        self._waits_at[waiting.index] = np.minimum(self._waits_at[waiting.index], _key(place))
-
-    def _wake(self) -> None:
-        """Let those go on whose wait is over."""
-        self._seen_signals = self._residents.emulation.signals
-        items, self._waiting = self._waiting, []
-        for item in items:
-            still = np.array([item.wait.ask(int(row)) for row in item.rowset.index], np.bool_)
-            self._residents.woken[item.rowset.index[~still]] = self._line(item)
-            self._resume(item, ~still)
-        self._refresh_waits()
-
-    def _resume(self, item: Waiting, going: Bools) -> None:
-        """Of a waiting item, those rows go on; the others go on waiting."""
-        lanes = np.ones((item.rowset.index.size, LANES), np.bool_) if item.mask is None else item.mask
-        if going.any():
-            self._ready.setdefault(item.place, []).append(self._subset(lanes & going[:, None], item.rowset))
-        if not going.all():
-            rowset, mask = self._subset(lanes & ~going[:, None], item.rowset)
-            self._waiting.append(Waiting(item.place, rowset, mask, item.wait))
-
-    def _line(self, item: Waiting) -> int:
-        return self._blocks[item.place[0]].operations[item.place[1]].instruction.line
-
-    def _refresh_waits(self) -> None:
-        self._waits_at[:] = _NEVER
-        for item in self._waiting:
-            rows = item.rowset.index
-            self._waits_at[rows] = np.minimum(self._waits_at[rows], _key(item.place))
-
-    def _end_by_time_limit(self) -> bool:
-        """End the waits that have a time limit; False when that has not helped before."""
-        changes = self._residents.emulation.changes
-        self._fruitless_limits = self._fruitless_limits + 1 if changes == self._limits_at_changes else 0
-        self._limits_at_changes = changes
-        if self._fruitless_limits >= _FRUITLESS_TIME_LIMITS or not any(item.wait.limit for item in self._waiting):
-            return False
-        items, self._waiting = self._waiting, []
-        for item in items:
-            if item.wait.limit:
-                self._residents.timed_out[item.rowset.index] = self._line(item)
-            self._resume(item, np.full(item.rowset.index.size, item.wait.limit))
-        self._refresh_waits()
+        self._run_block(place, *merge(self._residents, items), self._preempted or bool(self._sleepers))
         return True
 
     def _report_deadlock(self) -> None:
-        residents = self._residents
-        if not self._waiting:
-            instruction, row, sentence = self._barriers.describe()
-            residents.emulation.fault("deadlock", instruction, residents, row, None, sentence)
-            return
-        said: dict[str, tuple[int, int]] = {}
-        for item in self._waiting:
-            for row in item.rowset.index:
-                said.setdefault(item.wait.reason(int(row)), (int(row), item.place[0]))
-        count = len(residents.ctas)
-        (row, _), first = next(iter(said.values())), self._waiting[0]
-        cta = row % count
-        parts = [
-            f"warp {other // count} waits {reason}" for reason, (other, _) in said.items() if other % count == cta
-        ]
-        sentence = "deadlock: no thread can run. " + "; ".join(parts[:6])
-        if self._barriers.open:
+        instruction, row, sentence = (self._sleepers if self._sleepers else self._barriers).describe()
+        if self._sleepers and self._barriers.open:
             sentence += "; " + self._barriers.describe()[2]
-        instruction = self._blocks[first.place[0]].operations[first.place[1]].instruction
-        residents.emulation.fault("deadlock", instruction, residents, row, None, sentence)
+        self._residents.emulation.fault("deadlock", instruction, self._residents, row, None, sentence)
 
     def _choose(self) -> Place:
         if len(self._ready) == 1:
@@ -322,7 +226,7 @@ class Scheduler:
         return True
 
     def _stands_still(self, place: Place) -> bool:
-        if not self._blocks[place[0]].polls or self._waiting or self._delayed or len(self._residents.agents):
+        if not self._blocks[place[0]].polls or self._sleepers or self._delayed or len(self._residents.agents):
             return False
         return self._standstill.came_back(self._polls, self._ready, self._held)
 
@@ -335,28 +239,11 @@ class Scheduler:
         lines = {i.line for i in (self._instruction(place) for place in (*self._ready, *self._held)) if i is not None}
         return "line " + ", ".join(str(line) for line in sorted(lines)[:6])
 
-    def _merge(self, items: list[Item]) -> Item:
-        if len(items) == 1:
-            return items[0]
-        residents = self._residents
-        lanes = np.zeros((residents.warps, LANES), np.bool_)
-        for rowset, mask in items:
-            if mask is None:
-                lanes[rowset.rows] = True
-            else:
-                lanes[rowset.rows] |= mask
-        return self._subset(lanes, None)
+    def _add(self, place: Place, group: Group) -> None:
+        self._ready.setdefault(place, []).append(group)
 
-    def _subset(self, lanes: Bools, within: RowSet | None) -> Item:
-        """The rows that have lanes, and those lanes; `lanes` is over all warps or over the rows of `within`."""
-        rows = lanes.any(axis=1)
-        if within is not None and rows.all():
-            return within, None if lanes.all() else lanes
-        at = np.flatnonzero(rows)
-        index = at if within is None else within.index[at]
-        rowset = self._residents.rowset(compact_rows(index))
-        mask = lanes[at]
-        return rowset, None if mask.all() else mask
+    def _subset(self, lanes: Bools, within: RowSet | None) -> Group:
+        return subset(self._residents, lanes, within)
 
     def _run_block(self, place: Place, rowset: RowSet, mask: Bools | None, patient: bool) -> None:
         block = self._blocks[place[0]]
@@ -392,11 +279,11 @@ class Scheduler:
         except MustWait as wait:
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)
-            self._set_aside((place[0], position), rowset, mask, wait)
+            self._sleepers.add((place[0], position), (rowset, mask), wait)
 
     def _hold(self, place: Place, rowset: RowSet, mask: Bools | None, held: Bools | None) -> None:
         """Keep the held lanes until others join them (with others already there, all try again); the rest goes on."""
-        lanes = np.ones((rowset.index.size, LANES), np.bool_) if mask is None else mask
+        lanes = lanes_of((rowset, mask))
         stays = lanes if held is None else lanes & held
         if not np.array_equal(stays, lanes):
             self._ready.setdefault(place, []).append(self._subset(lanes & ~stays, rowset))

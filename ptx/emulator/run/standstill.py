@@ -14,15 +14,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.state.cohort import RowSet
+from tinygpu.ptx.emulator.run.groups import Group, Place
 from tinygpu.ptx.emulator.state.residents import Residents
 
 # Polls without any change before the first snapshot; most waiting is over before.
 FIRST_SNAPSHOT = 256
 
 
-Places: TypeAlias = "Mapping[tuple[int, int], Sequence[tuple[RowSet, NDArray[np.bool_] | None]]]"
-"""Where threads are: (rank of a block, position in it) -> warps and their lanes."""
+Places: TypeAlias = "Mapping[Place, Sequence[Group]]"
 
 
 class Standstill:

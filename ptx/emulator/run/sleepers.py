@@ -1,0 +1,130 @@
+"""Sleepers: warps that are set aside until what they wait for (a phase of an mbarrier, tensor memory) has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.ptx.emulator.run.groups import Bools, Group, Place, lanes_of, subset
+from tinygpu.ptx.emulator.run.program import CompiledBlock
+from tinygpu.ptx.emulator.source.syntax import Instruction
+from tinygpu.ptx.emulator.state.cohort import MustWait
+from tinygpu.ptx.emulator.state.residents import Residents
+
+# So often, waits end by their time limit although nothing has changed since the last time.
+_FRUITLESS_TIME_LIMITS = 3
+NEVER = np.int64(2**62)
+
+
+@dataclass(slots=True, eq=False)
+class Sleeper:
+    """Warps set aside at an instruction."""
+
+    place: Place
+    group: Group
+    wait: MustWait
+
+
+def key(place: Place) -> int:
+    """Places as numbers, in the order of the text."""
+    return place[0] << 24 | place[1]
+
+
+class Sleepers:
+    """Who is set aside in one batch of CTAs.
+
+    until  (warps,) key of the first place at which lanes of a warp sleep; NEVER where none does
+    """
+
+    def __init__(
+        self, residents: Residents, blocks: list[CompiledBlock], go_on: Callable[[Place, Group], None]
+    ) -> None:
+        self._residents = residents
+        self._blocks = blocks
+        self._go_on = go_on
+        self._asleep: list[Sleeper] = []
+        self._seen_signals = 0
+        self._fruitless_limits = 0
+        self._limits_at_changes = -1
+        self.until: NDArray[np.int64] = np.full(residents.warps, NEVER, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._asleep)
+
+    def add(self, place: Place, group: Group, wait: MustWait) -> None:
+        """Warps of the group whose wait is not over sleep; the others go on."""
+        lanes, rowset = lanes_of(group), group[0]
+        ready = lanes & wait.ready[:, None]
+        if ready.any():
+            self._go_on(place, subset(self._residents, ready, rowset))
+        waiting = subset(self._residents, lanes & ~wait.ready[:, None], rowset)
+        self._asleep.append(Sleeper(place, waiting, wait))
+        index = waiting[0].index
+        self.until[index] = np.minimum(self.until[index], key(place))
+
+    def wake(self) -> None:
+        """Let those go on whose wait is over, if it may be."""
+        if not self._asleep or self._residents.emulation.signals == self._seen_signals:
+            return
+        self._seen_signals = self._residents.emulation.signals
+        sleepers, self._asleep = self._asleep, []
+        for sleeper in sleepers:
+            rowset = sleeper.group[0]
+            still = np.array([sleeper.wait.ask(int(row)) for row in rowset.index], np.bool_)
+            self._residents.woken[rowset.index[~still]] = self._line(sleeper)
+            self._resume(sleeper, ~still)
+        self._refresh()
+
+    def end_by_time_limit(self) -> bool:
+        """End the waits that have a time limit; False when that has not helped before."""
+        changes = self._residents.emulation.changes
+        self._fruitless_limits = self._fruitless_limits + 1 if changes == self._limits_at_changes else 0
+        self._limits_at_changes = changes
+        if self._fruitless_limits >= _FRUITLESS_TIME_LIMITS or not any(s.wait.limit for s in self._asleep):
+            return False
+        sleepers, self._asleep = self._asleep, []
+        for sleeper in sleepers:
+            index = sleeper.group[0].index
+            if sleeper.wait.limit:
+                self._residents.timed_out[index] = self._line(sleeper)
+            self._resume(sleeper, np.full(index.size, sleeper.wait.limit))
+        self._refresh()
+        return True
+
+    def describe(self) -> tuple[Instruction, int, str]:
+        """(instruction, warp, sentence): who waits for what, of the CTA of the first."""
+        said: dict[str, int] = {}
+        for sleeper in self._asleep:
+            for row in sleeper.group[0].index:
+                said.setdefault(sleeper.wait.reason(int(row)), int(row))
+        count = len(self._residents.ctas)
+        row = next(iter(said.values()))
+        parts = [
+            f"warp {other // count} waits {reason}"
+            for reason, other in said.items()
+            if other % count == row % count
+        ]  # fmt: skip
+        first = self._asleep[0].place
+        instruction = self._blocks[first[0]].operations[first[1]].instruction
+        return instruction, row, "deadlock: no thread can run. " + "; ".join(parts[:6])
+
+    def _resume(self, sleeper: Sleeper, going: Bools) -> None:
+        """Of a sleeper those rows go on; the others sleep on."""
+        lanes, rowset = lanes_of(sleeper.group), sleeper.group[0]
+        if going.any():
+            self._go_on(sleeper.place, subset(self._residents, lanes & going[:, None], rowset))
+        if not going.all():
+            left = subset(self._residents, lanes & ~going[:, None], rowset)
+            self._asleep.append(Sleeper(sleeper.place, left, sleeper.wait))
+
+    def _line(self, sleeper: Sleeper) -> int:
+        return self._blocks[sleeper.place[0]].operations[sleeper.place[1]].instruction.line
+
+    def _refresh(self) -> None:
+        self.until[:] = NEVER
+        for sleeper in self._asleep:
+            rows = sleeper.group[0].index
+            self.until[rows] = np.minimum(self.until[rows], key(sleeper.place))
