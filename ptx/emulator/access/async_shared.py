@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access.shared_access import ACTORS, LANES, SITE_BITS, WARP_BITS, describe_conflict, gather
+from tinygpu.ptx.emulator.access.shared_order import ACTORS, LANES, SITE_BITS, WARP_BITS, describe_conflict, gather
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, Ticks
 from tinygpu.ptx.emulator.state.meter import Site

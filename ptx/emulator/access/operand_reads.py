@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import async_shared
 from tinygpu.ptx.emulator.access.async_shared import Agent
-from tinygpu.ptx.emulator.access.shared_access import ACTORS
+from tinygpu.ptx.emulator.access.shared_order import ACTORS
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING, Clock
 from tinygpu.ptx.emulator.state.meter import Site

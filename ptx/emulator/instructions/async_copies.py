@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access import global_access, shared_access
+from tinygpu.ptx.emulator.access import global_access, shared_order, shared_places
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64
@@ -149,7 +149,7 @@ def issue(
             picked_read = np.clip(picked_read, 0, size)
         if bool((picked_read == size).all()):
             picked_read = None
-    index, good = shared_access.locate(c, site, picked_to, size, "cp.async")
+    index, good = shared_places.locate(c, site, picked_to, size, "cp.async")
     shape = picked_to.shape
     rows = np.broadcast_to(c.pick_column(c.set.column), shape)
     who = c.pick(c.set.who)
@@ -162,8 +162,8 @@ def issue(
             return
     residents = c.residents
     if c.emulation.checking:
-        shared_access.check_write(c, site, index, size, rows, None, picked=None if good is None else good.reshape(-1))
-        shared_access.mark_written(c, site, index, size, who, int(PENDING))
+        shared_order.check_write(c, site, index, size, rows, None, picked=None if good is None else good.reshape(-1))
+        shared_order.mark_written(c, site, index, size, who, int(PENDING))
     flat_threads = np.ascontiguousarray(threads).reshape(-1)
     group = residents.group_counts.reshape(-1)[flat_threads]
     low, high = int(group.min()), int(group.max())
@@ -389,7 +389,7 @@ def _finish(c: Cohort, copy: PendingCopy, done: NDArray[np.bool_] | None) -> Non
     if c.emulation.checking:
         index = copy.index if done is None else copy.index[done]
         who = copy.who if done is None else copy.who[done]
-        shared_access.mark_written(c, copy.site, index, copy.size, who, c.emulation.tick)
+        shared_order.mark_written(c, copy.site, index, copy.size, who, c.emulation.tick)
 
 
 def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
@@ -442,7 +442,7 @@ class CopyArrival:
             if not copy.landed:
                 _land(residents, copy, done)
             if residents.emulation.checking:
-                shared_access.mark_written_by(
+                shared_order.mark_written_by(
                     residents, copy.site, copy.index[done], copy.size, np.full(1, column), residents.emulation.tick
                 )
             if not done.all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access import global_access, shared_access
+from tinygpu.ptx.emulator.access import global_access, shared_order, shared_places
 from tinygpu.ptx.emulator.instructions.atomic_updates import Update, make_update, one_after_another
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
@@ -138,7 +138,7 @@ def _apply(
     if space == "shared":
         requests, _, _ = site.count_shared(addresses, c.mask, size)
         counters.atomic_requests += requests
-        index, good = shared_access.locate(c, site, picked, size, "atomic")
+        index, good = shared_places.locate(c, site, picked, size, "atomic")
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
         c.residents.exchange(c, index, True, True, releases, acquires)
         flat = index.reshape(-1)
@@ -146,8 +146,8 @@ def _apply(
         if c.emulation.checking:
             rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
             who = c.pick(c.set.who).reshape(-1)[chosen]
-            shared_access.check_write(c, site, flat[chosen], size, rows, None, atomic=True, picked=chosen)
-            uninitialised = shared_access.is_unwritten(c, flat[chosen], size)
+            shared_order.check_write(c, site, flat[chosen], size, rows, None, atomic=True, picked=chosen)
+            uninitialised = shared_order.is_unwritten(c, flat[chosen], size)
             if uninitialised is not None:
                 at = int(np.flatnonzero(chosen)[int(np.argmax(uninitialised))])
                 row, lane = c.locate(at)
@@ -164,7 +164,7 @@ def _apply(
         )
         c.emulation.changes += bool((view[where] != result[chosen]).any())
         if c.emulation.checking:
-            shared_access.mark_written(c, site, flat[chosen], size, who, c.emulation.tick, atomic=True)
+            shared_order.mark_written(c, site, flat[chosen], size, who, c.emulation.tick, atomic=True)
     else:
         requests, _, _ = site.count_global(addresses, c.mask, size)
         counters.atomic_requests += requests

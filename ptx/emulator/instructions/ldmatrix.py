@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access import shared_access
-from tinygpu.ptx.emulator.access.shared_access import ANY_LANE, WARP_BITS
+from tinygpu.ptx.emulator.access import shared_order, shared_places
+from tinygpu.ptx.emulator.access.shared_order import ANY_LANE, WARP_BITS
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.warp_collectives import require_whole_warp
@@ -140,7 +140,7 @@ def _rows(c: Cohort, site: Site, addresses: Array, form: MatrixForm, verb: str) 
         counters.shared_store_requests += c.n
         counters.shared_store_wavefronts += wavefronts
         counters.shared_store_bytes += moved
-    index, good = shared_access.locate_rows(c, site, lanes, 16, verb)
+    index, good = shared_places.locate_rows(c, site, lanes, 16, verb)
     return index if good else None
 
 
@@ -153,7 +153,7 @@ def _check_rows(c: Cohort, site: Site, index: NDArray[np.int64], bits: int) -> N
     who = c.set.member + (ANY_LANE << WARP_BITS)
     found: NDArray[np.bool_] | None = None
     for offset, size in _PIECES[bits]:
-        invalid = shared_access.check_read(c, site, index + offset, size, c.set.column, who)
+        invalid = shared_order.check_read(c, site, index + offset, size, c.set.column, who)
         if invalid is not None:
             found = invalid if found is None else found | invalid
     return found
@@ -234,11 +234,11 @@ def _stmatrix(b: Binder, i: Instruction) -> Run:
         view = c.residents.shared.view(4, 4)
         if c.emulation.checking:
             changed = (np.take(view, index >> 4, axis=0, mode="clip") != shaped).any(axis=-1)
-            shared_access.check_write(c, site, index, 16, c.set.column, changed)
+            shared_order.check_write(c, site, index, 16, c.set.column, changed)
         view[index >> 4] = shaped
         if c.emulation.checking:
             who = c.set.member + (ANY_LANE << WARP_BITS)
-            shared_access.mark_written(c, site, index, 16, who, c.emulation.tick)
+            shared_order.mark_written(c, site, index, 16, who, c.emulation.tick)
 
     return run
 

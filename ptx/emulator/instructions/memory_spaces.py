@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.access import global_access, local_access, shared_access
+from tinygpu.ptx.emulator.access import global_access, local_access, shared_access, shared_order
 from tinygpu.ptx.emulator.instructions.binder import Binder
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import Array
@@ -159,7 +159,7 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.shared_store_bytes += moved
         index = shared_access.store(c, site, addresses, values, width, count, strong)
         if unknown is not None and index is not None:
-            shared_access.mark_unknown(c, index, size, unknown)
+            shared_order.mark_unknown(c, index, size, unknown)
 
     def write_local(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:
         local_access.store(c, site, as_u64(addresses), values, width, count, unknown)

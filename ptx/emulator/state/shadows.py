@@ -15,7 +15,7 @@ class SharedShadow:
 
     granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
     written        tick of the last write; 0 where nobody wrote
-    writer         who: see access.shared_access
+    writer         who: see access.shared_order
     read_lane      lane of the last reader that reads() knows of
     """
 
