@@ -113,6 +113,20 @@ def test_steps_for_which_no_time_is_left_are_skipped_with_that_reason(tmp_path: 
     assert said[0] == "correctness: skipped in 0 s: only 0 s were left, and it needs 25"
 
 
+def test_where_there_is_no_gpu_the_call_says_so_and_ends(tmp_path: Path) -> None:
+    from tinygpu.ptx.driver import available
+
+    if available().present:
+        pytest.skip("this machine has a GPU")
+    kit = tmp_path / "kit.zip"
+    write_kit(kit, Kit("today", "H200-SXM", ()), tmp_path)
+    records = call(tmp_path / "out", kit, only=["environment", "correctness"], say=lambda line: None)
+    assert [(r.step, r.status) for r in records] == [("environment", "failed"), ("correctness", "skipped")]
+    assert records[0].reason.startswith("no kernel can be run here: ")
+    assert records[1].reason == "there is no GPU to run it on"
+    assert "| environment | failed |" in (tmp_path / "out" / "report.md").read_text()
+
+
 # -- files --------------------------------------------------------------------------------------------------------
 
 

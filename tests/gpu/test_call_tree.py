@@ -89,7 +89,9 @@ print(json.dumps([tinygpu.__file__, sorted({{n.split('.')[0] for n in sys.module
 
 def test_the_list_of_what_runs_there_is_whole() -> None:
     ours = {f"gpu_call.{p.stem}" for p in (ROOT / "tests" / "gpu" / "gpu_call").glob("*.py")}
-    with_torch = {"gpu_call.beside", "gpu_call.problems_beside", "gpu_call.torch_stage", "gpu_call.triton_matmul"}
+    with_torch = {
+        f"gpu_call.{name}" for name in ("beside", "problems_beside", "torch_stage", "triton_matmul", "triton_warm")
+    }
     here = {"gpu_call.prepare", "gpu_call.chains"}
     reached = {
         f"gpu_call.{name}"

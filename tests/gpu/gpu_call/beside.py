@@ -75,10 +75,13 @@ class Table:
         terms = bundle.questions[0].rounding.terms
         tried: dict[str, Any] = {"failed": dict.fromkeys(sorted(request.skip), "it brought its process down")}
 
-        def is_right(what: str, once: Callable[[int], None]) -> bool:
+        def error_of(once: Callable[[int], None]) -> tuple[bool, float]:
             poison(launch, sets[0])
             stage.run(once)
-            good, worst = judge(launch, sets[0], function, right, terms)
+            return judge(launch, sets[0], function, right, terms)
+
+        def is_right(what: str, once: Callable[[int], None]) -> bool:
+            good, worst = error_of(once)
             if not good:
                 tried["failed"][what] = f"its result is wrong, by {worst:.3g} times what rounding explains"
             return good
@@ -88,12 +91,12 @@ class Table:
         def torch_once(number: int) -> None:
             function.write(sets[number])
 
-        own = is_right(TORCH, torch_once)
+        own = error_of(torch_once)
         contenders.append(Contender(TORCH, torch_once, f"{function.kernels} kernel{'s' * (function.kernels > 1)}"))
         if copies:
             contenders.append(self._copy(size, count))
         else:
-            triton = self._triton(stage, sets, is_right, tried)
+            triton = self._triton(request.name, stage, sets, is_right, tried)
             if triton is not None:
                 contenders.append(triton)
         ours, kernels = self._ours(stage, bundle, request, sets, is_right, tried)
@@ -112,7 +115,7 @@ class Table:
         return {
             "role": request.role, "case": request.name, "machine": request.machine, "facts": dict(request.facts),
             "problem": dict(bundle.questions[0].problem), "bytes": size, "terms": terms, "sets": count,
-            "noise": self.noise, "torch_right": own,
+            "noise": self.noise, "torch_right": own[0], "torch_error": own[1],
             "contenders": {c.name: {**times[c.name].to_json(), "what": c.what} for c in contenders},
             "ratios": {o: compared(times, OURS, o, self.noise) for o in names if o != OURS} if OURS in names else {},
             "ours": None if ours is None else described(ours[1]), "tried": tried,
@@ -134,7 +137,7 @@ class Table:
         return Contender(COPY, lambda number: pairs[number][1].copy_(pairs[number][0]), "device to device")
 
     def _triton(
-        self, stage: TorchStage, sets: Sequence[Mapping[str, Any]], is_right: Callable[..., bool],
+        self, name: str, stage: TorchStage, sets: Sequence[Mapping[str, Any]], is_right: Callable[..., bool],
         tried: dict[str, Any],
     ) -> Contender | None:  # fmt: skip
         """The fastest of the configurations that are right."""
@@ -147,6 +150,7 @@ class Table:
         sms = self.context.limits.sms
         for config in configurations(sets[0]["a"].shape[0]):
             what = f"Triton, {config}"
+            self.say({"begin": name, "kernel": ""})
             try:
                 launches = [launcher(config, s["a"], s["b"], s["c"], sms) for s in sets]
                 once = _numbered(launches)

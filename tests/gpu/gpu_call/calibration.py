@@ -28,7 +28,7 @@ def calibration(call: Call) -> Mapping[str, Any]:
             print(f"{benchmark.name}: {outcome.failure.sentence}", flush=True)
         call.tell(found)
 
-    settings = Settings(driver=call.driver, limit_s=10.0, start_s=60.0, seconds=max(call.left() - 12, 0))
+    settings = Settings(driver=call.driver, limit_s=20.0, start_s=60.0, seconds=max(call.left() - 12, 0))
     words: list[str] = []
     if call.rehearsal:
         words = list(_REHEARSED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 from gpu_call.kit import Job, unpacked_kit
@@ -13,6 +14,7 @@ from gpu_call.step import Call, python, run_program, run_step
 
 # Nothing is timed here for its own sake, so several bundles may share the GPU.
 _AT_ONCE = 4
+_COMPILERS = 4
 _LIMIT_S = 15
 
 
@@ -29,7 +31,14 @@ def correctness(call: Call) -> Mapping[str, Any]:
         ended = run_program(command, call.left(), cwd=call.work, log=call.work / f"{job.file}.log")
         return job, summary(job, read_lines(out), ended.code, ended.output)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    def warm(part: int) -> None:
+        """The table's Triton kernels are compiled meanwhile; what becomes of that, the table says."""
+        log = call.work / f"triton-{part}.log"
+        run_program(python("gpu_call.triton_warm", part, _COMPILERS), call.left(), cwd=call.work, log=log)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool, ThreadPoolExecutor(_COMPILERS) as compilers:
+        if find_spec("triton") is not None and not call.rehearsal:
+            compilers.map(warm, range(_COMPILERS))
         for job, told in pool.map(one, kit.of("correct")):
             found[job.name] = told
             call.tell(totals(found))

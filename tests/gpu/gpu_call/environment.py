@@ -17,6 +17,7 @@ from gpu_call.step import Call, run_step
 from tinygpu.ptx.measuring.clocks import Clocks
 from tinygpu.ptx.runtime.calls import gpu_driver, load_driver
 from tinygpu.ptx.runtime.context import open_context
+from tinygpu.ptx.runtime.errors import GpuUnavailable
 
 PACKAGES = ("numpy", "cuda-bindings", "torch", "triton", "cupy-cuda13x", "jax", "pytest", "hypothesis")
 TOOLS = {"nvcc": ["--version"], "ncu": ["--version"], "compute-sanitizer": ["--version"]}
@@ -57,8 +58,11 @@ def environment(call: Call) -> Mapping[str, Any]:
         "nvidia_smi_fields": _ASKED,
     }  # fmt: skip
     call.tell(found)
-    driver = load_driver(call.driver) if call.rehearsal else gpu_driver()
-    limits = open_context(driver).limits
+    try:
+        driver = load_driver(call.driver) if call.rehearsal else gpu_driver()
+        limits = open_context(driver).limits
+    except GpuUnavailable as missing:
+        return {**found, "unavailable": str(missing)}
     found |= {"gpu": asdict(limits), "clocks": Clocks(limits.bus).read()}
     return found
 

@@ -66,6 +66,8 @@ def conclude(
     """
     if "skipped" in found:
         return StepRecord(step, "skipped", found["skipped"], round(seconds, 1), round(limit_s, 1))
+    if "unavailable" in found:
+        return StepRecord(step, "failed", found["unavailable"], round(seconds, 1), round(limit_s, 1), found)
     if code is None:
         return StepRecord(step, "failed", f"killed after {seconds:.0f} s", round(seconds, 1), round(limit_s, 1), found)
     if code:
@@ -193,6 +195,9 @@ def call(
         shares = [Share(s.name, s.least_s, s.most_s).scaled(factor) for s in chosen]
         budget = Budget(shares, 60 * minutes - _KEPT_S * factor)
         for step in chosen:
+            if any("unavailable" in r.result for r in run.records):
+                run.take(StepRecord(step.name, "skipped", "there is no GPU to run it on"))
+                continue
             spent = time.monotonic() - begun
             share, limit = budget.limit(spent)
             if limit:

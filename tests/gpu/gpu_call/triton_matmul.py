@@ -6,7 +6,7 @@ which the fastest is taken for each problem, by the same protocol as ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,11 +102,9 @@ CONFIGURATIONS = (
 )
 
 
-def configurations(m: int) -> Iterator[Configuration]:
+def configurations(m: int) -> tuple[Configuration, ...]:
     """Those worth a try for so many rows: tiles neither more than twice as high as the rows nor far too low."""
-    for c in CONFIGURATIONS:
-        if c.bm <= max(2 * m, 16) and (c.bm >= 64 or m <= 64):
-            yield c
+    return tuple(c for c in CONFIGURATIONS if c.bm <= max(2 * m, 16) and (c.bm >= 64 or m <= 64))
 
 
 def launcher(config: Configuration, a: Any, b: Any, c: Any, sms: int) -> Callable[[], None]:
