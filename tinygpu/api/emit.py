@@ -50,7 +50,10 @@ def complete(space: MachineSpace, point: Mapping[str, int | str]) -> dict[str, i
     if violations:
         raise NotAdmitted("; ".join(v.sentence for v in violations))
     narrowed = space.space.restrict(point)
-    best = minimize(narrowed, PredictedTime(space), evaluations=200_000).best
+    found = minimize(narrowed, PredictedTime(space), evaluations=200_000)
+    if found.ended == "interrupted":
+        raise KeyboardInterrupt
+    best = found.best
     if best is None:
         raise NotAdmitted("no candidate with these values can be launched")
     return dict(best)

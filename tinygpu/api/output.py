@@ -13,6 +13,7 @@ from typing import Any
 
 from tinygpu.api.tune import Finalist
 from tinygpu.ptx.verification import Verification
+from tinygpu.report.run import Run
 
 
 def default_folder(winner: Finalist) -> Path:
@@ -28,10 +29,12 @@ def write_kernel(
     finalist: Finalist,
     verification: Verification | None,
     measured: Mapping[str, Any] | None = None,
+    run: Run | None = None,
 ) -> tuple[Path, ...]:
-    """Writes kernel.ptx, launch.json and summary.txt; replaces the folder as a whole.
+    """Writes kernel.ptx, launch.json, summary.txt and, of a tuning run, run.json; replaces the folder as a whole.
 
     measured  what a GPU said of it: seconds, gpu, driver, date
+    run       what `tinygpu report` shows
     """
     kernel = finalist.built.kernel
     launch = kernel.launch_json(finalist.space.problem)
@@ -49,6 +52,8 @@ def write_kernel(
         "launch.json": json.dumps(launch, indent=2) + "\n",
         "summary.txt": summary(finalist, verification, measured),
     }
+    if run is not None:
+        files["run.json"] = json.dumps(run.to_json())
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     for name, text in files.items():

@@ -6,8 +6,12 @@ Every step is a function of its own room; this file is their order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
+
+from tinygpu.api.caching import source_digest
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.cost.predictor import Prediction
@@ -53,12 +57,16 @@ class Finalist:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Searched:
-    """One machine's part of a tuning run."""
+    """One machine's part of a tuning run.
+
+    floor  least seconds in which the device could do the problem's work: the roofline
+    """
 
     space: MachineSpace
     result: Result | None
     finalists: tuple[Finalist, ...]
     sentence: str = ""
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +79,28 @@ class Tuned:
     refused: tuple[Refusal, ...]
     winner: Finalist
     verification: Verification
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a tuning run; what was searched until then is kept.
+
+    searched  the machines so far; the last one's search may have been cut short
+    """
+
+    def __init__(
+        self, family: str, device: Device, searched: tuple[Searched, ...], refused: tuple[Refusal, ...]
+    ) -> None:
+        super().__init__("the tuning run was interrupted")
+        self.family = family
+        self.device = device
+        self.searched = searched
+        self.refused = refused
+
+    @property
+    def best(self) -> tuple[Searched, float] | None:
+        """The machine with the least predicted time, and that time; None where nothing has a value."""
+        found = [(s, s.result.value) for s in self.searched if s.result is not None and s.result.value is not None]
+        return min(found, key=lambda pair: pair[1], default=None)
 
 
 # Candidates that are refined and, while they spill, assembled, per finalist that is kept.
@@ -94,51 +124,83 @@ def tune(
     strategy: str = "auto",
     evaluations: int | None = None,
     seconds: float | None = None,
+    within: float | None = None,
+    journal: Path | None = None,
     seed: int = 0,
     keep: int = 6,
     watcher: Watcher | None = None,
 ) -> Tuned:
     """Searches every machine of the family that is legal for problem and device; verifies the winner.
 
-    Raises ProblemError where no machine takes the problem, and NothingFound where no candidate is left.
+    within   a machine's search ends once its best takes at most (1 + within) times the roofline's time
+    journal  a folder with a file for every machine: a run that was killed and is called again goes on from there
+
+    Raises ProblemError where no machine takes the problem, NothingFound where no candidate is left, and Interrupted,
+    which has what was found until then, on Ctrl-C.
     """
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
-    cache = SolverCache()
-    searched = []
-    for machine, problem in accepted:
-        watch.stage(f"{machine.__name__}: building the space")
-        space = build_space(machine, problem, device)
-        watch.space(space)
-        if space.space.size == 0:
-            sentences = tuple(str(c) for c in space.space.conflict())
-            searched.append(Searched(space, None, (), "; ".join(dict.fromkeys(sentences))))
-            continue
-        watch.stage(f"{machine.__name__}: searching {space.space.size:,} candidates")
-        objective = PredictedTime(space)
-        result = minimize(
-            space.space,
-            objective,
-            strategy=strategy,
-            evaluations=evaluations,
-            seconds=seconds,
-            seed=seed,
-            callbacks=(watch.progress,),
-            subject=space.space.name,
+    searched: list[Searched] = []
+    try:
+        cache = SolverCache()
+        for machine, problem in accepted:
+            watch.stage(f"{machine.__name__}: building the space")
+            space = build_space(machine, problem, device)
+            watch.space(space)
+            if space.space.size == 0:
+                sentences = tuple(str(c) for c in space.space.conflict())
+                searched.append(Searched(space, None, (), "; ".join(dict.fromkeys(sentences))))
+                continue
+            watch.stage(f"{machine.__name__}: searching {space.space.size:,} candidates")
+            objective = PredictedTime(space)
+            floor = roofline_seconds(objective)
+            if journal is not None:
+                journal.mkdir(parents=True, exist_ok=True)
+            result = minimize(
+                space.space,
+                objective,
+                strategy=strategy,
+                evaluations=evaluations,
+                seconds=seconds,
+                within=within,
+                floor=floor,
+                seed=seed,
+                journal=None if journal is None else journal / f"{machine.__name__}.jsonl",
+                callbacks=(watch.progress,),
+                subject=space.space.name + ("" if journal is None else f", machine {source_digest(machine)[:12]}"),
+            )
+            searched.append(Searched(space, result, (), floor=floor))
+            if result.ended == "interrupted":
+                raise KeyboardInterrupt
+            watch.stage(f"{machine.__name__}: solving the layouts of the best")
+            best = refine(objective, result.top(400), cache, keep=ASSEMBLED_PER_KEPT * keep)
+            watch.stage(f"{machine.__name__}: lowering and assembling the best")
+            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, device, keep))
+        ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
+        if not ranked:
+            raise NothingFound(_why_nothing(searched))
+        winner = ranked[0]
+        watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
+        verification = verify(
+            winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, thorough=True
         )
-        watch.stage(f"{machine.__name__}: solving the layouts of the best")
-        best = refine(objective, result.top(400), cache, keep=ASSEMBLED_PER_KEPT * keep)
-        watch.stage(f"{machine.__name__}: lowering and assembling the best")
-        searched.append(Searched(space, result, finalists(space, objective, best, device, keep)))
-    ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
-    if not ranked:
-        raise NothingFound(_why_nothing(searched))
-    winner = ranked[0]
-    watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
-    verification = verify(
-        winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, thorough=True
-    )
-    return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
+        return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
+    except KeyboardInterrupt:
+        raise Interrupted(family.name, device, tuple(searched), tuple(refused)) from None
+
+
+# Candidates of which the least roofline time is taken: it differs among them by padded work alone, where it differs.
+_ROOFLINE_CANDIDATES = 64
+
+
+def roofline_seconds(objective: PredictedTime) -> float:
+    """Least seconds of the problem on the device: useful work at the peak, or compulsory DRAM traffic.
+
+    Where useful work is not counted apart from padding (machines without tensor cores), the least of a sample.
+    """
+    space = objective.space
+    points = space.space.sample(1 if space.counts(0).operand else _ROOFLINE_CANDIDATES, np.random.default_rng(0))
+    return min(float(objective.prediction(point).roofline_s) for point in points)
 
 
 def finalists(

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tinygpu.cli.reporting import report_command
+
 MACHINE = Annotated[str, typer.Argument(help="a shipped machine, a family, or path/to/file.py:ClassName")]
 SHAPE = Annotated[str, typer.Option("--shape", help="every dim of the machine: m=4096,n=4096,k=4096")]
 DEVICE = Annotated[str, typer.Option("--device", "-d", help="a GPU of `tinygpu devices`, or a device file")]
@@ -235,6 +237,8 @@ def tune_command(
     strategy: Annotated[str, typer.Option(help="auto, exhaustive, random or annealing")] = "auto",
     evaluations: Annotated[int | None, typer.Option(help="how many candidates are tried at most")] = None,
     seconds: Annotated[float | None, typer.Option(help="how long the search goes on at most")] = None,
+    within: Annotated[float | None, typer.Option(help="enough is so many per cent above the roofline's time")] = None,
+    journal: Annotated[Path | None, typer.Option(help="folder: a run that was killed goes on from there")] = None,
     seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
     keep: Annotated[int, typer.Option(help="how many of the best are assembled")] = 6,
     results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
@@ -244,7 +248,8 @@ def tune_command(
 ) -> None:
     """Search every machine of a family, emit the best candidate as PTX, and prove it right in the emulator.
 
-    With --results or --measure the best is the one that was measured to be, whatever was predicted.
+    With --results or --measure the best is the one that was measured to be, whatever was predicted. Ctrl-C ends the
+    search with exit code 130, and leaves what was found in a run.json for `tinygpu report`.
 
     Examples:
 
@@ -258,10 +263,12 @@ def tune_command(
     """
     from tinygpu.api.machines import family
     from tinygpu.api.output import default_folder, write_kernel
-    from tinygpu.api.tune import tune
+    from tinygpu.api.report import run_of
+    from tinygpu.api.tune import Interrupted, tune
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.live import watching
     from tinygpu.cli.printing import console, tuned_report
+    from tinygpu.cli.reporting import INTERRUPTED, interrupted_report
     from tinygpu.devices import device as find
     from tinygpu.ptx.driver import available
 
@@ -271,27 +278,36 @@ def tune_command(
             raise typer.BadParameter("give --results or --measure, not both")
         _tune_measured(machine, given, device, results, measure, seconds, seed, out, as_json)
         return
-    with watching(console, quiet=as_json) as watcher:
-        tuned = tune(
-            family(machine),
-            given,
-            find(device),
-            strategy=strategy,
-            evaluations=evaluations,
-            seconds=seconds,
-            seed=seed,
-            keep=keep,
-            watcher=watcher,
-        )
+    try:
+        with watching(console, quiet=as_json) as watcher:
+            tuned = tune(
+                family(machine),
+                given,
+                find(device),
+                strategy=strategy,
+                evaluations=evaluations,
+                seconds=seconds,
+                within=None if within is None else within / 100,
+                journal=journal,
+                seed=seed,
+                keep=keep,
+                watcher=watcher,
+            )
+    except Interrupted as stopped:
+        interrupted_report(stopped, out, journal)
+        raise typer.Exit(INTERRUPTED) from None
     if not tuned.verification.passed:
         print(f"tinygpu: the winner is wrong, nothing is written: {tuned.verification}", file=sys.stderr)
         raise typer.Exit(1)
     folder = out or default_folder(tuned.winner)
-    files = write_kernel(folder, tuned.winner, tuned.verification)
+    files = write_kernel(folder, tuned.winner, tuned.verification, run=run_of(tuned))
     if as_json:
         print((folder / "launch.json").read_text(), end="")
     else:
         tuned_report(tuned, files, available())
+
+
+app.command("report")(report_command)
 
 
 @app.command("bundle")
