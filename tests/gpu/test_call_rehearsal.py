@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +13,16 @@ from gpu_call.cases import SMALL, Case, Plan
 from gpu_call.collect import NotResults, collect
 from gpu_call.kit import Kit
 from gpu_call.prepare import join, prepare, spread_points
-from gpu_call.records import StepRecord
+from gpu_call.records import StepRecord, read_lines
 from gpu_call.run import call
+from gpu_call.side_by_side import side_by_side
+from gpu_call.step import Call
 
 from tinygpu.api.bundle import bundle_points
 from tinygpu.devices import device
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.measuring.bundle import read_bundle
+from tinygpu.ptx.measuring.bundle import read_bundle, write_bundle
 from tinygpu.spaces.build import build_space
 
 pytest.importorskip("cuda.bindings.driver")
@@ -65,6 +71,43 @@ def test_a_stream_is_timed_beside_a_copy_and_pytorch(tmp_path: Path, monkeypatch
     assert "# Results without a GPU: a rehearsal" in (out / "report.md").read_text()
     with pytest.raises(NotResults, match=r"holds a rehearsal: nothing in it was measured$"):
         collect(out, tmp_path)
+
+
+def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("axpby f32", "axpby", {"n": 4096}, kernels=5)
+    _, made, _ = prepared(Plan((), (), (case,), (), ()), tmp_path)
+    bundle = read_bundle(tmp_path / "bundles" / made.jobs[0].file)
+    ptx = {e.name: bundle.ptx(e).decode() for e in bundle.entries}
+    ptx["k0001"] = "// fake: exit 7\n" + ptx["k0001"]
+    ptx["k0002"] = ptx["k0002"].replace("\n  add.rn.f32", "\n  sub.rn.f32")
+    ptx["k0003"] = "// fake: us=80\n" + ptx["k0003"]
+    # stores where it loads: over its input
+    loads = re.findall(r"ld\.global\.nc\S* .*\[(%d\d+)", ptx["k0004"])
+    ptx["k0004"] = re.sub(r"(st\.global\S* )\[%d\d+", rf"\1[{loads[0]}", ptx["k0004"])
+    unpacked = tmp_path / "unpacked"
+    write_bundle(
+        unpacked / made.jobs[0].file, title="t", device="H200-SXM", made="by hand", questions=bundle.questions,
+        kernels=[(replace(e, cubin=False), ptx[e.name].encode(), None) for e in bundle.entries],
+    )  # fmt: skip
+    (unpacked / "kit.json").write_text(json.dumps(made.to_json()))
+    folders = [TESTS / "gpu", TESTS / "gpu" / "fake", TESTS / "ptx" / "fake", TESTS / "ptx" / "calibration"]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, folders), *[p for p in sys.path if p]]))
+    work = tmp_path / "work"
+    work.mkdir()
+    step = Call(unpacked, work, tmp_path / "told.json", 120.0, time.monotonic(), "rehearsal_cuda")
+    found = side_by_side(step)
+    (row,) = found["rows"]
+    assert row["ours"]["kernel"] == "k0003"
+    assert row["tried"]["ours"] == 2
+    assert found["skipped_kernels"] == {"axpby f32": ["k0001", "k0004"]}
+    failed = row["tried"]["failed"]
+    assert failed["k0001"] == failed["k0004"] == "it brought its process down, or made it useless"
+    assert failed["k0002"].startswith("its result is wrong, by ")
+    assert len(read_lines(work / "lines-0.jsonl")) > 2
+    assert (work / "lines-1.jsonl").exists()
+    assert json.loads((tmp_path / "told.json").read_text())["problems"] == 1
 
 
 def test_random_candidates_of_every_structure_are_taken_in_turn() -> None:

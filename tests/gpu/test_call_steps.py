@@ -193,6 +193,8 @@ def test_a_kernel_that_brings_the_process_down_is_left_out_of_the_next_one() -> 
     progress.take([{"begin": "q", "kernel": "k3"}], "it did not end within 40 s")
     assert progress.starts["q"] == MOST_STARTS
     assert progress.failed == {"q": "it did not end within 40 s"}
+    progress.take([{"begin": "r", "kernel": "k1"}], "the time was up")
+    assert [j.name for j in progress.open(JOBS)] == ["r"]
     progress.take([{"begin": "r", "kernel": ""}, {"failed": "r", "sentence": "out of memory"}, {"end": True}], "")
     assert progress.failed["r"] == "out of memory"
     assert progress.open(JOBS) == []

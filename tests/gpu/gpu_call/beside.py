@@ -29,6 +29,7 @@ from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused, OutOfDeviceMemory, WrongArchitecture
 
 OURS, TORCH, TRITON, COPY = "tinyGPU", "PyTorch", "Triton", "copy"
+DOWN = "it brought its process down, or made it useless"
 _REFUSED = (LaunchRefused, WrongArchitecture, OutOfDeviceMemory)
 
 
@@ -46,6 +47,10 @@ class Request:
     machine: str
     facts: Mapping[str, Any]
     skip: frozenset[str]
+
+
+class Spoilt(Exception):
+    """A kernel that was wrong and changed what it must not touch: this process judges nothing any more."""
 
 
 class Table:
@@ -73,7 +78,7 @@ class Table:
         sets = [operands(launch, generator) for _ in range(count)]
         right = function.right(sets[0])
         terms = bundle.questions[0].rounding.terms
-        tried: dict[str, Any] = {"failed": dict.fromkeys(sorted(request.skip), "it brought its process down")}
+        tried: dict[str, Any] = {"failed": dict.fromkeys(sorted(request.skip), DOWN)}
 
         def error_of(once: Callable[[int], None]) -> tuple[bool, float]:
             poison(launch, sets[0])
@@ -99,7 +104,11 @@ class Table:
             triton = self._triton(request.name, stage, sets, is_right, tried)
             if triton is not None:
                 contenders.append(triton)
-        ours, kernels = self._ours(stage, bundle, request, sets, is_right, tried)
+
+        def intact() -> bool:
+            return error_of(torch_once) == own
+
+        ours, kernels = self._ours(stage, bundle, request, sets, is_right, intact, tried)
         try:
             if ours is not None:
                 contenders.append(ours[0])
@@ -166,9 +175,12 @@ class Table:
 
     def _ours(
         self, stage: TorchStage, bundle: Bundle, request: Request, sets: Sequence[Mapping[str, Any]],
-        is_right: Callable[..., bool], tried: dict[str, Any],
+        is_right: Callable[..., bool], intact: Callable[[], bool], tried: dict[str, Any],
     ) -> tuple[tuple[Contender, Entry] | None, list[OurKernel]]:  # fmt: skip
-        """The fastest of the candidates that are right, and everything that was loaded."""
+        """The fastest of the candidates that are right, and everything that was loaded.
+
+        intact  whether the operands still are what they were
+        """
         addresses = [{name: tensor.data_ptr() for name, tensor in s.items()} for s in sets]
         scalars = {name: SCALARS[name] for name, _ in bundle.questions[0].scalars}
         loaded: list[OurKernel] = []
@@ -185,6 +197,8 @@ class Table:
             loaded.append(kernel)
             if is_right(entry.name, kernel.launch):
                 good.append((Contender(entry.name, kernel.launch, str(kernel)), entry))
+            elif not intact():
+                raise Spoilt(tried["failed"][entry.name] + "; and it wrote over other memory")
         self.say({"begin": request.name, "kernel": ""})
         tried["ours"] = len(good)
         if not good:
@@ -227,7 +241,7 @@ def main(words: Sequence[str]) -> int:
         lines.write({"begin": request.name, "kernel": ""})
         try:
             lines.write({"row": plain(table.row(request))})
-        except CudaError as error:
+        except (CudaError, Spoilt) as error:
             # the process is lost to the GPU; the last line that was begun says by which kernel
             lines.write({"lost": request.name, "sentence": str(error)})
             return 1

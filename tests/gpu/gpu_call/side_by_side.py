@@ -22,6 +22,8 @@ from gpu_call.turns import Turns
 
 # Without a line for so long, the process hangs: the longest silence is Triton's compiler.
 QUIET_S = 40.0
+# How the process ended that was still at work when the step's time was over.
+TIME_UP = "the time was up"
 # So many processes are started for one problem before it is given up.
 MOST_STARTS = 3
 
@@ -63,7 +65,7 @@ class Progress:
             elif "lost" in line:
                 how = line["sentence"]
             ended = ended or "end" in line
-        if ended or not problem:
+        if ended or not problem or how == TIME_UP:
             return
         self.starts[problem] = self.starts.get(problem, 0) + 1
         if kernel:
@@ -117,7 +119,7 @@ def watch(
                     size, heard = written, now
                     seen()
                 if now - begun > seconds:
-                    return "the time was up"
+                    return TIME_UP
                 if now - heard > quiet_s:
                     return f"it did not end within {quiet_s:g} s"
                 time.sleep(0.1)
@@ -150,7 +152,7 @@ def side_by_side(call: Call) -> Mapping[str, Any]:
         before = len(progress.rows) + len(progress.failed) + sum(len(s) for s in progress.skip.values())
         progress.take(read_lines(lines), how)
         after = len(progress.rows) + len(progress.failed) + sum(len(s) for s in progress.skip.values())
-        if how == "the time was up":
+        if how == TIME_UP:
             break
         if after == before:  # it fails before it begins anything
             text = (call.work / "beside.log").read_text(errors="replace").strip()
