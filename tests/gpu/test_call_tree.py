@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,11 @@ def test_packages_of_several_folders_become_one(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def run_there(site: Path, program: str, cwd: Path) -> str:
+def run_there(site: Path, program: str, cwd: Path, barred: Sequence[str] = BARRED) -> str:
     """Runs a program with that package alone, from a folder elsewhere, where the barred libraries are not."""
     head = f"import sys\nsys.path[:0] = [{str(site)!r}, {str(ROOT / 'tests' / 'gpu')!r}]\n"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", head + BLOCKER + program, ",".join(BARRED)], cwd=cwd, capture_output=True,
+        [sys.executable, "-P", "-c", head + BLOCKER + program, ",".join(barred)], cwd=cwd, capture_output=True,
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -85,6 +86,17 @@ print(json.dumps([tinygpu.__file__, sorted({{n.split('.')[0] for n in sys.module
     assert Path(where).is_relative_to(site)
     assert "numpy" in loaded
     assert set(loaded) & {*BARRED, "cuda", "torch", "triton"} == set()
+
+
+def test_the_tests_that_need_a_gpu_are_collected_without_a_solver(site: Path, tmp_path: Path) -> None:
+    program = f"""
+import pytest
+from gpu_call.gpu_tests import files
+words = ["--collect-only", "-m", "gpu", "-p", "no:cacheprovider", "-c", {str(ROOT / "pyproject.toml")!r}]
+sys.exit(pytest.main([*map(str, files()), *words, "--rootdir", {str(ROOT)!r}]))
+"""
+    collected = run_there(site, program, tmp_path, barred=("z3",))
+    assert "test_runtime_on_gpu.py::test_one_kernel_under_two_names_is_a_tie" in collected
 
 
 def test_the_list_of_what_runs_there_is_whole() -> None:
