@@ -37,6 +37,21 @@ class MachineSpace:
         # The space knows whose it is: a strategy is handed the space alone, and may look at the machine behind it.
         object.__setattr__(self, "space", replace(self.space, origin=self))
 
+    def on(self, device: Device) -> MachineSpace:
+        """The same points on a device with other rates; what was counted for them is kept.
+
+        Raises ValueError where a limit differs, since other points would be admitted.
+        """
+        limits = self.device.constants()
+        differing = [name for name, number in device.constants().items() if limits.get(name) != number]
+        if differing:
+            raise ValueError(
+                f"[{self.space.name}] {device.name} has another {differing[0]} than {self.device.name}; build its space"
+            )
+        other = replace(self, device=device)
+        other._counts.update(self._counts)
+        return other
+
     def structure_index(self, point: Mapping[str, object]) -> int:
         """Which part a point belongs to."""
         names = tuple(c.name for c in self.machine.choices())
