@@ -226,6 +226,8 @@ def _kernels(
         result = minimize(
             space.space, objective, seconds=seconds, seed=seed, callbacks=(watch.progress,), subject=space.space.name
         )
+        if result.ended == "interrupted":
+            raise KeyboardInterrupt
         best = (t.point for t in result.top(POINTS_PER_KERNEL * count))
         add(best, count if choose == "best" else -(-count // 2))
     if choose != "best":

@@ -6,11 +6,13 @@ Every step is a function of its own room; this file is their order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from tinygpu.api.assembled import BATCH_PER_PROCESS, assembled_objective
 from tinygpu.api.caching import source_digest
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
@@ -20,6 +22,7 @@ from tinygpu.ptx.assembler import Assembly, assemble
 from tinygpu.ptx.build import Built
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.verification import Verification, verify
+from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime, score
 from tinygpu.search.progress import Progress
@@ -126,6 +129,8 @@ def tune(
     seconds: float | None = None,
     within: float | None = None,
     journal: Path | None = None,
+    processes: int = 0,
+    cache: Path | None = None,
     seed: int = 0,
     keep: int = 6,
     watcher: Watcher | None = None,
@@ -134,15 +139,22 @@ def tune(
 
     within   a machine's search ends once its best takes at most (1 + within) times the roofline's time
     journal  a folder with a file for every machine: a run that was killed and is called again goes on from there
+    processes
+             0: candidates are predicted. Else each one that is tried is lowered and assembled, in so many processes
+    cache    a file that keeps assembled candidates between runs
 
     Raises ProblemError where no machine takes the problem, NothingFound where no candidate is left, and Interrupted,
     which has what was found until then, on Ctrl-C.
     """
+    if processes < 0:
+        raise ValueError(f"a search works in 1 process or more, or predicts with 0, not {processes}")
+    if cache is not None and not processes:
+        raise ValueError("a cache keeps assembled candidates, and 0 processes assemble none; predictions need no cache")
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
     searched: list[Searched] = []
     try:
-        cache = SolverCache()
+        layouts = SolverCache()
         for machine, problem in accepted:
             watch.stage(f"{machine.__name__}: building the space")
             space = build_space(machine, problem, device)
@@ -156,24 +168,32 @@ def tune(
             floor = roofline_seconds(objective)
             if journal is not None:
                 journal.mkdir(parents=True, exist_ok=True)
-            result = minimize(
-                space.space,
-                objective,
-                strategy=strategy,
-                evaluations=evaluations,
-                seconds=seconds,
-                within=within,
-                floor=floor,
-                seed=seed,
-                journal=None if journal is None else journal / f"{machine.__name__}.jsonl",
-                callbacks=(watch.progress,),
-                subject=space.space.name + ("" if journal is None else f", machine {source_digest(machine)[:12]}"),
-            )
+            subject = space.space.name + (", assembled" if processes else "")
+            with ExitStack() as stack:
+                judge: Objective = objective
+                if processes:
+                    judge = stack.enter_context(
+                        assembled_objective(family.name, space, processes=processes, cache=cache)
+                    )
+                result = minimize(
+                    space.space,
+                    judge,
+                    strategy=strategy,
+                    evaluations=evaluations,
+                    seconds=seconds,
+                    within=within,
+                    floor=floor,
+                    seed=seed,
+                    journal=None if journal is None else journal / f"{machine.__name__}.jsonl",
+                    callbacks=(watch.progress,),
+                    batch=BATCH_PER_PROCESS * processes or 1,
+                    subject=subject + ("" if journal is None else f", machine {source_digest(machine)[:12]}"),
+                )
             searched.append(Searched(space, result, (), floor=floor))
             if result.ended == "interrupted":
                 raise KeyboardInterrupt
             watch.stage(f"{machine.__name__}: solving the layouts of the best")
-            best = refine(objective, result.top(400), cache, keep=ASSEMBLED_PER_KEPT * keep)
+            best = refine(objective, result.top(400), layouts, keep=ASSEMBLED_PER_KEPT * keep)
             watch.stage(f"{machine.__name__}: lowering and assembling the best")
             searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, device, keep))
         ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)

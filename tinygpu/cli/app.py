@@ -239,6 +239,8 @@ def tune_command(
     seconds: Annotated[float | None, typer.Option(help="how long the search goes on at most")] = None,
     within: Annotated[float | None, typer.Option(help="enough is so many per cent above the roofline's time")] = None,
     journal: Annotated[Path | None, typer.Option(help="folder: a run that was killed goes on from there")] = None,
+    processes: Annotated[int, typer.Option(help="assemble every candidate that is tried, in so many processes")] = 0,
+    cache: Annotated[Path | None, typer.Option(help="file that keeps assembled candidates between runs")] = None,
     seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
     keep: Annotated[int, typer.Option(help="how many of the best are assembled")] = 6,
     results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
@@ -258,6 +260,8 @@ def tune_command(
     `tinygpu tune matmul --shape m=1000,n=999,k=77 --dtype f32 --device rtx4090 --option activation=relu`
 
     `tinygpu tune my_machine.py:Softplus --shape n=1000000 --device h100`
+
+    `tinygpu tune matmul --shape m=4096,n=4096,k=4096 --device a100 --evaluations 500 --processes 8 --journal runs/mm`
 
     `tinygpu tune matmul --shape m=4096,n=4096,k=4096 --device h200 --results mm.bundle.results.jsonl`
     """
@@ -289,6 +293,8 @@ def tune_command(
                 seconds=seconds,
                 within=None if within is None else within / 100,
                 journal=journal,
+                processes=processes,
+                cache=cache,
                 seed=seed,
                 keep=keep,
                 watcher=watcher,

@@ -42,7 +42,7 @@ def measured(run: Run) -> str:
 
     best = min(timed, key=lambda t: t.seconds or 0.0)
     return (
-        f"<p>{escape(run.measured)}: {len(timed)} candidates. The best took "
+        f"<p>{escape(run.measured[:1].upper() + run.measured[1:])}: {len(timed)} candidates. The best took "
         f"<b>{seconds_text(best.seconds or 0.0)}</b>, predicted {seconds_text(best.predicted)}. On the dashed line a "
         f"prediction is right; lines through dots are quartiles.</p>{lost}"
         + drawn("predicted against measured times", draw)

@@ -21,8 +21,9 @@ _CANDIDATES = (
     "<p>Lowered, assembled, and predicted again with the assembler's registers and the conflicts that are left.</p>"
 )
 _LAYOUTS = (
-    "<p>Each cell is a run of bytes that stays whole, named row:number; a colour is one column of the tile. Where a "
-    "colour stands in one column of the picture, who reads that column of the tile meets bank conflicts.</p>"
+    "<p>Each cell is a run of bytes that stays whole, named row:number; a colour is one column of the tile, and "
+    "every eighth has the same. Where a colour stands in one column of the picture, who reads that column of the tile "
+    "meets bank conflicts.</p>"
 )
 _ENDS = {
     "every point": "every point was tried",

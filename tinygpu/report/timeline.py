@@ -18,7 +18,7 @@ def timeline(shown: Timeline) -> str:
 
     def draw(width: int) -> tuple[int, list[str]]:
         wide = width > 500
-        tall, bar = (26, 18) if wide else (38, 18)
+        tall, bar = (26, 18) if wide else (42, 18)
         left = 8 + max(7 * len(CAUSES.get(row, row)) for row in rows) if wide else 4
         height = 14 + tall * len(rows) + 26
         x = Scale(0, until, left, width - 10)
