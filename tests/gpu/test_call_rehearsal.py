@@ -12,7 +12,7 @@ import pytest
 from gpu_call.cases import SMALL, Case, Plan
 from gpu_call.collect import NotResults, collect
 from gpu_call.kit import Kit
-from gpu_call.prepare import join, prepare, spread_points
+from gpu_call.prepare import join, near_best, prepare, spread_points
 from gpu_call.records import StepRecord, read_lines
 from gpu_call.run import call
 from gpu_call.side_by_side import side_by_side
@@ -23,6 +23,7 @@ from tinygpu.devices import device
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.ptx.measuring.bundle import read_bundle, write_bundle
+from tinygpu.search.predicted import PredictedTime
 from tinygpu.spaces.build import build_space
 
 pytest.importorskip("cuda.bindings.driver")
@@ -123,13 +124,38 @@ def test_random_candidates_of_every_structure_are_taken_in_turn() -> None:
     assert all(points.count(p) == 1 for p in points)
 
 
+def test_candidates_near_the_best_predicted_are_drawn_from_all_of_them() -> None:
+    problem = MatmulHopper.problem(m=1024, n=1024, k=512, dtypes={"a": "bf16"})
+    space = build_space(MatmulHopper, problem, H200)
+    seconds, points = near_best(space, 40, 0)
+    assert len(points) == 40
+    assert all(points.count(p) == 1 for p in points)
+    predicted = [e.value for e in PredictedTime(space)(points)]
+    assert predicted[0] == seconds == min(p for p in predicted if p is not None)
+    assert all(p is not None and p <= 1.03 * seconds for p in predicted)
+    # the prediction does not tell swizzles apart, so that more than the first of them is there
+    assert len({p["swizzle"] for p in points}) > 1
+
+
+def test_points_that_are_asked_for_are_in_the_bundle_beside_the_best(tmp_path: Path) -> None:
+    points = ({"bm": 64, "bn": 32, "schedule": "pingpong"}, {"bm": 64, "bn": 48})
+    case = Case("m", "matmul_hopper", {"m": 128, "n": 128, "k": 128}, {"*": "bf16"}, kernels=2, points=points)
+    _, made, _ = prepared(Plan((), (case,), (), (), ()), tmp_path)
+    bundle = read_bundle(tmp_path / "bundles" / made.jobs[0].file)
+    assert [e.name for e in bundle.entries] == ["k0000", "k0001", "k0002"]
+    last = bundle.entries[2].point
+    assert (last["bm"], last["bn"], last["schedule"]) == (64, 32, "pingpong")
+    assert [name for name, _ in made.missing if name.startswith("m: ")] == ["m: bm=64 bn=48"]
+    assert sorted(p.name for p in (tmp_path / "bundles").iterdir()) == ["matmuls-00.bundle", "matmuls-00.json"]
+
+
 def test_bundles_are_joined_with_their_questions(tmp_path: Path) -> None:
     paths = []
     for n in (64, 96):
         space = build_space(Axpby, Axpby.problem(n=n), H200)
         paths.append(tmp_path / f"{n}")
         assert bundle_points(space, spread_points(space, 2, n), paths[-1]) == ["k0000", "k0001"]
-    assert join(paths, tmp_path / "both") == 4
+    assert join([*paths, paths[0]], tmp_path / "both") == 4
     both = read_bundle(tmp_path / "both")
     assert [(e.name, e.question) for e in both.entries] == [("k0000", 0), ("k0001", 0), ("k0002", 1), ("k0003", 1)]
     for entry in both.entries:

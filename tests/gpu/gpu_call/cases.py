@@ -17,7 +17,8 @@ class Case:
     majors    per tensor: "row" or "col"
     lds       leading dimensions, elements
     options   of the machine
-    kernels   how many candidates
+    kernels   how many candidates, the best predicted ones
+    points    parts of candidates that are tried as well, completed by the predictor
     facts     what else whoever shows it should know: a model's name, say
     """
 
@@ -29,6 +30,7 @@ class Case:
     lds: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     kernels: int = 4
+    points: tuple[Mapping[str, int | str], ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -98,14 +100,31 @@ ROWS = (1, 16, 64, 512, 4096)
 # Up to so many rows the whole family takes part; beyond, the machine for large tiles alone.
 FEW_ROWS = 64
 
+# What public matmuls for Hopper choose (CUTLASS: examples and defaults of its profiler for sm_90a): tiles of 128 x 256
+# or 256 x 128 by 64 shared by two warpgroups, tiles of 64 x 256 and 128 x 128 in turns, clusters of two, as many stages
+# as fit, the widest swizzle.
+USUAL: tuple[Mapping[str, int | str], ...] = tuple(
+    {
+        "schedule": schedule, "bm": bm, "bn": bn, "bk": 64, "stages": stages, "out": out, "cluster_m": across,
+        "cluster_n": along, "swizzle": 128, "swizzle_c": 128 if out == "matrices" else 32,
+    }
+    for schedule, bm, bn, stages, out in (
+        ("cooperative", 128, 256, 3, "matrices"), ("cooperative", 128, 256, 4, "direct"),
+        ("cooperative", 256, 128, 3, "matrices"), ("pingpong", 64, 256, 4, "matrices"),
+        ("pingpong", 128, 128, 4, "matrices"),
+    )
+    for across, along in ((2, 1), (1, 2))
+)  # fmt: skip
+
 SQUARES = tuple(
-    Case(f"{n}^3", "matmul_hopper", _mnk(n, n, n), {"*": "bf16"}, kernels=16, facts={"model": "", "layer": ""})
+    Case(f"{n}^3", "matmul_hopper", _mnk(n, n, n), {"*": "bf16"}, kernels=16, points=USUAL,
+         facts={"model": "", "layer": ""})
     for n in (8192, 4096)
-)
+)  # fmt: skip
 MODEL = tuple(
     Case(
         f"{model} {layer}, m = {m}", "matmul" if m <= FEW_ROWS else "matmul_hopper", _mnk(m, n, k), {"*": "bf16"},
-        {"b": "col"}, kernels=12, facts={"model": model, "layer": layer},
+        {"b": "col"}, kernels=12, points=() if m <= FEW_ROWS else USUAL, facts={"model": model, "layer": layer},
     )
     for m in ROWS for model, layer, n, k in PROJECTIONS
 )  # fmt: skip
@@ -141,7 +160,8 @@ SMALL = Plan(
         Case("hopper bf16", "matmul_hopper", _mnk(130, 72, 136), {"*": "bf16"}, kernels=2),
     ),
     matmuls=(
-        Case("128^3", "matmul_hopper", _mnk(128, 128, 128), {"*": "bf16"}, kernels=2, facts={"model": "", "layer": ""}),
+        Case("128^3", "matmul_hopper", _mnk(128, 128, 128), {"*": "bf16"}, kernels=2,
+             points=({"bm": 64, "bn": 32},), facts={"model": "", "layer": ""}),
         Case("small qkv, m = 16", "matmul_hopper", _mnk(16, 64, 128), {"*": "bf16"}, {"b": "col"}, kernels=1,
              facts={"model": "small", "layer": "qkv"}),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -19,14 +20,14 @@ from gpu_call.chains import family_of, without_comparison
 from gpu_call.kit import MOST_BYTES, ROLES, Job, Kit, write_kit
 from gpu_call.records import read_json, write_json
 from tinygpu import __version__
-from tinygpu.api.bundle import bundle, bundle_points
-from tinygpu.api.emit import emit
+from tinygpu.api.bundle import bundle_points
+from tinygpu.api.emit import NotAdmitted, complete, emit
 from tinygpu.api.problems import Asked, problems
 from tinygpu.devices import Device, device
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.hardware_counters import HARDWARE_COUNTERS
 from tinygpu.ptx.inputs import arguments, make_inputs
-from tinygpu.ptx.measuring.bundle import read_bundle, write_bundle
+from tinygpu.ptx.measuring.bundle import Entry, read_bundle, write_bundle
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -36,20 +37,40 @@ KIT = ROOT / "runs" / "gpu-kit.zip"
 # Points that are drawn for each that is taken, so that every structure is among them.
 _DRAWN = 24
 _SEARCH_S = 8.0
+# How many of the best predicted are looked at; predictions that differ by less are taken for equal; machines whose best
+# is predicted to take so many times as long as the best of all are left out.
+_LOOKED = 20_000
+_NEAR = 0.03
+_RIVALS = 1.5
+
+Point = dict[str, int | str]
 
 
 def asked(case: Case) -> Asked:
     return Asked(case.dims, case.dtypes, case.majors, case.lds, {}, case.options)
 
 
-def spread_points(space: MachineSpace, count: int, seed: int) -> list[dict[str, int | str]]:
+def near_best(space: MachineSpace, count: int, seed: int) -> tuple[float, list[Point]]:
+    """(seconds predicted for the best candidate, that one and others whose prediction is about as good, at random).
+
+    The prediction says the same of many candidates; the first of them in the order of the space are all alike.
+    """
+    top = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).top(_LOOKED)
+    if not top:
+        raise ValueError(f"no candidate of {space.machine.__name__} can be launched for {space.problem}")
+    near = [dict(t.point) for t in top if t.value <= (1 + _NEAR) * top[0].value]
+    order = np.random.default_rng(seed).permutation(len(near) - 1)[: count - 1] + 1
+    return top[0].value, [near[0], *(near[n] for n in order.tolist())]
+
+
+def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
     """Random candidates of every structure in turn, and of those with CTAs that share tiles where there are some."""
     drawn = space.space.sample(_DRAWN * count, np.random.default_rng(seed))
-    groups: dict[tuple[int, bool], list[dict[str, int | str]]] = {}
+    groups: dict[tuple[int, bool], list[Point]] = {}
     for point in drawn:
         key = (space.structure_index(point), int(point.get("split_k", 1)) > 1)
         groups.setdefault(key, []).append(dict(point))
-    taken: list[dict[str, int | str]] = []
+    taken: list[Point] = []
     while len(taken) < count and any(groups.values()):
         for group in groups.values():
             if group and len(taken) < count:
@@ -90,38 +111,69 @@ class Preparation:
         write_json(note, asdict(job))
         self.say(f"{role}: {case.name}: {count} kernels in {time.monotonic() - begun:.0f} s")
 
-    def _best(self, case: Case, path: Path, *, shuffled: bool = False) -> tuple[int, Sequence[Any]]:
-        made = bundle(
-            family_of(case.machine), asked(case), self.target, path, count=case.kernels,
-            choose="mixed" if shuffled else "best", seconds=_SEARCH_S, shuffled=shuffled,
-        )  # fmt: skip
-        return len(made.bundle.entries), ()
-
-    def _dense(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
-        return self._best(case, path, shuffled=True)
-
-    def _correct(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
-        """One bundle of candidates of every structure of every machine of the family."""
+    def _spaces(self, case: Case) -> list[MachineSpace]:
+        """The space of every machine that takes the problem and has candidates for it."""
         accepted, _ = problems(family_of(case.machine), asked(case))
-        parts: list[Path] = []
-        for number, (machine, posed) in enumerate(accepted):
-            space = build_space(machine, posed, self.target)
-            if not space.space.size:
-                continue
+        made = [build_space(machine, posed, self.target) for machine, posed in accepted]
+        found = [space for space in made if space.space.size]
+        if not found:
+            raise ValueError(f"no machine of {case.machine} has a candidate for {case.name}")
+        return found
+
+    def _best(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        """Candidates near the best predicted one of every machine that comes near the best of all."""
+        found = [(space, *near_best(space, case.kernels, number)) for number, space in enumerate(self._spaces(case))]
+        least = min(seconds for _, seconds, _ in found)
+        likely = [(space, points) for space, seconds, points in found if seconds <= _RIVALS * least]
+        share = -(-case.kernels // len(likely))
+        chosen = [(space, points[:share]) for space, points in likely]
+        if case.points:
+            chosen[0][1].extend(self._completed(case, likely[0][0]))
+        return self._written(case, chosen, path), ()
+
+    def _completed(self, case: Case, space: MachineSpace) -> list[Point]:
+        """The case's own points, completed by the predictor."""
+        whole = []
+        for part in case.points:
+            try:
+                whole.append(complete(space, part))
+            except NotAdmitted as refused:
+                said = " ".join(f"{k}={v}" for k, v in part.items())
+                self.missing.append((f"{case.name}: {said}", str(refused)))
+        return whole
+
+    def _written(self, case: Case, chosen: Sequence[tuple[MachineSpace, Sequence[Point]]], path: Path) -> int:
+        """One bundle of points of one or more spaces; the number of kernels."""
+        parts = []
+        for number, (space, points) in enumerate(chosen):
             part = path.with_name(f"{path.name}.{number}")
-            names = bundle_points(space, spread_points(space, -(-case.kernels // len(accepted)), number), part)
-            for failed in names:
+            for failed in bundle_points(space, points, part):
                 if not isinstance(failed, str):
-                    self.missing.append((f"correct: {case.name}, {machine.__name__}", failed.sentence))
+                    self.missing.append((f"{case.name}, {space.machine.__name__}", failed.sentence))
             if part.exists():
                 parts.append(part)
         if not parts:
-            raise ValueError(f"no machine of {case.machine} has a kernel for {case.name}")
+            raise ValueError(f"no candidate of {case.machine} for {case.name} becomes a kernel")
         try:
-            return join(parts, path), ()
+            return join(parts, path)
         finally:
             for part in parts:
                 part.unlink()
+
+    def _dense(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        """Half near the best predicted one, half anywhere in the space, in random order behind the best."""
+        (space,) = self._spaces(case)
+        _, near = near_best(space, case.kernels // 2, 0)
+        anywhere = [dict(p) for p in space.space.sample(case.kernels - len(near), np.random.default_rng(1))]
+        first, *others = [*near, *anywhere]
+        order = np.random.default_rng(2).permutation(len(others)).tolist()
+        return self._written(case, [(space, [first, *(others[n] for n in order)])], path), ()
+
+    def _correct(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
+        """Candidates of every structure of every machine of the family."""
+        spaces = self._spaces(case)
+        share = -(-case.kernels // len(spaces))
+        return self._written(case, [(s, spread_points(s, share, n)) for n, s in enumerate(spaces)], path), ()
 
     def _counted(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
         """The best predicted kernel, and what the emulator counts of it on the whole problem."""
@@ -149,13 +201,19 @@ class Preparation:
 
 
 def join(parts: Sequence[Path], path: Path) -> int:
-    """One bundle of the kernels of several, renamed; their number."""
+    """One bundle of the kernels of several, renamed, each once; their number."""
     opened = [read_bundle(p) for p in parts]
     questions = [q for b in opened for q in b.questions]
     first = 0
-    kernels = []
+    kernels: list[tuple[Entry, bytes, bytes | None]] = []
+    seen: set[tuple[str, str]] = set()
     for b in opened:
         for entry in b.entries:
+            # one text serves many problems: it is there once for each
+            key = (json.dumps(b.questions[entry.question].problem), entry.digest)
+            if key in seen:
+                continue
+            seen.add(key)
             named = replace(entry, name=f"k{len(kernels):04}", question=first + entry.question)
             kernels.append((named, b.ptx(entry), b.cubin(entry)))
         first += len(b.questions)
