@@ -219,7 +219,8 @@ def test_the_tables_process_is_watched(tmp_path: Path, body: str, seconds: float
     lines = tmp_path / "lines"
     program = f"import time\nout = open({str(lines)!r}, 'a')\ndef say(t): out.write(t + chr(10)); out.flush()\n{body}"
     seen: list[int] = []
-    found = watch([sys.executable, "-S", "-c", program], lines, tmp_path / "log", seconds, quiet, lambda: seen.append(1))
+    command = [sys.executable, "-S", "-c", program]
+    found = watch(command, lines, tmp_path / "log", seconds, quiet, lambda: seen.append(1))
     assert found == how
     assert bool(seen) == ("say(" in body)
 
