@@ -161,12 +161,19 @@ def row_wavefronts(elements: int, vector: int, across: int) -> int:
 
 
 def _wavefronts(words: Ints, vector: int) -> int:
-    """Wavefronts of the loads of up to 4 floats that make up one vector; lanes that read the same share them."""
+    """Wavefronts of the loads of up to 4 floats that make up one vector.
+
+    A load of 1, 2 or 4 floats is served in phases of 32, 16 or 8 lanes (docs/math.md); lanes of a phase that read the
+    same word share it. (Parts of compute capability 7 are said to serve two phases at once where neighbours read the
+    same; the project's rule does not know that, and neither does this count.)
+    """
     width = min(vector, 4)
+    phases = words.reshape(width, 32 // width)
     total = 0
     for first in range(0, vector, width):
-        touched = np.unique(words[:, None] + first + np.arange(width))
-        total += int(np.bincount(touched % 32).max())
+        for phase in phases:
+            touched = np.unique(phase[:, None] + first + np.arange(width))
+            total += int(np.bincount(touched % 32).max())
     return total
 
 
