@@ -41,6 +41,8 @@ class MatmulHopper(epilogue.Epilogue):
     )
 
     tma, wgmma, put = isa.TmaLoad(), isa.Wgmma(bn), isa.TmaStore()
+    # wgmma reads an a whose elements have not 16 bits along k only: where it is contiguous along m, threads bring it
+    wgmma_fragments, ld_fragment = isa.WgmmaRegisters(bn), isa.LdShared(1)
     # one warpgroup multiplies; two share each tile; two take turns at tiles, and while one multiplies the other stores
     schedule: Any = Choice("single", "cooperative", "pingpong")
     # by TMA from shared memory, where fragments become matrices (results of 16 bits) or are stored pair by pair; or
@@ -54,7 +56,8 @@ class MatmulHopper(epilogue.Epilogue):
         bm, bn, bk = self.bm, self.bn, self.bk
         groups = 2 if self.schedule == "cooperative" else 1
         several = self.schedule != "single"
-        t = p.tiled(self.wgmma, self.a.dtype, self.b.dtype, (bm, bn), (groups, 1))
+        wgmma = self.wgmma if self.a.contiguous == 1 or self.a.dtype.bits == 16 else self.wgmma_fragments
+        t = p.tiled(wgmma, self.a.dtype, self.b.dtype, (bm, bn), (groups, 1))
         a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=self.a.contiguous, swizzle=self.swizzle)
         b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=self.b.contiguous, swizzle=self.swizzle)
 
@@ -73,15 +76,16 @@ class MatmulHopper(epilogue.Epilogue):
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=1)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b, multicast=0)
             if self.schedule != "pingpong":
-                self.consume(p, i, j, "consumer", t, groups, ring, first=4, registers=232 if several else 0)
+                self.consume(p, i, j, "consumer", wgmma, t, groups, ring, first=4, registers=232 if several else 0)
                 return
             with p.pipeline("math", 1) as math:
-                for number, name in enumerate(("ping", "pong")):
-                    first = 4 + 4 * number
-                    self.consume(p, i, j, name, t, 1, ring, first=first, registers=232, share=(number, 2), turns=math)
+                for r, name in enumerate(("ping", "pong")):
+                    place: dict[str, Any] = {"first": 4 + 4 * r, "registers": 232, "share": (r, 2)}
+                    self.consume(p, i, j, name, wgmma, t, 1, ring, turns=math, **place)
 
     def consume(
-        self, p: Any, i: Any, j: Any, name: str, t: Any, groups: int, ring: Any, turns: Any = None, **role: Any
+        self, p: Any, i: Any, j: Any, name: str, wgmma: Any, t: Any, groups: int, ring: Any, turns: Any = None,
+        **role: Any,
     ) -> None:
         """A role of one or two warpgroups: multiplies what the ring brings, and stores its tile."""
         bm, bn, bk = self.bm, self.bn, self.bk
@@ -91,10 +95,11 @@ class MatmulHopper(epilogue.Epilogue):
                 stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
                 out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage))
             around.enter_context(p.role(name, warps=4 * groups, **role))
-            acc = p.full(t.c, self.wgmma.accumulator(self.a.dtype, self.b.dtype))
+            acc = p.full(t.c, wgmma.accumulator(self.a.dtype, self.b.dtype))
             mine = turns.turn() if turns else nullcontext()
             with mine, p.loop(self.k, step=bk, divided=True), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
-                p.multiply(self.wgmma, acc, s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn)))
+                a, b = s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn))
+                p.multiply(wgmma, acc, a if wgmma is self.wgmma else p.load(self.ld_fragment, a, t.a), b)
             acc = around.enter_context(p.gather(isa.Add(acc.dtype.name), self.leave, self.take, acc))
             result = self.finish(p, acc, i, j)
             if out is None:

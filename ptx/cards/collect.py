@@ -16,6 +16,7 @@ from tinygpu.ptx.isa import (
     tma_evidence,
     warp,
     wgmma_evidence,
+    wgmma_registers_evidence,
 )
 from tinygpu.ptx.isa.specimen import Card
 
@@ -30,7 +31,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    modules = (memory, cp_async, tma_evidence, ldmatrix, stmatrix, mma, wgmma_evidence, warp, alu, special, cvt)
+    products = (mma, wgmma_evidence, wgmma_registers_evidence)
+    modules = (memory, cp_async, tma_evidence, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
     return tuple(card for module in modules for card in module.cards())
 
 

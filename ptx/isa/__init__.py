@@ -11,6 +11,7 @@ from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
 from tinygpu.ptx.isa.warp import BarSync, ShflBfly
 from tinygpu.ptx.isa.wgmma import Wgmma
+from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
 __all__ = [
     "Abs",
@@ -57,6 +58,7 @@ __all__ = [
     "TmaStore",
     "Trunc",
     "Wgmma",
+    "WgmmaRegisters",
     "Where",
     "Xor",
 ]

@@ -114,7 +114,7 @@ def _pictures() -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Image:
+class Image:
     """An operand in shared memory as a specimen has it: `rows` of one span, `blocks` times.
 
     at     bytes from the start of shared memory
@@ -210,14 +210,14 @@ def specimen(
     """
     instruction, wide = Wgmma(n), (dtype(kinds[0]), dtype(kinds[1]))
     sums = instruction.accumulator(*wide).name
-    a = _Image("a", kinds[0], ROWS, 32 if transposed else span, 0)
+    a = Image("a", kinds[0], ROWS, 32 if transposed else span, 0)
     if transposed:
         width = n * wide[1].bytes
         blocks = columns * wide[1].bytes // span
         start = width // span * 16 * span + width % span if columns > n else 0
-        b = _Image("b", kinds[1], 16, span, a.size, blocks, start)
+        b = Image("b", kinds[1], 16, span, a.size, blocks, start)
     else:
-        b = _Image("b", kinds[1], n, span, a.size)
+        b = Image("b", kinds[1], n, span, a.size)
     count = n // 2
     d = [f"%r{i}" for i in range(count)]
     named = [d[1], d[0], *d[2:]] if exchanged else d

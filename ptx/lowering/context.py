@@ -68,6 +68,7 @@ class Context:
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
     first_step: int = 0  # rows from one warpgroup's part of a tile to the next
+    products: list[str] = field(default_factory=list)  # wgmma put off until the threads have written their operands
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:

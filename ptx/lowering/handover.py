@@ -3,6 +3,7 @@
 Every stage of a pipeline has a full and an empty mbarrier. A role that fills waits until a slot is empty, one that
 drains until it is full; each keeps the slot that is next and the parity that it waits for, which flips when the slots
 begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed.
+Where threads bring an operand of wgmma into registers, it waits for them before they are written again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
@@ -226,13 +228,16 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
     """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
     emit = context.emit
     pipe = context.pipes[s.pipeline]
-    asynchronous = any(isinstance(m, n.Multiply) and m.token is not None for m in walk(s.body))
+    products = [m for m in walk(s.body) if isinstance(m, n.Multiply) and m.token is not None]
     with in_slot(context, pipe) as (slot, parity):
         wait(context, pipe.full(context, slot), parity)
-        if asynchronous:
+        if any(m.a.memory is RMEM for m in products):
+            _drain_by_threads(context, s, pipe, slot, body)
+            return
+        if products:
             emit.line("wgmma.fence.sync.aligned;")
         body(context, s.body)
-        if asynchronous:
+        if products:
             emit.line("wgmma.commit_group.sync.aligned;")
             emit.line("wgmma.wait_group.sync.aligned 1;")
             give_back(context, pipe, pipe.held, unless_nobody=True)
@@ -243,6 +248,23 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
             emit.line("fence.proxy.async.shared::cta;")
             emit.line("bar.warp.sync -1;")
             give_back(context, pipe, slot, unless_nobody=False)
+
+
+def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body: Body) -> None:
+    """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
+    emit = context.emit
+    emit.line("wgmma.wait_group.sync.aligned 0;")
+    give_back(context, pipe, pipe.held, unless_nobody=True)
+    body(context, s.body)
+    emit.line("wgmma.fence.sync.aligned;")
+    for line in context.products:
+        emit.line(line)
+    context.products = []
+    emit.line("wgmma.commit_group.sync.aligned;")
+    emit.line("fence.proxy.async.shared::cta;")
+    emit.line("bar.warp.sync -1;")
+    emit.line(f"mov.u32 {pipe.held}, {slot};")
+    context.held[s.pipeline] = pipe
 
 
 def settle(context: Context) -> None:

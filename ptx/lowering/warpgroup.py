@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import expr
+from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.isa.wgmma import ROWS, Wgmma
@@ -17,6 +18,7 @@ UNIT_BYTES = 16
 SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
 GROUP = 8  # rows of one group of the swizzled layouts
 WARPGROUP = 128
+A_REGISTERS = 4  # of one instruction's a: 64 rows of 32 bytes, among 128 threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,11 @@ def _word(context: Context, value: int) -> Reg:
 
 
 def multiply(context: Context, s: n.Multiply) -> None:
-    """wgmma over the tile of each warpgroup. The fence before and the group behind are the pipeline's."""
+    """wgmma over the tile of each warpgroup. The fence before and the group behind are the pipeline's.
+
+    Where threads write a, its registers are kept as they are now, and the instructions are put off until the threads
+    have written all of the round's: between instructions the assembler would wait for each (C7513).
+    """
     instruction = s.instruction
     if not isinstance(instruction, Wgmma) or context.thread is None:
         raise LoweringError(f"{s.name} ({instruction}) cannot be written for this target yet")
@@ -110,13 +116,31 @@ def multiply(context: Context, s: n.Multiply) -> None:
     own = tile_rows // groups
     context.first_step = own
     first: Number = emit.mul(emit.div(context.uniform_warp(), 4), own) if groups > 1 else 0
-    a, b = operand(context, s.a, 1, first), operand(context, s.b, 0, 0)
+    held = [_kept(context, r) for r in context.tiles[s.a.name].registers] if s.a.memory is RMEM else None
+    a = operand(context, s.a, 1, first) if held is None else None
+    b = operand(context, s.b, 0, 0)
     text = instruction.text(s.a.dtype, s.b.dtype)
-    flags = instruction.flags(s.a.dtype, (a.transposed, b.transposed))
-    emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}")
+    flags = instruction.flags(s.a.dtype, (a is not None and a.transposed, b.transposed))
+    if held is not None and s.b.name.split(".")[0] not in context.pipes:
+        raise LoweringError(f"{s.name} multiplies {s.b.name}, which its own role fills; another role fills it by TMA")
+    put = emit.line if held is None else context.products.append
+    put(f"// {s.name}: {s.accumulator} += {s.a} @ {s.b}")
     for i in range(down):
         for j in range(tile_columns // columns):
             fragment = i + down * j
             d = ", ".join(map(str, c.registers[fragment * per : (fragment + 1) * per]))
-            x, y = descriptor(context, a, i * ROWS), descriptor(context, b, j * columns)
-            emit.line(f"{text} {{{d}}}, {x}, {y}, 1{flags};")
+            x = str(descriptor(context, a, i * ROWS)) if a is not None else _listed(held or [], i)
+            y = descriptor(context, b, j * columns)
+            put(f"{text} {{{d}}}, {x}, {y}, 1{flags};")
+
+
+def _kept(context: Context, register: Reg) -> Reg:
+    """A register of its own for what another holds now."""
+    copy = context.emit.new("r")
+    context.emit.line(f"mov.b32 {copy}, {register};")
+    return copy
+
+
+def _listed(registers: list[Reg], fragment: int) -> str:
+    """The registers of one instruction's a."""
+    return "{" + ", ".join(map(str, registers[fragment * A_REGISTERS : (fragment + 1) * A_REGISTERS])) + "}"

@@ -73,6 +73,19 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
     assert found.passed, str(found)
 
 
+@pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
+@pytest.mark.parametrize(("kind", "result"), [("tf32", "f32"), ("e4m3", "bf16"), ("s8", "s32")])
+def test_an_a_that_wgmma_cannot_read_passes_through_registers(schedule: str, kind: str, result: str) -> None:
+    """Contiguous along m, of elements that have not 16 bits."""
+    dtypes = {"a": kind, "b": kind, "c": result}
+    problem = MatmulHopper.problem(m=208, n=72, k=176, dtypes=dtypes, majors={"a": "col", "b": "col"})
+    point = {"schedule": schedule, "out": "direct", "bm": 128, "bn": 64, "bk": 64, "stages": 2, "swizzle": 64}
+    kernel = made(problem, **point)
+    assert "wgmma" not in " ".join(assemble(kernel.ptx, kernel.architecture).warnings)
+    found = verify(kernel, MatmulHopper, problem, orders=("random",))
+    assert found.passed, str(found)
+
+
 def test_tiles_are_shared_only_where_there_are_few() -> None:
     """4 tiles of 128 x 128 on 132 SMs may be shared by 16 CTAs each; 1024 tiles have one CTA each."""
     for size, most in ((256, 16), (4096, 1)):

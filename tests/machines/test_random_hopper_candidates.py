@@ -47,19 +47,15 @@ class Judged:
     def fault(self) -> str:
         """What is wrong with it, and how to see that again; "" if nothing is."""
         found = self.judgement
-        if found.stage == "right" and not self.spills_unforeseen:
+        if found.stage == "right":
             return ""
-        said = found.sentence or f"the assembler spills, and {found.estimate} registers were expected"
-        return f"{self.case}\n{found.stage}: {said}\n{self.case.snippet('kernel')}"
+        return f"{self.case}\n{found.stage}: {found.sentence}\n{self.case.snippet('kernel')}"
 
     @property
     def spills_unforeseen(self) -> bool:
-        """Whether the assembler spills although the expected registers are there.
-
-        Where it assembles for linking, it ignores register budgets of roles, so its spills say nothing of those.
-        """
+        """Whether the assembler spills although the expected registers are there."""
         built, device = self.judgement.built, self.case.device
-        if built is None or not self.judgement.spills or "setmaxnreg" in built.kernel.ptx:
+        if built is None or not self.judgement.spills:
             return False
         warps = -(-built.kernel.threads // (32 * device.warp_schedulers_per_sm)) * device.warp_schedulers_per_sm
         return self.judgement.estimate <= min(device.max_registers_per_thread, device.registers_per_sm // (32 * warps))
@@ -74,7 +70,7 @@ def drawn(machine: type[Machine], rng: np.random.Generator) -> Problem:
     while True:
         kind = pick(("f16", "bf16", "tf32", "e4m3", "s8"))
         free = dtype(kind).bits == 16
-        majors = {"a": pick(("row", "col")) if free else "row", "b": pick(("row", "col")) if free else "col"}
+        majors = {"a": pick(("row", "col")), "b": pick(("row", "col")) if free else "col"}
         result = pick(RESULTS[kind])
         sizes = {name: int(rng.choice(SIZES)) for name in "mnk"}
         if rng.random() < 0.4:
@@ -127,8 +123,12 @@ def candidates(machine: type[Machine], seed: int, count: int) -> Iterator[Judged
 @pytest.mark.parametrize("name", ["matmul_hopper", "matmul_skinny"])
 def test_five_hundred_random_candidates_are_right(name: str) -> None:
     (machine,) = family(name).machines
-    faults = [found.fault for found in candidates(machine, 0, COUNT) if found.fault]
+    faults, spills = [], 0
+    for found in candidates(machine, 0, COUNT):
+        faults += [found.fault] if found.fault else []
+        spills += found.spills_unforeseen
     assert not faults, f"{len(faults)} of {COUNT} are wrong, the first:\n{faults[0]}"
+    assert spills <= COUNT // 20
 
 
 @pytest.mark.parametrize("name", ["matmul_hopper", "matmul_skinny"])

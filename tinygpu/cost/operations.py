@@ -178,7 +178,7 @@ class Operations:
             tally.add("warp_instructions", times * count)
             return
         # Operands come from SMEM: the rows of a for every instruction along n, the columns of b for every one along m.
-        from_a = bytes_of(s.a) * (s.accumulator.shape[1] // nn)
+        from_a = bytes_of(s.a) * (s.accumulator.shape[1] // nn) if s.a.memory is SMEM else expr(0)
         from_b = bytes_of(s.b) * (s.accumulator.shape[0] // m)
         tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * count * 4)

@@ -276,7 +276,8 @@ def _peaks(
         elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
             # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
             inner = later | (_used(s) & live.keys() if isinstance(s, n.Loop) else frozenset())
-            live = _peaks(s.body, live, inner, peaks)
+            around = live | (_fragments_of_a_round(s) if isinstance(s, n.Loop) and s.unrolled else {})
+            live = {k: v for k, v in _peaks(s.body, around, inner, peaks).items() if k in live or k not in around}
         else:
             operands = _used(s)
             if isinstance(s, (n.Constant, n.Load, n.Apply, n.Reduce)):
@@ -290,6 +291,15 @@ def _peaks(
                 _note(live, peaks)
             live = {k: v for k, v in live.items() if k in later or k not in operands}
     return {k: v for k, v in live.items() if k in needed_after or k in outer}
+
+
+def _fragments_of_a_round(s: n.Loop) -> dict[str, Expr]:
+    """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it ends."""
+    return {
+        f"fragments of {m.name}": tile_registers(m.a) * (s.trips - 1)
+        for m in s.body
+        if isinstance(m, n.Multiply) and m.token is not None and m.a.memory is RMEM
+    }
 
 
 def _takes_place(s: n.Statement, later: frozenset[str]) -> bool:

@@ -11,6 +11,7 @@ from tinygpu.expressions import evaluate, symbol
 from tinygpu.language.partition import Mode
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
+from tinygpu.ptx.isa import wgmma_registers_evidence as registers
 from tinygpu.ptx.isa.specimen import spans_operand
 from tinygpu.ptx.isa.wgmma import TYPES
 from tinygpu.ptx.isa.wgmma_evidence import held_by, offered, specimen
@@ -137,3 +138,46 @@ def test_operands_in_memory_lie_in_spans() -> None:
     plain = replace(a, buffer=replace(a.buffer, span=None))
     with pytest.raises(ValueError, match=r"^a is an operand of wgmma: say in which spans it lies, with swizzle=$"):
         isa.Wgmma().operand_rules(plain, b)
+
+
+@pytest.mark.parametrize("kind", ["f16", "tf32", "e4m3"])
+def test_the_left_fragment_is_the_formula_thread_by_thread(kind: str) -> None:
+    """PTX ISA, wgmma register fragment A: it covers 64 x 32 bytes once, and each warp's part is that of mma.sync."""
+    wide = dtype(kind)
+    fragment, _, _ = isa.WgmmaRegisters(8).fragments(wide, wide)
+    of_mma, _, _ = isa.MmaSync().fragments(wide, wide)
+    assert [str(m) for m in fragment.values] == [str(m) for m in of_mma.values]
+    assert [str(m) for m in fragment.lanes[:2]] == [str(m) for m in of_mma.lanes]
+    seen = set()
+    for thread in range(128):
+        for element in range(16 // wide.bytes):
+            at = [0, 0]
+            for modes, rest in ((fragment.lanes, thread), (fragment.values, element)):
+                for mode in modes:
+                    assert mode.axis is not None
+                    at[mode.axis] += rest % int(mode.extent) * int(mode.stride)
+                    rest //= int(mode.extent)
+            assert tuple(at) == registers.held_by(thread, element, kind)
+            seen.add(tuple(at))
+    assert len(seen) == 64 * 32 // wide.bytes
+
+
+@settings(max_examples=20)
+@given(
+    pair=st.sampled_from(PAIRS),
+    n=st.integers(1, 32).map(lambda x: 8 * x),
+    span=st.sampled_from([32, 64, 128]),
+    transposed=st.booleans(),
+)
+def test_what_the_rules_admit_multiplies_from_registers(
+    pair: tuple[str, str], n: int, span: int, transposed: bool
+) -> None:
+    kinds = dtype(pair[0]), dtype(pair[1])
+    transposed = transposed and kinds[0].bits == 16
+    columns = n if transposed else 0
+    assume(columns * 2 % span == 0 and (transposed or n * span % (128 * kinds[1].bytes) == 0))
+    instruction = isa.WgmmaRegisters(symbol("n"))
+    assume(evaluate(instruction.target_rule_for(*kinds).condition, {"n": n}))
+    made = registers.specimen("admitted", n, pair, span, transposed=transposed, columns=columns)
+    assert refused_by_emulator(made) == ""
+    assert refused_by_assembler(made) == ""

@@ -1,0 +1,236 @@
+"""Evidence for the rules of wgmma with its left operand in registers: spellings, kernels, illegal twins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinygpu.constraints.condition import evaluator
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import expr, symbol
+from tinygpu.language.memories import RMEM
+from tinygpu.language.tile import Tile
+from tinygpu.ptx.isa.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, spans_operand
+from tinygpu.ptx.isa.wgmma import K_BYTES, ROWS, TYPES
+from tinygpu.ptx.isa.wgmma_evidence import Image
+from tinygpu.ptx.isa.wgmma_evidence import held_by as sum_held_by
+from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
+
+_FLAGS = ("", ", 1, 1", ", 1, 1, 0", ", 1, 1, 1", ", 1, 1, 0, 0")
+WORD_BYTES = 4
+WORDS = 4  # of one instruction's a in each thread
+
+
+def variants() -> Iterator[Variant]:
+    """Every pair of types by every depth and ending; every number of columns up to 264 for each kind of sum."""
+    for (a, b), k, flags in itertools.product(itertools.product(TYPES, TYPES), (8, 16, 32), _FLAGS):
+        yield _variant(16, k, a, b, flags)
+    pairs = (("f16", "f16"), ("tf32", "tf32"), ("e4m3", "e5m2"), ("s8", "s8"))
+    for (a, b), n in itertools.product(pairs, range(1, 265)):
+        yield _variant(n, 256 // dtype(a).bits, a, b, WgmmaRegisters().flags(dtype(a)))
+    for target in ("sm_90", "sm_100a", "sm_120"):
+        yield replace(_variant(16, 16, "f16", "f16", ", 1, 1, 0"), target=target, legal=False)
+
+
+def _variant(n: int, k: int, a: str, b: str, flags: str) -> Variant:
+    sums = TYPES[a][1]
+    registers = ", ".join(f"%r{i}" for i in range(4, 4 + -(-n // 2)))
+    text = (
+        f"wgmma.mma_async.sync.aligned.m{ROWS}n{n}k{k}.{sums}.{a}.{b} {{{registers}}}, {{%r0, %r1, %r2, %r3}}, %d1, "
+        f"%p0{flags};"
+    )
+    return Variant(text, "sm_90a", offered(n, k, a, b, flags))
+
+
+def offered(n: int, k: int, a: str, b: str, flags: str) -> bool:
+    """Whether a WgmmaRegisters is this combination."""
+    kinds, instruction = (dtype(a), dtype(b)), WgmmaRegisters(symbol("n"))
+    try:
+        instruction.accumulator(*kinds)
+    except TypeError:
+        return False
+    columns = evaluator(instruction.target_rule_for(*kinds).condition.sympy)
+    endings = [instruction.flags(kinds[0], (False, major)) for major in (False, True)]
+    return k == 256 // kinds[0].bits and bool(columns({"n": n})) and flags in endings
+
+
+def held_by(thread: int, element: int, kind: str) -> tuple[int, int]:
+    """(row, column) of an element of a: the element-th of a thread of the warpgroup.
+
+    PTX ISA, wgmma register fragment A: of 16 rows of each warp, pieces of 4 bytes in two rows, 8 apart, and then the
+    same 16 bytes further along k.
+    """
+    warp, group, place = thread // 32, thread % 32 // 4, thread % 4
+    per = WORD_BYTES // dtype(kind).bytes
+    word, within = element // per, element % per
+    return 16 * warp + group + 8 * (word % 2), per * (4 * (word // 2) + place) + within
+
+
+def picture(kind: str = "f16") -> str:
+    """thread:element at the first rows of a."""
+    elements = WORDS * WORD_BYTES // dtype(kind).bytes
+    cells = {held_by(t, e, kind): f"{t}:{e}" for t in range(128) for e in range(elements)}
+    columns = K_BYTES // dtype(kind).bytes
+    lines = ["     " + " ".join(f"{c:>5}" for c in range(columns))]
+    for row in (0, 1, 7, 8, 9, 15, 16, 63):
+        lines.append(f"{row:>4} " + " ".join(f"{cells[row, c]:>5}" for c in range(columns)))
+    return "\n".join(lines)
+
+
+def specimen(
+    title: str,
+    n: int = 8,
+    kinds: tuple[str, str] = ("f16", "f16"),
+    span: int = 32,
+    *,
+    transposed: bool = False,
+    columns: int = 0,
+    step: int = K_BYTES,
+    fence: str = "wgmma.fence.sync.aligned;",
+    overwrites: str = "",
+    exchanged: bool = False,
+) -> Specimen:
+    """A warpgroup loads fragments of a thread by thread, lays out b, multiplies, and adds a fragment that it finds.
+
+    span        bytes of a row of b where it is contiguous along k; each 32 bytes are an instruction's
+    transposed  b is contiguous along n: rows of `columns`, in spans, of which the second instruction's are multiplied
+    step        bytes from one instruction's b to the next one's along k
+    overwrites  what stands between the instructions and the wait for them
+    exchanged   the first two registers of a
+    """
+    instruction, wide = WgmmaRegisters(n), (dtype(kinds[0]), dtype(kinds[1]))
+    sums = instruction.accumulator(*wide).name
+    if transposed:
+        width = n * wide[1].bytes
+        start = width // span * 16 * span + width % span if columns > n else 0
+        b = Image("b", kinds[1], 16, span, 0, columns * wide[1].bytes // span, start)
+    else:
+        b = Image("b", kinds[1], n, span, 0)
+    products = 1 if transposed else span // K_BYTES
+    count = n // 2
+    d = [f"%r{i}" for i in range(count)]
+    a = [f"%r{count + i}" for i in range(WORDS * products)]
+    scratch = count + len(a)
+    lines = [*b.written(scratch), "fence.proxy.async.shared::cta;", "bar.sync 0;"]
+    lines += [f"ld.global.v4.b32 {{{', '.join(d[i : i + 4])}}}, [%c{_near(4 * i)}];" for i in range(0, count, 4)]
+    lines += [
+        f"ld.global.v4.b32 {{{', '.join(a[i : i + WORDS])}}}, [%a{_near(4 * i)}];" for i in range(0, len(a), WORDS)
+    ]
+    lines.append(fence)
+    flags = instruction.flags(wide[0], (False, transposed))
+    for number in range(products):
+        lines += b.described("%d1", scratch, 0, number * step)
+        own = a[WORDS * number : WORDS * (number + 1)]
+        own = [own[1], own[0], *own[2:]] if exchanged else own
+        lines.append(f"{instruction.text(*wide)} {{{', '.join(d)}}}, {{{', '.join(own)}}}, %d1, 1{flags};")
+    lines += ["wgmma.commit_group.sync.aligned;", overwrites, "wgmma.wait_group.sync.aligned 0;"]
+    lines += [f"st.global.v4.b32 [%out{_near(4 * i)}], {{{', '.join(d[i : i + 4])}}};" for i in range(0, count, 4)]
+    each = WORDS * WORD_BYTES // wide[0].bytes
+
+    def meaning(x: Any, y: Any, c: Any) -> Any:
+        left = np.zeros((ROWS, products * K_BYTES // wide[0].bytes))
+        for t, e in itertools.product(range(128), range(each * products)):
+            row, column = held_by(t, e % each, kinds[0])
+            left[row, e // each * (K_BYTES // wide[0].bytes) + column] = x[t, e]
+        right = b.matrix(y).astype(np.float64)
+        right = right[:, n : 2 * n] if columns > n else right if transposed else right.T
+        product = left @ right
+        return c + np.array([[product[sum_held_by(t, v)] for v in range(count)] for t in range(128)])
+
+    fields = (
+        Field("a", kinds[0], each * products), b.field, Field("c", sums, count), Field("out", sums, count, "out"),
+    )  # fmt: skip
+    body = "\n".join(line for line in lines if line)
+    return Specimen(title, body, fields, meaning, 90, instruction.isa_for(*wide), 128, b.size, (), 1024, 1, True)
+
+
+def _near(offset: int) -> str:
+    return f"+{offset}" if offset else ""
+
+
+def cards() -> Iterator[Card]:
+    """The card of wgmma with a in registers."""
+    instruction = WgmmaRegisters(symbol("n"))
+    f16, s8 = dtype("f16"), dtype("s8")
+    target = instruction.target_rule()
+    floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
+    extents = (symbol("rows"), symbol("columns"))
+    held = Tile("a", RMEM, f16, extents, (expr(0), expr(0)))
+    step, major, spans = instruction.operand_rules(held, spans_operand(f16, "b"))
+    label = instruction.label
+    exists = Guarantee(f"{label} types", "operand types and accumulator are one of wgmma's table", "assembler")
+    fragment = Guarantee(f"{label} fragment", "the registers hold a as pictured below, in their order", "emulator")
+    fence = Guarantee(f"{label} fence", "wgmma.fence stands between writing a and the first instruction", "emulator")
+    kept = Guarantee(f"{label} kept", "the registers of a stay as they are until the group is complete", "emulator")
+    good = specimen("wgmma: 64 x 8 of f16, a in registers")
+    integer = specimen("wgmma: 64 x 32 of s8, a in registers", 32, ("s8", "s8"))
+    eight = specimen("wgmma: 64 x 16 of e4m3, a in registers", 16, ("e4m3", "e4m3"))
+    two = "wgmma: two instructions along k, a in registers, b {} bytes apart"
+    rows = "wgmma: a in registers, columns {} to {} of 96, in rows along n"
+    twins = (
+        Twin(target.name, "assembler", good, replace(good, target=100), "not supported on .target 'sm_100a'"),
+        Twin(floats.name, "assembler", good, _spelled(good, "m64n8k16", "m64n12k16"), "m64n12k16"),
+        Twin(integers.name, "assembler", integer, _spelled(integer, "m64n32k32", "m64n40k32"), "m64n40k32"),
+        Twin(
+            step.name,
+            "emulator",
+            specimen(two.format(32), span=64),
+            specimen(two.format(16), span=64, step=16),
+            WRONG_VALUES,
+        ),
+        Twin(major.name, "assembler", eight, _spelled(eight, "1, 1, 1;", "1, 1, 1, 1;"), "wgmma"),
+        Twin(
+            spans.name,
+            "emulator",
+            specimen(rows.format(16, 31), 16, span=64, transposed=True, columns=96),
+            specimen(rows.format(24, 47), 24, span=64, transposed=True, columns=96),
+            "it would run into the next row",
+        ),
+        Twin(exists.name, "assembler", good, _spelled(good, "f32.f16.f16", "f32.f16.bf16"), "wgmma"),
+        Twin(
+            fragment.name,
+            "emulator",
+            good,
+            specimen("wgmma: two registers of a exchanged", exchanged=True),
+            WRONG_VALUES,
+        ),
+        Twin(
+            fence.name,
+            "emulator",
+            good,
+            specimen("wgmma: a in registers, without a fence", fence=""),
+            "is the first of its warpgroup and no wgmma.fence comes before it",
+        ),
+        Twin(
+            kept.name,
+            "emulator",
+            good,
+            specimen("wgmma: a register of a overwritten at once", overwrites="mov.u32 %r4, 0;"),
+            "wgmma.wait_group must come first",
+        ),
+    )
+    yield Card(
+        name=label,
+        instruction=instruction,
+        operands=(
+            ("a (64 x k)", "RMEM", "4 registers per thread of the warpgroup; k is 32 bytes", "as wgmma"),
+            ("b (k x n)", "SMEM", "rows cut into spans of 32, 64 or 128 bytes", "as wgmma"),
+            ("c (64 x n)", "RMEM", "n / 2 registers per thread of the warpgroup", "f32 or s32"),
+        ),
+        rules=(target, floats, integers, step, major, spans),
+        guarantees=(exists, fragment, fence, kept),
+        meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
+        cost="2 m n k operations of the tensor cores per warpgroup (`tensor_flops`), and the bytes of b from SMEM",
+        example=good,
+        twins=twins,
+        variants=variants,
+        pictures=lambda: (("a of 16-bit elements, thread:element at some rows", picture()),),
+    )
+
+
+def _spelled(s: Specimen, old: str, new: str) -> Specimen:
+    return replace(s, body=s.body.replace(old, new))
