@@ -188,6 +188,9 @@ def test_every_step_of_the_call_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (correct["right"], correct["kernels"]) == (4, 4)
     rows = steps["side_by_side"].result["rows"]
     assert {r["case"] for r in rows} == {c.name for c in (*SMALL.matmuls, *SMALL.streams)}
+    # the dense sample is of the same problem as the first row: its best take part there
+    square = next(r for r in rows if r["case"] == "128^3")
+    assert sum(name.endswith(" of dense-00") for name in square["tried"]["medians"]) == 3
     assert steps["side_by_side"].result["left"] == []
     assert steps["dense_0"].result["measured"] == 3
     assert len(steps["calibration"].result["figures"]) == 3

@@ -13,7 +13,7 @@ from gpu_call.kit import Job, Kit, NotAKit, open_kit, unpacked_kit, write_kit
 from gpu_call.records import Lines, StepRecord, read_json, read_lines, write_json
 from gpu_call.report import report
 from gpu_call.run import STEPS, Run, Step, call, main
-from gpu_call.side_by_side import MOST_STARTS, Progress, watch
+from gpu_call.side_by_side import MOST_STARTS, Progress, fastest, watch
 from gpu_call.step import run_program
 
 HERE = Path(__file__).parent
@@ -198,6 +198,16 @@ def test_a_kernel_that_brings_the_process_down_is_left_out_of_the_next_one() -> 
     progress.take([{"begin": "r", "kernel": ""}, {"failed": "r", "sentence": "out of memory"}, {"end": True}], "")
     assert progress.failed["r"] == "out of memory"
     assert progress.open(JOBS) == []
+
+
+def test_the_fastest_of_a_dense_sample_take_part_in_the_table() -> None:
+    def line(name: str, seconds: float) -> dict[str, object]:
+        return {"kernel": name, "status": "measured", "cold": {"median": seconds}}
+
+    lines = [{"begin": "k0"}, line("k0", 3e-6), line("k1", 1e-6), {"kernel": "k2", "status": "failed"}]
+    lines.append(line("k3", 2e-6))
+    assert fastest(lines, 2) == ("k1", "k3")
+    assert fastest([], 2) == ()
 
 
 def test_a_problem_that_fails_outside_of_our_kernels_is_given_up_at_once() -> None:

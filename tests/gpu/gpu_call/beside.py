@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Request:
 
     role   "matmuls" or "streams"
     skip   kernels that brought an earlier process down
+    more   kernels of other bundles that answer the same question: (bundle, names)
     """
 
     role: str
@@ -47,6 +48,17 @@ class Request:
     machine: str
     facts: Mapping[str, Any]
     skip: frozenset[str]
+    more: tuple[tuple[Path, tuple[str, ...]], ...] = ()
+
+    def candidates(self, bundle: Bundle) -> Iterator[tuple[str, Bundle, Entry]]:
+        """Every kernel that takes part, under a name of its own."""
+        for entry in bundle.entries:
+            yield entry.name, bundle, entry
+        for path, names in self.more:
+            other = read_bundle(path)
+            for entry in other.entries:
+                if entry.name in names:
+                    yield f"{entry.name} of {path.stem}", other, entry
 
 
 class Spoilt(Exception):
@@ -185,20 +197,20 @@ class Table:
         scalars = {name: SCALARS[name] for name, _ in bundle.questions[0].scalars}
         loaded: list[OurKernel] = []
         good: list[tuple[Contender, Entry]] = []
-        for entry in bundle.entries:
-            if entry.name in request.skip:
+        for name, source, entry in request.candidates(bundle):
+            if name in request.skip:
                 continue
-            self.say({"begin": request.name, "kernel": entry.name})
+            self.say({"begin": request.name, "kernel": name})
             try:
-                kernel = OurKernel(self.context, bundle, entry, addresses, scalars, stage.handle)
+                kernel = OurKernel(self.context, source, entry, addresses, scalars, stage.handle)
             except _REFUSED as refused:
-                tried["failed"][entry.name] = str(refused)
+                tried["failed"][name] = str(refused)
                 continue
             loaded.append(kernel)
-            if is_right(entry.name, kernel.launch):
-                good.append((Contender(entry.name, kernel.launch, str(kernel)), entry))
+            if is_right(name, kernel.launch):
+                good.append((Contender(name, kernel.launch, str(kernel)), entry))
             elif not intact():
-                raise Spoilt(tried["failed"][entry.name] + "; and it wrote over other memory")
+                raise Spoilt(tried["failed"][name] + "; and it wrote over other memory")
         self.say({"begin": request.name, "kernel": ""})
         tried["ours"] = len(good)
         if not good:
@@ -236,8 +248,9 @@ def main(words: Sequence[str]) -> int:
     lines.write({"gpu": context.limits.name, "torch": torch.__version__, "l2_bytes": context.limits.l2_bytes})
     for item in asked["requests"]:
         request = Request(
-            item["role"], item["name"], Path(item["bundle"]), item["machine"], item["facts"], frozenset(item["skip"])
-        )
+            item["role"], item["name"], Path(item["bundle"]), item["machine"], item["facts"], frozenset(item["skip"]),
+            tuple((Path(path), tuple(names)) for path, names in item["more"]),
+        )  # fmt: skip
         lines.write({"begin": request.name, "kernel": ""})
         try:
             lines.write({"row": plain(table.row(request))})

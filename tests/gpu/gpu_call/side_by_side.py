@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_call.kit import Job, unpacked_kit
+from gpu_call.kit import Job, Kit, unpacked_kit
 from gpu_call.records import read_lines
 from gpu_call.step import Call, Skip, end_group, python, run_step
 from gpu_call.turns import Turns
+from tinygpu.ptx.measuring.bundle import read_bundle
 
 # Without a line for so long, the process hangs: the longest silence is Triton's compiler.
 QUIET_S = 40.0
 # How the process ended that was still at work when the step's time was over.
 TIME_UP = "the time was up"
+# So many of the fastest kernels of a dense sample take part.
+BEST_OF_DENSE = 6
 # So many processes are started for one problem before it is given up.
 MOST_STARTS = 3
 
@@ -87,7 +90,31 @@ class Progress:
         }  # fmt: skip
 
 
-def requests(call: Call, jobs: Sequence[Job], progress: Progress, turns: Turns) -> dict[str, Any]:
+def fastest(lines: Sequence[Mapping[str, Any]], most: int = BEST_OF_DENSE) -> tuple[str, ...]:
+    """The fastest kernels of a worker's results, cold."""
+    good = [line for line in lines if line.get("status") == "measured"]
+    return tuple(str(line["kernel"]) for line in sorted(good, key=lambda line: line["cold"]["median"])[:most])
+
+
+def of_dense(call: Call, kit: Kit, jobs: Sequence[Job]) -> dict[str, list[tuple[Path, tuple[str, ...]]]]:
+    """For problems that a dense sample was measured of in this call, the fastest kernels that it found."""
+    found: dict[str, list[tuple[Path, tuple[str, ...]]]] = {}
+    for number, sample in enumerate(kit.of("dense")):
+        names = fastest(read_lines(call.work.parent / f"dense_{number}" / "results.jsonl"))
+        if not names:
+            continue
+        path = call.kit / sample.file
+        (question,) = read_bundle(path).questions
+        for job in jobs:
+            if read_bundle(call.kit / job.file).questions[0].problem == question.problem:
+                found.setdefault(job.name, []).append((path, names))
+    return found
+
+
+def requests(
+    call: Call, jobs: Sequence[Job], progress: Progress, turns: Turns,
+    found: Mapping[str, Sequence[tuple[Path, tuple[str, ...]]]],
+) -> dict[str, Any]:  # fmt: skip
     """What `beside` reads."""
     return {
         "driver": call.driver, "turns": turns.to_json(), "seed": 0, "noise": progress.noise(),
@@ -95,6 +122,7 @@ def requests(call: Call, jobs: Sequence[Job], progress: Progress, turns: Turns) 
             {
                 "role": j.role, "name": j.name, "bundle": str(call.kit / j.file), "machine": j.machine,
                 "facts": dict(j.facts), "skip": sorted(progress.skip.get(j.name, ())),
+                "more": [[str(path), list(names)] for path, names in found.get(j.name, ())],
             }
             for j in jobs
         ],
@@ -137,10 +165,11 @@ def side_by_side(call: Call) -> Mapping[str, Any]:
         raise Skip("the kit has no problems to lay side by side")
     turns = Turns(rounds=8, warm_rounds=2, sample_s=1e-4, warm_up_s=0.0, most_launches=4) if call.rehearsal else Turns()
     progress = Progress()
+    found = of_dense(call, kit, jobs)
     number = 0
     while (left := progress.open(jobs)) and call.left() > 5:
         asked, lines = call.work / f"asked-{number}.json", call.work / f"lines-{number}.jsonl"
-        asked.write_text(json.dumps(requests(call, left, progress, turns)))
+        asked.write_text(json.dumps(requests(call, left, progress, turns, found)))
 
         def seen(lines: Path = lines) -> None:
             done = [*progress.rows.values(), *(line["row"] for line in read_lines(lines) if "row" in line)]
