@@ -28,6 +28,6 @@ def test_the_python_of_the_page_runs() -> None:
 
 def test_the_table_names_the_parts_of_the_page() -> None:
     source = (Path(__file__).parents[2] / "tinygpu" / "report" / "page.py").read_text()
-    titles = re.findall(r'yield "\w+", "([^"]+)"', source)
+    titles = re.findall(r'yield "\w+", "\w+", "([^"]+)"', source)
     rows = re.findall(r"^\| ([A-Z][^|]+?) \|", PAGE, re.MULTILINE)
     assert rows == [title for title in titles if not title.startswith("Machines")]

@@ -83,14 +83,15 @@ def load_run(path: str | Path) -> Run:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise NotARun(f"{file} cannot be read: {why}; `tinygpu tune` writes runs") from None
+    if text.startswith('{"tinygpu_results"'):
+        results = load_results(file)
+        return with_results(_empty(results), results)
     try:
         data = json.loads(text)
     except ValueError:
         data = None
     if isinstance(data, dict) and "tinygpu_search" in data:
         return _run_of_result(Result.from_json(data), _modified(file))
-    if data is None and text.startswith('{"tinygpu_results"'):
-        return with_results(_empty(load_results(file)), load_results(file))
     try:
         return Run.from_json(data)
     except NotARun as error:

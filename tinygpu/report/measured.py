@@ -41,8 +41,9 @@ def measured(run: Run) -> str:
         return height, out
 
     best = min(timed, key=lambda t: t.seconds or 0.0)
+    where = escape(run.measured[:1].upper() + run.measured[1:])
     return (
-        f"<p>{escape(run.measured[:1].upper() + run.measured[1:])}: {len(timed)} candidates. The best took "
+        f"<p>{where}: {len(timed)} candidate{'s' * (len(timed) != 1)}. The best took "
         f"<b>{seconds_text(best.seconds or 0.0)}</b>, predicted {seconds_text(best.predicted)}. On the dashed line a "
         f"prediction is right; lines through dots are quartiles.</p>{lost}"
         + drawn("predicted against measured times", draw)

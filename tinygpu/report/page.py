@@ -40,9 +40,9 @@ _VERDICTS = {True: ("proof", "emulated, right"), False: ("wrong", "emulated, WRO
 def page(run: Run) -> str:
     """The report as HTML, which is also well-formed XML after its first line."""
     sections = list(_sections(run))
-    links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
+    links = "".join(f'<a href="#{key}">{escape(short)}</a>' for key, short, _, _ in sections)
     body = "".join(
-        f'<section id="{key}"><h2>{escape(title)}</h2>{content}</section>' for key, title, content in sections
+        f'<section id="{key}"><h2>{escape(title)}</h2>{content}</section>' for key, _, title, content in sections
     )
     style, script = (files("tinygpu.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     return (
@@ -58,35 +58,37 @@ def page(run: Run) -> str:
     )
 
 
-def _sections(run: Run) -> Iterator[tuple[str, str, str]]:
-    """What the run has something to say about: (key, title, content)."""
+def _sections(run: Run) -> Iterator[tuple[str, str, str, str]]:
+    """What the run has something to say about: (key, short title, title, content)."""
     best = run.best
     spaces = [part for part in run.searched if part.raw]
     if spaces:
-        yield "funnel", "What was pruned, and why", "".join(_part(part, funnel(part), spaces) for part in spaces)
+        shown = "".join(_part(part, funnel(part), spaces) for part in spaces)
+        yield "funnel", "Pruning", "What was pruned, and why", shown
     if run.refused:
         said = "".join(f"<li><b>{escape(m)}</b>: {escape(why)}</li>" for m, why in run.refused.items())
-        yield "refused", "Machines that do not take this problem", f"<ul>{said}</ul>"
+        yield "refused", "Refused", "Machines that do not take this problem", f"<ul>{said}</ul>"
     if any(part.improvements for part in run.searched):
         notes = "".join(f"<p>{_search(part)}</p>" for part in run.searched if part.tried)
-        yield "convergence", "How the search went", notes + convergence(run.searched, run.floor)
+        yield "convergence", "Search", "How the search went", notes + convergence(run.searched, run.floor)
     sampled = [part for part in run.searched if part.sample is not None and varying(part.sample)]
     if sampled:
         charts = "".join(_part(part, coordinates(part.sample), sampled) for part in sampled if part.sample is not None)
-        yield "parameters", "Parameters and times", charts
+        yield "parameters", "Parameters", "Parameters and times", charts
     if any(part.candidates for part in run.searched):
-        yield "candidates", "The best candidates", _CANDIDATES + legend(run) + candidates(run)
-    yield "measured", "Predicted against measured", measured(run)
+        yield "candidates", "Candidates", "The best candidates", _CANDIDATES + legend(run) + candidates(run)
+    yield "measured", "Measured", "Predicted against measured", measured(run)
     if found := roofline(run):
-        yield "roofline", "Roofline", found
+        yield "roofline", "Roofline", "Roofline", found
     if best is not None:
-        yield "units", "What the winner keeps busy", units(best)
+        yield "units", "Units", "What the winner keeps busy", units(best)
     if run.timeline is not None and run.timeline.stretches:
-        yield "timeline", "Timeline of the winner", timeline(run.timeline)
+        yield "timeline", "Timeline", "Timeline of the winner", timeline(run.timeline)
     if best is not None and best.layouts:
-        yield "layouts", "Layouts in shared memory", _LAYOUTS + "".join(layout(placed) for placed in best.layouts)
+        pictures = "".join(layout(placed) for placed in best.layouts)
+        yield "layouts", "Layouts", "Layouts in shared memory", _LAYOUTS + pictures
     if run.verification:
-        yield "verification", "What the emulator said", f"<pre>{escape(run.verification)}</pre>"
+        yield "verification", "Emulator", "What the emulator said", f"<pre>{escape(run.verification)}</pre>"
 
 
 def _part(part: Searched, content: str, among: list[Searched]) -> str:

@@ -119,6 +119,60 @@ def test_what_is_no_run_gets_a_sentence(text: str | None, sentence: str, tmp_pat
     assert not (tmp_path / "page.html").exists()
 
 
+def results_file(path: Path, folder: Path, device: str = "A100-SXM4-80GB", dims: int = 3000) -> Path:
+    """What a worker would have written of two candidates of the run: one was timed, one failed."""
+    run = json.loads((folder / "run.json").read_text())
+    problem = json.loads(run["searched"][0]["problem"])
+    problem["dims"] = {"n": dims} if isinstance(problem["dims"], dict) else [["n", dims]]
+    head = {
+        "tinygpu_results": 1,
+        "title": "axpby",
+        "device": device,
+        "gpu": {"name": "NVIDIA <A100>", "driver": "13.0"},
+        "date": "2026-03-01T10:00:00",
+        "problems": [problem],
+    }
+    same = {"machine": "Axpby", "point": run["searched"][0]["candidates"][0]["point"], "question": 0, "digest": "d"}
+    spread = {"median": 4.25e-6, "low": 4.2e-6, "high": 4.4e-6}
+    lines = [
+        head,
+        same
+        | {"kernel": "k0", "status": "measured", "predicted_s": 4e-6, "cold": spread, "warm": None, "relative": 1.0}
+        | {"verdict": "faster"},
+        same
+        | {"kernel": "k1", "status": "failed", "predicted_s": 5e-6, "failure": {"kind": "timeout", "sentence": "slow"}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_measured_times_stand_beside_what_was_predicted(folder: Path, tmp_path: Path) -> None:
+    results = results_file(tmp_path / "results.jsonl", folder)
+    command("report", folder, "--results", results, "-o", tmp_path / "page.html")
+    command("report", results, "-o", tmp_path / "alone.html")
+    for name in ("page.html", "alone.html"):
+        tree = ElementTree.fromstring((tmp_path / name).read_text().split("\n", 1)[1])
+        said = " ".join(" ".join(tree.itertext()).split())
+        assert "Nothing was measured" not in said
+        assert "Measured on NVIDIA <A100>, driver 13.0, 2026-03-01: 1 candidate." in said
+        assert "The best took 4.25 µs , predicted 4.00 µs." in said
+        assert "Failed: 1 timeout." in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"device": "H200-SXM"}, "{} holds kernels made for H200-SXM, and this run is for A100-SXM4-80GB"),
+        ({"dims": 3001}, "{} holds results of axpby, and nothing of this run's problem"),
+    ],
+)
+def test_results_of_something_else_are_refused(arguments: dict, sentence: str, folder: Path, tmp_path: Path) -> None:
+    results = results_file(tmp_path / "results.jsonl", folder, **arguments)
+    done = CliRunner().invoke(app, ["report", str(folder), "--results", str(results), "-o", str(tmp_path / "p.html")])
+    assert str(done.exception) == sentence.format(results)
+    assert not (tmp_path / "p.html").exists()
+
+
 # --- interrupted and killed runs ----------------------------------------------------------------------------------
 
 LONG = ("tune", "matmul_simt", "--shape", "m=33,n=40,k=20", "--device", "a100", "--strategy", "random")
