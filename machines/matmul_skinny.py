@@ -47,6 +47,10 @@ class MatmulSkinny(epilogue.Epilogue):
         bm * bn <= 32 * 32 * warps, "a thread has at most 32 sums", kind="dominance",
         why="more of them take the registers of other CTAs on the SM, which would wait for b at other times",
     )  # fmt: skip
+    large = Require(
+        bn * bk >= 2048, "a round brings at least 2,048 elements of b", kind="dominance",
+        why="each round waits for a barrier and starts its boxes anew, whatever they hold",
+    )  # fmt: skip
     shared = Require(
         (split_k == 1) | ((ceil_div(n, bn) * split_k <= 32 * symbol("device.sm_count")) & (split_k * bk <= k)),
         "each CTA that shares a tile has rounds of its own, and there are not many times more of them than SMs",

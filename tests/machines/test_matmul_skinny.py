@@ -71,8 +71,9 @@ def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str])
 def test_parts_of_every_width_are_gathered(product: str, warps: int, bn: int, split_k: int) -> None:
     """Few values of many parts are taken at once, many values part by part."""
     options = {"scaling": "columns", "activation": "silu", "with_residual": True}
-    problem = MatmulSkinny.problem(m=16, n=264, k=1040, options=options)
-    kernel = made(problem, product=product, warps=warps, bn=bn, bm=16, split_k=split_k, swizzle=32)
+    bk = 128 if bn == 16 else 64
+    problem = MatmulSkinny.problem(m=16, n=264, k=16 * bk + 16, options=options)
+    kernel = made(problem, product=product, warps=warps, bn=bn, bk=bk, bm=16, split_k=split_k, swizzle=32)
     found = verify(kernel, MatmulSkinny, problem, orders=("late",))
     assert found.passed, str(found)
 
