@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 LISTED_POINTS = 50_000
 # Random points from which the encoding of a larger space is learned.
 _ENCODING_SAMPLE = 4_096
+# Of the points that are drawn from a larger space, one in so many is new in each call.
+_FRESH = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,11 +62,19 @@ class Candidates:
             self._vectors = np.concatenate(vectors) if vectors else np.zeros((0, self.encoding.width))
         else:
             self.encoding = learn_encoding(by_names(space.sample(_ENCODING_SAMPLE, rng)))
+        self._reserve = Drawn(np.zeros((0, self.encoding.width)), None, ())
 
     def draw(self, count: int) -> Drawn:
-        """`count` points drawn uniformly, all of them where there are fewer."""
+        """`count` points drawn uniformly, all of them where there are fewer.
+
+        Of a space that is not listed, most of them are those of the call before: encoding points takes time.
+        """
         if self._space.size > LISTED_POINTS:
-            return self.given(self._space.sample(count, self._rng))
+            fresh = self.given(self._space.sample(max(count - len(self._reserve.given), count // _FRESH), self._rng))
+            kept = slice(len(fresh.given) + len(self._reserve.given) - count, None)
+            vectors = np.concatenate([self._reserve.vectors[kept], fresh.vectors])
+            self._reserve = Drawn(vectors, None, [*self._reserve.given[kept], *fresh.given])
+            return self._reserve
         total = self._starts[-1]
         chosen = self._rng.choice(total, count, replace=False) if count < total else np.arange(total)
         return Drawn(self._vectors[chosen], (self._parts, self._starts, chosen), ())

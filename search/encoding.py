@@ -6,7 +6,7 @@ Nothing but points is needed: which values a parameter has is learned from point
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from tinygpu.search.searchable import Columns, Point, Value
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """One parameter.
+    """One parameter, or one aspect of it.
 
     name       the parameter's
     numbers    (values,) the integers that it has, ascending
@@ -79,10 +79,11 @@ def learn_encoding(parts: Iterable[Columns]) -> Encoding:
     """The encoding of points that are given as columns, part by part.
 
     A number lies half way between its rank among the values and its place on a logarithmic scale: values such as
-    16, 32, 64 are evenly apart on both, 1, 2, .., 30 crowd together at the upper end, where a step matters less.
+    16, 32, 64 are evenly apart on both, 1, 2, .., 30 crowd together at the upper end, where a step matters less. Where
+    not every number has more factors of two than the one before, their count is a coordinate of its own.
 
     >>> encoding = learn_encoding([{"bm": np.array([32, 64, 128]), "bk": np.array([8, 8, 8])}])
-    >>> encoding.encode([{"bm": 64, "bk": 8}, {"bm": 128, "bk": 8}]).tolist()
+    >>> encoding.encode([{"bm": 64, "bk": 8}, {"bm": 128, "bk": 8}]).round(9).tolist()
     [[0.5], [1.0]]
     """
     values: dict[str, dict[Value, None]] = {}
@@ -93,8 +94,9 @@ def learn_encoding(parts: Iterable[Columns]) -> Encoding:
         for name, column in columns.items():
             having[name] = having.get(name, 0) + 1
             values.setdefault(name, {}).update(dict.fromkeys(np.asarray(column).tolist()))
-    made = (_coordinate(name, found, having[name] < count) for name, found in values.items())
-    return Encoding(tuple(c for c in made if c.width and len(c.numbers) + len(c.words) + c.open > 1))
+    made = [_coordinate(name, found, having[name] < count) for name, found in values.items()]
+    made = [c for c in made if c.width and len(c.numbers) + len(c.words) + c.open > 1]
+    return Encoding((*made, *(t for t in map(_twos, made) if t is not None)))
 
 
 def _coordinate(name: str, values: Mapping[Value, None], open_: bool) -> Coordinate:
@@ -105,3 +107,14 @@ def _coordinate(name: str, values: Mapping[Value, None], open_: bool) -> Coordin
     logs = np.log(numbers - min(numbers[0], 0) + (numbers[0] <= 0))
     scaled = (logs - logs[0]) / (logs[-1] - logs[0])
     return Coordinate(name, numbers, (scaled + np.linspace(0, 1, len(numbers))) / 2, words, open_)
+
+
+def _twos(coordinate: Coordinate) -> Coordinate | None:
+    """How often two divides each number, from 0 to 1; None where the place of a number says so already.
+
+    Warps, vectors, banks and sectors are powers of two, so that 64 and 128 are often more alike than 64 and 72.
+    """
+    counts = np.array([(n & -n).bit_length() - 1 for n in map(int, np.abs(coordinate.numbers)) if n])
+    if len(counts) < len(coordinate.numbers) or len(counts) < 3 or np.all(np.diff(counts) > 0) or np.ptp(counts) == 0:
+        return None
+    return replace(coordinate, positions=(counts - counts.min()) / np.ptp(counts), words=(), open=False)

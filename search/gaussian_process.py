@@ -22,7 +22,7 @@ _LENGTH_RANGE = (-3.0, 3.0)
 _NOISE_RANGE = (math.log(1e-5), math.log(0.5))
 _JITTER = 1e-8
 # Steps of the fit: the first one in full, then, as points come one by one, from where the last one ended.
-_FIRST_STEPS, _STEPS = 25, 4
+_FIRST_STEPS, _STEPS = 25, 2
 _SMALLEST_STEP, _GREATEST_STEP = 1e-3, 0.5
 
 

@@ -109,7 +109,7 @@ def test_a_space_beyond_a_billion_points_is_searched_and_never_listed(name: str)
         return [Evaluation(float(1 + sum((int(v) - 6) ** 2 for v in point.values()))) for point in points]
 
     # a proposal of the surrogate costs more than one of the others, and is worth more
-    budget = 40 if name == "surrogate" else 250
+    budget = 60 if name == "surrogate" else 250
     searched = minimize(Unlisted(space), bowl, strategy=name, evaluations=budget, seed=1)
     assert len(searched.history) == budget
     if name != "random":
