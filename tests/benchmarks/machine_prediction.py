@@ -1,9 +1,10 @@
-"""Error of the Ampere machine's best predicted time.
+"""Error of the matmul machines' best predicted times.
 
     python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--every N]
 
-As prediction_error.py, but the candidates are those of the project's own machine `matmul_ampere`, all of them, for
-every N-th problem of the A100's columns. Nothing is fitted.
+As prediction_error.py, but the candidates are those of the project's own machines, all of them: `matmul_ampere` on an
+A100, `matmul_hopper` on an H100, for every N-th problem of their columns. Nothing is fitted. The best candidate is also
+simulated.
 """
 
 from __future__ import annotations
@@ -15,37 +16,49 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.prediction_error import Errors, rows, two_constant_roofline
-from tinygpu.devices import device
+from tests.benchmarks.prediction_error import Errors, Problem, rows, two_constant_roofline
+from tinygpu.devices import Device, device
+from tinygpu.language.machine import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
+from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import build_space
 
+CASES: tuple[tuple[type[Machine], str, tuple[str, ...]], ...] = (
+    (MatmulAmpere, "a100", ("a100_sxm.trt", "a100_sxm.alt")),
+    (MatmulHopper, "h100", ("h100_sxm.trt", "h100_sxm.alt")),
+)
 
-def best_seconds(m: int, n: int, k: int) -> float:
-    """The least predicted time over the whole space."""
-    space = build_space(MatmulAmpere, MatmulAmpere.problem(m=m, n=n, k=k, dtypes={"a": "bf16"}), device("a100"))
-    value = minimize(space.space, PredictedTime(space)).value
-    if value is None:
-        raise ValueError(f"m={m}, n={n}, k={k} has no candidate")
-    return value
+
+def best_seconds(machine: type[Machine], gpu: Device, problem: Problem) -> tuple[float, float]:
+    """The least predicted time over the whole space, and the simulated time of that candidate."""
+    posed = machine.problem(m=problem.m, n=problem.n, k=problem.k, dtypes={"a": "bf16"})
+    space = build_space(machine, posed, gpu)
+    found = minimize(space.space, PredictedTime(space), strategy="exhaustive")
+    if found.value is None or found.best is None:
+        raise ValueError(f"{problem} has no candidate")
+    return found.value, Simulator(space).simulate(found.best).seconds
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="Error of matmul_ampere's best predicted time.")
+    parser = argparse.ArgumentParser(description="Error of the matmul machines' best predicted times.")
     parser.add_argument("table", type=Path)
     parser.add_argument("--every", type=int, default=40)
     chosen = parser.parse_args(arguments)
     if not chosen.table.exists():
         print(f"skipped: no table of measured times at {chosen.table}")
         return 0
-    gpu = device("a100")
-    for column in ("a100_sxm.alt", "a100_sxm.trt"):
-        measured = rows(chosen.table, column, 512)[:: chosen.every]
-        model = [best_seconds(p.m, p.n, p.k) / truth - 1 for p, truth in measured]
-        simple = [two_constant_roofline(p, gpu) / truth - 1 for p, truth in measured]
-        print(f"{gpu}, {column}: {Errors(np.array(model), np.array(simple))}")
+    for machine, name, columns in CASES:
+        gpu = device(name)
+        for column in columns:
+            measured = rows(chosen.table, column, 512)[:: chosen.every]
+            best = np.array([best_seconds(machine, gpu, p) for p, _ in measured])
+            truth = np.array([seconds for _, seconds in measured])
+            simple = np.array([two_constant_roofline(p, gpu) for p, _ in measured])
+            print(f"{machine.__name__} on {gpu}, {column}: {Errors(best[:, 0] / truth - 1, simple / truth - 1)}")
+            print(f"  simulated: mean absolute error {np.abs(best[:, 1] / truth - 1).mean():.1%}")
     return 0
 
 
