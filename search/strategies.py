@@ -13,6 +13,7 @@ from tinygpu.search.evolutionary import evolutionary
 from tinygpu.search.exhaustive import exhaustive
 from tinygpu.search.local_search import local_search
 from tinygpu.search.random_search import random_search
+from tinygpu.search.rl.shipped import rl
 from tinygpu.search.searchable import Searchable
 from tinygpu.search.seen import LISTABLE_POINTS
 from tinygpu.search.strategy import Strategy
@@ -26,6 +27,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "evolutionary": evolutionary,
     "local": local_search,
     "surrogate": surrogate,
+    "rl": rl,
 }
 # The one that needs an objective with bounds.
 BRANCH_AND_BOUND = "branch_and_bound"

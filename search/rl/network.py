@@ -148,7 +148,8 @@ class Adam:
         self.mean = {name: np.zeros_like(w) for name, w in weights.items()}
         self.square = {name: np.zeros_like(w) for name, w in weights.items()}
 
-    def step(self, gradients: Mapping[str, Array], rate: float) -> None:
+    def step(self, gradients: Mapping[str, Array], rate: float, decay: float = 0.0) -> None:
+        """Moves the weights by `rate` against the gradients, and by the share `rate` x `decay` towards 0."""
         norm = float(np.sqrt(sum(float(np.vdot(g, g)) for g in gradients.values())))
         shrink = min(1.0, self.bound / (norm + 1e-12))
         self.steps += 1
@@ -158,4 +159,4 @@ class Adam:
             self.mean[name] += np.float32(0.1) * (given - self.mean[name])
             self.square[name] += np.float32(0.001) * (given * given - self.square[name])
             moved = (self.mean[name] / near) / (np.sqrt(self.square[name] / far) + 1e-8)
-            self.weights[name] -= (rate * moved).astype(np.float32)
+            self.weights[name] -= (rate * (moved + decay * self.weights[name])).astype(np.float32)

@@ -29,9 +29,11 @@ class Settings:
     rate               of Adam, at the first step; it falls as 1 / (1 + step / settled)
     entropy            weight of the entropy, at the first step; it falls in the same way
     value              weight of the error of the expected reward
+    decay              of the weights, as a share of the rate, at each step of Adam
     shown              paths to good points that are shown for each lesson of a step, beside the episodes
     temperature        how good these points are: each is drawn by exp(reward / temperature)
     show               weight of the cross entropy of the shown paths
+    memory             the policy is a running mean of the weights, in which those of a step count so much at the next
     """
 
     lessons: int = 48
@@ -43,9 +45,11 @@ class Settings:
     entropy: float = 0.02
     settled: float = 300.0
     value: float = 0.5
+    decay: float = 0.05
     shown: int = 8
     temperature: float = 0.02
     show: float = 1.0
+    memory: float = 0.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def improve(forest: Forest, adam: Adam, settings: Settings, step: int, rng: np.r
         order = rng.permutation(len(nodes))
         for start in range(0, len(order), settings.batch):
             rows = order[start : start + settings.batch]
-            _imitate(forest, adam, nodes[rows], picked[rows], settings.show, settings.rate * fade)
+            _imitate(forest, adam, settings, nodes[rows], picked[rows], fade)
     error = float((played.rewards - played.expected).var())
     return Learned(float(played.final.mean()), entropy, 1 - error / (float(played.rewards.var()) + 1e-12))
 
@@ -112,12 +116,17 @@ def _follow(
     hopes, hidden = expected(weights, nodes)
     wrong = settings.value * 2 * (hopes - played.rewards[rows]) / len(rows)
     gradients |= expected_gradient(weights, nodes, hidden, wrong.astype(np.float32))
-    adam.step(gradients, settings.rate * fade)
+    adam.step(gradients, settings.rate * fade, settings.decay)
     return float(surprise.mean())
 
 
 def _imitate(
-    forest: Forest, adam: Adam, nodes: NDArray[np.int64], picked: NDArray[np.int64], weight: float, rate: float
+    forest: Forest,
+    adam: Adam,
+    settings: Settings,
+    nodes: NDArray[np.int64],
+    picked: NDArray[np.int64],
+    fade: float,
 ) -> None:
     """One step of Adam that makes these values of these nodes likelier."""
     choices = forest.choices(nodes)
@@ -125,4 +134,5 @@ def _imitate(
     scored = scores(adam.weights, edges, described, choices.owner)
     slope = np.exp(log_softmax(scored.scores, choices.first, choices.owner))
     slope[choices.first + picked] -= 1
-    adam.step(scores_gradient(adam.weights, scored, (weight / len(nodes) * slope).astype(np.float32)), rate)
+    gradients = scores_gradient(adam.weights, scored, (settings.show / len(nodes) * slope).astype(np.float32))
+    adam.step(gradients, settings.rate * fade, settings.decay)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.search.rl.forest import Forest
-from tinygpu.search.rl.network import Adam, initial
+from tinygpu.search.rl.network import Adam, Array, initial
 from tinygpu.search.rl.policy import INPUTS, Policy, read_archive, write_archive
 from tinygpu.search.rl.ppo import Learned, Settings, improve
 
@@ -69,9 +69,11 @@ def train(
     rng = np.random.default_rng(seed)
     adam = Adam(initial(INPUTS, rng))
     header = {"seed": seed, "settings": asdict(how), "lessons": _digest(forest)}
+    mean = {name: weight.copy() for name, weight in adam.weights.items()}
+    run = _Run(adam, mean, rng)
     step, before = 0, 0.0
     if checkpoint is not None and Path(checkpoint).exists():
-        step, before = _resume(Path(checkpoint), header, adam, rng)
+        step, before = _resume(Path(checkpoint), header, run)
     resumed, begun = step, clock()
     saved = begun
 
@@ -83,16 +85,20 @@ def train(
         while (steps is None or step < steps) and (seconds is None or elapsed() < seconds):
             whole = False
             learned = improve(forest, adam, how, step, rng)
-            step, whole = step + 1, True
+            step += 1
+            kept = min(how.memory, step / (step + 4))
+            for name, weight in adam.weights.items():
+                mean[name] += np.float32(1 - kept) * (weight - mean[name])
+            whole = True
             if checkpoint is not None and clock() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
-                _save(Path(checkpoint), header, adam, rng, step, elapsed())
+                _save(Path(checkpoint), header, run, step, elapsed())
                 saved = clock()
             on_step(Training(step, steps, elapsed(), learned, resumed))
     finally:
         # a step that was interrupted half way is not kept: the checkpoint before it is
         if checkpoint is not None and step > resumed and whole:
-            _save(Path(checkpoint), header, adam, rng, step, elapsed())
-    return Policy(adam.weights, {**header, "steps": step, "triples": len(forest), **(facts or {})})
+            _save(Path(checkpoint), header, run, step, elapsed())
+    return Policy(mean, {**header, "steps": step, "lessons learned": len(forest), **(facts or {})})
 
 
 def _digest(forest: Forest) -> str:
@@ -102,17 +108,26 @@ def _digest(forest: Forest) -> str:
     return made.hexdigest()[:16]
 
 
-def _save(
-    path: Path, header: Mapping[str, Any], adam: Adam, rng: np.random.Generator, step: int, seconds: float
-) -> None:
-    arrays = {f"weights/{k}": v for k, v in adam.weights.items()}
-    arrays |= {f"mean/{k}": v for k, v in adam.mean.items()}
-    arrays |= {f"square/{k}": v for k, v in adam.square.items()}
-    state = {"step": step, "adam steps": adam.steps, "seconds": seconds, "random": rng.bit_generator.state}
-    write_archive(path, arrays, _CHECKPOINT, {**header, **state})
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """All that changes from step to step; `mean` is the running mean of the weights."""
+
+    adam: Adam
+    mean: dict[str, Array]
+    rng: np.random.Generator
+
+    def arrays(self) -> dict[str, Array]:
+        adam = self.adam
+        kinds = {"weights": adam.weights, "mean": adam.mean, "square": adam.square, "policy": self.mean}
+        return {f"{kind}/{name}": array for kind, arrays in kinds.items() for name, array in arrays.items()}
 
 
-def _resume(path: Path, header: Mapping[str, Any], adam: Adam, rng: np.random.Generator) -> tuple[int, float]:
+def _save(path: Path, header: Mapping[str, Any], run: _Run, step: int, seconds: float) -> None:
+    state = {"step": step, "adam steps": run.adam.steps, "seconds": seconds, "random": run.rng.bit_generator.state}
+    write_archive(path, run.arrays(), _CHECKPOINT, {**header, **state})
+
+
+def _resume(path: Path, header: Mapping[str, Any], run: _Run) -> tuple[int, float]:
     arrays, facts = read_archive(path, _CHECKPOINT)
     for name, wanted in header.items():
         if facts.get(name) != wanted:
@@ -120,9 +135,8 @@ def _resume(path: Path, header: Mapping[str, Any], adam: Adam, rng: np.random.Ge
                 f"[{path}] this checkpoint belongs to another training: its {name} is {facts.get(name)!r}, not "
                 f"{wanted!r}; give another file, or delete it"
             )
-    for name, array in arrays.items():
-        kind, _, key = name.partition("/")
-        {"weights": adam.weights, "mean": adam.mean, "square": adam.square}[kind][key][...] = array
-    adam.steps = int(facts["adam steps"])
-    rng.bit_generator.state = facts["random"]
+    for name, array in run.arrays().items():
+        array[...] = arrays[name]
+    run.adam.steps = int(facts["adam steps"])
+    run.rng.bit_generator.state = facts["random"]
     return int(facts["step"]), float(facts["seconds"])

@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from tinygpu.api.machines import family
 from tinygpu.devices import Device, devices
 from tinygpu.language.problem import ProblemError
-from tinygpu.search.rl.forest import Lesson
+from tinygpu.search.rl.forest import Forest, Lesson
 from tinygpu.search.rl.lesson import NothingToLearn, lessons_of
+from tinygpu.search.rl.policy import Policy
+from tinygpu.search.rl.train import Training, train
 from tinygpu.spaces.build import MachineSpace, build_space
 
 # Devices that the shipped policy never saw: one of each generation, and one of each kind of odd balance.
@@ -134,3 +137,42 @@ def lessons(curriculum: Curriculum, on_lesson: Callable[[str], None] = lambda na
         with suppress(NothingToLearn):
             found += lessons_of(triple.space(), rng, curriculum.points, curriculum.imagined)
     return found
+
+
+# With these the policy that ships was trained.
+SHIPPED_STEPS = 300
+
+
+def train_policy(
+    out: Path,
+    curriculum: Curriculum,
+    *,
+    steps: int | None = SHIPPED_STEPS,
+    seconds: float | None = None,
+    checkpoint: Path | None = None,
+    on_lesson: Callable[[str], None] = lambda name: None,
+    on_step: Callable[[Training], None] = lambda training: None,
+) -> Policy:
+    """Trains a policy on a curriculum and saves it as `out`, with its provenance inside.
+
+    The same curriculum and number of steps give the same file. A training that was cut goes on from `checkpoint`; its
+    lessons are made again.
+    """
+    forest = Forest(lessons(curriculum, on_lesson))
+    facts = {
+        "curriculum": asdict(curriculum),
+        "machines": list(SHARES),
+        "devices held out": list(HELD_OUT_DEVICES),
+        "names": sorted(set(forest.names)),
+    }
+    policy = train(
+        forest,
+        seed=curriculum.seed,
+        steps=steps,
+        seconds=seconds,
+        checkpoint=checkpoint,
+        facts=facts,
+        on_step=on_step,
+    )
+    policy.save(out)
+    return policy
