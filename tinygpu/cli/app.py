@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tinygpu.cli.reporting import report_command
+from tinygpu.cli.training import train_command
 
 MACHINE = Annotated[str, typer.Argument(help="a shipped machine, a family, or path/to/file.py:ClassName")]
 SHAPE = Annotated[str, typer.Option("--shape", help="every dim of the machine: m=4096,n=4096,k=4096")]
@@ -314,6 +315,7 @@ def tune_command(
 
 
 app.command("report")(report_command)
+app.command("train")(train_command)
 
 
 @app.command("bundle")
