@@ -36,7 +36,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
         raise NotResults(f"{folder} holds a rehearsal: nothing in it was measured")
     if "gpu" not in machine:
         raise NotResults(f"{folder} does not say on which GPU it was measured")
-    device, date = slug(machine["gpu"]["name"]), machine["date"][:10]
+    device, date = slug(machine["gpu"]["name"]), str(machine["date"])[:10]
     target = results / device / date
     number = 1
     while target.exists():

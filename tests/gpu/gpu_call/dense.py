@@ -100,4 +100,4 @@ def rank_correlation(first: Any, second: Any) -> float | None:
         ranks.append(((ends - counts + ends - 1) / 2)[where])
     if any(np.ptp(r) == 0 for r in ranks):
         return None
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])

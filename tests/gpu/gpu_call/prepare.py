@@ -56,11 +56,13 @@ def near_best(space: MachineSpace, count: int, seed: int) -> tuple[float, list[P
     The prediction says the same of many candidates; the first of them in the order of the space are all alike.
     """
     top = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).top(_LOOKED)
-    if not top:
+    times = [(t.value, t.point) for t in top if t.value is not None]
+    if not times:
         raise ValueError(f"no candidate of {space.machine.__name__} can be launched for {space.problem}")
-    near = [dict(t.point) for t in top if t.value <= (1 + _NEAR) * top[0].value]
+    best = times[0][0]
+    near = [dict(point) for seconds, point in times if seconds <= (1 + _NEAR) * best]
     order = np.random.default_rng(seed).permutation(len(near) - 1)[: count - 1] + 1
-    return top[0].value, [near[0], *(near[n] for n in order.tolist())]
+    return best, [near[0], *(near[n] for n in order.tolist())]
 
 
 def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
@@ -165,7 +167,7 @@ class Preparation:
         (space,) = self._spaces(case)
         _, near = near_best(space, case.kernels // 2, 0)
         anywhere = [dict(p) for p in space.space.sample(case.kernels - len(near), np.random.default_rng(1))]
-        first, *others = [*near, *anywhere]
+        first, others = near[0], [*near[1:], *anywhere]
         order = np.random.default_rng(2).permutation(len(others)).tolist()
         return self._written(case, [(space, [first, *(others[n] for n in order)])], path), ()
 

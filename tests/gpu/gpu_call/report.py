@@ -26,20 +26,20 @@ def heading(machine: Mapping[str, Any]) -> str:
     title = "# Results without a GPU: a rehearsal" if machine.get("rehearsal") else "# Results"
     if gpu and not machine.get("rehearsal"):
         title = f"# Results on {gpu['name']}"
-    rows = [["date", machine.get("date")], ["kernels made", machine.get("kit")]]
+    rows: list[tuple[str, Any]] = [("date", machine.get("date")), ("kernels made", machine.get("kit"))]
     if gpu:
         rows += [
-            ["GPU", f"{gpu['name']}, {gpu['sms']} SMs, {gpu['l2_bytes'] / 2**20:.0f} MiB of L2"],
-            ["driver (CUDA)", gpu["driver"]],
+            ("GPU", f"{gpu['name']}, {gpu['sms']} SMs, {gpu['l2_bytes'] / 2**20:.0f} MiB of L2"),
+            ("driver (CUDA)", gpu["driver"]),
         ]
     packages = {k: v for k, v in machine.get("packages", {}).items() if v}
     clocks = machine.get("clocks") or {}
     rows += [
-        ["nvidia-smi", machine.get("nvidia_smi")],
-        ["clocks at the start", state(clocks)],
-        ["Python", machine.get("python")],
-        ["packages", ", ".join(f"{k} {v}" for k, v in packages.items())],
-        ["kernel", machine.get("kernel")],
+        ("nvidia-smi", machine.get("nvidia_smi")),
+        ("clocks at the start", state(clocks)),
+        ("Python", machine.get("python")),
+        ("packages", ", ".join(f"{k} {v}" for k, v in packages.items())),
+        ("kernel", machine.get("kernel")),
     ]
     return title + "\n\n" + table(["", ""], [[k, str(v)] for k, v in rows if v])
 
@@ -106,7 +106,7 @@ def side_by_side(found: Mapping[str, Any]) -> str:
 
 def flops(row: Mapping[str, Any]) -> float:
     d = row["problem"]["dims"]
-    return 2.0 * d["m"] * d["n"] * d["k"]
+    return 2.0 * int(d["m"]) * int(d["n"]) * int(d["k"])
 
 
 def cold(row: Mapping[str, Any], who: str) -> float | None:

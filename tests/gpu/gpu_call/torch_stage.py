@@ -33,7 +33,7 @@ class TorchStage:
                 launch(0)
                 stop.record(self.stream)
                 self.stream.synchronize()
-        return max(start.elapsed_time(stop) * 1e-3, 1e-7)
+        return max(float(start.elapsed_time(stop)) * 1e-3, 1e-7)
 
     def record(self, launch: Callable[[int], None], launches: int, sets: int) -> TorchRun:
         graph = torch.cuda.CUDAGraph()
