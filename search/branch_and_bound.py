@@ -19,7 +19,6 @@ from tinygpu.search.bounded import BoundedObjective, Region
 from tinygpu.search.searchable import Point, Searchable, Value
 from tinygpu.search.seen import Seen
 from tinygpu.search.strategy import PROVED, ProvingProposals
-from tinygpu.spaces import Space
 
 # Values closer than this share count as equal: the same sum may differ so much when floats are added in another order.
 _EQUAL = 1e-12
@@ -120,6 +119,9 @@ class _Regions:
 
 def shapes(space: Searchable) -> list[tuple[str, ...]]:
     """The sets of parameters that points of the space have, each in the order of the space's names."""
+    # a listed or replayed space needs none of the libraries behind this one
+    from tinygpu.spaces import Space
+
     found = (
         [part.names for part in space.parts]
         if isinstance(space, Space)
