@@ -2,68 +2,98 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tinygpu.search.evaluation import Evaluation, Failure
-from tinygpu.search.measured import MeasuredResults, load_results
+from tinygpu.search.measured import MeasuredResults, Measurement, NotResults, load_results
 from tinygpu.search.searchable import Point
 
 WORKER = (sys.executable, "-m", "tinygpu.ptx.worker")
+_TETHER = (sys.executable, "-m", "tinygpu.search.tether")
 # What writes a bundle of candidates: for each its kernel's name there, or why it has none.
 WriteBundle = Callable[[Sequence[Point], Path], Sequence[str | Failure]]
+# How often a worker that ended early goes on with the same bundle.
+_TRIES = 3
+# Seconds between two looks at what a worker has written.
+_LOOK_SECONDS = 0.2
 
 
 class WorkerFailed(RuntimeError):
-    """The worker measured nothing; its own sentence says why."""
+    """The worker did not measure what it was given; its own sentence says why."""
 
 
 class WorkerTime:
     """Measured seconds of candidates, a bundle for each batch.
 
     The first candidate that was measured goes with every batch, and times are taken relative to it, so that clocks that
-    differ between batches do not order candidates.
+    differ between batches do not order candidates. It is kept in the folder: a search that is continued measures on the
+    same scale. Each candidate is handed over as soon as the worker has written its line.
     """
 
     def __init__(self, write: WriteBundle, folder: Path, command: Sequence[str] = WORKER) -> None:
         """
-        folder   where bundles and results are left
+        folder   where bundles, results and the first candidate are left
         command  the worker; the bundle's path is added
         """
         self._write = write
         self._folder = folder
         self._command = tuple(command)
-        self._batches = 0
+        self._kept = folder / "anchor.json"
         self._anchor: tuple[Point, float] | None = None
+        if self._kept.exists():
+            anchor = json.loads(self._kept.read_text())
+            self._anchor = (anchor["point"], anchor["seconds"])
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
+        found = dict(self.stream(points))
+        return [found[number] for number in range(len(points))]
+
+    def stream(self, points: Sequence[Point], /) -> Iterator[tuple[int, Evaluation]]:
+        """Each point's number with its evaluation, in the order in which they are measured.
+
+        Raises WorkerFailed where the worker ends, again and again, before it has a word on every candidate.
+        """
         anchored = [self._anchor[0], *points] if self._anchor is not None else list(points)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"batch{self._batches:05}.bundle"
-        self._batches += 1
+        first = len(anchored) - len(points)
+        path = self._fresh_bundle()
         names = self._write(anchored, path)
-        if all(isinstance(name, Failure) for name in names):
-            return [Evaluation(failure=name) for name in names[-len(points) :] if isinstance(name, Failure)]
-        results = self._run(path)
-        found = {m.kernel: m for m in results.measurements}
-        scale = self._scale(results, names[0])
-        out = []
-        for point, name in zip(anchored, names, strict=True):
-            if isinstance(name, Failure):
-                out.append(Evaluation(failure=name))
-                continue
-            measured = found.get(name)
-            if measured is None:
-                out.append(Evaluation(failure=Failure("unmeasured", "the worker ended before this candidate")))
-            elif measured.relative is None or scale is None:
-                out.append(measured.evaluation())
-            else:
-                out.append(Evaluation(value=measured.relative * scale))
-                if self._anchor is None:
-                    self._anchor = (point, measured.relative * scale)
-        return out[len(anchored) - len(points) :]
+        waiting: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            if not isinstance(name, Failure):
+                waiting.setdefault(name, []).append(place)
+            elif place >= first:
+                yield place - first, Evaluation(failure=name)
+        if not any(place >= first for places in waiting.values() for place in places):
+            return
+        scale: float | None = None
+        for results in self._results(path, waiting):
+            scale = scale or self._scale(results, names[0])
+            for m in results.measurements:
+                for place in waiting.pop(m.kernel, ()):
+                    evaluation = _evaluation(m, scale)
+                    self._keep_anchor(anchored[place], evaluation)
+                    if place >= first:
+                        yield place - first, evaluation
+
+    def _fresh_bundle(self) -> Path:
+        """A path that no earlier batch has: its results would be taken for this one's."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        numbers = [int(p.name[5:10]) for p in self._folder.glob("batch[0-9][0-9][0-9][0-9][0-9].*")]
+        return self._folder / f"batch{max(numbers, default=-1) + 1:05}.bundle"
+
+    def _keep_anchor(self, point: Point, evaluation: Evaluation) -> None:
+        if self._anchor is None and evaluation.value is not None:
+            self._anchor = (point, evaluation.value)
+            draft = self._kept.with_suffix(".draft")
+            draft.write_text(json.dumps({"point": dict(point), "seconds": evaluation.value}))
+            draft.replace(self._kept)
 
     def _scale(self, results: MeasuredResults, first: str | Failure) -> float | None:
         """Seconds of what times of this batch are relative to."""
@@ -74,10 +104,55 @@ class WorkerTime:
                 return m.seconds / m.relative
         return None
 
-    def _run(self, path: Path) -> MeasuredResults:
-        out = path.with_suffix(".results.jsonl")
+    def _results(self, path: Path, waiting: dict[str, list[int]]) -> Iterator[MeasuredResults]:
+        """The results file as it grows, until nothing is waited for."""
+        out, log = path.with_suffix(".results.jsonl"), path.with_suffix(".log")
         command = [*self._command, str(path), "-o", str(out), "--finals", "0"]
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if run.returncode and not out.exists():
-            raise WorkerFailed((run.stderr.strip().splitlines() or ["the worker ended without a word"])[-1])
-        return load_results(out)
+        for _ in range(_TRIES):
+            with open(log, "ab") as said:
+                # A session of its own: Ctrl-C is for the search, which ends the worker. The worker of a search that was
+                # killed must not disturb the next one's times either, so it is tied to this process by its input.
+                process = subprocess.Popen(
+                    [*_TETHER, *command], stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+                )
+            try:
+                seen = 0
+                while process.poll() is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=_LOOK_SECONDS)
+                    size = out.stat().st_size if out.exists() else 0
+                    if size > seen:
+                        seen = size
+                        with contextlib.suppress(NotResults):  # its first line is not yet whole
+                            yield load_results(out)
+            finally:
+                _end(process)
+            if not out.exists():
+                raise WorkerFailed(_last_line(log))
+            yield load_results(out)
+            if not waiting:
+                return
+        raise WorkerFailed(f"the worker ended {_TRIES} times before it was done with {path}: {_last_line(log)}")
+
+
+def _evaluation(measured: Measurement, scale: float | None) -> Evaluation:
+    if measured.relative is None or scale is None:
+        return measured.evaluation()
+    return Evaluation(value=measured.relative * scale)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "the worker ended without a word"
