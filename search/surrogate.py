@@ -25,7 +25,8 @@ from tinygpu.search.strategy import Proposals
 # Points that are spread over the space before the model has its say, chosen from a random sample.
 _DESIGN_POINTS = 6
 _DESIGN_SAMPLE = 500
-# Points with a value that the model needs; until there are so many, the spread goes on.
+# Points with a value that the model needs. Until there are so many, points are drawn at random: most points fail at the
+# far ends of a space, which a spread prefers.
 _FEWEST_VALUES = 2
 # Candidates that are drawn for each proposal, beside the neighbours of the best points.
 _DRAWN = 1_200
@@ -46,9 +47,10 @@ def surrogate(space: Searchable, seen: Seen, rng: np.random.Generator, batch: in
     models = _Models(candidates)
     while True:
         missing = _DESIGN_POINTS - len(seen)
-        if missing > 0 or sum(trial.value is not None for trial in seen) < _FEWEST_VALUES:
-            chosen = _spread(candidates, seen, min(batch, missing) if missing > 0 else batch)
-        else:
+        chosen: list[Point] = []
+        if missing > 0:
+            chosen = _spread(candidates, seen, min(batch, missing))
+        elif sum(trial.value is not None for trial in seen) >= _FEWEST_VALUES:
             chosen = _promising(surroundings, candidates, models, seen, rng, batch)
         proposed = chosen or unseen.draw(batch)
         if not proposed:
