@@ -42,7 +42,7 @@ class Settings:
     batch: int = 1024
     clip: float = 0.2
     rate: float = 1e-3
-    entropy: float = 0.02
+    entropy: float = 0.05
     settled: float = 300.0
     value: float = 0.5
     decay: float = 0.05

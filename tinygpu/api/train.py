@@ -119,19 +119,21 @@ class Curriculum:
     triples   how many machines, problems and devices
     imagined  lessons over the points of each triple on devices with other rates, beside the real one
     points    that are seen of each space at most
+    shares    how often each machine comes
     """
 
     seed: int = 0
     triples: int = 160
     imagined: int = 1
     points: int = 4_096
+    shares: Mapping[str, float] = field(default_factory=lambda: dict(SHARES))
 
 
 def lessons(curriculum: Curriculum, on_lesson: Callable[[str], None] = lambda name: None) -> list[Lesson]:
     """The lessons of a curriculum; a few seconds for each triple. `on_lesson` is told the name of each triple."""
     rng = np.random.default_rng(curriculum.seed)
     found: list[Lesson] = []
-    for triple in itertools.islice(draw_triples(curriculum.seed), curriculum.triples):
+    for triple in itertools.islice(draw_triples(curriculum.seed, shares=curriculum.shares), curriculum.triples):
         on_lesson(str(triple))
         # A triple of which no candidate can be launched teaches nothing.
         with suppress(NothingToLearn):
@@ -161,7 +163,7 @@ def train_policy(
     forest = Forest(lessons(curriculum, on_lesson))
     facts = {
         "curriculum": asdict(curriculum),
-        "machines": list(SHARES),
+        "machines": list(curriculum.shares),
         "devices held out": list(HELD_OUT_DEVICES),
         "names": sorted(set(forest.names)),
     }
