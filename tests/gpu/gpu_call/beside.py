@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gpu_call.ours import OurKernel, bytes_moved, described
+from gpu_call.ours import OurKernel, bytes_moved, described, layouts
 from gpu_call.problems_beside import SCALARS, function_of, judge, operands, poison
 from gpu_call.records import Lines
 from gpu_call.torch_stage import TorchStage
@@ -199,6 +199,9 @@ class Table:
         good: list[tuple[Contender, Entry]] = []
         for name, source, entry in request.candidates(bundle):
             if name in request.skip:
+                continue
+            if layouts(entry) != layouts(bundle.entries[0]):
+                tried["failed"][name] = "it wants its operands in another memory layout than the first kernel"
                 continue
             self.say({"begin": request.name, "kernel": name})
             try:

@@ -124,7 +124,8 @@ SQUARES = tuple(
 MODEL = tuple(
     Case(
         f"{model} {layer}, m = {m}", "matmul" if m <= FEW_ROWS else "matmul_hopper", _mnk(m, n, k), {"*": "bf16"},
-        {"b": "col"}, kernels=12, points=() if m <= FEW_ROWS else USUAL, facts={"model": model, "layer": layer},
+        {"b": "col"}, kernels=18 if m <= FEW_ROWS else 12, points=() if m <= FEW_ROWS else USUAL,
+        facts={"model": model, "layer": layer},
     )
     for m in ROWS for model, layer, n, k in PROJECTIONS
 )  # fmt: skip

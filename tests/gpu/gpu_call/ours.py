@@ -51,6 +51,11 @@ def bytes_moved(entry: Entry) -> int:
     return sum(t.extent_bytes * (2 if t.access == "inout" else 1) for t in entry.launch.tensors)
 
 
+def layouts(entry: Entry) -> dict[str, tuple[Any, ...]]:
+    """Type, shape and strides of every operand, by name."""
+    return {t.name: (t.type, t.shape, t.strides) for t in entry.launch.tensors}
+
+
 def described(entry: Entry) -> dict[str, Any]:
     """A kernel, for the record."""
     return {
