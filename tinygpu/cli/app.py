@@ -235,7 +235,7 @@ def tune_command(
     ld: LD = [],
     align: ALIGN = [],
     option: OPTION = [],
-    strategy: Annotated[str, typer.Option(help="auto, exhaustive, random or annealing")] = "auto",
+    strategy: Annotated[str, typer.Option(help="auto, or a strategy of docs/search.md by name")] = "auto",
     evaluations: Annotated[int | None, typer.Option(help="how many candidates are tried at most")] = None,
     seconds: Annotated[float | None, typer.Option(help="how long the search goes on at most")] = None,
     within: Annotated[float | None, typer.Option(help="enough is so many per cent above the roofline's time")] = None,
