@@ -17,7 +17,7 @@ from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import split_generic
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, IntegerOperand, Operand, SymbolOperand
 from tinygpu.ptx.emulator.state.agents import Origin
-from tinygpu.ptx.emulator.state.cohort import Cohort
+from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
@@ -200,6 +200,8 @@ def _cp_fenceproxy(b: Binder, i: Instruction) -> Run:
         alive = c.residents.alive[c.set.rows]
         partial = (lanes != alive).any(axis=1) & lanes.any(axis=1)
         if partial.any():
+            if c.patient:
+                raise Incomplete(partial[:, None] & lanes)
             at = int(np.argmax(partial))
             Origin(c.residents, i, int(c.set.index[at]), int(np.argmax(lanes[at]))).fault(
                 "collective",

@@ -102,8 +102,9 @@ class Scheduler:
     def _delay(self, delays: Delays) -> None:
         """Let warps go on whose delay is over, or all where nobody else can run; delay others by chance."""
         delayed, self._delayed = self._delayed, []
+        nobody_else = not self._ready
         for until, place, item in delayed:
-            if self._steps < until and self._ready:
+            if self._steps < until and not nobody_else:
                 self._delayed.append((until, place, item))
             else:
                 self._ready.setdefault(place, []).append(item)

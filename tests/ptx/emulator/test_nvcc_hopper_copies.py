@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import ORDERS, run
+from compiled import ORDERS, ptx_of, run
 
-from tinygpu.ptx.emulator import TensorMap
+from tinygpu.ptx.emulator import TensorMap, emulate
 
 F32, I32, U32 = np.float32, np.int32, np.uint32
 FILE = "sm_90a/copies"
@@ -123,3 +123,17 @@ def test_a_tensor_map_made_by_the_kernel(rng: np.random.Generator, order: Any) -
     for block in range(blocks):
         want[block, rows - block :] = 0
     np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lanes_meet_at_an_aligned_instruction_however_warps_are_delayed(seed: int) -> None:
+    """One lane changes the map before all of them copy it; no bar.warp.sync brings them together."""
+    blocks, rows = 3, 8
+    x, y = np.ones((blocks, rows, 32), F32), np.zeros((blocks, 8, 32), F32)
+    args = [TensorMap(x.reshape(-1, 32), (32, 8)), np.zeros((blocks, 128), np.uint8), x, y, rows]
+    text = ptx_of(FILE)
+    begin = text.index(".entry modified_map")
+    alone = text[:begin] + text[begin:].replace("bar.warp.sync \t-1;", "", 1)
+    assert alone != text
+    emulate(alone, entry="modified_map", grid=blocks, block=64, args=args, order="random", seed=seed)
+    assert [int(block.sum()) for block in y] == [32 * (rows - block) for block in range(blocks)]
