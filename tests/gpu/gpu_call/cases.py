@@ -80,6 +80,9 @@ CORRECT = (
     Case("hopper s8", "matmul_hopper", _mnk(520, 784, 528), {"*": "s8"}, {"b": "col"}, kernels=8),
     Case("hopper, epilogue", "matmul_hopper", _mnk(600, 776, 264), {"*": "bf16"}, options=EVERYTHING, kernels=12),
     Case("hopper, shared tiles", "matmul_hopper", _mnk(128, 264, 4104), {"*": "bf16"}, kernels=16),
+    Case("skinny", "matmul_skinny", _mnk(24, 1032, 2056), {"*": "bf16"}, {"b": "col"}, kernels=12),
+    Case("skinny, rows", "matmul_skinny", _mnk(64, 520, 1032), {"*": "f16"}, kernels=8),
+    Case("skinny, epilogue", "matmul_skinny", _mnk(7, 776, 1032), {"*": "bf16"}, options=EVERYTHING, kernels=6),
     Case("one row", "matmul", _mnk(1, 1032, 2056), {"*": "bf16"}, {"b": "col"}, kernels=12),
     Case("sixteen rows", "matmul", _mnk(16, 1032, 2056), {"*": "bf16"}, {"b": "col"}, kernels=12),
 )  # fmt: skip
