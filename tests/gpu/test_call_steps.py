@@ -14,7 +14,7 @@ from gpu_call.records import Lines, StepRecord, read_json, read_lines, write_jso
 from gpu_call.report import report
 from gpu_call.run import STEPS, Run, Step, call, main
 from gpu_call.side_by_side import MOST_STARTS, Progress, fastest, watch
-from gpu_call.step import run_program
+from gpu_call.step import find_tool, run_program
 
 HERE = Path(__file__).parent
 HEAD = "import sys, time, subprocess\nfrom gpu_call.step import Skip, run_step\ndef step(call):\n"
@@ -125,6 +125,17 @@ def test_where_there_is_no_gpu_the_call_says_so_and_ends(tmp_path: Path) -> None
     assert records[0].reason.startswith("no kernel can be run here: ")
     assert records[1].reason == "there is no GPU to run it on"
     assert "| environment | failed |" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
+    for version in ("2024.1", "2025.3"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "a-tool-of-ours").write_text("#!/bin/sh\n")
+        (tmp_path / version / "a-tool-of-ours").chmod(0o755)
+    (tmp_path / "2025.3" / "no-program").write_text("")
+    assert find_tool("a-tool-of-ours", [f"{tmp_path}/*"]) == f"{tmp_path}/2025.3/a-tool-of-ours"
+    assert find_tool("no-program", [f"{tmp_path}/*"]) is None
+    assert find_tool("sh", []) is not None
 
 
 # -- files --------------------------------------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from gpu_call import ncu_output
 from gpu_call.kit import Job, unpacked_kit
-from gpu_call.step import Call, Skip, python, run_program, run_step
+from gpu_call.step import Call, Skip, find_tool, python, run_program, run_step
 from tinygpu.ptx.measuring.bundle import read_bundle
 
 # Metrics that the profiler does not know are left out, and it is asked again; so often at most.
@@ -17,7 +16,7 @@ _ATTEMPTS = 12
 
 
 def counters(call: Call) -> Mapping[str, Any]:
-    program = shutil.which("ncu")
+    program = find_tool("ncu")
     if program is None:
         raise Skip("ncu is not installed here")
     jobs = unpacked_kit(call.kit).of("counted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from gpu_call.kit import unpacked_kit
-from gpu_call.step import Call, run_step
+from gpu_call.step import Call, find_tool, run_step
 from tinygpu.ptx.measuring.clocks import Clocks
 from tinygpu.ptx.runtime.calls import gpu_driver, load_driver
 from tinygpu.ptx.runtime.context import open_context
@@ -36,10 +35,11 @@ def version_of(package: str) -> str | None:
 
 def last_line(command: list[str]) -> str | None:
     """The last line that a tool prints; None where it is not here."""
-    if shutil.which(command[0]) is None:
+    tool = find_tool(command[0])
+    if tool is None:
         return None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        done = subprocess.run([tool, *command[1:]], capture_output=True, text=True, timeout=20)
     except subprocess.TimeoutExpired:
         return None
     lines = (done.stdout or done.stderr).strip().splitlines()

@@ -102,7 +102,7 @@ class Run:
         ]  # fmt: skip
         environment = {
             **os.environ, "PYTHONPATH": self._path, "PYTHONUNBUFFERED": "1",
-            "TRITON_CACHE_DIR": str(self.work / "triton"),
+            "TRITON_CACHE_DIR": str(self.work.parent / "triton"),
         }  # fmt: skip
         begun = time.monotonic()
         with open(log, "wb") as file:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from gpu_call.kit import unpacked_kit
-from gpu_call.step import Call, Skip, last_json_line, python, run_program, run_step
+from gpu_call.step import Call, Skip, find_tool, last_json_line, python, run_program, run_step
 from tinygpu.ptx.measuring.bundle import read_bundle
 
 TOOLS = ("memcheck", "racecheck")
@@ -31,7 +30,7 @@ def complaints(text: str, most: int = 6) -> list[str]:
 
 
 def sanitizer(call: Call) -> Mapping[str, Any]:
-    program = shutil.which("compute-sanitizer")
+    program = find_tool("compute-sanitizer")
     if program is None:
         raise Skip("compute-sanitizer is not installed here")
     found: dict[str, Any] = {}

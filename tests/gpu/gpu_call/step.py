@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +13,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 from gpu_call.records import write_json
 
 REAL = "cuda.bindings.driver"
+# Patterns of folders.
+TOOL_PLACES = ("/opt/nvidia/nsight-compute/*", "/usr/local/cuda/bin", "/usr/local/cuda-*/bin", "/opt/cuda/bin")
 
 
 class Skip(Exception):
@@ -93,6 +97,18 @@ def run_program(command: Sequence[str], seconds: float, *, cwd: Path, log: Path 
         finally:
             end_group(process)
     return Ended(code, place.read_text(errors="replace"))
+
+
+def find_tool(name: str, places: Sequence[str] = TOOL_PLACES) -> str | None:
+    """Where a tool of NVIDIA's is: on the path, or where its installers put it, the newest first."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    for place in places:
+        there = [p for p in sorted(glob(f"{place}/{name}"), reverse=True) if os.access(p, os.X_OK)]
+        if there:
+            return there[0]
+    return None
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
