@@ -223,6 +223,8 @@ class _Search:
         """Asks for points; each is in the journal as soon as its evaluation is known."""
         left = set(range(len(points)))
         for number, evaluation in self._answers(points):
+            if not 0 <= number < len(points):
+                raise ValueError("the objective gave an evaluation of a point that it was not asked for")
             if number not in left:
                 raise ValueError(f"the objective gave two evaluations of {dict(points[number])}")
             left.remove(number)

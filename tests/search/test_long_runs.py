@@ -6,9 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +203,63 @@ def test_a_journal_in_use_is_refused(tmp_path: Path) -> None:
     assert str(refused.value) == f"{path} is being written by another search; give another path, or wait for it"
     with Journal(path, {"seed": 1}) as journal:
         assert len(journal) == 0
+
+
+class Shuffled(Recording):
+    """Hands over evaluations in an order of its own, as processes do."""
+
+    def stream(self, points: Sequence[Point], /) -> Iterator[tuple[int, Evaluation]]:
+        order = list(range(len(points)))
+        random.Random(len(points)).shuffle(order)
+        for number in order:
+            yield number, self([points[number]])[0]
+
+
+@given(problems(), st.sampled_from(sorted(STRATEGIES)), st.integers(2, 5), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_stream_that_is_cut_at_any_byte_goes_on_without_evaluating_twice(
+    problem: tuple, name: str, batch: int, data: st.DataObject
+) -> None:
+    space, table = problem
+    budget = data.draw(st.integers(1, space.size))
+    plain = minimize(space, Recording(space, table), strategy=name, evaluations=budget, batch=batch)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal"
+        whole = minimize(
+            space,
+            Shuffled(space, table),
+            strategy=name,
+            evaluations=budget,
+            batch=batch,
+            journal=path,
+            clock=lambda: 0.0,
+        )
+        assert whole.history == plain.history
+        path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, path.stat().st_size))])
+        on_disk = [json.loads(line)["point"] for line in path.read_bytes().split(b"\n")[1:-1]]
+        again = Shuffled(space, table)
+        resumed = minimize(space, again, strategy=name, evaluations=budget, batch=batch, journal=path)
+    assert resumed.history == whole.history
+    assert not {space.key(point) for point in on_disk} & set(again.asked)
+    assert len(again.asked) == len(set(again.asked)) == len(whole.history) - len(on_disk)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ([0, 0], "the objective gave two evaluations of {'a': 0, 'b': 0}"),
+        ([1], "the objective gave 1 evaluations for 2 points"),
+        ([0, 1, 2], "the objective gave an evaluation of a point that it was not asked for"),
+    ],
+)
+def test_a_stream_that_does_not_answer_what_it_was_asked_is_refused(numbers: list[int], sentence: str) -> None:
+    class Wrong(Recording):
+        def stream(self, points: Sequence[Point], /) -> Iterator[tuple[int, Evaluation]]:
+            return ((number, Evaluation(1.0)) for number in numbers)
+
+    with pytest.raises(ValueError) as refused:
+        minimize(GRID, Wrong(GRID, {}), strategy="exhaustive", evaluations=2, batch=2)
+    assert str(refused.value) == sentence
 
 
 # The search that is killed below, in processes and with a cache; each process notes what it begins and what it ends.
