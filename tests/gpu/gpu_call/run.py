@@ -41,10 +41,10 @@ class Step:
 # In the order of what would be missed most, the dense samples before the table, in which the best of them take part.
 # What a step leaves over goes to the next ones.
 STEPS = (
-    Step("environment", "environment", 5, 40, "the machine"),
+    Step("environment", "environment", 5, 30, "the machine"),
     Step("correctness", "correctness", 25, 80, "every machine on the GPU against its reference"),
-    Step("dense_0", "dense_0", 40, 75, "dense sample at 4096^3"),
-    Step("dense_1", "dense_1", 50, 105, "dense sample at 8192^3"),
+    Step("dense_0", "dense_0", 40, 80, "dense sample at 4096^3"),
+    Step("dense_1", "dense_1", 50, 125, "dense sample at 8192^3"),
     Step("side_by_side", "side_by_side", 90, 170, "ours beside cuBLAS, Triton, PyTorch and a copy"),
     Step("calibration", "calibration", 30, 75, "measured device profile"),
     Step("gpu_tests", "gpu_tests", 20, 80, "tests marked gpu"),
