@@ -64,17 +64,16 @@ def _roles(found: Predicted) -> None:
 
 
 def _distance(found: Predicted) -> None:
-    """From the least time of the problem to the predicted one, in closed form."""
+    """What the predicted time is made of, in closed form, and the least time of the problem."""
     p = found.simulation.prediction
     parts = p.breakdown()
     most = max(UNITS, key=lambda unit: parts[unit])
-    least = float(p.roofline_s)
-    rows = table("", "us>", title="\nclosed form, from the roofline to the time")
-    rows.add_row("least time of the problem (roofline)", _us(least))
-    rows.add_row(f"{UNITS[most]}: work and rates beyond it", _us(parts[most] - least))
+    rows = table("", "us>", title="\nclosed form, what the time is made of")
+    rows.add_row(f"{UNITS[most]}, busy", _us(parts[most]))
     for cause in ("latency", "tail", "power", "launch"):
         rows.add_row(CAUSES[cause], _us(parts[cause]))
     rows.add_row("predicted", _us(float(p.seconds)))
+    rows.add_row("roofline: the least time of the problem", _us(float(p.roofline_s)))
     console.print(rows)
 
 

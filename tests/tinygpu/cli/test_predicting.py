@@ -57,13 +57,13 @@ def tinygpu(*words: str) -> str:
     return done.output
 
 
-def test_predict_prints_units_roles_and_the_way_down_from_the_roofline() -> None:
+def test_predict_prints_units_roles_and_what_the_time_is_made_of() -> None:
     out = tinygpu("predict", *MATMUL, *POINT)
     lines = [line.strip() for line in out.splitlines()]
     assert "candidate copy_a=cp.async copy_b=cp.async fragment_a=ldmatrix" in out
     assert any(line.startswith("predicted, not measured: ") and "simulated" in line for line in lines)
     assert any(line.startswith("bottleneck: ") for line in lines)
-    for row in ("tensor cores", "shared memory", "L2", "all", "latency", "partly filled last wave", "launch overhead"):
+    for row in ("tensor cores", "shared memory", "L2", "all", "latency", "partly filled last wave", "roofline"):
         assert any(line.startswith(row) for line in lines), row
 
 
