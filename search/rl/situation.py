@@ -50,7 +50,9 @@ def points_of(space: Searchable, rng: np.random.Generator, most: int) -> list[Po
     """Every point of a space of up to `most`, else so many that are drawn uniformly."""
     if space.size > most:
         return list(space.sample(most, rng))
-    return [point for _, columns in space.columns_by_part() for point in rows(columns) or [{}] if point in space]
+    return [
+        point for _, columns in space.columns_by_part() for point in rows(columns) or [{}] if point or point in space
+    ]
 
 
 def situate(space: Searchable, points: Sequence[Point]) -> Situation:

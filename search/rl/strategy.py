@@ -29,10 +29,14 @@ ZERO_SHOT = 8
 # Of a large space the policy looks at a new sample, with the surroundings of the best points, after so many proposals.
 _LOOK_AGAIN = 32
 _BEST_POINTS = 4
-# Candidates whose figures differ by less than this are taken for the same as far as the policy can tell.
-_SAME = 0.4
+# Candidates whose figures differ by less than this are much the same as far as the policy can tell: at first proposals
+# are spread, later they may be close.
+_SAME_AT_FIRST = 0.4
+_SAME = 0.1
 # Of the likeliest candidates so many are looked at for different ones.
 _LOOKED_AT = 2_000
+# The table learns after so many proposals.
+_LEARN_AGAIN = 4
 # The table: steps after each batch of evaluations, their size, and how much of the table is kept each time.
 _STEPS = 12
 _RATE = 0.4
@@ -52,31 +56,33 @@ class PolicySearch:
     def __call__(self, space: Searchable, seen: Seen, rng: np.random.Generator, batch: int, /) -> Proposals:
         unseen = UnseenPoints(space, seen, rng)
         table = Table()
-        looks = 0
-        view: View | None = None
-        proposed = 0
+        view = View(self._policy, situate(space, _look(space, seen, rng)))
+        chances = view.log_chances(table)
+        proposed, learned, looked = 0, ZERO_SHOT, ZERO_SHOT
         while True:
-            if view is None or (space.size > TREE_POINTS and proposed >= ZERO_SHOT + _LOOK_AGAIN * (looks - 1)):
+            if space.size > TREE_POINTS and proposed >= looked + _LOOK_AGAIN:
                 view = View(self._policy, situate(space, _look(space, seen, rng)))
-                looks += 1
-            if proposed < ZERO_SHOT:
-                chosen = view.likeliest(table, seen, min(batch, ZERO_SHOT - proposed))
-            elif proposed % _DRAWN_EVERY == 0:
-                chosen = view.draw(table, seen, batch, rng)
-            else:
-                chosen = view.likeliest(table, seen, batch)
-            chosen = chosen or unseen.draw(batch)
+                looked = learned = proposed
+            if proposed >= learned:
+                table.learn(view, list(seen))
+                chances = view.log_chances(table)
+                learned = proposed + _LEARN_AGAIN
+            first = proposed < ZERO_SHOT
+            count = min(batch, ZERO_SHOT - proposed) if first else batch
+            # Where nothing is known at first, the likeliest point is no better than any other.
+            guided = view.situation.known if first else proposed % _DRAWN_EVERY != 0
+            keys = chances if guided else chances + rng.gumbel(size=len(chances))
+            chosen = view.unseen(keys, seen, count, _SAME_AT_FIRST if first else _SAME) or unseen.draw(batch)
             if not chosen:
                 return
             proposed += len(chosen)
             yield chosen
-            if proposed >= ZERO_SHOT:
-                table.learn(view, list(seen))
 
 
 def first_proposals(policy: Policy, situation: Situation, count: int = ZERO_SHOT) -> list[dict[str, Value]]:
     """The candidates that the policy finds most promising, best first, before any evaluation."""
-    return [dict(point) for point in View(policy, situation).likeliest(Table(), Seen(), count)]
+    view = View(policy, situation)
+    return [dict(point) for point in view.unseen(view.log_chances(Table()), Seen(), count)]
 
 
 def _look(space: Searchable, seen: Seen, rng: np.random.Generator) -> list[Point]:
@@ -109,7 +115,7 @@ class Table:
         if len(leaves) < 2 or not tree.nodes:
             return
         gains = _gains([evaluation for _, evaluation in leaves])
-        paths = [tree.path(leaf) for leaf, _ in leaves]
+        paths = [view.path(leaf) for leaf, _ in leaves]
         taken = np.array([edge for path in paths for edge in path], dtype=np.int64)
         gain = np.repeat(gains, [len(path) for path in paths])
         nodes = view.owner[taken]
@@ -149,6 +155,7 @@ class View:
         self.owner: Indices = self.tree.owner()
         self.codes = self.tree.edge_codes()
         self._leaves: dict[tuple[int, ...], int] = {}
+        self._paths: dict[int, list[int]] = {}
 
     def leaf(self, point: Point) -> int | None:
         """The leaf of a point; None where it is not among those that the policy was shown."""
@@ -167,16 +174,19 @@ class View:
         flat = np.concatenate(shifts) if shifts else np.zeros(0, dtype=np.float32)
         return leaf_log_chances(self.tree, self.scores + flat[place])
 
-    def likeliest(self, table: Table, seen: Seen, count: int) -> list[Point]:
-        """Unseen points by their chances, leaving out those that look like another one before them."""
-        return self._pick(self.log_chances(table), seen, count)
+    def path(self, leaf: int) -> list[int]:
+        """The edges from the root to a leaf."""
+        if leaf not in self._paths:
+            self._paths[leaf] = self.tree.path(leaf)
+        return self._paths[leaf]
 
-    def draw(self, table: Table, seen: Seen, count: int, rng: np.random.Generator) -> list[Point]:
-        """Unseen points drawn by their chances, none twice."""
-        chances = self.log_chances(table)
-        return self._pick(chances + rng.gumbel(size=len(chances)), seen, count)
+    def unseen(self, keys: NDArray[np.float64], seen: Seen, count: int, same: float = _SAME_AT_FIRST) -> list[Point]:
+        """Unseen points by their keys, the greatest first; those that look like one before them, or like one that was
+        tried, come last.
 
-    def _pick(self, keys: NDArray[np.float64], seen: Seen, count: int) -> list[Point]:
+        keys  (leaves,) logarithms of chances, or with Gumbel noise for points that are drawn by their chances
+        same  how little the figures of points that look alike differ
+        """
         figures = self.situation.figures
         known = [leaf for trial in seen if (leaf := self.leaf(trial.point)) is not None] if len(seen) else []
         chosen: list[int] = []
@@ -188,8 +198,7 @@ class View:
             if point in seen:
                 continue
             close = np.abs(figures[[*known, *chosen]] - figures[leaf]).max(axis=1) if known or chosen else np.ones(1)
-            # what the policy cannot tell from a point that was tried can wait
-            if self.situation.known and close.min() < _SAME and len(alike) < _LOOKED_AT:
+            if self.situation.known and close.min() < same and len(alike) < _LOOKED_AT:
                 alike.append(leaf)
             else:
                 chosen.append(leaf)
