@@ -16,7 +16,7 @@ from gpu_call.prepare import join, near_best, prepare, spread_points
 from gpu_call.records import StepRecord, read_lines
 from gpu_call.run import call
 from gpu_call.side_by_side import side_by_side
-from gpu_call.step import Call
+from gpu_call.step import Call, Skip
 
 from tinygpu.api.bundle import bundle_points
 from tinygpu.devices import device
@@ -98,6 +98,11 @@ def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
     work = tmp_path / "work"
     work.mkdir()
     step = Call(unpacked, work, tmp_path / "told.json", 120.0, time.monotonic(), "rehearsal_cuda")
+    with monkeypatch.context() as without:
+        without.setattr("gpu_call.side_by_side.find_spec", lambda name: None)
+        with pytest.raises(Skip, match=r"^PyTorch is not installed here$"):
+            side_by_side(step)
+    monkeypatch.syspath_prepend(TESTS / "gpu" / "fake")
     found = side_by_side(step)
     (row,) = found["rows"]
     assert row["ours"]["kernel"] == "k0003"

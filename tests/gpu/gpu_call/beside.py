@@ -248,7 +248,11 @@ def main(words: Sequence[str]) -> int:
     context = open_context(load_driver(asked["driver"]))
     table = Table(context, lines.write, Turns(**asked["turns"]), asked["seed"])
     table.noise = asked["noise"]
-    lines.write({"gpu": context.limits.name, "torch": torch.__version__, "l2_bytes": context.limits.l2_bytes})
+    lines.write({
+        "gpu": context.limits.name, "l2_bytes": context.limits.l2_bytes, "torch": torch.__version__,
+        "cuda_of_torch": torch.version.cuda,
+        "bf16_sums_in_bf16": torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+    })  # fmt: skip
     for item in asked["requests"]:
         request = Request(
             item["role"], item["name"], Path(item["bundle"]), item["machine"], item["facts"], frozenset(item["skip"]),

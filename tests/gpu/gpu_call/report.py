@@ -89,6 +89,12 @@ def side_by_side(found: Mapping[str, Any]) -> str:
         "with one in double precision first. Ratios are ours over the other, pair by pair, with the interval that "
         "holds the median in 99 of 100 cases: below 1 ours takes less time."
     )
+    if "torch" in found:
+        narrow = "allowed, as by default" if found["bf16_sums_in_bf16"] else "not allowed"
+        text += (
+            f" PyTorch {found['torch']} with the libraries of CUDA {found['cuda_of_torch']}; partial sums of cuBLAS in "
+            f"bf16 are {narrow}."
+        )
     matmuls = [r for r in rows if r["role"] == "matmuls"]
     streams = [r for r in rows if r["role"] == "streams"]
     if matmuls:

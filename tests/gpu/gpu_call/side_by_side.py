@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,8 @@ def watch(
 
 
 def side_by_side(call: Call) -> Mapping[str, Any]:
+    if find_spec("torch") is None:
+        raise Skip("PyTorch is not installed here")
     kit = unpacked_kit(call.kit)
     streams, matmuls = kit.of("streams"), kit.of("matmuls")
     # the squares first, then what is bound by memory, then the model

@@ -174,4 +174,8 @@ def _gelu_out(x: Tensor, approximate: str, out: Tensor) -> Tensor:
 
 
 ops = SimpleNamespace(aten=SimpleNamespace(gelu=SimpleNamespace(out=_gelu_out)))
+version = SimpleNamespace(cuda="0")
+backends = SimpleNamespace(
+    cuda=SimpleNamespace(matmul=SimpleNamespace(allow_bf16_reduced_precision_reduction=True))
+)
 nn = SimpleNamespace(functional=SimpleNamespace(gelu=lambda x, approximate: Tensor(_gelu(x.array))))
