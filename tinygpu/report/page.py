@@ -102,7 +102,7 @@ def _search(part: Searched) -> str:
     failed = ", ".join(f"{count:,} {kind}" for kind, count in part.failures.items())
     return (
         f"<b>{escape(part.machine)}</b>: {escape(part.strategy)}, seed {part.seed}, {part.tried:,} of "
-        f"{escape(count_text(part.size))} candidates in {part.seconds:.1f} s; {_ENDS.get(part.ended, '')}"
+        f"{escape(count_text(part.size))} candidates in {seconds_text(part.seconds)}; {_ENDS.get(part.ended, '')}"
         f"{'; failed: ' + escape(failed) if failed else ''}."
     )
 

@@ -8,12 +8,17 @@ from tinygpu.report.candidates import CAUSES
 from tinygpu.report.chart import Scale, box, drawn, line, seconds_text, text
 from tinygpu.report.run import Timeline
 
+# Rows of roles that are shown: a reader learns no more from the twentieth CTA of an SM.
+_MOST_ROLES = 8
+
 
 def timeline(shown: Timeline) -> str:
     """Rows of work, waits and copies under way."""
     found = list(dict.fromkeys(s.row for s in shown.stretches))
     # who works, then what is used
-    rows = [row for row in found if row not in CAUSES] + [unit for unit in CAUSES if unit in found]
+    roles = sorted((row for row in found if row not in CAUSES), key=_natural)
+    rows = roles[:_MOST_ROLES] + [unit for unit in CAUSES if unit in found]
+    more = f" {len(roles) - _MOST_ROLES} more rows of roles are left out." if len(roles) > _MOST_ROLES else ""
     until = max(s.stop for s in shown.stretches)
 
     def draw(width: int) -> tuple[int, list[str]]:
@@ -39,8 +44,13 @@ def timeline(shown: Timeline) -> str:
 
     return (
         f"<p>{escape(shown.sentence)}. Simulated: {seconds_text(shown.seconds)}; shown are the first "
-        f"{seconds_text(until)} of one SM.</p>"
+        f"{seconds_text(until)} of one SM.{more}</p>"
         + drawn("timeline of one SM", draw)
         + '<ul class="legend squares"><li class="t-work">a role at work</li><li class="t-wait">waits</li>'
         '<li class="t-copy">copies under way</li></ul>'
     )
+
+
+def _natural(row: str) -> list[tuple[int, str]]:
+    """An order in which slot 2 comes before slot 10."""
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in row.split()]

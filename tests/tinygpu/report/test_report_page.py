@@ -16,7 +16,7 @@ from run_strategies import UNITS, placed, runs, seconds
 from tinygpu.report import NotARun, Run, page
 from tinygpu.report.chart import Scale, count_text, digits, seconds_text
 from tinygpu.report.funnel import merged
-from tinygpu.report.run import Candidate, Placed, Searched, Timed
+from tinygpu.report.run import Candidate, Placed, Searched, Stretch, Timed, Timeline
 from tinygpu.solver.smem_layout import SmemLayout
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -200,6 +200,17 @@ def test_a_measured_candidate_lies_on_the_diagonal_where_its_prediction_is_right
         predicted, found = re.search(r"predicted (.*), measured (.*) ·", circle.get("data-tip", "")).groups()
         if predicted == found:
             assert abs(above) < 1.5
+
+
+def test_the_timeline_shows_a_few_places_in_their_order_and_says_what_it_leaves_out() -> None:
+    rows = [f"slot {n} all" for n in (10, 2, 0, 1, 11, 3, 4, 5, 6, 7)]
+    stretches = [Stretch(row, "loop", "work", 0.0, 1e-6) for row in [*rows, "dram", "tensor"]]
+    tree = tree_of(page(dataclasses.replace(EMPTY, timeline=Timeline(1e-6, "DRAM, 99 % busy", stretches))))
+    section = next(s for s in tree.iter("section") if s.get("id") == "timeline")
+    svg = next(s for s in section.iter("svg") if s.get("class") == "chart wide")
+    names = [t.text for t in svg.iter("text") if t.get("text-anchor") == "end"]
+    assert names == [*(f"slot {n} all" for n in range(8)), "tensor cores", "DRAM"]
+    assert "2 more rows of roles are left out." in words_of(section)
 
 
 # --- numbers and scales -------------------------------------------------------------------------------------------
