@@ -1,0 +1,90 @@
+"""`tinygpu emit` and `verify`: one candidate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tinygpu.cli.options import ALIGN, DEVICE, DTYPE, JSON, LD, MACHINE, MAJOR, OPTION, POINT, SHAPE
+
+
+def emit_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    point: POINT = [],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder to write to (default: print the PTX)")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Write the PTX of one candidate; parameters that are left out are chosen by the predictor.
+
+    Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
+    """
+    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    if out is not None:
+        from tinygpu.api.output import write_kernel
+
+        for f in write_kernel(out, made, None):
+            print(f"wrote {f}")
+    elif as_json:
+        print(json.dumps(made.built.kernel.launch_json(made.space.problem) | {"ptx": made.built.kernel.ptx}, indent=2))
+    else:
+        print(made.built.kernel.ptx, end="")
+
+
+def verify_command(
+    machine: MACHINE,
+    shape: SHAPE,
+    device: DEVICE,
+    point: POINT = [],
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    seed: Annotated[int, typer.Option(help="of the inputs")] = 0,
+    as_json: JSON = False,
+) -> None:
+    """Run the kernel of one candidate in the emulator and compare it with the machine's reference.
+
+    Example: `tinygpu verify matmul_simt --shape m=100,n=77,k=50 --device a100 bm=64 bn=64`
+    """
+    from dataclasses import asdict
+
+    from tinygpu.cli.printing import verification_report
+    from tinygpu.ptx.verification import verify
+
+    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)
+    if as_json:
+        print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
+    else:
+        print("candidate " + " ".join(f"{k}={v}" for k, v in made.built.kernel.point))
+        verification_report(result)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Any:
+    """The kernel of the first machine of a family that admits the point."""
+    from tinygpu.api.emit import NotAdmitted, emit, spaces
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.arguments import point as read_point
+    from tinygpu.devices import device as find
+
+    reasons = []
+    for s in spaces(family(machine), asked(shape, *words), find(device)):
+        try:
+            return emit(s, read_point(point))
+        except NotAdmitted as error:
+            reasons.append(f"{s.machine.__name__} does not admit this point: {error}")
+    raise NotAdmitted("; ".join(reasons))
