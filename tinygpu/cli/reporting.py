@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 # What a shell calls the end by Ctrl-C: 128 and the number of SIGINT.
 INTERRUPTED = 130
+MEASURING_INTERRUPTED = (
+    "interrupted; times that were measured stay in their folder below runs/, and --results takes them in"
+)
 
 
 def report_command(

@@ -214,6 +214,17 @@ def test_ctrl_c_leaves_what_was_found(tmp_path: Path) -> None:
     assert "it was interrupted" in report(run)
 
 
+def test_ctrl_c_while_measuring_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*words: object, **more: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tinygpu.api.measured.measure_here", interrupted)
+    said = command("tune", "axpby", "--shape", "n=300", "--device", "h200", "--measure", 3, status=130)
+    assert said.endswith(
+        "tinygpu: interrupted; times that were measured stay in their folder below runs/, and --results takes them in\n"
+    )
+
+
 def test_a_killed_run_goes_on_from_its_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal" / "MatmulSimt.jsonl"
     process = start(tmp_path, "--journal", "journal")

@@ -59,7 +59,7 @@ def tune_command(
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.live import watching
     from tinygpu.cli.printing import console, tuned_report
-    from tinygpu.cli.reporting import INTERRUPTED, interrupted_report
+    from tinygpu.cli.reporting import INTERRUPTED, MEASURING_INTERRUPTED, interrupted_report
     from tinygpu.devices import device as find
     from tinygpu.ptx.driver import available
 
@@ -67,7 +67,11 @@ def tune_command(
     if results is not None or measure:
         if results is not None and measure:
             raise typer.BadParameter("give --results or --measure, not both")
-        _tune_measured(machine, given, device, results, measure, seconds, seed, out, as_json)
+        try:
+            _tune_measured(machine, given, device, results, measure, seconds, seed, out, as_json)
+        except KeyboardInterrupt:
+            print(f"tinygpu: {MEASURING_INTERRUPTED}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
         return
     try:
         with watching(console, quiet=as_json) as watcher:
