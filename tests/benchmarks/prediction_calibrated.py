@@ -48,7 +48,7 @@ DERIVED_AS = {
 }
 STEPS = (1.25, 1.1, 1.04)
 # While fitting, candidates slower than the best of their problem by this factor are left out.
-NEAR = 2.0
+NEAR = 1.5
 # Problems whose candidates are in memory at a time.
 CHUNK = 200
 
@@ -184,7 +184,7 @@ def line(name: str, errors: Floats) -> str:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Error of predicted matmul times, fitted on half of the problems.")
     parser.add_argument("table", type=Path, help="CSV of measured times, as it is or compressed with xz")
-    parser.add_argument("--fit-on", type=int, default=120, help="problems of the first half that the fit looks at")
+    parser.add_argument("--fit-on", type=int, default=200, help="problems of the first half that the fit looks at")
     parser.add_argument("--every", type=int, default=1, help="score every n-th problem of the second half")
     chosen = parser.parse_args(arguments)
     if not chosen.table.exists():
@@ -195,7 +195,8 @@ def main(arguments: Sequence[str]) -> int:
         for column in columns:
             measured = rows(chosen.table, column, 512)
             halves = [[entry for entry in measured if half(entry[0]) == side] for side in (0, 1)]
-            sample = halves[0][:: max(1, len(halves[0]) // chosen.fit_on)]
+            count = min(chosen.fit_on, len(halves[0]))
+            sample = [halves[0][i * len(halves[0]) // count] for i in range(count)]
             score_on = halves[1][:: chosen.every]
             began = time.perf_counter()
             figures = fit(sample, gpu)
