@@ -165,7 +165,7 @@ class _Search:
             count = len(next(iter(columns.values())))
             step = self._batch if self._columns is None else max(self._batch, _ROWS_ON_DISK_AT_ONCE)
             for start in range(0, count, step):
-                self._evaluate([p for p in rows(columns, start, start + step) if p not in self._seen])
+                self._evaluate([p for p in rows(columns, start, start + step) if p not in self._seen], listed=True)
             return
         if self._out_of_time():
             raise _Spent("seconds")
@@ -194,9 +194,12 @@ class _Search:
                 failures[row] = evaluation.failure
         return values, failures
 
-    def _evaluate(self, points: Sequence[Point]) -> list[Evaluation]:
-        """Evaluations of `points`, from the journal where it has them; those seen before are not tried again."""
-        new = self._new(points)
+    def _evaluate(self, points: Sequence[Point], *, listed: bool = False) -> list[Evaluation]:
+        """Evaluations of `points`, from the journal where it has them; those seen before are not tried again.
+
+        listed  whether they were listed from the space, and need not be looked up in it
+        """
+        new = self._new(points, listed)
         unrecorded = [point for point in new if point not in self._recorded]
         cut = bool(unrecorded) and self._out_of_time()
         if cut:
@@ -249,13 +252,13 @@ class _Search:
                 return enumerate(Evaluation(failure=f) if f is not None else Evaluation(v) for f, v in pairs)
         return enumerate(self._ask(points))
 
-    def _new(self, points: Sequence[Point]) -> list[Point]:
+    def _new(self, points: Sequence[Point], listed: bool) -> list[Point]:
         """Those of `points` that were not tried, each once, as far as the budget of evaluations goes."""
         new = Seen()
         for point in points:
             if point in self._seen or point in new:
                 continue
-            if point not in self._space:
+            if not listed and point not in self._space:
                 raise ValueError(f"the strategy proposed {dict(point)}, which is not in the space")
             if len(self.builder) + len(new) == self._total:
                 break
