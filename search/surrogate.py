@@ -3,8 +3,8 @@
 A Gaussian process over the encoded parameters predicts every candidate with an error bar, another one how likely it has
 a value at all. The candidate from which most improvement is expected is tried next, and the models learn from it.
 Candidates are the neighbours of the best points and a random sample, so that the search sharpens what is good without
-forgetting the rest of the space. When it stalls, every second proposal is a neighbour of the best point: where a space
-is rougher than the model believes, the best point is often one step away.
+forgetting the rest of the space. When it stalls, every second proposal is a neighbour of one of the best points: where
+a space is rougher than the model believes, the optimum is often one step away.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DRAWN = 1_200
 _BEST_POINTS = 3
 # Of the candidates with most improvement, so many are asked how likely they have a value.
 _ASKED = 256
-# Evaluations without a new best after which the search looks more closely around the best point.
+# Evaluations without a new best after which the search looks more closely around the best points.
 _STALLED = 15
 # Points that the model learns from at most: the time of a proposal grows with their square.
 _MOST_LEARNED = 256
@@ -89,15 +89,14 @@ def _promising(
     trials = list(seen)
     best = models.learn(candidates, _learned(trials, rng))
     ordered = sorted((t for t in trials if t.value is not None), key=lambda t: t.evaluation.cost)
-    around = (surroundings.unseen(trial.point, seen) for trial in ordered)
     stalled = len(trials) - 1 - trials.index(ordered[0]) >= _STALLED
-    # once the search has stalled, every second proposal is the most promising next to the best point
-    nearby = next((points for points in around if points), []) if stalled and len(trials) // batch % 2 else []
-    if nearby:
-        pools = [candidates.given(nearby)]
-    else:
-        near_best = [point for points in itertools.islice(around, _BEST_POINTS) for point in points]
-        pools = [candidates.given(near_best), candidates.draw(_DRAWN)]
+    # once the search has stalled, every second proposal is the most promising one next to the best points
+    nearby = stalled and len(trials) // batch % 2 == 1
+    around = (surroundings.unseen(trial.point, seen) for trial in ordered)
+    near_best = [point for points in itertools.islice(filter(None, around), _BEST_POINTS) for point in points]
+    pools = [candidates.given(near_best)]
+    if not nearby or not near_best:
+        pools.append(candidates.draw(_DRAWN))
     vectors = np.concatenate([pool.vectors for pool in pools])
     chosen: list[Point] = []
     for _ in range(batch):
