@@ -33,6 +33,7 @@ class Settings:
     shown              paths to good points that are shown for each lesson of a step, beside the episodes
     temperature        how good these points are: each is drawn by exp(reward / temperature)
     show               weight of the cross entropy of the shown paths
+    blur               spread of the noise on what describes a choice of a shown path: a lesson should not be recognised
     memory             the policy is a running mean of the weights, in which those of a step count so much at the next
     """
 
@@ -49,6 +50,7 @@ class Settings:
     shown: int = 8
     temperature: float = 0.02
     show: float = 1.0
+    blur: float = 0.15
     memory: float = 0.96
 
 
@@ -81,7 +83,7 @@ def improve(forest: Forest, adam: Adam, settings: Settings, step: int, rng: np.r
         order = rng.permutation(len(nodes))
         for start in range(0, len(order), settings.batch):
             rows = order[start : start + settings.batch]
-            _imitate(forest, adam, settings, nodes[rows], picked[rows], fade)
+            _imitate(forest, adam, settings, nodes[rows], picked[rows], fade, rng)
     error = float((played.rewards - played.expected).var())
     return Learned(float(played.final.mean()), entropy, 1 - error / (float(played.rewards.var()) + 1e-12))
 
@@ -127,10 +129,12 @@ def _imitate(
     nodes: NDArray[np.int64],
     picked: NDArray[np.int64],
     fade: float,
+    rng: np.random.Generator,
 ) -> None:
     """One step of Adam that makes these values of these nodes likelier."""
     choices = forest.choices(nodes)
     edges, described = forest.described(choices)
+    described += settings.blur * rng.standard_normal(described.shape, dtype=np.float32)
     scored = scores(adam.weights, edges, described, choices.owner)
     slope = np.exp(log_softmax(scored.scores, choices.first, choices.owner))
     slope[choices.first + picked] -= 1
