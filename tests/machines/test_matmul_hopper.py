@@ -73,8 +73,10 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
     assert found.passed, str(found)
 
 
-@pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
-@pytest.mark.parametrize(("kind", "result"), [("tf32", "f32"), ("e4m3", "bf16"), ("s8", "s32")])
+@pytest.mark.parametrize(
+    ("schedule", "kind", "result"),
+    [("single", "tf32", "f32"), ("cooperative", "e4m3", "bf16"), ("pingpong", "s8", "s32")],
+)
 def test_an_a_that_wgmma_cannot_read_passes_through_registers(schedule: str, kind: str, result: str) -> None:
     """Contiguous along m, of elements that have not 16 bits."""
     dtypes = {"a": kind, "b": kind, "c": result}
