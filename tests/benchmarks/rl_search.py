@@ -1,6 +1,6 @@
 """What the strategy "rl" finds on devices and shapes that its policy never saw, beside other strategies.
 
-    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--policy FILE]
+    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--beside ...]
 
 Cases are drawn from the held-out devices, with shapes of other draws than those of training. For each the whole space
 is scored, so that the optimum under the predictor is known. Every strategy gets the same budget; the figures are the
@@ -37,9 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--evaluations", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1000, help="of the cases")
+    parser.add_argument("--beside", default=",".join(BESIDE), help="other strategies, with commas between them")
     parser.add_argument("--policy", type=Path, help="instead of the one that ships")
     chosen = parser.parse_args(arguments)
-    strategies: dict[str, Strategy] = {name: STRATEGIES[name] for name in BESIDE if name in STRATEGIES}
+    strategies: dict[str, Strategy] = {name: STRATEGIES[name] for name in chosen.beside.split(",") if name}
     strategies["rl"] = PolicySearch(Policy.load(chosen.policy)) if chosen.policy else STRATEGIES["rl"]
     marks = [mark for mark in MARKS if mark <= chosen.evaluations]
     found: dict[str, list[list[float]]] = defaultdict(list)
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
                 result = minimize(space.space, objective, strategy=strategy, evaluations=max(marks), seed=seed)
                 costs = np.minimum.accumulate([trial.evaluation.cost for trial in result.history])
                 found[name].append([float(costs[min(mark, len(costs)) - 1] / best) for mark in marks])
-        ratios = "  ".join(f"{name} {np.mean([r[1] for r in found[name][-chosen.seeds:]]):.3f}" for name in strategies)
+        ratios = "  ".join(f"{name} {np.mean([r[1] for r in found[name][-chosen.seeds :]]):.3f}" for name in strategies)
         print(f"{number + 1:3} {triple}: {space.space.size:,} points, after {marks[1]}: {ratios}", flush=True)
     cases_done = len(found["rl"]) // chosen.seeds
     print(f"\n{cases_done} cases, {chosen.seeds} seeds, held-out devices and shapes, seed {chosen.seed}")
