@@ -16,9 +16,11 @@ from tinygpu.search.predicted_bound import PredictedBound
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
 
-# Among candidates that take the same time, the one that keeps its units less busy is preferred: this share of their
-# busy seconds is added to a score, too little to order different times.
+# Among candidates that take the same time, the one that keeps its units less busy is preferred, and among those the
+# one whose data would come sooner: these shares of such seconds are added to a score, too little to order different
+# times.
 TIE_SHARE = 1e-7
+READS_TIE_SHARE = 1e-8
 
 
 class PredictedTime:
@@ -89,4 +91,4 @@ class PredictedTime:
 def score(prediction: Prediction) -> NDArray[np.float64]:
     """Predicted seconds, ties broken."""
     busy = sum(np.asarray(b) for b in prediction.busy_s.values())
-    return np.asarray(prediction.seconds + TIE_SHARE * busy, dtype=np.float64)
+    return np.asarray(prediction.seconds + TIE_SHARE * busy + READS_TIE_SHARE * prediction.reads_s, dtype=np.float64)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_space import TableSpace
-from troublesome import Broken, Doing, Endless, Vanishing, value_of
+from troublesome import Broken, Doing, Endless, Meeting, Vanishing, value_of
 
 from tinygpu.search import Evaluation, Failure, Point, minimize
 from tinygpu.search.parallel import CannotStart, ParallelObjective
@@ -135,18 +135,6 @@ def test_processes_work_at_the_same_time(tmp_path: Path) -> None:
     # each waits until the other has begun too: one after the other they would never end
     with within(60), ParallelObjective(partial(Meeting, str(tmp_path)), processes=2, seconds=30.0) as objective:
         assert objective([{"a": 0}, {"a": 1}]) == [Evaluation(0.0), Evaluation(1.0)]
-
-
-class Meeting:
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-
-    def __call__(self, points: list[Point], /) -> list[Evaluation]:
-        (point,) = points
-        (self.folder / str(point["a"])).touch()
-        while len(list(self.folder.iterdir())) < 2:
-            time.sleep(0.01)
-        return [Evaluation(float(int(point["a"])))]
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,17 @@ class Endless:
 
     def __init__(self) -> None:
         time.sleep(1000)
+
+
+class Meeting:
+    """Waits until two processes have begun."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
+        (point,) = points
+        (self.folder / str(point["a"])).touch()
+        while len(list(self.folder.iterdir())) < 2:
+            time.sleep(0.01)
+        return [Evaluation(float(int(point["a"])))]

@@ -127,8 +127,15 @@ class Operations:
         tally.wait("global_loads", shared * (1 + ceil_div(parts, s.parts_at_once)))
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
-        """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
+        """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.
+
+        One instruction moves one box, which is as wide as a swizzled span.
+        """
         moved = bytes_of(s.source)
+        buffer = (s.target if s.source.memory is GMEM else s.source).buffer
+        boxes = expr(1)
+        if buffer is not None and buffer.span is not None:
+            boxes = ceil_div(buffer.shape[buffer.contiguous] * buffer.dtype.bits, 8 * buffer.span)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         if s.source.memory is GMEM:
             tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
@@ -139,7 +146,7 @@ class Operations:
         else:
             tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))
             tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
-        tally.add("warp_instructions", times)
+        tally.add("warp_instructions", times * boxes)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
         """Warp instructions that move a tile; threads of the role beyond the partition's take no part."""

@@ -58,6 +58,8 @@ class Prediction:
     power_s      time lost because the part does not sustain its full tensor rate
     launch_s     launch overhead
     busy_s       unit -> seconds that it would need alone, its work spread evenly over the device
+    reads_s      least time in which the loops' data comes with so much of it under way at a time (Little's law); part
+                 of the latency where it is longer than the work, hidden where it is shorter
     roofline_s   least time of the problem: useful tensor work at the datasheet's peak, or compulsory DRAM traffic
     waves        CTAs over the CTAs that run at a time
     occupancy    resident CTAs and what limits them
@@ -70,6 +72,7 @@ class Prediction:
     power_s: Times
     launch_s: Times
     busy_s: Mapping[str, Times]
+    reads_s: Times
     roofline_s: Times
     waves: Times
     occupancy: Occupancy
@@ -210,6 +213,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         power_s=spread(running - unthrottled),
         launch_s=spread(launch_s),
         busy_s={key: spread(busy[key]) for key in UNITS},
+        reads_s=spread(reads_s * ctas / slots),
         roofline_s=spread(rates.roofline_s(demand, ctas)),
         waves=spread(ctas / slots),
         occupancy=resident,
