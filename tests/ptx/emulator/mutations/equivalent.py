@@ -87,6 +87,13 @@ _TRITON_MATMUL = {
     "wait group 4": TWICE, "wait group 5": TWICE, "wait group 6": TWICE, "wait group 7": TWICE,
     "wait group 9": OTHER_BUFFER,
 }  # fmt: skip
+_STREAM_K = {
+    "barrier 0": OWN_PLACE, "commit group 0": JOINS_NEXT,
+    "wait group 2": NOTHING_NEW, "wait group 3": NOTHING_NEW, "barrier 6": NOTHING_NEW,
+    **{f"wait group {n}": TWICE for n in (4, 5, 6, 7)},
+    "barrier 13": TWICE, "barrier 14": TWICE,
+    **{f"strong access made plain {n}": ORDERED for n in range(8)},
+}  # fmt: skip
 EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "machine matmul_hopper 1": {
         "fence of mbarrier.init 0": REDUNDANT, "cluster barrier's order 0": REDUNDANT,
@@ -118,7 +125,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "nvcc latch_and_semaphore": {
         **{f"memory order {n}": ONLY_ATOMICS for n in range(7)},
         **{f"strong access made plain {n}": PRIVATE for n in range(20, 24)},
-        "atomic made plain 5": "it adds nothing, and the latch orders all that was added before",
+        "strong access made plain 0": GUESS,
     },
     "nvcc mma_tf32_mbarrier": {"wait group 0": LATER_WAIT},
     "nvcc splitk_semaphore": {"fence 0": REDUNDANT, "fence's scope 0": REDUNDANT, "memory order 1": REDUNDANT},
@@ -171,7 +178,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         "tcgen05.fence before 1": LOADED, "tcgen05.fence after 5": LOADED,
     },
     "nvcc sm_100a scaled_mxf8": {
-        **_TENSOR_MEMORY, "tcgen05.fence after 1": OPERANDS_ONLY, "tcgen05.commit 4": LAST_STEP,
+        **_TENSOR_MEMORY, "tcgen05.commit 4": LAST_STEP,
         "warp barrier 0": ELECTED_ENDS, "mbarrier order 15": EXECUTION, "tcgen05.fence before 1": LOADED,
     },
     "nvcc sm_100a chained": {
@@ -188,12 +195,9 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "triton histogram-64.sm_80": {"barrier 2": LAST, "barrier 3": LAST, "memory order 0": ONLY_ATOMICS},
     "triton lock.sm_80": {"barrier 2": TWICE, "barrier 3": TWICE, "barrier 4": LAST},
     "triton last_adds.sm_80": {"barrier 1": TWICE, "barrier 2": TWICE},
-    "triton stream_k.sm_80": {
-        "barrier 0": OWN_PLACE, "commit group 0": JOINS_NEXT,
-        "wait group 2": NOTHING_NEW, "wait group 3": NOTHING_NEW, "barrier 6": NOTHING_NEW,
-        **{f"wait group {n}": TWICE for n in (4, 5, 6, 7)},
-        "barrier 13": TWICE, "barrier 14": TWICE,
-        **{f"strong access made plain {n}": ORDERED for n in range(8)},
+    "triton stream_k.sm_80": _STREAM_K | {"barrier 15": "no CTA polls twice here; the other launch catches it"},
+    "triton stream_k.sm_80 waiting": _STREAM_K | {
+        "barrier 4": "no CTA that finishes a tile begins another here; the other launch catches it",
     },
     "triton matmul-64x64x32w4s3.sm_80": _TRITON_MATMUL,
     "triton whole_matmul-i8-nt.sm_80": _TRITON_MATMUL,

@@ -82,11 +82,21 @@ def whole_matmul(f: Fixture) -> Prepared:
 
 
 def stream_k(f: Fixture) -> Prepared:
-    bm, bn, bk = tile(f)
     # CTA 0 finishes the first tile and begins the second, CTA 1 ends the second and finishes the third.
-    m, n, k, ctas = 3 * bm, bn, 6 * bk, 2
+    return _stream_k(f, tiles=3, steps=6, share=9)
+
+
+def stream_k_waiting(f: Fixture) -> Prepared:
+    # CTA 0 waits for CTA 1, which is as busy; CTA 2 ends the first tile and begins the second.
+    return _stream_k(f, tiles=2, steps=15, share=6)
+
+
+def _stream_k(f: Fixture, tiles: int, steps: int, share: int) -> Prepared:
+    """A product of so many tiles, each of so many steps along k; each CTA takes its share of all steps."""
+    bm, bn, bk = tile(f)
+    m, n, k, ctas = tiles * bm, bn, steps * bk, tiles * steps // share
     a, b, c = ints((m, k), F16), ints((k, n), F16), np.zeros((m, n), F32)
-    args = [a, b, c, np.zeros((ctas, bm, bn), F32), np.zeros(ctas, I32), n, k, 9]
+    args = [a, b, c, np.zeros((ctas, bm, bn), F32), np.zeros(ctas, I32), n, k, share]
     return same(c, a.astype(F64) @ b.astype(F64)), ctas, args
 
 
@@ -116,6 +126,7 @@ def attention(f: Fixture) -> Prepared:
     return close(out, want, 0, 4e-3), (length // bm, 1), args
 
 
+# By fixture; a second launch of the same kernel has a word more.
 FIXTURES: Mapping[str, Maker] = {
     "softmax-4096.sm_80": softmax,
     "scan-i32-1.sm_80": scan,
@@ -124,6 +135,7 @@ FIXTURES: Mapping[str, Maker] = {
     "lock.sm_80": lock,
     "last_adds.sm_80": last_adds,
     "stream_k.sm_80": stream_k,
+    "stream_k.sm_80 waiting": stream_k_waiting,
     "matmul-64x64x32w4s3.sm_80": matmul,
     "whole_matmul-i8-nt.sm_80": whole_matmul,
     "attention-64causalw4.sm_80": attention,
@@ -137,10 +149,10 @@ FIXTURES: Mapping[str, Maker] = {
 
 
 def triton_subjects() -> list[Subject]:
-    return [_subject(load(FOLDER / f"{name}.ptx"), make) for name, make in FIXTURES.items()]
+    return [_subject(name, load(FOLDER / f"{name.split()[0]}.ptx"), make) for name, make in FIXTURES.items()]
 
 
-def _subject(f: Fixture, make: Maker) -> Subject:
+def _subject(name: str, f: Fixture, make: Maker) -> Subject:
     def launch() -> Launch:
         right, grid, args = make(f)
         x, *rest = (grid,) if isinstance(grid, int) else grid
@@ -152,4 +164,4 @@ def _subject(f: Fixture, make: Maker) -> Subject:
         }  # fmt: skip
         return Launch(options, right)
 
-    return Subject(f"triton {f.name}", f.text, entries(f.text)[0], launch)
+    return Subject(f"triton {name}", f.text, entries(f.text)[0], launch)
