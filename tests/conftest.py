@@ -10,6 +10,7 @@ settings.load_profile("everywhere")
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the slow tests out unless -m or a test's own name asks for them; skip GPU tests where there is no GPU."""
+    _leave_to_the_long_run(items)
     if any(item.get_closest_marker("gpu") for item in items):
         from tinygpu.ptx.driver import available
 
@@ -23,3 +24,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in set(slow)]
+
+
+def _leave_to_the_long_run(items: list[pytest.Item]) -> None:
+    """Of a test that is `sampled(n)` every n-th case stays in the quick suite; the others are slow."""
+    seen: dict[str, int] = {}
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is not None:
+            name = item.nodeid.split("[")[0]
+            seen[name] = seen.get(name, -1) + 1
+            if seen[name] % marker.args[0]:
+                item.add_marker(pytest.mark.slow)

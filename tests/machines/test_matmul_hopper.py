@@ -49,6 +49,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
     assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -61,6 +62,7 @@ def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, i
     assert found.passed, str(found)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize(("split_k", "clusters"), [(2, (2, 1)), (3, (1, 1)), (4, (1, 2))])
 def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: tuple[int, int]) -> None:

@@ -40,6 +40,7 @@ def best(machine: type[Machine], problem: Problem, on: str, count: int = 600) ->
     return predicted.prediction(points[int(np.argmin(scores))])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize(
     ("kind", "result"), [("bf16", "bf16"), ("f16", "f32"), ("tf32", "f32"), ("e4m3", "bf16"), ("s8", "s32")]
@@ -66,6 +67,7 @@ def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str])
     assert found.passed, str(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("product", "warps", "bn"), [("wgmma", 8, 128), ("mma.sync", 1, 16), ("mma.sync", 2, 64)])
 @pytest.mark.parametrize("split_k", [2, 16])
 def test_parts_of_every_width_are_gathered(product: str, warps: int, bn: int, split_k: int) -> None:

@@ -248,6 +248,7 @@ def survivors(name: str, each: int, seed: int) -> tuple[Counter[tuple[str, str]]
     return tally, alive
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_edits_of_a_kernel_are_caught(name: str) -> None:
     _, alive = survivors(name, 3, 0)

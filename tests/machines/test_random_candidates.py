@@ -61,14 +61,14 @@ def targets(machine: type[Machine]) -> list[str]:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_few_random_candidates_are_right_on_every_target(name: str) -> None:
     machine = shipped(name)
-    least = 2 if name.startswith("matmul") else 4
+    least = 1 if name.startswith("matmul") else 4
     found = targets(machine)
     assert found
     for seed, on in enumerate(found):
         judged = 0
         # Problems whose pitches or alignments the machine refuses have no candidates.
         for problem in draw_problems(machine, 80, np.random.default_rng([1, seed])):
-            count, faults = wrong(machine, (problem,), on, 2, seed)
+            count, faults = wrong(machine, (problem,), on, min(least, 2), seed)
             assert not faults, faults[0]
             judged += count
             if judged >= least:

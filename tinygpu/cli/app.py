@@ -13,10 +13,10 @@ from tinygpu.cli.commands.emulating import emulate_command
 from tinygpu.cli.commands.forecasts import predict_command, roofline_command, timeline_command
 from tinygpu.cli.commands.kernels import emit_command, verify_command
 from tinygpu.cli.commands.listing import devices_command, machines_command, show_command
+from tinygpu.cli.commands.reporting import report_command
 from tinygpu.cli.commands.spaces import explain_command, space_command
+from tinygpu.cli.commands.training import train_command
 from tinygpu.cli.commands.tuning import tune_command
-from tinygpu.cli.reporting import report_command
-from tinygpu.cli.training import train_command
 
 app = typer.Typer(
     add_completion=False,

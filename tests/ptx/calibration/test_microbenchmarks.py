@@ -177,6 +177,7 @@ def test_plans_fit_into_the_memory_of_every_device() -> None:
             assert launch.block <= gpu.max_threads_per_block
 
 
+@pytest.mark.sampled(3)
 @each
 def test_the_ctas_that_are_to_share_an_sm_do(benchmark: Microbenchmark) -> None:
     for gpu in devices():

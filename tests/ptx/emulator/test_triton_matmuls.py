@@ -36,6 +36,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(31)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("matmul")
 def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -46,6 +47,7 @@ def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Or
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("whole_matmul")
 def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -171,6 +173,7 @@ def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_array_equal(c, left @ right.T)
 
 
+@pytest.mark.sampled(4)
 @orders
 @cases("descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_device(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -193,6 +196,7 @@ def tensor_map(fixture: Fixture, position: int, array: Values) -> list[Any]:
     return [made, *array.shape, *(np.int64(s) for s in strides)]
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("host_descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_host(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

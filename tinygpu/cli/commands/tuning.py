@@ -57,9 +57,9 @@ def tune_command(
     from tinygpu.api.report import run_of
     from tinygpu.api.tune import Interrupted, tune
     from tinygpu.cli.arguments import asked
+    from tinygpu.cli.interrupted import INTERRUPTED, MEASURING_INTERRUPTED, interrupted_report
     from tinygpu.cli.live import watching
     from tinygpu.cli.printing import console, tuned_report
-    from tinygpu.cli.reporting import INTERRUPTED, MEASURING_INTERRUPTED, interrupted_report
     from tinygpu.devices import device as find
     from tinygpu.ptx.driver import available
 
