@@ -77,7 +77,16 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
             ),
         ),
     ),
-    "matmul_skinny": ("h100", (({"m": 16, "n": 256, "k": 512}, {}),)),
+    "matmul_skinny": (
+        "h100",
+        tuple(
+            (
+                {"m": 13, "n": 192, "k": 832},
+                {"product": product, "bm": 16, "bn": 64, "bk": 64, "warps": 4, "stages": 2, "split_k": 1},
+            )
+            for product in ("mma.sync", "wgmma")
+        ),
+    ),
 }
 DEVICES = ("a100", "h100", "b200")
 
