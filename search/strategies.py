@@ -37,6 +37,13 @@ BRANCH_AND_BOUND = "branch_and_bound"
 _MANY_EVALUATIONS = 2_000
 
 
+def check_name(strategy: str) -> None:
+    """Raises ValueError where no strategy has this name."""
+    names = [*STRATEGIES, BRANCH_AND_BOUND]
+    if strategy not in (*names, "auto"):
+        raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(names)} and auto")
+
+
 def resolve(
     strategy: str | Strategy, space: Searchable, objective: Objective, budget: Budget
 ) -> tuple[str, Strategy]:
@@ -52,9 +59,7 @@ def resolve(
                 "times do; a proof of the optimum is not possible with this one"
             )
         return strategy, BranchAndBound(objective)
-    if strategy not in STRATEGIES:
-        names = ", ".join([*STRATEGIES, BRANCH_AND_BOUND])
-        raise ValueError(f"there is no strategy {strategy!r}; there are {names} and auto")
+    check_name(strategy)
     if strategy != "exhaustive" and budget.open_ended:
         raise ValueError(
             f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."

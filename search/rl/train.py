@@ -38,6 +38,16 @@ class Training:
     resumed: int
 
 
+def check_budget(steps: int | None, seconds: float | None) -> None:
+    """Raises ValueError where a training would have no end, or none of its steps."""
+    if steps is None and seconds is None:
+        raise ValueError("training needs a budget: steps=... or seconds=...")
+    if (steps is not None and steps < 1) or (seconds is not None and not seconds > 0):
+        given = {"steps": steps, "seconds": seconds}
+        told = " and ".join(f"{value:g} {name}" for name, value in given.items() if value is not None)
+        raise ValueError(f"training needs at least 1 step and more than 0 seconds, not {told}")
+
+
 def train(
     forest: Forest,
     *,
@@ -61,10 +71,7 @@ def train(
 
     Raises ValueError without a budget, and for the checkpoint of another training.
     """
-    if steps is None and seconds is None:
-        raise ValueError("training needs a budget: steps=... or seconds=...")
-    if (steps is not None and steps < 1) or (seconds is not None and not seconds > 0):
-        raise ValueError(f"training needs at least 1 step and more than 0 seconds, not {steps} and {seconds}")
+    check_budget(steps, seconds)
     how = settings or Settings()
     rng = np.random.default_rng(seed)
     adam = Adam(initial(INPUTS, rng))

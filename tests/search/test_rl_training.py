@@ -184,7 +184,7 @@ def test_training_refuses_what_it_cannot_do() -> None:
     assert str(refused.value) == "training needs a budget: steps=... or seconds=..."
     with pytest.raises(ValueError) as refused:
         train(forest, steps=0)
-    assert str(refused.value) == "training needs at least 1 step and more than 0 seconds, not 0 and None"
+    assert str(refused.value) == "training needs at least 1 step and more than 0 seconds, not 0 steps"
     single = [{"bm": 1}]
     with pytest.raises(ValueError) as refused:
         Forest([Lesson("one point", situate(TableSpace(single), single), np.zeros(1, dtype=np.float32))])

@@ -78,5 +78,6 @@ def problems(given: Family, asked: Asked) -> tuple[list[tuple[type[Machine], Pro
             wanted = Asked(asked.dims, known, asked.majors, asked.lds, asked.aligns, asked.options)
         accepted.append((machine, mine))
     if not accepted:
-        raise ProblemError("; ".join(r.sentence for r in refused))
+        alike = {r.sentence.replace(r.machine, given.name) for r in refused}
+        raise ProblemError(alike.pop() if len(alike) == 1 < len(refused) else "; ".join(r.sentence for r in refused))
     return accepted, refused

@@ -16,7 +16,7 @@ from tinygpu.language.problem import ProblemError
 from tinygpu.search.rl.forest import Forest, Lesson
 from tinygpu.search.rl.lesson import NothingToLearn, lessons_of
 from tinygpu.search.rl.policy import Policy
-from tinygpu.search.rl.train import Training, train
+from tinygpu.search.rl.train import Training, check_budget, train
 from tinygpu.spaces.build import MachineSpace, build_space
 
 # Devices that the shipped policy never saw: one of each generation, and one of each kind of odd balance.
@@ -159,7 +159,13 @@ def train_policy(
 
     The same curriculum and number of steps give the same file. A training that was cut goes on from `checkpoint`; its
     lessons are made again.
+
+    Raises ValueError before any lesson is made where the budget is none, or `out` has no folder.
     """
+    check_budget(steps, seconds)
+    for file in (out, checkpoint or out):
+        if not file.parent.is_dir():
+            raise ValueError(f"{file.parent} is not a folder, and {file.name} would be written there in the end")
     forest = Forest(lessons(curriculum, on_lesson))
     facts = {
         "curriculum": asdict(curriculum),

@@ -22,12 +22,14 @@ from tinygpu.ptx.assembler import Assembly, assemble
 from tinygpu.ptx.build import Built
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.verification import Verification, verify
+from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime, score
 from tinygpu.search.progress import Progress
 from tinygpu.search.refine import Refined, refine
 from tinygpu.search.result import Result
+from tinygpu.search.strategies import check_name
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -150,6 +152,9 @@ def tune(
         raise ValueError(f"a search works in 1 process or more, or predicts with 0, not {processes}")
     if cache is not None and not processes:
         raise ValueError("a cache keeps assembled candidates, and 0 processes assemble none; predictions need no cache")
+    check_name(strategy)
+    # Refused before any space is built; every machine has a floor of its own.
+    Budget(evaluations, seconds, within, floor=None if within is None else 1.0)
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
     searched: list[Searched] = []

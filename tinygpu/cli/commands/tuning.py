@@ -63,6 +63,8 @@ def tune_command(
     from tinygpu.devices import device as find
     from tinygpu.ptx.driver import available
 
+    if within is not None and not within >= 0:
+        raise typer.BadParameter(f"--within is in per cent above the roofline's time, 5 or 0.5, not {within:g}")
     given = asked(shape, dtype, major, ld, align, option)
     if results is not None or measure:
         if results is not None and measure:
