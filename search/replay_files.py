@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import IO, Any, Literal
 
 from tinygpu.search.evaluation import Evaluation, Failure, Trial
 from tinygpu.search.replay import ReplaySpace
+from tinygpu.search.replay_figure import TIME, Figure, chosen_figure, finite
 from tinygpu.search.searchable import Value
 
 # Kernel Tuner's name of a failure -> ours, which is T4's.
@@ -38,6 +38,8 @@ _SENTENCES = {
     "constraints": "it breaks a constraint of its kernel",
 }
 _T4_VERSION = "1.0.0"
+# Names of units in files, some as they are often misspelled -> ours.
+_UNITS = {"milliseconds": "ms", "miliseconds": "ms", "seconds": "s", "microseconds": "us"}
 
 
 class NotMeasurements(ValueError):
@@ -47,7 +49,9 @@ class NotMeasurements(ValueError):
 def load_replay(path: str | Path, objective: str | None = None) -> ReplaySpace:
     """The space that a cache file or a T4 file holds; it may be compressed (.xz, .gz).
 
-    objective  which of the measured figures is the value; by default the one that the file names, else "time"
+    objective  which of the measured figures is the value; by default the one that the file names, else "time". Where
+               more of it is better, the value is the inverse of a rate ("GFLOP/s"), and the negative of another figure;
+               of a file that names nothing but rates, the time is taken if it was measured
 
     Raises NotMeasurements.
     """
@@ -135,8 +139,10 @@ def _closed(file: Path, text: str) -> Any:
 
 
 def _from_cache(file: Path, data: Mapping[str, Any], objective: str | None) -> ReplaySpace:
-    figure = objective or data.get("objective") or "time"
-    entries = {key: entry if isinstance(entry, dict) else {figure: entry} for key, entry in data["cache"].items()}
+    named = data.get("objective")
+    measured = {name for entry in data["cache"].values() if isinstance(entry, dict) for name in entry}
+    figure = chosen_figure(objective, named, measured)
+    entries = {key: entry if isinstance(entry, dict) else {figure.name: entry} for key, entry in data["cache"].items()}
     offered = data.get("tune_params") or {}
     names = data.get("tune_params_keys") or list(offered)
     if not names:
@@ -162,36 +168,37 @@ def _from_cache(file: Path, data: Mapping[str, Any], objective: str | None) -> R
         kernel=str(data.get("kernel_name", "")),
         device=str(data.get("device_name", "")),
         problem=_sizes(data.get("problem_size")),
-        objective=figure,
-        unit="ms" if figure.startswith("time") else "",
+        objective=figure.objective,
+        unit="ms" if figure.name.startswith("time") else "",
     )
 
 
 def _from_t4(file: Path, data: Mapping[str, Any], objective: str | None) -> ReplaySpace:
     metadata = data.get("metadata") or {}
     trials: dict[frozenset[tuple[str, Value]], Trial] = {}
-    figure, unit = objective, ""
+    figure, unit = _t4_figure(data["results"], objective), ""
     for number, result in enumerate(data["results"]):
         try:
             point = {name: _value(value) for name, value in result["configuration"].items()}
             invalidity = str(result["invalidity"])
         except (KeyError, TypeError, AttributeError):
             raise NotMeasurements(f"{file}: result {number} has no 'configuration' or no 'invalidity'") from None
-        figure = figure or next(iter(result.get("objectives") or ()), "time")
         evaluation = Evaluation(failure=_failure(invalidity))
         if invalidity == "correct":
             measured = {m.get("name"): m for m in result.get("measurements") or ()}
-            value = _number(measured.get(figure, {}).get("value"))
-            unit = unit or str(measured.get(figure, {}).get("unit") or "")
+            value = figure.value(measured.get(figure.name, {}).get("value"))
+            unit = unit or str(measured.get(figure.name, {}).get("unit") or "")
             runtimes = (result.get("times") or {}).get("runtimes") or []
-            if value is None and figure == "time" and runtimes:
-                value = sum(runtimes) / len(runtimes)
+            if value is None and figure.name == TIME and runtimes:
+                value = figure.value(sum(runtimes) / len(runtimes))
             if value is None:
-                sentence = f"its {figure} was not measured"
+                sentence = f"its {figure.name} was not measured"
                 evaluation = Evaluation(failure=Failure("runtime", sentence))
             else:
                 evaluation = Evaluation(value)
         trials.setdefault(frozenset(point.items()), Trial(point, evaluation))
+    if figure.name == TIME:
+        unit = unit or str(metadata.get("timeunit") or "")
     return _space(
         file,
         list(trials.values()),
@@ -199,9 +206,19 @@ def _from_t4(file: Path, data: Mapping[str, Any], objective: str | None) -> Repl
         kernel=str(metadata.get("kernel", "")),
         device=str(metadata.get("device", "")),
         problem=_sizes(metadata.get("problem_size")),
-        objective=figure or "time",
-        unit=unit,
+        objective=figure.objective,
+        unit=_UNITS.get(unit, unit) if figure.less_is_better else "",
     )
+
+
+def _t4_figure(results: Sequence[Any], objective: str | None) -> Figure:
+    """What the results are searched for; the first one that names objectives speaks for all."""
+    told = [result for result in results if isinstance(result, dict)]
+    named = next((result["objectives"] for result in told if result.get("objectives")), None)
+    measured = {m.get("name") for result in told for m in result.get("measurements") or ()}
+    if any((result.get("times") or {}).get("runtimes") for result in told):
+        measured.add(TIME)
+    return chosen_figure(objective, named, measured)
 
 
 def _space(
@@ -215,27 +232,19 @@ def _space(
         raise NotMeasurements(f"{file}: {refused}") from None
 
 
-def _cache_evaluation(entry: Mapping[str, Any], objective: str) -> Evaluation:
-    for name in (entry.get("__error__"), entry.get(objective)):
-        if isinstance(name, str) and _number(name) is None:
+def _cache_evaluation(entry: Mapping[str, Any], figure: Figure) -> Evaluation:
+    # a configuration that failed has the failure's name in the place of what it was tuned for
+    for name in (entry.get("__error__"), entry.get(figure.name), entry.get(TIME)):
+        if isinstance(name, str) and finite(name) is None:
             return Evaluation(failure=_failure(_CACHE_FAILURES.get(name, name)))
-    value = _number(entry.get(objective))
+    value = figure.value(entry.get(figure.name))
     if value is None:
-        return Evaluation(failure=Failure("runtime", f"its {objective} was not measured"))
+        return Evaluation(failure=Failure("runtime", f"its {figure.name} was not measured"))
     return Evaluation(value)
 
 
 def _failure(kind: str) -> Failure:
     return Failure(kind or "runtime", _SENTENCES.get(kind, f"it failed: {kind}"))
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _value(value: Any) -> Value:

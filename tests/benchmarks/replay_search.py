@@ -65,12 +65,13 @@ class KernelTuner:
         self._util = importlib.import_module("kernel_tuner.util")
         self._searchspace = importlib.import_module("kernel_tuner.searchspace").Searchspace
         self._runner = importlib.import_module("kernel_tuner.runners.simulation").SimulationRunner
-        self._made: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {}
+        # what was made of the space that was searched last; other spaces may have the same title
+        self._made: tuple[ReplaySpace, Any, dict[str, dict[str, Any]]] | None = None
 
     def __call__(self, space: ReplaySpace, seed: int, evaluations: int) -> Sequence[float]:
-        if space.title not in self._made:
-            self._made[space.title] = self._make(space)
-        searchspace, cache = self._made[space.title]
+        if self._made is None or self._made[0] is not space:
+            self._made = (space, *self._make(space))
+        _, searchspace, cache = self._made
         options = self._options
         runner = self._runner(
             None, options(kernel_name=space.kernel), options(quiet=True, device_name=space.device), 1, None

@@ -138,6 +138,59 @@ def test_another_figure_can_be_the_value(tmp_path: Path) -> None:
     assert (load_replay(path).optimum, load_replay(path, "energy").optimum) == (1.0, 7.0)
 
 
+def test_a_cache_file_names_its_objective_as_a_word_or_as_a_list_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    entry = {"16,1": {"bx": 16, "by": 1, "time": 1.0, "energy": 7.0}}
+    for changes, objective, value in (
+        ({}, "time", 1.0),
+        ({"objective": "energy"}, "energy", 7.0),
+        ({"objective": ["energy"]}, "energy", 7.0),
+        ({"objective": ["energy", "time"]}, "energy", 7.0),
+        ({"objective": ["GFLOP/s", "energy"]}, "energy", 7.0),
+    ):
+        path.write_text(cache_text(cache=entry, **changes))
+        space = load_replay(path)
+        assert (space.objective, space.optimum) == (objective, value), changes
+
+
+def test_of_a_tuning_for_a_rate_the_best_is_the_fastest(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    rates = {
+        "16,1": {"bx": 16, "by": 1, "GFLOP/s": 100.0, "time": 2.0},
+        "32,1": {"bx": 32, "by": 1, "GFLOP/s": 200.0, "time": 1.0},
+        "32,2": {"bx": 32, "by": 2, "GFLOP/s": "CompilationFailedConfig", "__error__": "CompilationFailedConfig"},
+        "16,2": {"bx": 16, "by": 2, "GFLOP/s": 0.0, "time": "RuntimeFailedConfig"},
+    }
+    path.write_text(cache_text(cache=rates, objective=["GFLOP/s"]))
+    space = load_replay(path)
+    assert [(space.objective, space.unit), [t.value for t in space.trials]] == [("time", "ms"), [2.0, 1.0, None, None]]
+    space = load_replay(path, "GFLOP/s")
+    assert (space.objective, space.unit) == ("1 / (GFLOP/s)", "")
+    assert [t.value or str(t.failure) for t in space.trials] == [
+        0.01,
+        0.005,
+        "compile: it did not compile",
+        "runtime: it failed when it ran",
+    ]
+    save_cache(space, path)
+    assert same(load_replay(path), space)
+
+    scores = {"16,1": {"bx": 16, "by": 1, "score": 0.5}, "32,1": {"bx": 32, "by": 1, "score": -0.5}}
+    path.write_text(cache_text(cache=scores, objective="score"))
+    space = load_replay(path)
+    assert [(space.objective, space.unit), [t.value for t in space.trials]] == [("-score", ""), [-0.5, 0.5]]
+
+
+def test_the_time_that_stood_for_a_failure_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_text(cache_text(cache={"16,1": {"time": 1e20}, "16,2": {"time": float("inf")}, "32,1": {"time": 3.0}}))
+    assert [t.value or str(t.failure) for t in load_replay(path).trials] == [
+        "runtime: its time was not measured",
+        "runtime: its time was not measured",
+        3.0,
+    ]
+
+
 def test_t4_results_of_another_tool_are_read(tmp_path: Path) -> None:
     results = [
         {
@@ -156,6 +209,29 @@ def test_t4_results_of_another_tool_are_read(tmp_path: Path) -> None:
         (None, "timeout: it took too long"),
         (None, "runtime: its time was not measured"),
     ]
+
+
+def test_t4_results_of_a_rate_and_their_units_are_read(tmp_path: Path) -> None:
+    def result(bx: int, rate: float, time: float | None) -> dict[str, object]:
+        figures = [{"name": "GFLOP/s", "value": rate, "unit": "GFLOP/s"}]
+        if time:
+            figures.append({"name": "time", "value": time, "unit": "miliseconds"})
+        return {
+            "configuration": {"bx": bx},
+            "invalidity": "correct",
+            "objectives": ["GFLOP/s"],
+            "measurements": figures,
+        }
+
+    path = tmp_path / "t4.json"
+    for time, read in (
+        (2.0, (["time", "ms"], [2.0, 1.0])),
+        (None, (["1 / (GFLOP/s)", ""], [0.01, 0.005])),
+    ):
+        results = [result(16, 100.0, time), result(32, 200.0, time and time / 2)]
+        path.write_text(json.dumps({"results": results, "schema_version": "1.0.0"}))
+        space = load_replay(path)
+        assert ([space.objective, space.unit], [t.value for t in space.trials]) == read
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,15 @@ def test_kernel_tuner_gets_the_same_space() -> None:
         tried = benchmark.KernelTuner(name)(space, 0, 20)
         assert len(tried) == 20
         assert set(tried) <= {trial.evaluation.cost for trial in space.trials}
+
+
+def test_kernel_tuner_gets_each_space_of_two_with_one_title() -> None:
+    pytest.importorskip("kernel_tuner", reason="the peers need the extra bench-search")
+    slower = ReplaySpace(
+        [Trial(t.point, t.evaluation if t.value is None else Evaluation(t.value + 1000.0)) for t in small().trials],
+        kernel="made up",
+        device="no device",
+    )
+    method = benchmark.KernelTuner("random_sample")
+    for space in (small(), slower, small()):
+        assert set(method(space, 0, 20)) <= {trial.evaluation.cost for trial in space.trials}
