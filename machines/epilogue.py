@@ -162,7 +162,7 @@ def activate(p: Any, value: Tile, name: str) -> Any:
     mul, fma, add = isa.Mul("f32"), isa.Fma("f32"), isa.Add("f32")
     if name == "silu":  # x / (1 + exp(-x))
         e = p.apply(isa.Ex2("f32"), p.apply(mul, value, -1.4426950408889634))
-        return p.apply(mul, value, p.apply(isa.Rcp("f32"), p.apply(add, e, 1.0)))
+        return p.apply(mul, value, p.apply(isa.RcpApprox("f32"), p.apply(add, e, 1.0)))
     # gelu with tanh: 0.5 x (1 + tanh(0.79788 (x + 0.044715 x^3)))
     inner = p.apply(fma, p.apply(mul, value, value), 0.0356774081, 0.7978845608)
     t = p.apply(isa.Tanh("f32"), p.apply(mul, value, inner))

@@ -29,6 +29,7 @@ class MatmulHopper(epilogue.Epilogue):
     cluster_m, cluster_n = Param(1, 2), Param(1, 2)
     group = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
     split_k = Param(1, 2, 3, 4, 6, 8, 16)  # CTAs that share each tile, where there are too few tiles for all SMs
+    stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
     vr = Param(1, 2)  # neighbours of the residual that one thread reads at once
 
@@ -64,7 +65,7 @@ class MatmulHopper(epilogue.Epilogue):
         with (
             p.grid(
                 (self.m, bm), (self.n, bn), group=self.group, cluster=(self.cluster_m, self.cluster_n), persistent=True,
-                parts=self.split_k,
+                parts=self.split_k, stream_k=self.stream_k,
             ) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):

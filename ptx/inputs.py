@@ -64,9 +64,9 @@ def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return bits.view(np.float32)
 
 
-def workspaces(kernel: Kernel, problem: Problem) -> dict[str, DeviceBuffer]:
-    """The workspaces of a launch: zeros where the kernel relies on them, else memory that was never written."""
-    sizes = kernel.workspace_bytes(problem)
+def workspaces(kernel: Kernel, problem: Problem, ctas: int) -> dict[str, DeviceBuffer]:
+    """The workspaces of a launch of so many CTAs: zeros where the kernel relies on them, else never written."""
+    sizes = kernel.workspace_bytes(problem, ctas)
     return {
         w.name: DeviceBuffer(
             np.full(sizes[w.name], 0 if w.zeroed else POISON, dtype=np.uint8), initialised=w.zeroed, name=w.name
@@ -82,13 +82,16 @@ def arguments(
     scalars: dict[str, Any],
     spaces: dict[str, DeviceBuffer] | None = None,
 ) -> list[Any]:
-    """Launch arguments in the order of the kernel's parameters; fresh workspaces where none are given."""
+    """Launch arguments in the order of the kernel's parameters.
+
+    spaces  the workspaces; fresh ones for as many CTAs as `kernel.grid(problem)` has, where none are given
+    """
     buffers = {
         name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
         for name, t in operands.items()
     }
     maps = {m.name: m for m in kernel.maps}
-    spaces = workspaces(kernel, problem) if spaces is None else spaces
+    spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
     out: list[Any] = []
     for p in kernel.parameters:
         if p.kind == "pointer":

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tinygpu.language.problem import Problem
+from tinygpu.program.nodes import MOST_CLUSTERS, MOST_ROUNDS
 
 
 class LaunchError(ValueError):
@@ -51,11 +52,13 @@ class Workspace:
 
     tile_bytes  for every tile of the grid
     zeroed      zeros before the first launch, and left as zeros by every one; else it may hold anything
+    cta_bytes   for every CTA that is launched
     """
 
     name: str
     tile_bytes: int
     zeroed: bool
+    cta_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Kernel:
     specific       it runs on `target` alone, by instructions that other architectures do not have
     parts          CTAs (or clusters) that share each tile
     workspaces     memory in which they leave what they have of it
+    stream_k       (dim, elements per round): all clusters do the same number of rounds along the dim, over the tiles in
+                   a row, and share tiles where these end; () where tiles are whole, or have the same number of parts
     """
 
     name: str
@@ -111,6 +116,7 @@ class Kernel:
     specific: bool = False
     parts: int = 1
     workspaces: tuple[Workspace, ...] = ()
+    stream_k: tuple[str, int] | tuple[()] = ()
 
     @property
     def architecture(self) -> str:
@@ -127,21 +133,33 @@ class Kernel:
         return math.prod(self.clusters), 1, 1
 
     def grid(self, problem: Problem, most: int | None = None) -> tuple[int, int, int]:
-        """CTAs along x, y, z; of a persistent kernel no more than `most`, the CTAs that are resident at a time."""
+        """CTAs along x, y, z; of a persistent kernel no more than `most`, the CTAs that are resident at a time.
+
+        CTAs that share rounds can be as many as there are rounds; where `most` is not given, they are as many as tiles.
+        """
         size = math.prod(self.clusters)
         units = self.tiles_of(problem) // size * self.parts
         if self.persistent and most is not None:
-            units = max(1, min(units, -(-most // size)))
+            units = max(1, min(units * self.rounds_of(problem), -(-most // size)))
+            if self.stream_k:
+                units = min(units, MOST_CLUSTERS)
         return units * size, 1, 1
+
+    def rounds_of(self, problem: Problem) -> int:
+        """Rounds of a tile that CTAs share in a row; 1 where they share none."""
+        if not self.stream_k:
+            return 1
+        dim, step = self.stream_k
+        return -(-problem.dim[dim] // step)
 
     def tiles_of(self, problem: Problem) -> int:
         """Tiles of the grid; where CTAs form clusters, those of whole clusters."""
         clusters = self.clusters or (1,) * len(self.tiles)
         return math.prod(-(-problem.dim[d] // (e * c)) * c for (d, e), c in zip(self.tiles, clusters, strict=True))
 
-    def workspace_bytes(self, problem: Problem) -> dict[str, int]:
-        """Bytes of every workspace, by name."""
-        return {w.name: w.tile_bytes * self.tiles_of(problem) for w in self.workspaces}
+    def workspace_bytes(self, problem: Problem, ctas: int) -> dict[str, int]:
+        """Bytes of every workspace, by name, where so many CTAs are launched."""
+        return {w.name: w.tile_bytes * self.tiles_of(problem) + w.cta_bytes * ctas for w in self.workspaces}
 
     def terms(self, problem: Problem) -> int:
         """Terms of the longest sum for one problem, at most."""
@@ -149,7 +167,14 @@ class Kernel:
         return combined + math.prod(problem.dim[d] for d in dims)
 
     def check(self, problem: Problem) -> None:
-        """Refuses a problem that breaks a fact for which the kernel was specialised."""
+        """Raises LaunchError for a problem that breaks a fact for which the kernel was specialised, or is too long."""
+        rounds = self.rounds_of(problem)
+        if self.stream_k and rounds > MOST_ROUNDS:
+            dim, step = self.stream_k
+            raise LaunchError(
+                f"{self.name} deals out the rounds of tiles, {MOST_ROUNDS:,} of each at most, and {dim} = "
+                f"{problem.dim[dim]:,} has {rounds:,} rounds of {step}; use a candidate whose tiles are whole"
+            )
         environment = problem.environment()
         for fact in self.facts:
             if fact.name not in environment:
@@ -161,7 +186,11 @@ class Kernel:
                 )
 
     def launch_json(self, problem: Problem) -> dict[str, Any]:
-        """Everything that a launcher needs, beside the PTX text."""
+        """Everything that a launcher needs, beside the PTX text.
+
+        The bytes of a workspace are those beside what it has for every CTA that is launched.
+        """
+        bytes_of = self.workspace_bytes(problem, 0)
         return {
             "schema": 1,
             "kernel": self.name,
@@ -173,12 +202,13 @@ class Kernel:
             "persistent": self.persistent,
             "tensor_maps": [asdict(m) for m in self.maps],
             "workspaces": [
-                {"name": w.name, "bytes": self.workspace_bytes(problem)[w.name], "zeroed": w.zeroed}
+                {"name": w.name, "bytes": bytes_of[w.name], "bytes_per_cta": w.cta_bytes, "zeroed": w.zeroed}
                 for w in self.workspaces
             ],
             "dynamic_smem_bytes": self.smem_bytes,
             "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
             "parts": self.parts,
+            "stream_k": {"dim": self.stream_k[0], "step": self.stream_k[1]} if self.stream_k else None,
             "parameters": [asdict(p) for p in self.parameters],
             "facts": [str(f) for f in self.facts],
             "point": dict(self.point),
@@ -215,4 +245,5 @@ class Kernel:
             data["specific"],
             data["parts"],
             tuple(Workspace(**w) for w in data["workspaces"]),
+            (data["stream_k"][0], data["stream_k"][1]) if data["stream_k"] else (),
         )

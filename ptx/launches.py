@@ -16,7 +16,9 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         operand = problem.operand(spec.tensor)
         dims, strides = dims_and_strides(spec, operand)
         maps.append(Map(spec.tensor, operand.dtype.name, dims, strides, spec.box, spec.span_bytes))
-    sizes = kernel.workspace_bytes(problem)
+    sizes = kernel.workspace_bytes(problem, 0)
+    tiles = kernel.grid(problem)[0]
+    ctas = kernel.grid(problem, tiles * kernel.rounds_of(problem))[0] if kernel.stream_k else tiles
     numbers = {m.name: i for i, m in enumerate(kernel.maps)}
     arguments = []
     for p in kernel.parameters:
@@ -32,7 +34,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
     return Launch(
         kernel.name,
         kernel.architecture,
-        kernel.grid(problem)[0],
+        ctas,
         kernel.threads,
         kernel.cluster[0],
         kernel.smem_bytes,
@@ -40,7 +42,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         tensors_of(problem),
         tuple(maps),
         persistent=kernel.persistent,
-        workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed) for w in kernel.workspaces),
+        workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed, w.cta_bytes) for w in kernel.workspaces),
     )
 
 

@@ -74,8 +74,8 @@ def verify(
             runs.append((derive(kernel, problem, rounds), "integers", orders[0], f"loops of {rounds} rounds"))
     checks: list[Check] = []
     first: Report | None = None
-    for run_on, inputs, order, where in runs:
-        check, report = _run(kernel, machine, run_on, inputs, order, seed, where)
+    for number, (run_on, inputs, order, where) in enumerate(runs):
+        check, report = _run(kernel, machine, run_on, inputs, order, seed, where, several_ctas(kernel, run_on, number))
         checks.append(check)
         first = first or report
     if thorough and small != problem:
@@ -84,21 +84,33 @@ def verify(
     return Verification(kernel.name, small, tuple(checks), *counted)
 
 
-def few_ctas(kernel: Kernel, problem: Problem) -> int:
-    """As many CTAs as let a persistent kernel take three tiles in each."""
-    return max(kernel.grid(problem)[0] // TILES_PER_CTA, 1)
+def several_ctas(kernel: Kernel, problem: Problem, number: int = 0) -> int:
+    """CTAs for run `number` of a persistent kernel: as many as let it take three tiles in each.
+
+    Where CTAs share rounds in a row, every other run has half as many again as there are tiles.
+    """
+    tiles = kernel.grid(problem)[0]
+    return tiles + tiles // 2 + 1 if kernel.stream_k and number % 2 else max(tiles // TILES_PER_CTA, 1)
 
 
 def _run(
-    kernel: Kernel, machine: type[Machine], problem: Problem, inputs: Inputs, order: Order, seed: int, where: str
+    kernel: Kernel,
+    machine: type[Machine],
+    problem: Problem,
+    inputs: Inputs,
+    order: Order,
+    seed: int,
+    where: str,
+    ctas: int,
 ) -> tuple[Check, Report | None]:
     """One emulation of the whole grid of a small problem."""
     operands, scalars = make_inputs(machine, problem, inputs, seed)
-    spaces = workspaces(kernel, problem)
+    grid = kernel.grid(problem, ctas)
+    spaces = workspaces(kernel, problem, grid[0])
     try:
         report = emulate(
             kernel.ptx,
-            grid=kernel.grid(problem, few_ctas(kernel, problem)),
+            grid=grid,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
             args=arguments(kernel, problem, operands, scalars, spaces),

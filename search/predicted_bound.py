@@ -27,7 +27,7 @@ from tinygpu.cost.counting import Counts
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import Rates
 from tinygpu.devices import Device
-from tinygpu.expressions import Expr, ceil_div, compile_arrays, compile_with
+from tinygpu.expressions import Expr, ceil_div, compile_arrays, compile_with, where
 from tinygpu.search.bounded import Region
 from tinygpu.search.searchable import Columns, Value
 from tinygpu.spaces.build import MachineSpace
@@ -119,10 +119,14 @@ class _Relaxation:
                 named[f"prologue.{kind}"] + named["iterations"] * named[f"iteration.{kind}"] + named[f"epilogue.{kind}"]
             )
 
-        on_busiest_sm = ceil_div(named["ctas"], device.sm_count)
+        def on_busiest_sm(kind: str) -> Expr:
+            whole = ceil_div(named["ctas"], device.sm_count) * per_cta(kind)
+            return where(named["even"] == 1, named["ctas"] * per_cta(kind) // device.sm_count, whole)
+
         works = [f.name for f in fields(Work)]
-        self._alone = {kind: amount(per_cta(kind)) for kind in works}
-        self._busiest = {kind: amount(on_busiest_sm * per_cta(kind)) for kind in works}
+        # CTAs that share tiles evenly may do less than one each
+        self._alone = {kind: amount(where(named["even"] == 1, 0, per_cta(kind))) for kind in works}
+        self._busiest = {kind: amount(on_busiest_sm(kind)) for kind in works}
         self._flops = amount(named["ctas"] * per_cta("tensor_flops"))
         # CTAs that take tile after tile hide the latencies of one tile behind the work of the next
         persistent = counts.program.grid.persistent

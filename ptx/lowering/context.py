@@ -18,6 +18,7 @@ from tinygpu.ptx.lowering.registers import RegisterTile
 if TYPE_CHECKING:
     from tinygpu.ptx.kernel import TensorMapSpec
     from tinygpu.ptx.lowering.handover import Pipe
+    from tinygpu.ptx.lowering.stream import Piece
 
 
 class LoweringError(Exception):
@@ -57,6 +58,7 @@ class Context:
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
     tile: Number = 0  # number of the tile, or of the cluster of tiles, that the CTA works on
+    piece: Piece | None = None  # what it does of the tile, where CTAs share rounds in a row
     thread: Reg | None = None  # thread id within the role
     role: str = ""
     threads: int = 0  # threads of the role

@@ -9,7 +9,7 @@ from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.wgmma import Wgmma
-from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, stream, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 
@@ -99,9 +99,16 @@ def counting(context: Context, index: str, trips: Number, rolled: bool = False) 
     emit.block.body.extend(block.lines())
 
 
+def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Number, Number]:
+    """(how many rounds the CTA does of a loop, the first of them)."""
+    if s.divided and int(context.program.grid.stream_k):
+        piece = stream.own_piece(context)
+        return piece.trips, piece.first
+    return context.number(s.trips), context.number(s.first)
+
+
 def loop(context: Context, s: n.Loop) -> None:
-    trips = context.number(s.trips)
-    first = context.number(s.first)
+    trips, first = rounds(context, s)
     with counting(context, s.index, trips) as counter:
         context.indices[s.index] = context.emit.add(counter, first)
         body(context, s.body)
@@ -111,24 +118,60 @@ def loop(context: Context, s: n.Loop) -> None:
 
 def gathered(context: Context, s: n.Gather) -> None:
     """The last CTA of a tile has what all of them have, and goes on; the others do not."""
+    if int(context.program.grid.stream_k):
+        streamed(context, s)
+        return
     if int(context.program.grid.parts) == 1:
         context.tiles[s.result.name] = context.tiles[s.value.name]
         body(context, s.body)
         return
+    parts = int(context.program.grid.parts)
     gather.leave(context, s)
     barrier(context)
     done = context.emit.label("gathered")
-    context.emit.line(f"@!{gather.came_last(context, s)} bra {done};")
-    parts, together = int(context.program.grid.parts), int(s.parts_at_once)
+    context.emit.line(f"@!{gather.came_last(context, s, parts)} bra {done};")
+    together = int(s.parts_at_once)
     if together > 1:
         for first in range(0, parts, together):
             gather.take_together(context, s, range(first, min(first + together, parts)))
     else:
-        gather.take(context, s, 0)
-        with counting(context, "the other parts", parts - 1, rolled=True) as before:
-            gather.take(context, s, context.emit.add(before, 1))
+        taken(context, s, parts, lambda part: part)
     body(context, s.body)
     context.emit.place_label(done)
+
+
+def taken(context: Context, s: n.Gather, parts: Number, place: Callable[[Number], Number]) -> None:
+    """Takes what all parts left and combines it, in their order; `place` says where a part is.
+
+    A loop for each stretch: the assembler would load the values of many stretches ahead, into registers that are not
+    there. The result takes the registers of the value: nothing uses that again.
+    """
+    context.tiles[s.result.name] = context.tiles[s.value.name]
+    for stretch in gather.stretches(context, s):
+        gather.take_first(context, s, place(0), stretch)
+        with counting(context, "the other parts", context.emit.sub(parts, 1), rolled=True) as before:
+            gather.take_more(context, s, place(context.emit.add(before, 1)), stretch)
+
+
+def streamed(context: Context, s: n.Gather) -> None:
+    """The same, of a tile that has as many owners as pieces of rounds meet in it; most have one."""
+    emit = context.emit
+    alone, done = emit.label("alone"), emit.label("gathered")
+    context.tiles[s.result.name] = context.tiles[s.value.name]
+    emit.line(f"@!{stream.is_shared(context)} bra {alone};")
+    tile = emit.new("r", len(emit.blocks))
+    emit.line(f"mov.u32 {tile}, {context.tile};")
+    block = emit.open()
+    first, count = stream.owners(context, tile)
+    gather.leave(context, s)
+    barrier(context)
+    emit.line(f"@!{gather.came_last(context, s, count)} bra {done};")
+    taken(context, s, count, lambda owner: stream.place_of(context, first, owner))
+    emit.close()
+    emit.block.body.extend(block.lines())
+    emit.place_label(alone)
+    body(context, s.body)
+    emit.place_label(done)
 
 
 @contextmanager
@@ -167,7 +210,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     emit = context.emit
     stages = int(context.program.pipeline(s.pipeline).stages)
     grouped = context.program.pipeline(s.pipeline).completion == "commit group"
-    trips, start = context.number(s.trips), context.number(s.first)
+    trips, start = rounds(context, s)
     if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
         barrier(context)
     if stages == 1:

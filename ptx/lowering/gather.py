@@ -1,8 +1,11 @@
 """Gathering what CTAs have of a tile that they share: partial values through a workspace, counted in by an atomic.
 
 Each CTA stores its values, then counts itself in. The one that finds that it is the last loads the values of all, in
-the order of the parts, so that the result does not depend on who came when. Nobody waits for anybody. The count wraps
+the order of the rounds, so that the result does not depend on who came when. Nobody waits for anybody. The count wraps
 around with the last CTA: it is zero again for the next launch.
+
+Where each tile has the same number of parts, every part of every tile has its place in the workspace. With stream-K a
+CTA shares two tiles at most, the one with which it begins and the one with which it ends, and has a place for each.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx.kernel import Workspace
+from tinygpu.ptx.lowering import stream
 from tinygpu.ptx.lowering.compute import emit_elementwise
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -27,12 +31,12 @@ NOBODY = 0xFFFFFFFF
 def workspaces(program: n.Program) -> tuple[Workspace, ...]:
     """What a launch supplies: places for the values of all parts of each tile, and counters that are zero."""
     sizes = _area_bytes(program)
-    if int(program.grid.parts) == 1 or not sizes:
+    parts, streamed = int(program.grid.parts), int(program.grid.stream_k)
+    if not sizes or (parts == 1 and not streamed):
         return ()
-    return (
-        Workspace(PARTIALS, int(program.grid.parts) * sum(sizes), False),
-        Workspace(COUNTERS, WORD_BYTES * len(sizes), True),
-    )
+    each = parts * sum(sizes)
+    partials = Workspace(PARTIALS, 0, False, 2 * each) if streamed else Workspace(PARTIALS, each, False)
+    return partials, Workspace(COUNTERS, WORD_BYTES * len(sizes), True)
 
 
 def _areas(program: n.Program) -> Iterator[tuple[int, n.Gather]]:
@@ -91,12 +95,15 @@ def _own_tile(context: Context) -> Number:
     return context.emit.add(context.emit.mul(context.tile, context.cluster_size), context.cluster_rank_of({}))
 
 
-def _place(context: Context, s: n.Gather, part: Number) -> Number:
-    """Address of the thread's first vector among the values of a part."""
+def _place(context: Context, s: n.Gather, place: Number) -> Number:
+    """Address of the thread's first vector among the values at a place: a part of the tile, or a piece of a cluster."""
     emit = context.emit
     sizes = _area_bytes(context.program)
     area = next(a for a, g in _areas(context.program) if g is s)
-    number = emit.add(emit.mul(_own_tile(context), int(context.program.grid.parts)), part)
+    if int(context.program.grid.stream_k):
+        number = emit.add(emit.mul(place, context.cluster_size), context.cluster_rank_of({}))
+    else:
+        number = emit.add(emit.mul(_own_tile(context), int(context.program.grid.parts)), place)
     start = emit.add64(_pointer(context, PARTIALS), emit.wide(number, sum(sizes)))
     start = emit.add64(start, emit.widen(emit.mul(context.role_thread(), WORD_BYTES * int(expr(s.store.vector)))))
     return emit.add64(start, sum(sizes[:area]))
@@ -127,12 +134,13 @@ def _guard(context: Context, s: n.Gather) -> str:
 def leave(context: Context, s: n.Gather) -> None:
     """Stores the thread's values of the CTA's part."""
     context.emit.comment(f"{s.name}: leaves its part of {s.value}")
-    place, guard = _place(context, s, context.indices[n.PART]), _guard(context, s)
+    own = stream.place_of_own(context) if int(context.program.grid.stream_k) else context.indices[n.PART]
+    place, guard = _place(context, s, own), _guard(context, s)
     for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
         context.emit.line(f"{guard}{s.store.opcode}{_width(s)} {address}, {group};")
 
 
-def came_last(context: Context, s: n.Gather) -> Reg:
+def came_last(context: Context, s: n.Gather, parts: Number) -> Reg:
     """Counts the CTA in, behind a barrier; a predicate of the whole role: all the other parts were there before.
 
     One thread's atomic releases what all threads of the role stored before the barrier, and acquires what other CTAs
@@ -143,7 +151,7 @@ def came_last(context: Context, s: n.Gather) -> Reg:
     area = next(a for a, g in _areas(context.program) if g is s)
     number = emit.add(emit.mul(_own_tile(context), len(sizes)), area)
     counter = emit.add64(_pointer(context, COUNTERS), emit.wide(number, WORD_BYTES))
-    most = int(context.program.grid.parts) - 1
+    most = emit.sub(parts, 1)
     before, mine, last = emit.new("r"), emit.new("p"), emit.new("p")
     emit.line(f"mov.u32 {before}, {NOBODY};")
     first = emit.less(context.role_thread(), 1)
@@ -156,13 +164,10 @@ def came_last(context: Context, s: n.Gather) -> Reg:
 
 def take_together(context: Context, s: n.Gather, parts: range) -> None:
     """Loads the values of some parts, which are few vectors each, and then combines them in the order of the parts."""
-    emit = context.emit
-    guard = _guard(context, s)
     found = []
     for part in parts:
-        tile = allocate(emit, s.result.dtype, _values(s))
-        for group, address in _vectors(context, s, _place(context, s, part), tile.registers):
-            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
+        tile = allocate(context.emit, s.result.dtype, _values(s))
+        _load(context, s, part, tile.registers, slice(0, len(tile.registers)))
         found.append(tile)
     if parts.start == 0:
         context.tiles[s.result.name] = found.pop(0)
@@ -171,23 +176,28 @@ def take_together(context: Context, s: n.Gather, parts: range) -> None:
             emit_elementwise(context, s.combine, str(target), [str(target), str(more)])
 
 
-def take(context: Context, s: n.Gather, part: Number) -> None:
-    """Loads the values of a part: those of part 0 begin the result, others are combined with it."""
-    emit = context.emit
-    place, guard = _place(context, s, part), _guard(context, s)
-    if part == 0:
-        result = context.tiles[s.result.name] = allocate(emit, s.result.dtype, _values(s))
-        for group, address in _vectors(context, s, place, result.registers):
-            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
-        return
+def stretches(context: Context, s: n.Gather) -> list[slice]:
+    """The registers of the result, cut into as many as are taken at once: more would need as many registers again."""
+    count, each = len(context.tiles[s.result.name].registers), n.GATHERED_AT_ONCE * int(expr(s.store.vector))
+    return [slice(start, min(start + each, count)) for start in range(0, count, each)]
+
+
+def take_first(context: Context, s: n.Gather, place: Number, stretch: slice) -> None:
+    """Loads the values with which a stretch of the result begins."""
+    _load(context, s, place, context.tiles[s.result.name].registers, stretch)
+
+
+def take_more(context: Context, s: n.Gather, place: Number, stretch: slice) -> None:
+    """Loads the values at another place, and combines them with a stretch of the result."""
     sums = context.tiles[s.result.name].registers
-    other = allocate(emit, s.result.dtype, _values(s)).registers
-    vectors = list(_vectors(context, s, place, other))
-    # Taken all at once, the values of another part would need as many registers again as the result has.
-    for start in range(0, len(vectors), n.GATHERED_AT_ONCE):
-        for group, address in vectors[start : start + n.GATHERED_AT_ONCE]:
-            emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
-        each = len(sums) // len(vectors)
-        here = slice(start * each, (start + n.GATHERED_AT_ONCE) * each)
-        for target, more in zip(sums[here], other[here], strict=True):
-            emit_elementwise(context, s.combine, str(target), [str(target), str(more)])
+    other = {r: context.emit.new("r") for r in sums[stretch]}
+    _load(context, s, place, [other.get(r, r) for r in sums], stretch)
+    for target in sums[stretch]:
+        emit_elementwise(context, s.combine, str(target), [str(target), str(other[target])])
+
+
+def _load(context: Context, s: n.Gather, place: Number, registers: list[Reg], stretch: slice) -> None:
+    guard, vector = _guard(context, s), int(expr(s.store.vector))
+    vectors = list(_vectors(context, s, _place(context, s, place), registers))
+    for group, address in vectors[stretch.start // vector : stretch.stop // vector]:
+        context.emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")

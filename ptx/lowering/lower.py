@@ -19,6 +19,7 @@ from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
+from tinygpu.ptx.lowering.stream import rounds_of_tile
 
 # Alignment of dynamic shared memory that every launch keeps.
 DECLARED_ALIGN = 128
@@ -114,6 +115,7 @@ def lower(
         bool(suffix),
         int(program.grid.parts),
         gather.workspaces(program),
+        _stream_k(program),
     )
 
 
@@ -143,6 +145,18 @@ def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
         stages = int(program.pipeline(s.pipeline).stages) if isinstance(s, n.Pipelined) else 1
         out += [(name, step, stages) for name in names]
     return tuple(dict.fromkeys(out))
+
+
+def _stream_k(program: n.Program) -> tuple[str, int] | tuple[()]:
+    """(dim, elements per round) of the rounds that CTAs share in a row."""
+    if not int(program.grid.stream_k):
+        return ()
+    trips = rounds_of_tile(program)
+    for name in trips.symbols:
+        for step in _divisors(trips):
+            if trips.same(ceil_div(symbol(name), step)):
+                return name, step
+    raise LoweringError(f"stream-K deals out the rounds of a loop over one dim, and this one has {trips}")
 
 
 def _spans(program: n.Program) -> dict[str, tuple[str, int]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import handover
+from tinygpu.ptx.lowering import handover, stream
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import tile_indices, unit_count
@@ -98,14 +98,11 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
         body(context, mine)
         return
     rest, every = role.share
-    step = emit.computed("r", "mov.u32 {d}, %nctaid.x;")
-    clusters = emit.div(step, context.cluster_size)
-    total = unit_count(context)
+    share = stream.share_of(context) if int(grid.stream_k) else None
+    begin, step, total = (rest, every, share.count) if share else _dealt(context, start, rest, every)
     tile = emit.new("r", len(emit.blocks))
-    begin = emit.add(start, emit.mul(clusters, rest)) if rest else start
     emit.line(f"mov.u32 {tile}, {begin};")
-    if rest:
-        _skip_tiles(context, mine, rest)
+    _skip_tiles(context, mine, share, range(rest))
     again, done = emit.label("tile"), emit.label("tiles_done")
     emit.place_label(again)
     over = emit.new("p")
@@ -113,38 +110,61 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     emit.line(f"@{over} bra {done};")
     block = emit.open()
     context.loops += 1
-    tile_indices(context, tile)
+    if share:
+        stream.enter(context, share, tile)
+    else:
+        tile_indices(context, tile)
     body(context, mine)
     handover.settle(context)
-    if every > 1:
-        _skip_tiles(context, mine, every - 1)
+    _skip_tiles(context, mine, share, [emit.add(tile, ahead) for ahead in range(1, every)])
     context.loops -= 1
     emit.close()
     emit.block.body.extend(block.lines())
-    emit.line(f"add.u32 {tile}, {tile}, {emit.mul(clusters, every)};")
+    emit.line(f"add.u32 {tile}, {tile}, {step};")
     emit.line(f"bra {again};")
     emit.place_label(done)
 
 
-def _skip_tiles(context: Context, mine: tuple[n.Statement, ...], tiles: int) -> None:
+def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Number, Number, Number]:
+    """The parts of tiles that the role takes: (the first, how far apart they are, the number of all)."""
+    emit = context.emit
+    clusters = emit.div(emit.computed("r", "mov.u32 {d}, %nctaid.x;"), context.cluster_size)
+    return emit.add(start, emit.mul(clusters, rest)), emit.mul(clusters, every), unit_count(context)
+
+
+def _skip_tiles(
+    context: Context, mine: tuple[n.Statement, ...], share: stream.Share | None, tiles: Sequence[Number]
+) -> None:
     """Passes over the slots that other roles drain for the tiles that they take."""
+    if not tiles:
+        return
     for name, pipe in context.pipes.items():
         if context.program.pipeline(name).completion != "mbarrier":
             continue
-        count = context.emit.mul(_slots_per_tile(context, mine, name), tiles)
+        if share is None:
+            count = context.emit.mul(_slots_per_tile(context, mine, name), len(tiles))
+        else:
+            count = 0
+            for tile in tiles:
+                rounds = stream.piece_of(context, share, tile).trips
+                count = context.emit.add(count, _slots_per_tile(context, mine, name, rounds))
         handover.skip(context, pipe, count)
 
 
-def _slots_per_tile(context: Context, mine: tuple[n.Statement, ...], pipeline: str) -> Number:
+def _slots_per_tile(
+    context: Context, mine: tuple[n.Statement, ...], pipeline: str, rounds: Number | None = None
+) -> Number:
+    """Slots that the statements use; `rounds`: those of divided loops, where CTAs share rounds in a row."""
     total: Number = 0
     for s in mine:
         if isinstance(s, n.Loop) and not s.unrolled:
-            inside = _slots_per_tile(context, s.body, pipeline)
-            total = context.emit.add(total, context.emit.mul(context.number(s.trips), inside))
+            inside = _slots_per_tile(context, s.body, pipeline, rounds)
+            trips = rounds if rounds is not None and s.divided else context.number(s.trips)
+            total = context.emit.add(total, context.emit.mul(trips, inside))
         elif isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
             total = context.emit.add(total, 1)
         elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope)):
-            total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline))
+            total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline, rounds))
     return total
 
 

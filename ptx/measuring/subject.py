@@ -22,7 +22,7 @@ from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, Rounding, intervals
 from tinygpu.ptx.measuring.reference import evaluate
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
-from tinygpu.ptx.runtime.launch import Launch, Tensor
+from tinygpu.ptx.runtime.launch import Tensor
 from tinygpu.ptx.runtime.loaded import LoadedKernel
 
 Inputs = Literal["integers", "random"]
@@ -95,9 +95,9 @@ class Subject:
             else:
                 operands.memory[t.name].copy_from(self._given[inputs, t.name])
 
-    def arguments(self, launch: Launch, operands: Operands, inputs: Inputs) -> ArgumentBuffer:
-        spaces = {w.name: self.workspaces.memory(w).address for w in launch.workspaces}
-        made = ArgumentBuffer(self.context.driver, launch, {**operands.addresses, **spaces})
+    def arguments(self, kernel: LoadedKernel, operands: Operands, inputs: Inputs) -> ArgumentBuffer:
+        spaces = {w.name: self.workspaces.memory(w).address for w in kernel.workspaces}
+        made = ArgumentBuffer(self.context.driver, kernel.launch, {**operands.addresses, **spaces})
         for name, value in self.scalars[inputs].items():
             made.set_scalar(name, value)
         return made
@@ -110,12 +110,12 @@ class Subject:
         config = kernel.config(0)
         for inputs in INPUTS:
             self.renew(self.working, inputs)
-            arguments = self.arguments(kernel.launch, self.working, inputs)
-            for w in kernel.launch.workspaces:
+            arguments = self.arguments(kernel, self.working, inputs)
+            for w in kernel.workspaces:
                 self.workspaces.clear(w)
             kernel.run(arguments, config)
             self.context.synchronize()
-            for w in kernel.launch.workspaces:
+            for w in kernel.workspaces:
                 if w.zeroed and self.workspaces.memory(w).read(0, w.bytes).any():
                     return f"{w.name} is left with other bytes than zeros, which the next launch relies on"
             for tensor in self._outputs():

@@ -103,7 +103,7 @@ class Stopwatch:
     def single(self, kernel: LoadedKernel) -> float:
         """Seconds of one launch, after one that brought the kernel there."""
         start, stop = Event(self.context), Event(self.context)
-        arguments = self.subject.arguments(kernel.launch, self._sets[0], "random")
+        arguments = self.subject.arguments(kernel, self._sets[0], "random")
         config = kernel.config(self.stream.handle)
         try:
             for _ in range(2):
@@ -158,7 +158,7 @@ class _Run:
         ]
         config = kernel.config(stream.handle)
         # graphs copy arguments when they are captured
-        arguments = [watch.subject.arguments(kernel.launch, s, "random") for s in sets]
+        arguments = [watch.subject.arguments(kernel, s, "random") for s in sets]
         with stream.capture():
             if flusher is None:
                 self.events[0][0].record_in_graph(stream)

@@ -228,8 +228,8 @@ class CallableKernel:
         loaded = self._load(launch)
         # launches on one stream follow each other, and share; those on another may run beside them
         spaces = self._workspaces.setdefault(stream, Workspaces(context))
-        memory = tuple(spaces.memory(w) for w in launch.workspaces)
-        addresses |= {w.name: m.address for w, m in zip(launch.workspaces, memory, strict=True)}
+        memory = tuple(spaces.memory(w) for w in loaded.workspaces)
+        addresses |= {w.name: m.address for w, m in zip(loaded.workspaces, memory, strict=True)}
         arguments = ArgumentBuffer(context.driver, launch, addresses)
         prepared = _Prepared(arguments, loaded.config(stream), loaded, tuple(staged), memory, stream)
         with self._lock:

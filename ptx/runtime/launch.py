@@ -65,12 +65,15 @@ class Map:
 class Workspace:
     """Device memory that a launch needs beside its tensors; launches that may run at a time have one each.
 
-    zeroed  zeros before the first launch, and left as zeros by every one; else it may hold anything
+    bytes      however many CTAs are launched
+    zeroed     zeros before the first launch, and left as zeros by every one; else it may hold anything
+    cta_bytes  more of them, for every CTA that is launched
     """
 
     name: str
     bytes: int
     zeroed: bool
+    cta_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Launch:
 
     kernel      entry point
     target      architecture that its PTX states: "sm_90a"
-    ctas        CTAs that the whole problem needs
+    ctas        CTAs that the whole problem needs; the most that have anything to do, where they share tiles in any way
     threads     per CTA
     cluster     CTAs of a cluster; 1 where there are none
     smem_bytes  dynamic shared memory per CTA

@@ -9,7 +9,7 @@ from typing import Any
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.context import Context
 from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused, WrongArchitecture
-from tinygpu.ptx.runtime.launch import Launch
+from tinygpu.ptx.runtime.launch import Launch, Workspace
 
 # CUDA C++ programming guide, thread block clusters: every GPU with clusters takes 8 CTAs; more are asked for.
 PORTABLE_CLUSTER = 8
@@ -43,6 +43,13 @@ class LoadedKernel:
     def grid(self) -> int:
         """CTAs that are launched."""
         return self.launch.grid(self.resident_ctas)
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """What a launch needs beside its tensors, with what that is for its CTAs."""
+        return tuple(
+            replace(w, bytes=w.bytes + w.cta_bytes * self.grid, cta_bytes=0) for w in self.launch.workspaces
+        )
 
     def for_launch(self, launch: Launch) -> LoadedKernel:
         """The same kernel for another problem; raises LaunchRefused where the grid is too large."""

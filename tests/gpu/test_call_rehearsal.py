@@ -119,13 +119,13 @@ def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
 def test_random_candidates_of_every_structure_are_taken_in_turn() -> None:
     problem = MatmulHopper.problem(m=128, n=264, k=2048, dtypes={"a": "bf16"})
     space = build_space(MatmulHopper, problem, H200)
-    points = spread_points(space, 18, 0)
-    assert len(points) == 18
+    points = spread_points(space, 27, 0)
+    assert len(points) == 27
     assert all(p in space.space for p in points)
     assert {space.structure_index(p) for p in points} == set(range(len(space.structures)))
-    shared = [int(p["split_k"]) > 1 for p in points]
-    assert any(shared)
-    assert not all(shared)
+    for shared in ([int(p["split_k"]) > 1 for p in points], [int(p["stream_k"]) == 1 for p in points]):
+        assert any(shared)
+        assert not all(shared)
     assert all(points.count(p) == 1 for p in points)
 
 

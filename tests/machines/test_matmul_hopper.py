@@ -17,7 +17,7 @@ from tinygpu.spaces.build import build_space
 
 H100 = device("h100")
 TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "group": 8, "swizzle": 128}
-IDLE = {"split_k": 1, "vr": 1}
+IDLE = {"split_k": 1, "stream_k": 0, "vr": 1}
 
 
 def made(problem: Problem, **point: Any) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinygpu.cost.demand import SECTOR_BYTES, Chain, Work
-from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
+from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, symbol, where
 from tinygpu.language.instruction import BulkTransfer, Instruction, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
@@ -112,6 +112,9 @@ class Operations:
 
     def _gather(self, s: n.Gather, tally: Tally, times: Expr) -> None:
         """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2."""
+        if not self.program.grid.stream_k.same(0):
+            self._gather_in_a_row(s, tally, times)
+            return
         parts, values, vector = self.program.grid.parts, values_of(s.value), expr(s.store.vector)
         shared = where(parts > 1, times, 0)
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
@@ -125,6 +128,34 @@ class Operations:
         tally.wait("barriers", shared * 2)
         # the count, and then the values of some parts at a time
         tally.wait("global_loads", shared * (1 + ceil_div(parts, s.parts_at_once)))
+
+    def _gather_in_a_row(self, s: n.Gather, tally: Tally, times: Expr) -> None:
+        """The same where C clusters share rounds in a row: a tile's share of all that is left and taken.
+
+        Every place where one cluster ends and the next begins cuts a tile: it is one more addition, and each piece of a
+        tile that is cut is left once and taken once.
+        """
+        grid, values, vector = self.program.grid, values_of(s.value), expr(s.store.vector)
+        shared = times * grid.stream_k
+        clusters, tiles = maximum(symbol("device.sm_count") // grid.cluster, 1), expr(1)
+        for axis in grid.axes:
+            tiles = tiles * ceil_div(axis.size, axis.extent * axis.cluster)
+        pieces = clusters + minimum(clusters, tiles)
+
+        def per_tile(amount: Operand) -> Expr:
+            return shared * ceil_div(amount, tiles)
+
+        sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
+        tally.add("sectors_written", per_tile(pieces * sectors))
+        tally.add("sectors_read", per_tile(pieces * sectors))
+        warps = ceil_div(self.threads, 32)
+        vectors = ceil_div(values, vector)
+        tally.add("warp_instructions", per_tile(warps * (2 * pieces * vectors + clusters * values)))
+        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
+        tally.add(unit, per_tile(self.threads * values * clusters * (2 if unit == "fma_flops" else 1)))
+        cut = minimum(clusters, tiles)
+        tally.wait("barriers", per_tile(2 * cut))
+        tally.wait("global_loads", per_tile(cut + pieces))
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.

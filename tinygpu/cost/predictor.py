@@ -131,8 +131,11 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
 
     # 1. Waves: `full` of them have per_sm CTAs on every SM; the last has `rest` CTAs, `last` on the busiest SM.
     slots = per_sm * sms
-    full = np.ceil(ctas / slots) - 1
-    rest = ctas - full * slots
+    # Where CTAs share tiles so that all do the same, the last wave is full, and the others are as many as it takes.
+    even = np.asarray(demand.even) > 0
+    waves = np.where(even, np.maximum(ctas / slots, 1 / np.maximum(demand.iterations, 1)), np.ceil(ctas / slots))
+    full = waves - 1
+    rest = np.where(even, slots, ctas - full * slots)
     last = np.ceil(rest / sms)
 
     # 2. Work of each phase: seconds of one SM (of the whole device for DRAM) per CTA, by unit.

@@ -42,8 +42,9 @@ class Checks:
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
     depth: int = 0  # loops around the current place
-    divided: bool = False  # whether the CTAs that share a tile divide some loop
+    divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     gathering: bool = False  # whether only the last of them gets here
+    gathered: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
 
     # -- statements ------------------------------------------------------------------------------------------------
     def emit(self, statement: n.Statement) -> None:
@@ -67,27 +68,56 @@ class Checks:
     def fail(self, sentence: str) -> DeclarationError:
         return DeclarationError(f"{type(self.machine).__name__}.program: {sentence}")
 
+    def _number(self) -> int:
+        self.counter += 1
+        return self.counter
+
+    def _name(self, prefix: str) -> str:
+        return f"{prefix}{self._number()}"
+
     def require(self, conditions: tuple[Condition, ...]) -> None:
         for c in conditions:
             self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
 
     # -- parts of tiles --------------------------------------------------------------------------------------------
-    def _divides(self) -> Expr:
-        """The number of CTAs that divide a loop."""
+    def _check_sharing(self, grid: n.Grid) -> None:
+        if grid.stream_k.same(0):
+            return
+        if not grid.persistent:
+            raise self.fail("stream-K is for CTAs that take tile after tile; open the grid with persistent=True")
+        self.require(
+            (
+                Condition("stream_k", any_of([grid.stream_k == v for v in (0, 1)]), "stream_k is 0 or 1"),
+                Condition(
+                    "stream-K or split-K", (grid.stream_k == 0) | (grid.parts == 1),
+                    "tiles are shared by rounds in a row, or each by the same number of CTAs",
+                ),
+            )
+        )  # fmt: skip
+
+    def _divides(self, rounds: Expr) -> Expr:
+        """The number of CTAs that divide a loop of so many rounds."""
         if self.grid_node is None:
             raise self.fail("a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first")
         if self.gathering:
             raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.gather")
-        self.divided = True
+        known = self.divided if self.divided is not None else rounds
+        if not self.grid_node.stream_k.same(0) and not known.same(rounds):
+            raise self.fail(
+                f"one loop of {known} rounds is divided and one of {rounds}; stream-K deals out rounds that all divided"
+                " loops of a tile have in common"
+            )
+        self.divided = known
         return self.grid_node.parts
 
     def _writes_alone(self, name: str, target: Tile) -> None:
         """Of the CTAs that share a tile one writes the results."""
-        parts = self.grid_node.parts if self.grid_node else expr(1)
-        if target.tensor is not None and not parts.same(1) and not self.gathering:
+        if target.tensor is not None and self.grid_node and self.grid_node.shares and not self.gathering:
+            parts = self.grid_node.parts
+            which = "all" if parts.same(1) else f"each of the {parts}"
             raise self.fail(
-                f"{name} writes {target.name} in each of the {parts} CTAs that share a tile; gather what they have, "
-                "and write that inside `with p.gather(...)`"
+                f"{name} writes {target.name} in {which} CTAs that share a tile; gather what they have, and write that "
+                "inside `with p.gather(...)`"
             )
 
     def _check_gather(self, name: str, store: Any, load: Any, value: Tile) -> None:
@@ -296,6 +326,8 @@ class Checks:
 
     def _use(self, tile: Tile) -> None:
         self._owned(tile)
+        if tile.name in self.gathered:
+            raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was gathered; use what p.gather yields")
         self.unused.pop(tile.name, None)
 
     def _owned(self, tile: Tile) -> None:

@@ -30,6 +30,8 @@ def derived_constraints(program: n.Program) -> list[Constraint]:
         out += _side_by_side(program)
     if not program.grid.cluster.same(1):
         out.append(_cluster(program))
+    if not program.grid.stream_k.same(0):
+        out.append(_rounds(program))
     return out
 
 
@@ -41,6 +43,17 @@ def _cluster(program: n.Program) -> Constraint:
         source="device",
         judge="launch",
         why="CUDA programming guide, thread block clusters",
+    )
+
+
+def _rounds(program: n.Program) -> Constraint:
+    divided = next(s for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided)
+    return Constraint(
+        "rounds in a row",
+        (program.grid.stream_k == 0) | (divided.trips <= n.MOST_ROUNDS),
+        "clusters that share rounds count those of two tiles for each in 32 bits",
+        source="grid",
+        judge="launch",
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 
+# Rounds that a CTA does of one tile, where stream-K deals them out.
+OWN_ROUNDS = symbol("rounds_of_its_own")
 Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 
@@ -43,6 +45,14 @@ def _check_slots(program: n.Program, pipeline: Pipeline, fills: Counts, drains: 
         for name in filled:
             slots = slots + fills[name]
         for name in drained:
+            dealt = [OWN_ROUNDS.symbols <= count.symbols for count in (slots, drains[name])]
+            if dealt[0] != dealt[1]:
+                ways = ["in a loop that is divided" if d else "in one that is not" for d in dealt]
+                raise _error(
+                    program,
+                    f"pipeline {pipeline.name!r} is filled by {_and(filled)} {ways[0]}, "
+                    f"and drained by {name} {ways[1]}",
+                )
             if not drains[name].same(slots):
                 raise _error(
                     program,
@@ -80,24 +90,29 @@ def _check_gathers(program: n.Program) -> None:
 
 def _counts(program: n.Program, pipeline: str, kind: type) -> Counts:
     found: Counts = {}
-    for role, times in _places(program.body, pipeline, kind, "", expr(1)):
+    streamed = not program.grid.stream_k.same(0)
+    for role, times in _places(program.body, pipeline, kind, "", expr(1), streamed):
         found[role] = found.get(role, expr(0)) + times
     return found
 
 
 def _places(
-    body: tuple[n.Statement, ...], pipeline: str, kind: type, role: str, times: Expr
+    body: tuple[n.Statement, ...], pipeline: str, kind: type, role: str, times: Expr, streamed: bool
 ) -> Iterator[tuple[str, Expr]]:
-    """(role, how often) for every statement that fills (or drains) the pipeline."""
+    """(role, how often) for every statement that fills (or drains) the pipeline.
+
+    streamed  how many rounds of divided loops a CTA does of a tile is known at launch only
+    """
     for s in body:
         if isinstance(s, kind) and isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
             yield role, times
         if isinstance(s, n.InRole):
-            yield from _places(s.body, pipeline, kind, s.role, times)
+            yield from _places(s.body, pipeline, kind, s.role, times, streamed)
         elif isinstance(s, n.Loop):
-            yield from _places(s.body, pipeline, kind, role, times * s.trips)
+            trips = OWN_ROUNDS if streamed and s.divided else s.trips
+            yield from _places(s.body, pipeline, kind, role, times * trips, streamed)
         elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope)):
-            yield from _places(s.body, pipeline, kind, role, times)
+            yield from _places(s.body, pipeline, kind, role, times, streamed)
 
 
 def _takes(role: Role, tile: int) -> bool:

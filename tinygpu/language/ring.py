@@ -15,7 +15,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
 
 if TYPE_CHECKING:
-    from tinygpu.language.tracer import Tracer
+    from tinygpu.language.blocks import Blocks
 
 # What is done with a slot inside `fill()`, `drain()` and `turn()`.
 DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
@@ -23,7 +23,7 @@ DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferSpec:
-    """What `Tracer.smem` and `Tracer.buffer` describe; it gets its name from the pipeline that hands it over."""
+    """What `p.smem` and `p.buffer` describe; it gets its name from the pipeline that hands it over."""
 
     memory: Memory
     dtype: DType
@@ -51,7 +51,7 @@ class Slot:
 class Ring:
     """`with ring.fill() as slot`, `with ring.drain() as slot`, or, without buffers, `with ring.turn()`."""
 
-    tracer: Tracer
+    tracer: Blocks
     name: str
     buffers: tuple[Buffer, ...]
 

@@ -36,6 +36,7 @@ def _program(p: n.Program) -> Iterator[str]:
     how = " persistent" if p.grid.persistent else ""
     cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
     parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} parts of each tile"
+    parts += "" if p.grid.stream_k.same(0) else f"; stream-K: {p.grid.stream_k}"
     yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}{parts}"
     yield from _body(p.body, "    ", turns)
 

@@ -21,6 +21,9 @@ from tinygpu.language.tile import Tile
 ZERO, ONE = expr(0), expr(1)
 # The part of a tile that a CTA works on, where several share each tile.
 PART = "part0"
+# Rounds of one tile and clusters of CTAs, at most, where rounds are shared: those of two tiles for each cluster are
+# counted in 32 bits.
+MOST_ROUNDS, MOST_CLUSTERS = 2**17, 2**14
 # Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
 GATHERED_AT_ONCE = 8
 
@@ -114,13 +117,18 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """`trips` rounds; in the body, `index` counts them from `first` on. Unrolled: lowering writes the rounds out."""
+    """`trips` rounds; in the body, `index` counts them from `first` on.
+
+    unrolled  lowering writes the rounds out
+    divided   CTAs that share a tile divide the rounds; where the grid is stream-K, `trips` counts those of a whole tile
+    """
 
     index: str
     trips: Expr
     unrolled: bool
     body: tuple[Statement, ...]
     first: Expr = ZERO
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +163,7 @@ class Pipelined:
     fill: tuple[Statement, ...]
     drain: tuple[Statement, ...]
     first: Expr = ZERO
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +236,9 @@ class Grid:
     group       tile rows that are visited together (L2 locality); 1 = row by row
     cluster     CTAs per cluster: the product over the axes
     persistent  each CTA takes tile after tile (grid = what is resident) instead of one
-    parts       CTAs (or clusters) that share each tile: each does a part of the rounds of some loops
+    parts       CTAs (or clusters) that share each tile: each does a part of the rounds of divided loops
+    stream_k    1: all CTAs (or clusters) do the same number of rounds of divided loops, over the tiles in a row, and
+                share those in which the rounds of one end and those of the next begin
     """
 
     axes: tuple[Axis, ...]
@@ -235,6 +246,12 @@ class Grid:
     cluster: Expr
     persistent: bool = False
     parts: Expr = ONE
+    stream_k: Expr = ZERO
+
+    @property
+    def shares(self) -> bool:
+        """Whether more CTAs than one may work on a tile."""
+        return not (self.parts.same(1) and self.stream_k.same(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

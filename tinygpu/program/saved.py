@@ -28,7 +28,7 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
 
-SCHEMA = 1
+SCHEMA = 2
 
 _CLASSES: tuple[type, ...] = (
     n.Program,

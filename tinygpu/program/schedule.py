@@ -69,7 +69,8 @@ def _interleave(
                     f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing "
                     "beside; move the other statements into one of the two"
                 )
-            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, fills[0].body, drains[0].body, s.first))
+            parts = fills[0].body, drains[0].body
+            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, *parts, s.first, s.divided))
         else:
             out.append(replace(s, body=_interleave(program, s.body, drained)))
     for pipeline in waiting:
@@ -92,7 +93,7 @@ def _fuse(program: n.Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
             "move the other statements into the drain"
         )
     renamed = tuple(rename(s, fill.index, drain.index) for s in fill.body[0].body)
-    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body, drain.first)
+    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body, drain.first, drain.divided)
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

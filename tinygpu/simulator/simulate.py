@@ -154,11 +154,11 @@ def simulate(
     full = min(share.full, most)
     done = run(full, keep)
     seconds, busy = done.seconds, dict(done.busy_s)
-    if full < share.full:
-        shorter = run(full - 1, 0)
-        more = share.full - full
-        seconds += more * (done.seconds - shorter.seconds)
-        busy = {unit: busy[unit] + more * (busy[unit] - shorter.busy_s[unit]) for unit in busy}
+    more = share.full - full + share.fraction
+    if more:
+        short, long = (run(full - 1, 0), done) if full else (done, run(1, 0))
+        seconds += more * (long.seconds - short.seconds)
+        busy = {unit: busy[unit] + more * (long.busy_s[unit] - short.busy_s[unit]) for unit in busy}
     rates = Rates.of(device, demand)
     total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
     sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
@@ -180,13 +180,17 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What the busiest SM gets: `full` waves of `slots` CTAs, then `last` more; persistent CTAs take tiles instead."""
+    """What the busiest SM gets: `full` waves of `slots` CTAs, then `last` more; persistent CTAs take tiles instead.
+
+    fraction  of a wave that comes on top, or is left out: CTAs that share rounds evenly do no whole number of tiles
+    """
 
     slots: int
     full: int
     last: int
     last_dram: float
     persistent: bool
+    fraction: float = 0.0
 
     def tiles(self, full: int) -> tuple[int, ...]:
         """Tiles of each CTA that the SM runs, with so many full waves before the last one."""
@@ -198,6 +202,10 @@ class _Share:
 def _share(device: Device, demand: Demand, persistent: bool, per_sm: int) -> _Share:
     ctas = int(np.ceil(np.asarray(demand.ctas)))
     slots = per_sm * device.sm_count
+    if int(np.asarray(demand.even)):
+        waves = max(ctas / slots, 1 / float(np.asarray(demand.iterations)))
+        full = max(int(waves), 1) - 1
+        return _Share(per_sm, full, per_sm, 1.0, persistent, waves - full - 1)
     full = -(-ctas // slots) - 1
     rest = ctas - full * slots
     last = -(-rest // device.sm_count)

@@ -60,6 +60,10 @@ def judge(
     except _REFUSALS as refused:
         return Judgement("lowering", _said(refused))
     kernel = built.kernel
+    try:
+        kernel.check(case.problem)
+    except LaunchError as refused:
+        return Judgement("launch", str(refused), built)
     limit = launch_limit(case.device, kernel.threads, kernel.smem_bytes, math.prod(kernel.grid(case.problem)))
     if limit:
         return Judgement("launch", limit, built)

@@ -28,7 +28,7 @@ class OurKernel:
         self.kernel = load_kernel(context, entry.launch, bundle.ptx(entry), bundle.cubin(entry))
         # of its own: what another kernel leaves behind must not matter
         self._spaces = Workspaces(context)
-        spaces = {w.name: self._spaces.memory(w).address for w in entry.launch.workspaces}
+        spaces = {w.name: self._spaces.memory(w).address for w in self.kernel.workspaces}
         self._arguments = [ArgumentBuffer(context.driver, entry.launch, {**s, **spaces}) for s in sets]
         for arguments in self._arguments:
             for name, value in scalars.items():

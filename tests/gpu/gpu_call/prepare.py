@@ -68,9 +68,9 @@ def near_best(space: MachineSpace, count: int, seed: int) -> tuple[float, list[P
 def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
     """Random candidates of every structure in turn, and of those with CTAs that share tiles where there are some."""
     drawn = space.space.sample(_DRAWN * count, np.random.default_rng(seed))
-    groups: dict[tuple[int, bool], list[Point]] = {}
+    groups: dict[tuple[int, bool, int], list[Point]] = {}
     for point in drawn:
-        key = (space.structure_index(point), int(point.get("split_k", 1)) > 1)
+        key = (space.structure_index(point), int(point.get("split_k", 1)) > 1, int(point.get("stream_k", 0)))
         groups.setdefault(key, []).append(dict(point))
     taken: list[Point] = []
     while len(taken) < count and any(groups.values()):

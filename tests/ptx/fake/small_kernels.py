@@ -106,7 +106,8 @@ def counting_ptx(left: int) -> str:
     return ptx.replace(begin, use + begin, 1)
 
 
-def counting_launch(n: int = 1000) -> Launch:
+def counting_launch(n: int = 1000, each: bool = False) -> Launch:
+    """each: the workspace is asked for by CTA, not as a whole"""
     made = add_launch(n)
-    workspace = Workspace("w", made.ctas * 4, True)
+    workspace = Workspace("w", 0, True, 4) if each else Workspace("w", made.ctas * 4, True)
     return replace(made, arguments=(*made.arguments, Argument("address", "w")), workspaces=(workspace,))

@@ -150,7 +150,7 @@ def test_the_result_does_not_depend_on_who_comes_when() -> None:
 
 def test_a_second_launch_finds_the_counters_as_the_first_did() -> None:
     kernel, problem = made(SharedRows, {"m": 9, "n": 50}, rows=4, across=8, parts=3)
-    spaces = workspaces(kernel, problem)
+    spaces = workspaces(kernel, problem, kernel.grid(problem)[0])
     for seed in range(3):
         operands, scalars = make_inputs(SharedRows, problem, "integers", seed)
         emulate(
@@ -189,13 +189,13 @@ def test_the_emulator_finds_a_gather_that_is_not_ordered(before: str, after: str
 def test_the_launch_says_which_workspaces_it_needs() -> None:
     kernel, problem = made(SharedMatmul, {"m": 70, "n": 40, "k": 67}, stages=2, parts=3, bk=4)
     tiles, values = 3 * 2, 32 * 32
-    assert kernel.workspace_bytes(problem) == {"partials": tiles * 3 * values * 4, "counters": tiles * 4}
+    assert kernel.workspace_bytes(problem, 18) == {"partials": tiles * 3 * values * 4, "counters": tiles * 4}
     assert kernel.grid(problem) == (tiles * 3, 1, 1)
     described = kernel.launch_json(problem)
     assert described["parts"] == 3
     assert described["workspaces"] == [
-        {"name": "partials", "bytes": 73728, "zeroed": False},
-        {"name": "counters", "bytes": 24, "zeroed": True},
+        {"name": "partials", "bytes": 73728, "bytes_per_cta": 0, "zeroed": False},
+        {"name": "counters", "bytes": 24, "bytes_per_cta": 0, "zeroed": True},
     ]
     assert Kernel.from_json(kernel.to_json()) == kernel
     launch = launch_of(kernel, problem)

@@ -202,9 +202,10 @@ def test_a_protocol_that_measures_nothing_is_refused(changed: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_workspace_that_is_not_left_as_it_was_is_seen(tmp_path: Path, left: int) -> None:
+@pytest.mark.parametrize("each", [False, True])
+def test_a_workspace_that_is_not_left_as_it_was_is_seen(tmp_path: Path, left: int, each: bool) -> None:
     _, context = opened()
     subject = Subject(context, add_question(300), 0, tmp_path)
-    kernel = load_kernel(context, counting_launch(300), counting_ptx(left).encode())
+    kernel = load_kernel(context, counting_launch(300, each), counting_ptx(left).encode())
     wrong = "w is left with other bytes than zeros, which the next launch relies on"
     assert subject.verify(kernel) == (wrong if left else "")

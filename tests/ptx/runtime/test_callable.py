@@ -244,11 +244,15 @@ def test_a_kernel_that_writes_into_an_input_gives_that_input() -> None:
     assert str(error.value) == "Scale writes into its inputs and takes no out=..."
 
 
-def test_a_workspace_is_there_as_zeros_for_every_launch() -> None:
+@pytest.mark.parametrize("each", [False, True])
+def test_a_workspace_is_there_as_zeros_for_every_launch(each: bool) -> None:
     """CTAs whose number is not zero when they come do not compute: only a kernel that leaves zeros runs twice."""
     case = Case()
     kernel = CallableKernel(
-        SIGNATURE, lambda views: counting_launch(views["x"].shape[0]), lambda: case.context, counting_ptx(0).encode()
+        SIGNATURE,
+        lambda views: counting_launch(views["x"].shape[0], each),
+        lambda: case.context,
+        counting_ptx(0).encode(),
     )
     for n in (1000, 100, 2000, 1000):
         x = case.array(np.arange(n))

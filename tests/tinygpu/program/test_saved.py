@@ -158,7 +158,7 @@ PATH = f"{__name__}:Halve"
     ("data", "sentence"),
     [
         ({}, "a saved program has the entries schema, shared and program"),
-        (broken(schema=7), "this version reads saved programs of schema 1, not 7"),
+        (broken(schema=7), "this version reads saved programs of schema 2, not 7"),
         (broken(program=3), "the entry program holds a int, not a Program"),
         (broken(program={"is": "Loops"}), "the saved program holds a Loops, which is no value of the language"),
         (broken(program={"nothing": 1}), 'the saved program holds {"nothing": 1}, which is no value of this schema'),

@@ -134,7 +134,7 @@ def test_a_script_asks_for_the_same_work_as_the_counts(index: int, seed: int) ->
 def test_more_stages_never_slow_a_pipeline_that_has_the_sm_to_itself() -> None:
     """Where occupancy does not change; stages that change it may cost more than they hide."""
     index = 5
-    point = drawn(index, 1) | {"schedule": "single", "bm": 128, "bn": 128, "bk": 64, "split_k": 1}
+    point = drawn(index, 1) | {"schedule": "single", "bm": 128, "bn": 128, "bk": 64, "split_k": 1, "stream_k": 0}
     times = []
     for stages in (2, 3, 4, 5, 6):
         found = simulator(index).simulate(point | {"stages": stages})

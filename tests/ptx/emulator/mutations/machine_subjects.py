@@ -14,7 +14,7 @@ from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.ptx.build import build
 from tinygpu.ptx.comparison import compare
-from tinygpu.ptx.inputs import arguments, make_inputs
+from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -51,28 +51,35 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
                 {"m": 256, "n": 256, "k": 320},
                 {
                     "bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
-                    "split_k": 1,
+                    "split_k": 1, "stream_k": 0,
                 },
             ),
             (
                 {"m": 256, "n": 256, "k": 832},
                 {
                     "bm": 128, "bn": 64, "bk": 64, "stages": 3, "schedule": "cooperative", "cluster_m": 2,
-                    "cluster_n": 1, "split_k": 1,
+                    "cluster_n": 1, "split_k": 1, "stream_k": 0,
                 },
             ),
             (
                 {"m": 512, "n": 256, "k": 128},
                 {
                     "bm": 64, "bn": 64, "bk": 64, "stages": 2, "schedule": "pingpong", "cluster_m": 1, "cluster_n": 2,
-                    "split_k": 1,
+                    "split_k": 1, "stream_k": 0,
                 },
             ),
             (
                 {"m": 128, "n": 128, "k": 416},
                 {
                     "bm": 64, "bn": 64, "bk": 32, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
-                    "split_k": 3,
+                    "split_k": 3, "stream_k": 0,
+                },
+            ),
+            (
+                {"m": 128, "n": 128, "k": 416},
+                {
+                    "bm": 64, "bn": 64, "bk": 32, "stages": 2, "schedule": "single", "cluster_m": 1, "cluster_n": 1,
+                    "split_k": 1, "stream_k": 1,
                 },
             ),
         ),
@@ -122,12 +129,13 @@ def _subject(
 def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable[[], Launch]:
     def make() -> Launch:
         operands, scalars = make_inputs(machine, problem, "integers", 0)
+        # Of a persistent kernel one cluster takes all tiles; parts of a tile, and rounds, are dealt to several.
+        grid = kernel.grid(problem, 3 if kernel.stream_k else max(1, kernel.parts - 1))
         options = {
-            # Of a persistent kernel one cluster takes all tiles; the parts of a tile are dealt to several.
-            "grid": kernel.grid(problem, max(1, kernel.parts - 1)),
+            "grid": grid,
             "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
             "dynamic_smem": kernel.smem_bytes,
-            "args": arguments(kernel, problem, operands, scalars),
+            "args": arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
         }  # fmt: skip
         terms = kernel.terms(problem)
         return Launch(

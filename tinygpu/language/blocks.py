@@ -1,0 +1,210 @@
+"""The verbs of a program that open blocks: the grid, roles, loops, and the buffers that pipelines hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
+from tinygpu.language.checks import Checks
+from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, Memory
+from tinygpu.language.parameters import UnknownLayout
+from tinygpu.language.partition import Condition
+from tinygpu.language.ring import BufferSpec, Ring, completion, uses
+from tinygpu.language.roles import Pipeline, Role
+from tinygpu.language.roles import role as make_role
+from tinygpu.language.tile import Buffer
+from tinygpu.program import nodes as n
+
+# PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
+SWIZZLES = (32, 64, 128)
+
+
+@dataclass(slots=True, eq=False)
+class Blocks(Checks):
+    """Who works on what: tiles, warps, rounds and buffers."""
+
+    # -- work ------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def grid(
+        self,
+        *axes: tuple[Expr, Operand],
+        group: Operand = 1,
+        cluster: Operand | tuple[Operand, ...] = 1,
+        persistent: bool = False,
+        parts: Operand = 1,
+        stream_k: Operand = 0,
+    ) -> Iterator[tuple[Expr, ...]]:
+        """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
+
+        axes        (dim, extent of a tile) per axis, the slowest first
+        group       tile rows visited together (locality in L2)
+        cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
+        persistent  as many CTAs as are resident, and each takes tile after tile
+        parts       CTAs (or clusters) that share each tile: they divide loops, and gather what they have
+        stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
+                    the tiles in a row; they share, and gather, the tiles in which one ends and the next begins
+        """
+        if self.grid_node is not None:
+            raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")
+        if not axes:
+            raise self.fail("a grid has at least one axis: (dim, extent of a tile)")
+        beside = cluster if isinstance(cluster, tuple) else (cluster, *[1] * (len(axes) - 1))
+        if len(beside) != len(axes):
+            raise self.fail(f"the cluster has {len(beside)} extents, and the grid has {len(axes)} axes")
+        made = tuple(
+            n.Axis(f"tile{i}", expr(size), expr(extent), expr(c))
+            for i, ((size, extent), c) in enumerate(zip(axes, beside, strict=True))
+        )
+        ctas = expr(1)
+        for axis in made:
+            ctas = ctas * axis.cluster
+        self.grid_node = n.Grid(made, expr(group), ctas, persistent, expr(parts), expr(stream_k))
+        self._check_sharing(self.grid_node)
+        yield tuple(symbol(a.index) * a.extent for a in made)
+
+    def rank(self, axis: int) -> Expr:
+        """Place of the CTA in its cluster along an axis of the grid: 0 up to the cluster's extent there."""
+        if self.grid_node is None or not 0 <= axis < len(self.grid_node.axes):
+            raise self.fail(f"there is no axis {axis} of the grid along which a CTA has a rank")
+        of = self.grid_node.axes[axis]
+        return symbol(of.index) % of.cluster
+
+    @contextmanager
+    def role(
+        self, name: str, *, warps: Operand, first: Operand = 0, registers: int = 0, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[Role]:
+        """What some warps of the CTA do; `warps` of them, from warp `first` on.
+
+        registers  budget per thread: what this role gives to or takes from the others (0: all roles the same)
+        share      (r, n): of the tiles that a persistent CTA takes, those whose number leaves r when divided by n
+        """
+        if self.grid_node is None:
+            raise self.fail(f"role {name!r} stands outside the grid; open `with p.grid(...)` first")
+        if self.current_role is not None:
+            raise self.fail(f"role {name!r} stands inside role {self.current_role.name!r}; roles stand side by side")
+        made = make_role(name, warps, first, registers, share)
+        known = next((r for r in self.roles if r.name == name), None)
+        if known is None:
+            self._check_role(made)
+            self.roles.append(made)
+        elif not (known.warps.same(made.warps) and known.first.same(made.first)):
+            raise self.fail(f"role {name!r} is declared twice with different warps")
+        elif (registers, share) not in ((known.registers, known.share), (0, (0, 1))):
+            raise self.fail(f"role {name!r} is declared twice with different registers or shares")
+        self.current_role = known or made
+        with self.nested() as body:
+            yield made
+        self.current_role = None
+        self.emit(n.InRole(name, tuple(body)))
+
+    @contextmanager
+    def loop(self, extent: Operand, *, step: Operand = 1, divided: bool = False) -> Iterator[Expr]:
+        """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round.
+
+        divided  the CTAs that share a tile divide the rounds, one part after the other. With `parts`, each does the
+                 same number; rounds beyond the extent, where parts do not divide them, touch nothing
+        """
+        index = self._name("i")
+        self._check_step(step)
+        rounds, first = ceil_div(extent, step), expr(0)
+        if divided:
+            parts = self._divides(rounds)
+            rounds = ceil_div(rounds, parts)
+            if not parts.same(1):
+                first = symbol(n.PART) * rounds
+        with self.nested() as body, self.deeper():
+            yield symbol(index) * expr(step)
+        self.emit(n.Loop(index, rounds, False, tuple(body), first, divided))
+
+    @contextmanager
+    def unroll(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
+        """A loop that lowering writes out; `step` must divide `extent`, which knows only parameters."""
+        index = self._name("u")
+        runtime = expr(extent).symbols & set(self.machine.dim_names())
+        if runtime:
+            raise self.fail(f"unroll over {extent}, which is known at launch only; write p.loop")
+        self._check_step(step)
+        with self.nested() as body, self.deeper():
+            yield symbol(index) * expr(step)
+        divides = expr(extent) % expr(step) == 0
+        self.require((Condition(f"steps of {extent}", divides, f"{extent} is a whole number of steps of {step}"),))
+        self.emit(n.Loop(index, expr(extent) // expr(step), True, tuple(body)))
+
+    # -- buffers ---------------------------------------------------------------------------------------------------
+    def smem(
+        self,
+        dtype_of: str | DType,
+        shape: tuple[Operand, ...],
+        *,
+        contiguous: int = -1,
+        pad: Operand = 0,
+        layout: UnknownLayout | None = None,
+        swizzle: Operand | None = None,
+    ) -> BufferSpec:
+        """A shared-memory buffer for `pipeline`; `pad` elements are added to every row.
+
+        swizzle  bytes of the spans in which TMA and wgmma lay rows out (32, 64 or 128), instead of pad and layout
+        """
+        made = self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
+        if swizzle is None:
+            return made
+        if layout is not None or not expr(pad).same(0):
+            raise self.fail("a buffer has a swizzle, or a layout and padding of its own, not both")
+        span = expr(swizzle)
+        row_bytes = made.shape[made.contiguous] * made.dtype.bits // 8
+        widths = any_of([span == w for w in SWIZZLES])
+        self.require(
+            (
+                Condition("swizzle", widths, "a swizzle spans 32, 64 or 128 bytes"),
+                Condition("spans", row_bytes % span == 0, f"rows of {row_bytes} bytes are whole spans of {span}"),
+            )
+        )
+        return replace(made, span=span)
+
+    def buffer(
+        self,
+        where: Memory,
+        dtype_of: str | DType,
+        shape: tuple[Operand, ...],
+        *,
+        contiguous: int = -1,
+        pad: Operand = 0,
+        layout: UnknownLayout | None = None,
+    ) -> BufferSpec:
+        """A buffer in any memory that is neither GMEM nor registers."""
+        if where in (GMEM, RMEM):
+            raise self.fail(f"a buffer lies in SMEM or TMEM, not in {where}")
+        extents = tuple(expr(s) for s in shape)
+        if where is TMEM:
+            self._check_tmem(extents)
+        return BufferSpec(
+            where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else ""
+        )
+
+    @contextmanager
+    def pipeline(self, name: str, stages: Operand, **buffers: BufferSpec) -> Iterator[Ring]:
+        """Buffers, `stages` times, that live as long as the block; hand them over with fill() and drain().
+
+        Without buffers it is a turn that roles take one after the other: `with order.turn()`.
+        """
+        if any(p.name == name for p in self.pipelines):
+            raise self.fail(f"two pipelines are called {name!r}")
+        made = tuple(
+            Buffer(f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages), s.span)
+            for key, s in buffers.items()
+        )
+        position = len(self.pipelines)
+        self.pipelines.append(Pipeline(name, expr(stages), made))
+        with self.nested() as body:
+            yield Ring(self, name, made)
+        filled, drained = uses(tuple(body), name)
+        if made and not (filled and drained):
+            missing = "filled" if not filled else "drained"
+            raise self.fail(f"pipeline {name!r} is never {missing}: its buffers are handed to nobody")
+        if not made and not drained:
+            raise self.fail(f"pipeline {name!r} has no buffers and nobody takes a turn in it")
+        self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name))
+        self.emit(n.Scope((name,), tuple(body)))
