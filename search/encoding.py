@@ -64,6 +64,11 @@ class Encoding:
         return sum(c.width for c in self.coordinates)
 
     @property
+    def parameters(self) -> int:
+        """How many parameters differ somewhere; one may have two coordinates."""
+        return len({c.name for c in self.coordinates})
+
+    @property
     def groups(self) -> NDArray[np.int64]:
         """(width,) which coordinate each column belongs to."""
         return np.repeat(np.arange(len(self.coordinates)), [c.width for c in self.coordinates])

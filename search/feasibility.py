@@ -22,11 +22,11 @@ _TAIL = -6.0
 class Feasibility:
     """A Gaussian process of a figure that is 1 at failures and 0 elsewhere; above a half, a point is taken to fail.
 
-    groups  (columns,) which parameter each column of the vectors belongs to
+    groups, parameters  as those of the Gaussian process
     """
 
-    def __init__(self, groups: NDArray[np.int64]) -> None:
-        self._model = GaussianProcess(groups)
+    def __init__(self, groups: NDArray[np.int64], parameters: int | None = None) -> None:
+        self._model = GaussianProcess(groups, parameters)
         self._mean = 0.0
         self._spread = 0.0
 

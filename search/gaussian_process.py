@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Priors, as normal distributions of logarithms. A length of 0.7 of a parameter's whole range: neighbours are alike.
-_LENGTH, _LENGTH_SPREAD = math.log(0.7), 1.0
+# Priors, as normal distributions of logarithms. Of one parameter alone, points a third of its range apart are alike.
+# Two points of a space differ in most parameters, so that their distance grows with the root of how many there are; the
+# lengths grow with it. Otherwise a value would tell nothing of other points of a space of many parameters.
+_LENGTH, _LENGTH_SPREAD = math.log(0.29), 1.0
 # Measured times repeat to about a percent of the spread of a space.
 _NOISE, _NOISE_SPREAD = math.log(1e-2), 1.5
 _LENGTH_RANGE = (-3.0, 3.0)
@@ -29,14 +31,16 @@ _SMALLEST_STEP, _GREATEST_STEP = 1e-3, 0.5
 class GaussianProcess:
     """Fitted anew for each set of values, from the lengths of the one before.
 
-    groups  (columns,) which parameter each column of the vectors belongs to; it shares one length
+    groups      (columns,) which coordinate each column of the vectors belongs to; it shares one length
+    parameters  how many parameters the coordinates stand for: several may be aspects of one; by default one for each
     """
 
-    def __init__(self, groups: NDArray[np.int64]) -> None:
+    def __init__(self, groups: NDArray[np.int64], parameters: int | None = None) -> None:
         self._groups = groups
         self._count = int(groups[-1]) + 1 if len(groups) else 0
+        self._length = _LENGTH + math.log(max(self._count if parameters is None else parameters, 1)) / 2
         # logarithms of the lengths, then of the noise; a step for each, and the sign of its last slope
-        self._theta = np.append(np.full(self._count, _LENGTH), _NOISE)
+        self._theta = np.append(np.full(self._count, self._length), _NOISE)
         self._step = np.full(self._count + 1, 0.1)
         self._slope = np.zeros(self._count + 1)
         self._fitted = False
@@ -47,7 +51,7 @@ class GaussianProcess:
 
     @property
     def lengths(self) -> Array:
-        """(parameters,) how far one moves along each until values are unlike: a long one hardly matters."""
+        """(coordinates,) how far one moves along each until values are unlike: a long one hardly matters."""
         out: Array = np.exp(self._theta[:-1])
         return out
 
@@ -76,7 +80,7 @@ class GaussianProcess:
         return across @ self._weights, np.sqrt(np.maximum(1 - explained, 1e-9) * self._variance)
 
     def _squares(self, vectors: Array) -> Array:
-        """(parameters, points, points) squared distances along each parameter."""
+        """(coordinates, points, points) squared distances along each coordinate."""
         out = np.zeros((self._count, len(vectors), len(vectors)))
         for column, group in enumerate(self._groups.tolist()):
             along = vectors[:, column]
@@ -105,7 +109,7 @@ class GaussianProcess:
         residual = inverse - np.outer(weights, weights) / variance
         gradient = np.empty(self._count + 1)
         gradient[:-1] = 0.5 * np.exp(-2 * self._theta[:-1]) * np.tensordot(squares, slope * residual, axes=2)
-        gradient[:-1] += (self._theta[:-1] - _LENGTH) / _LENGTH_SPREAD**2
+        gradient[:-1] += (self._theta[:-1] - self._length) / _LENGTH_SPREAD**2
         gradient[-1] = 0.5 * math.exp(self._theta[-1]) * np.trace(residual)
         gradient[-1] += (self._theta[-1] - _NOISE) / _NOISE_SPREAD**2
         agreement = gradient * self._slope

@@ -135,8 +135,9 @@ class _Models:
     """What was learned so far: values where there are some, and where points fail."""
 
     def __init__(self, candidates: Candidates) -> None:
-        self.values = GaussianProcess(candidates.encoding.groups)
-        self.feasibility = Feasibility(candidates.encoding.groups)
+        encoding = candidates.encoding
+        self.values = GaussianProcess(encoding.groups, encoding.parameters)
+        self.feasibility = Feasibility(encoding.groups, encoding.parameters)
         self._vectors = np.zeros((0, candidates.encoding.width))
         self._levels = np.zeros(0)
 

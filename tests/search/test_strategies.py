@@ -262,6 +262,22 @@ def test_a_parameter_that_does_not_matter_gets_a_long_length() -> None:
     assert mean == pytest.approx((values - values.mean()) / values.std(), abs=0.1)
 
 
+def test_a_value_tells_as_much_of_other_points_however_many_parameters_there_are() -> None:
+    # before anything is fitted: of a point that is 0.4 of the range away in every parameter
+    told = []
+    for parameters in (1, 6, 24):
+        model = GaussianProcess(np.arange(parameters))
+        model.condition(np.zeros((1, parameters)), np.ones(1))
+        told.append(float(model.predict(np.full((1, parameters), 0.4))[0][0]))
+    assert told == pytest.approx([told[0]] * 3)
+    assert 0.2 < told[0] < 0.5
+    # a second coordinate of a parameter is no further parameter
+    encoding = learn_encoding([{"a": np.array([8, 12, 16, 24]), "b": np.array([1, 2, 4, 4])}])
+    assert (len(encoding.coordinates), encoding.parameters) == (3, 2)
+    model = GaussianProcess(encoding.groups, encoding.parameters)
+    assert model.lengths == pytest.approx([GaussianProcess(np.arange(2)).lengths[0]] * 3)
+
+
 @pytest.mark.parametrize("z", [3.0, 0.5, 0.0, -1.0, -4.0, -5.0, -8.0, -15.0])
 def test_expected_improvement_agrees_with_an_integral(z: float) -> None:
     # E[max(0, best - X)] for X normal with deviation 2, best = mean + 2 z, over 0 < improvement
