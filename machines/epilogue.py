@@ -22,13 +22,16 @@ ACTIVATIONS = ("none", "relu", "gelu", "silu")
 INTEGER_ACTIVATIONS = ("none", "relu")
 SCALINGS = ("none", "number", "columns")
 
-# Types that follow the operands' type: of the result, of the bias, of the scales of columns.
+# Types that follow the type of a: of b, of the result, of the bias.
+FACTORS: dict[str, tuple[str, ...]] = {t: (t,) for t in ("f16", "bf16", "tf32", "s8")}
+FACTORS |= {"e4m3": ("e4m3", "e5m2"), "e5m2": ("e5m2", "e4m3")}
 RESULTS: dict[str, tuple[str, ...]] = {
     "f32": ("f32",),
     "f16": ("f16", "f32"),
     "bf16": ("bf16", "f32"),
     "tf32": ("f32",),
     "e4m3": ("bf16", "f16", "f32"),
+    "e5m2": ("bf16", "f16", "f32"),
     "s8": ("s32", "f32", "f16", "bf16"),
 }
 BIASES: dict[str, tuple[str, ...]] = {t: ("s32", "f32") if t == "s8" else ("f32",) for t in RESULTS}

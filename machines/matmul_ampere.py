@@ -21,7 +21,7 @@ from tinygpu.language import (
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
-KINDS = ("f16", "bf16", "tf32", "s8")
+KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
 
 class MatmulAmpere(epilogue.Epilogue):
@@ -29,7 +29,7 @@ class MatmulAmpere(epilogue.Epilogue):
 
     m, n, k = Dim(), Dim(), Dim()
     a = Input(KINDS, m, k, majors=("row", "col"))
-    b = Input({t: (t,) for t in KINDS}, k, n, majors=("row", "col"), follows=a)
+    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), k, n, majors=("row", "col"), follows=a)
     bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
     scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
     c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)

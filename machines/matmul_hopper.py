@@ -9,7 +9,7 @@ from tinygpu.language import Choice, Dim, Input, Output, Param, Require, ceil_di
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
-KINDS = ("f16", "bf16", "tf32", "e4m3", "s8")
+KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
 
 class MatmulHopper(epilogue.Epilogue):
@@ -17,7 +17,7 @@ class MatmulHopper(epilogue.Epilogue):
 
     m, n, k = Dim(), Dim(), Dim()
     a = Input(KINDS, m, k, majors=("row", "col"))
-    b = Input({t: (t,) for t in KINDS}, k, n, majors=("row", "col"), follows=a)
+    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), k, n, majors=("row", "col"), follows=a)
     bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
     scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
     c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)

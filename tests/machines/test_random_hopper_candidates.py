@@ -21,7 +21,7 @@ from tinygpu.api.machines import family
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.language import Machine, Problem, ProblemError
-from tinygpu.machines.epilogue import BIASES, RESULTS
+from tinygpu.machines.epilogue import BIASES, FACTORS, RESULTS
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
@@ -68,7 +68,7 @@ def drawn(machine: type[Machine], rng: np.random.Generator) -> Problem:
         return str(options[int(rng.integers(len(options)))])
 
     while True:
-        kind = pick(("f16", "bf16", "tf32", "e4m3", "s8"))
+        kind = pick(("f16", "bf16", "tf32", "e4m3", "e5m2", "s8"))
         free = dtype(kind).bits == 16
         majors = {"a": pick(("row", "col")), "b": pick(("row", "col")) if free else "col"}
         result = pick(RESULTS[kind])
@@ -83,7 +83,7 @@ def drawn(machine: type[Machine], rng: np.random.Generator) -> Problem:
             "activation": pick(("none", "relu", "gelu", "silu")),
             "scaling": pick(("none", "none", "number", "columns")),
         }
-        dtypes = {"a": kind, "b": kind, "c": result, "bias": pick(BIASES[kind]), "residual": result}
+        dtypes = {"a": kind, "b": pick(FACTORS[kind]), "c": result, "bias": pick(BIASES[kind]), "residual": result}
         contiguous = {
             "a": sizes["k" if majors["a"] == "row" else "m"],
             "b": sizes["n" if majors["b"] == "row" else "k"],
@@ -141,7 +141,7 @@ def test_what_is_drawn_has_all_types_orders_and_edges(name: str) -> None:
         seen[problem.operand("a").dtype.name] += 1
         seen.update(f"{o.name} {o.major}" for o in problem.operands if o.name in "ab")
         seen["whole" if all(size % 64 == 0 for size in problem.dim.values()) else "edge"] += 1
-    assert {"f16", "bf16", "tf32", "e4m3", "s8", "a row", "a col", "b row", "b col", "edge", "whole"} <= {*seen}
+    assert {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "a row", "a col", "b row", "b col", "edge", "whole"} <= {*seen}
 
 
 def main(arguments: list[str]) -> int:
