@@ -11,8 +11,9 @@ from tinygpu.constraints.explanation import state
 from tinygpu.constraints.query import DEFAULT_RLIMIT, ContradictoryAnswer, Notebook, Query, ask
 from tinygpu.constraints.z3_terms import Z3Terms
 from tinygpu.spaces.elimination import TooLarge
-from tinygpu.spaces.part import Axis, Choice, Part, SpaceError
-from tinygpu.spaces.space import Space
+from tinygpu.spaces.part import Axis, Choice, Part
+from tinygpu.spaces.points import first_point
+from tinygpu.spaces.solution import PartSolution, solve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,16 +41,16 @@ class Conflict:
         return f"these cannot hold together{domain}: {members}"
 
 
-def find_conflicts(space: Space, notebook: Notebook | None = None) -> tuple[Conflict, ...]:
-    """The conflicts of an empty space, one per distinct set of constraints. Raises `SpaceError` if it is not empty."""
-    if space.size:
-        raise SpaceError(f"[{space.name}] the space is not empty: {space.size:,} points satisfy every constraint")
+def find_conflicts(
+    solutions: Sequence[PartSolution], row_budget: int, notebook: Notebook | None = None
+) -> tuple[Conflict, ...]:
+    """The conflicts of parts without survivors, one per distinct set of constraints."""
     found: dict[tuple[str, ...], Conflict] = {}
-    for solution in space.solutions:
+    for solution in solutions:
         # What never was the first to reject is not needed: the others, in the same order, reject everything.
         rejecting = {id(c) for _, c, _, removed in solution.rows if removed}
         core = [c for c in solution.part.constraints if id(c) in rejecting]
-        conflict = _minimise(solution.part, core, space.row_budget, notebook)
+        conflict = _minimise(solution.part, core, row_budget, notebook)
         same = found.get(conflict.sentences)
         if same is not None:
             conflict = replace(same, parts=(*same.parts, solution.part))
@@ -98,8 +99,8 @@ def find_point(
     """
     relaxed = Part(part.fixed, part.axes, tuple(constraints), part.environment)
     try:
-        space = Space(part.label, (relaxed,), row_budget=row_budget, strict=False)
-        return space.at(0) if space.size else None
+        (solution,) = solve((relaxed,), row_budget, strict=False)
+        return first_point(solution) if solution.size else None
     except TooLarge:
         return _ask_for_point(relaxed, notebook, rlimit)
 

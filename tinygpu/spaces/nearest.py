@@ -24,8 +24,8 @@ from tinygpu.expressions import Expr, compile_arrays
 from tinygpu.spaces.elimination import TooLarge, number_rows
 from tinygpu.spaces.order import Estimate, plan_order
 from tinygpu.spaces.part import Axis, Choice, Part, SpaceError
-from tinygpu.spaces.solution import Rule, judge, read_rules
-from tinygpu.spaces.space import Space
+from tinygpu.spaces.points import first_point
+from tinygpu.spaces.solution import Rule, judge, read_rules, solve
 
 # Excesses break ties only: together they never weigh as much as one broken condition.
 _TIE = 1.0 / 1024
@@ -85,25 +85,23 @@ class Nearest:
         return text
 
 
-def find_nearest(space: Space) -> Nearest:
-    """The nearest point and the changes, over all parts. Raises `SpaceError` when the space is not empty."""
-    if space.size:
-        raise SpaceError(f"[{space.name}] the space is not empty: {space.size:,} points satisfy every constraint")
-    if not space.parts:
-        raise SpaceError(f"[{space.name}] the space has no part, so that no point is near")
-    for allowed in range(1, 1 + max(len(read_rules(p)) for p in space.parts)):
+def find_nearest(parts: Sequence[Part], row_budget: int) -> Nearest:
+    """The nearest point and the changes, over all parts of an empty space."""
+    if not parts:
+        raise SpaceError("the space has no part, so that no point is near")
+    for allowed in range(1, 1 + max(len(read_rules(p)) for p in parts)):
         limit, best = allowed + 1.0, None
-        for part in space.parts:
-            found = _cheapest(part, limit, space)
+        for part in parts:
+            found = _cheapest(part, limit, row_budget)
             if found is not None:
                 limit, best = found[0], (part, found[1])
         if best is not None:
             part, point = best
-            return Nearest(point, part.violations(point), _find_changes(part, point, space))
-    raise SpaceError(f"[{space.name}] no point can be judged by every constraint")
+            return Nearest(point, part.violations(point), _find_changes(part, point, row_budget))
+    raise SpaceError("no point can be judged by every constraint")
 
 
-def _cheapest(part: Part, limit: float, space: Space) -> tuple[float, Mapping[str, Choice]] | None:
+def _cheapest(part: Part, limit: float, row_budget: int) -> tuple[float, Mapping[str, Choice]] | None:
     """The point of least cost among those that cost less than `limit`, and its cost; None when there is none."""
     rules = [r for r in read_rules(part) if not r.settled]
     widths = {a.name: len(a.values) for a in part.axes}
@@ -122,10 +120,8 @@ def _cheapest(part: Part, limit: float, space: Space) -> tuple[float, Mapping[st
         pending = [r for r in pending if not r.axes <= known]
         source, choice, costs = _extend(columns, axis, axes, due, constants, costs, limit)
         rows += len(source)
-        if rows > space.row_budget:
-            raise TooLarge(
-                f"[{space.name}] finding the nearest point needs more than the budget of {space.row_budget:,} rows"
-            )
+        if rows > row_budget:
+            raise TooLarge(f"finding the nearest point needs more than the budget of {row_budget:,} rows")
         kept = [n for n in order[: depth + 1] if any(n in r.axes for r in pending)]
         columns = {n: choice if n == name else columns[n][source] for n in kept}
         best = _best_of_each(columns, widths, costs)
@@ -194,9 +190,9 @@ def _sides(node: Any) -> Callable[[Mapping[str, Any]], tuple[Any, Any]] | None:
     return compile_arrays(Expr(node.lhs), Expr(node.rhs))
 
 
-def _find_changes(part: Part, point: Mapping[str, Choice], space: Space) -> tuple[Change, ...]:
+def _find_changes(part: Part, point: Mapping[str, Choice], row_budget: int) -> tuple[Change, ...]:
     found = [c for name in part.environment if (c := _change_number(part, point, name)) is not None]
-    found += [c for axis in part.axes if axis.numeric and (c := _offer_value(part, axis, space)) is not None]
+    found += [c for axis in part.axes if axis.numeric and (c := _offer_value(part, axis, row_budget)) is not None]
     return tuple(sorted(found, key=lambda c: (c.distance, c.name))[:_MOST_CHANGES])
 
 
@@ -233,7 +229,7 @@ def _holds(condition: Condition, values: Mapping[str, int]) -> bool:
         return False
 
 
-def _offer_value(part: Part, axis: Axis, space: Space) -> Change | None:
+def _offer_value(part: Part, axis: Axis, row_budget: int) -> Change | None:
     """One more value for an axis that admits a point: of those like the values on offer, the closest to one of them.
 
     Like them are the multiples of their greatest common divisor, and their halves and doubles.
@@ -245,16 +241,19 @@ def _offer_value(part: Part, axis: Axis, space: Space) -> Change | None:
     fresh = tuple(sorted(v for v in more - set(offered) if v > 0))
     if not fresh:
         return None
-    trial = tuple(Axis(a.name, fresh) if a is axis else a for a in part.axes)
-    widened = Part(part.fixed, trial, part.constraints, part.environment)
-    opened = replace(space, parts=(widened,), strict=False)
     try:
-        admitted = [int(v) for v in opened.legal_values({}, axis.name)]
+        (opened,) = solve((_with_values(part, axis, fresh),), row_budget, strict=False)
     except TooLarge:  # no suggestion
         return None
+    admitted = [v for v, possible in zip(fresh, opened.legal(axis.name, {}), strict=True) if possible]
     if not admitted:
         return None
     closest = {v: min(offered, key=lambda o: (abs(o - v), o)) for v in admitted}
     needed = min(admitted, key=lambda v: (abs(v - closest[v]) / max(1, closest[v]), v))
-    point = opened.restrict({axis.name: needed}).at(0)
-    return Change(axis.name, closest[needed], needed, point, adds=True)
+    (narrowed,) = solve((_with_values(part, axis, (needed,)),), row_budget, strict=False)
+    return Change(axis.name, closest[needed], needed, first_point(narrowed), adds=True)
+
+
+def _with_values(part: Part, axis: Axis, values: tuple[int, ...]) -> Part:
+    """The part with these values on offer for one axis, instead of its own."""
+    return replace(part, axes=tuple(Axis(a.name, values) if a is axis else a for a in part.axes))

@@ -7,9 +7,9 @@ Nothing is listed before somebody asks for a list. The first question that needs
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from tinygpu.constraints.explanation import Violation
 from tinygpu.spaces.diagram import EXACT_64_BITS
+from tinygpu.spaces.nearest import Nearest, find_nearest
 from tinygpu.spaces.part import Choice, Part, Point, SpaceError
+from tinygpu.spaces.points import points_at
 from tinygpu.spaces.solution import FunnelRow, PartSolution, Rule, funnel, judge, read_rules, solve
 
 if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
     from tinygpu.spaces.conflict import Conflict
-    from tinygpu.spaces.nearest import Nearest
 
 # Rows (distinct prefixes) that exact counting may keep per group of axes: some 10 bytes each.
 DEFAULT_ROW_BUDGET = 40_000_000
@@ -101,7 +102,7 @@ class Space:
         for solution in self.solutions:
             for start in range(0, solution.size, _CHUNK):
                 ranks = _ranks(start, min(start + _CHUNK, solution.size), solution.size)
-                yield from _as_points(solution.values(solution.choices(ranks), len(ranks)), len(ranks))
+                yield from points_at(solution, ranks)
 
     def __iter__(self) -> Iterator[dict[str, Choice]]:
         return self.points()
@@ -146,8 +147,7 @@ class Space:
         for p in sorted(set(home)):
             solution, places = self.solutions[p], [k for k, h in enumerate(home) if h == p]
             ranks = _array([wanted[k] - self._starts[p] for k in places], solution.size)
-            points = _as_points(solution.values(solution.choices(ranks), len(ranks)), len(ranks))
-            found.update(zip(places, points, strict=True))
+            found.update(zip(places, points_at(solution, ranks), strict=True))
         return tuple(found[k] for k in range(len(wanted)))
 
     def index(self, point: Point) -> int:
@@ -240,17 +240,24 @@ class Space:
 
         Parts with the same set share one entry. Raises `SpaceError` when the space is not empty.
         """
-        from tinygpu.spaces.conflict import find_conflicts
+        from tinygpu.spaces.conflict import find_conflicts  # loads Z3
 
-        return find_conflicts(self, notebook)
+        self._refuse_unless_empty()
+        return find_conflicts(self.solutions, self.row_budget, notebook)
 
     def nearest(self) -> Nearest:
         """The smallest change that would let a point into an empty space. Raises `SpaceError` when it is not empty."""
-        from tinygpu.spaces.nearest import find_nearest
-
-        return find_nearest(self)
+        self._refuse_unless_empty()
+        try:
+            return find_nearest(self.parts, self.row_budget)
+        except SpaceError as refused:
+            raise type(refused)(f"[{self.name}] {refused}") from refused
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _refuse_unless_empty(self) -> None:
+        if self.size:
+            raise SpaceError(f"[{self.name}] the space is not empty: {self.size:,} points satisfy every constraint")
 
     @cached_property
     def _rules(self) -> tuple[tuple[Rule, ...], ...]:
@@ -333,23 +340,6 @@ def _admitted(part: Part, rules: tuple[Rule, ...], points: list[dict[str, Choice
 
 def _as_sets(choices: Mapping[str, Choice | Iterable[Choice]]) -> dict[str, frozenset[Choice]]:
     return {n: frozenset((v,)) if isinstance(v, (int, str)) else frozenset(v) for n, v in choices.items()}
-
-
-def _as_points(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, Choice]]:
-    if not columns:  # a part without any parameter has one point
-        return [{} for _ in range(count)]
-    return _dictionary_maker(tuple(columns))(zip(*(c.tolist() for c in columns.values()), strict=True))
-
-
-@cache
-def _dictionary_maker(names: tuple[str, ...]) -> Callable[[Iterable[tuple[Choice, ...]]], list[dict[str, Choice]]]:
-    """Turns rows into dictionaries with these keys: a display written out is twice as fast as dict(zip(...))."""
-    variables = [f"v{i}" for i in range(len(names))]
-    display = ", ".join(f"{name!r}: {v}" for name, v in zip(names, variables, strict=True))
-    maker: Callable[[Iterable[tuple[Choice, ...]]], list[dict[str, Choice]]] = eval(
-        f"lambda rows: [{{{display}}} for ({', '.join(variables)},) in rows]"
-    )
-    return maker
 
 
 def _array(numbers: list[int], below: int) -> NDArray[Any]:
