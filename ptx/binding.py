@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Problem, problem
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import TensorDeclaration
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.launches import launch_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinygpu.language.problem import Problem
-from tinygpu.program.nodes import Program
+from tinygpu.program.program import Program
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers

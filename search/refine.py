@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tinygpu.cost.predictor import Prediction
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.search.evaluation import Trial
 from tinygpu.search.predicted import PredictedTime, score
@@ -30,7 +31,7 @@ class Refined:
     """
 
     point: Point
-    program: n.Program
+    program: Program
     layouts: SolvedLayouts
     prediction: Prediction
     score: float
@@ -71,7 +72,7 @@ def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refin
     return Refined(point, program, layouts, prediction, float(score(prediction)), extra, registers)
 
 
-def conflict_wavefronts(program: n.Program, layouts: SolvedLayouts, rounds: float) -> float:
+def conflict_wavefronts(program: Program, layouts: SolvedLayouts, rounds: float) -> float:
     """Wavefronts per main-loop round beyond those without conflicts; what lies outside the loop is spread over it."""
     looped = {s.pipeline for s in walk(program.body) if isinstance(s, n.Pipelined)}
     total = 0.0

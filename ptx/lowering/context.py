@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
-from tinygpu.program import nodes as n
 from tinygpu.program.placement import Placement
+from tinygpu.program.program import Program
 from tinygpu.program.spread import Spread
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile
@@ -46,7 +46,7 @@ class Facts:
 class Context:
     """The state of lowering one program."""
 
-    program: n.Program
+    program: Program
     facts: Facts
     placement: Placement
     emit: Emitter = field(default_factory=Emitter)

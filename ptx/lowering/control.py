@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, stream, warpgroup
@@ -293,7 +294,7 @@ def fill(context: Context, s: n.Fill) -> None:
         context.emit.line("cp.async.wait_all;")
 
 
-def _drained_in_bulk(program: n.Program, pipeline: str) -> bool:
+def _drained_in_bulk(program: Program, pipeline: str) -> bool:
     """Whether TMA takes what is filled: it sees stores of threads behind a proxy fence only."""
     return any(
         isinstance(c, n.Copy) and isinstance(c.instruction, BulkTransfer)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from tinygpu.expressions import expr
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx.kernel import Workspace
@@ -28,7 +29,7 @@ WORD_BYTES = 4
 NOBODY = 0xFFFFFFFF
 
 
-def workspaces(program: n.Program) -> tuple[Workspace, ...]:
+def workspaces(program: Program) -> tuple[Workspace, ...]:
     """What a launch supplies: places for the values of all parts of each tile, and counters that are zero."""
     sizes = _area_bytes(program)
     parts, streamed = int(program.grid.parts), int(program.grid.stream_k)
@@ -39,7 +40,7 @@ def workspaces(program: n.Program) -> tuple[Workspace, ...]:
     return partials, Workspace(COUNTERS, WORD_BYTES * len(sizes), True)
 
 
-def _areas(program: n.Program) -> Iterator[tuple[int, n.Gather]]:
+def _areas(program: Program) -> Iterator[tuple[int, n.Gather]]:
     """Gathers with the number of their area. Roles that take turns at tiles use the same areas, one after another."""
     behind, shared = 0, 0
     for role in program.roles:
@@ -55,7 +56,7 @@ def _areas(program: n.Program) -> Iterator[tuple[int, n.Gather]]:
         behind = max(behind, start + len(mine))
 
 
-def _area_bytes(program: n.Program) -> list[int]:
+def _area_bytes(program: Program) -> list[int]:
     """Per area, the bytes that one CTA leaves there."""
     found: dict[int, int] = {}
     for area, s in _areas(program):
@@ -66,7 +67,7 @@ def _area_bytes(program: n.Program) -> list[int]:
     return [found[a] for a in sorted(found)]
 
 
-def _threads(program: n.Program, s: n.Gather) -> int:
+def _threads(program: Program, s: n.Gather) -> int:
     for b in walk(program.body):
         if isinstance(b, n.InRole) and any(i is s for i in walk(b.body)):
             return 32 * int(next(r for r in program.roles if r.name == b.role).warps)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import bulk
 from tinygpu.ptx.lowering.context import Context, LoweringError
@@ -58,7 +59,7 @@ def _barrier(context: Context, offset: int, slot: Number) -> Number:
 # ---- who arrives ----------------------------------------------------------------------------------------------------
 
 
-def users(program: n.Program, pipeline: str, kind: type) -> list[Role]:
+def users(program: Program, pipeline: str, kind: type) -> list[Role]:
     """The roles that fill (n.Fill) or drain (n.Drain) a pipeline, in the order in which they first do."""
     names = [
         s.role
@@ -69,12 +70,12 @@ def users(program: n.Program, pipeline: str, kind: type) -> list[Role]:
     return [next(r for r in program.roles if r.name == name) for name in dict.fromkeys(names)]
 
 
-def between_roles(program: n.Program, pipeline: str) -> bool:
+def between_roles(program: Program, pipeline: str) -> bool:
     """Whether a pipeline is handed over by mbarriers: from one role to another."""
     return program.pipeline(pipeline).completion == "mbarrier"
 
 
-def multicast_axes(program: n.Program, pipeline: str) -> tuple[int, ...]:
+def multicast_axes(program: Program, pipeline: str) -> tuple[int, ...]:
     """Axes of the grid along which CTAs of a cluster fill each other's slots."""
     found = {
         s.multicast
@@ -86,12 +87,12 @@ def multicast_axes(program: n.Program, pipeline: str) -> tuple[int, ...]:
     return tuple(sorted(a for a in found if int(program.grid.axes[a].cluster) > 1))
 
 
-def sources(program: n.Program, pipeline: str) -> int:
+def sources(program: Program, pipeline: str) -> int:
     """CTAs that bring something into one CTA's slot."""
     return 1 + sum(int(program.grid.axes[a].cluster) - 1 for a in multicast_axes(program, pipeline))
 
 
-def empty_arrivals(program: n.Program, pipeline: str) -> int:
+def empty_arrivals(program: Program, pipeline: str) -> int:
     """Arrivals that make a slot empty: one of each warp that drains it, in every CTA that the filler writes to."""
     drains = users(program, pipeline, n.Drain)
     shares = {r.share for r in drains}

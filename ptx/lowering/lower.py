@@ -9,6 +9,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
+from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
@@ -28,7 +29,7 @@ VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8,
 
 
 def lower(
-    program: n.Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
+    program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
 ) -> Kernel:
     """PTX for a filled-in program.
 
@@ -131,7 +132,7 @@ def _only(s: n.Statement) -> bool:
     return bool(getattr(instruction, "only", ()))
 
 
-def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
+def _steps(program: Program) -> tuple[tuple[str, int, int], ...]:
     """Loops over a dim: (dim, elements per round, stages of the pipeline that it feeds)."""
     out = []
     for s in walk(program.body):
@@ -147,7 +148,7 @@ def _steps(program: n.Program) -> tuple[tuple[str, int, int], ...]:
     return tuple(dict.fromkeys(out))
 
 
-def _stream_k(program: n.Program) -> tuple[str, int] | tuple[()]:
+def _stream_k(program: Program) -> tuple[str, int] | tuple[()]:
     """(dim, elements per round) of the rounds that CTAs share in a row."""
     if not int(program.grid.stream_k):
         return ()
@@ -159,7 +160,7 @@ def _stream_k(program: n.Program) -> tuple[str, int] | tuple[()]:
     raise LoweringError(f"stream-K deals out the rounds of a loop over one dim, and this one has {trips}")
 
 
-def _spans(program: n.Program) -> dict[str, tuple[str, int]]:
+def _spans(program: Program) -> dict[str, tuple[str, int]]:
     """Indices that count through a whole dim, in steps: those of the grid, and of loops over ceil(dim / step)."""
     out = {}
     for axis in program.grid.axes:
@@ -179,7 +180,7 @@ def _divisors(trips: Expr) -> list[int]:
     return [1, *[int(f.args[1]) for f in trips.sympy.atoms(FloorDiv) if f.args[1].is_Integer]]
 
 
-def _sums(program: n.Program) -> tuple[tuple[str, ...], int]:
+def _sums(program: Program) -> tuple[tuple[str, ...], int]:
     """Dims along which loops at run time add up, and elements that reductions combine: what rounding grows with."""
     dims: dict[str, None] = {}
     combined = 0
@@ -197,7 +198,7 @@ def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:
     return [(k, d) for k, d in pairs if not any(k == k2 and d2 != d and d2 % d == 0 for k2, d2 in pairs)]
 
 
-def _header(program: n.Program, point: Mapping[str, int | str], facts: tuple[Fact, ...]) -> list[str]:
+def _header(program: Program, point: Mapping[str, int | str], facts: tuple[Fact, ...]) -> list[str]:
     tensors = " ".join(
         f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else ':col'}" for t in program.tensors
     )
@@ -208,7 +209,7 @@ def _header(program: n.Program, point: Mapping[str, int | str], facts: tuple[Fac
     ]
 
 
-def _parameters(program: n.Program) -> tuple[Parameter, ...]:
+def _parameters(program: Program) -> tuple[Parameter, ...]:
     out = [Parameter(t.name, "pointer", "u64") for t in program.tensors]
     out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
     dims = list(dict.fromkeys(d for t in program.tensors for d in t.dims))
@@ -219,7 +220,7 @@ def _parameters(program: n.Program) -> tuple[Parameter, ...]:
     return tuple(out)
 
 
-def _free_symbols(program: n.Program) -> set[str]:
+def _free_symbols(program: Program) -> set[str]:
     """Dims that expressions name beside the tensors' own: everything that is no index and no tensor fact."""
     indices = {a.index for a in program.grid.axes}
     indices |= {n.PART} | {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}

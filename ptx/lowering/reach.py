@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixMultiply, MatrixStore
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
@@ -14,7 +15,7 @@ from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering.context import LoweringError
 
 
-def check_reach(program: n.Program) -> None:
+def check_reach(program: Program) -> None:
     """Raises LoweringError with everything in a filled-in program that has no lowering."""
     reasons = list(dict.fromkeys(_reasons(program)))
     if reasons:
@@ -24,7 +25,7 @@ def check_reach(program: n.Program) -> None:
         )
 
 
-def _reasons(program: n.Program) -> Iterator[str]:
+def _reasons(program: Program) -> Iterator[str]:
     if any(p.completion == "tcgen05 commit" for p in program.pipelines):
         yield "a pipeline is completed by tcgen05 commit"
     if not side_by_side(program):
@@ -47,7 +48,7 @@ def _unwritten(instruction: object) -> bool:
     return isinstance(instruction, BulkTransfer) and not isinstance(instruction, (TmaLoad, TmaStore))
 
 
-def side_by_side(program: n.Program) -> bool:
+def side_by_side(program: Program) -> bool:
     """Whether a program is written role by role: it has several, or buffers that mbarriers hand over."""
     return len(program.roles) > 1 or any(p.completion == "mbarrier" for p in program.pipelines)
 

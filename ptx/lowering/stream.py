@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tinygpu.expressions import Expr
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
@@ -57,7 +58,7 @@ class Piece:
     trips: Number
 
 
-def rounds_of_tile(program: n.Program) -> Expr:
+def rounds_of_tile(program: Program) -> Expr:
     """Rounds that the divided loops of a program have for a whole tile."""
     return next(s.trips for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided)
 

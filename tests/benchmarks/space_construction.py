@@ -207,7 +207,7 @@ def large_space() -> Space:
 def machine_spaces() -> tuple[tuple[str, Callable[[], Space]], ...]:
     """Spaces of machines that ship: a name, and what builds the space anew from its parts."""
     from tinygpu.devices import device
-    from tinygpu.language.problem import problem
+    from tinygpu.language.posing import problem
     from tinygpu.machines.matmul_ampere import MatmulAmpere
     from tinygpu.machines.matmul_simt import MatmulSimt
     from tinygpu.spaces.build import build_space

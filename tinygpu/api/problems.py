@@ -8,7 +8,8 @@ from typing import Any
 
 from tinygpu.api.machines import Family
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Problem, ProblemError, problem
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem, ProblemError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 from tinygpu.cli.printing import console, table
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import problem
+from tinygpu.language.posing import problem
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace
 

@@ -19,11 +19,12 @@ from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, symbol, where
+from tinygpu.language.declared import HEURISTICS
 from tinygpu.language.derive import buffer_bytes, registers_estimate
-from tinygpu.language.machine import HEURISTICS
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
 # Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
@@ -41,7 +42,7 @@ class Counts:
     expressions  the same counts as expressions, for whoever asks what they can be at least
     """
 
-    program: n.Program
+    program: Program
     names: tuple[str, ...]
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     operand: str
@@ -123,7 +124,7 @@ class Counts:
         return "row_panel" in self.names
 
 
-def count(program: n.Program, heuristics: tuple[str, ...] = HEURISTICS) -> Counts:
+def count(program: Program, heuristics: tuple[str, ...] = HEURISTICS) -> Counts:
     """Prepares the counts of one structure; what is not among `heuristics` is counted as if it cost nothing."""
     counter = _Counter(program, heuristics)
     counter.run()
@@ -138,7 +139,7 @@ def count(program: n.Program, heuristics: tuple[str, ...] = HEURISTICS) -> Count
 
 
 class _Counter:
-    def __init__(self, program: n.Program, heuristics: tuple[str, ...]) -> None:
+    def __init__(self, program: Program, heuristics: tuple[str, ...]) -> None:
         self.program = program
         self.operations = Operations(program, heuristics, program.threads)
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}

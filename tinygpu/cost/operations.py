@@ -17,6 +17,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 
 WORK = tuple(f.name for f in fields(Work))
 CHAIN = tuple(f.name for f in fields(Chain))
@@ -48,7 +49,7 @@ class Operations:
     prefetch  rounds that bulk copies run ahead, found from the pipelines that they fill
     """
 
-    program: n.Program
+    program: Program
     heuristics: tuple[str, ...]
     threads: Expr
     prefetch: Expr = field(default_factory=lambda: expr(0))

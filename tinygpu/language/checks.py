@@ -8,29 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
+from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
 from tinygpu.language.memories import GMEM, RMEM, TMEM_LANES, Memory
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
-from tinygpu.language.ring import DONE
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 
-if TYPE_CHECKING:
-    from tinygpu.language.machine import Machine
+# What is done with a slot inside `fill()`, `drain()` and `turn()` of a pipeline.
+DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
 
 
 @dataclass(slots=True, eq=False)
 class Checks:
     """The state of one trace; `self.machine` is the instance whose structural choices are made."""
 
-    machine: Machine
+    machine: Declared
     constraints: list[Constraint] = field(default_factory=list)
     roles: list[Role] = field(default_factory=list)
     pipelines: list[Pipeline] = field(default_factory=list)

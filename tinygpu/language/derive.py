@@ -9,6 +9,7 @@ from tinygpu.language.roles import Pipeline
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
 # Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with
@@ -18,7 +19,7 @@ LEAST_OVERHEAD = 24
 EXPECTED_OVERHEAD, EXPECTED_PER_BUFFER = 14, 20
 
 
-def derived_constraints(program: n.Program) -> list[Constraint]:
+def derived_constraints(program: Program) -> list[Constraint]:
     """Legality from capacities and launch limits; dominance from spilling."""
     out = [_threads(program), _grid(program)]
     if any(b.memory is SMEM for p in program.pipelines for b in p.buffers):
@@ -35,7 +36,7 @@ def derived_constraints(program: n.Program) -> list[Constraint]:
     return out
 
 
-def _cluster(program: n.Program) -> Constraint:
+def _cluster(program: Program) -> Constraint:
     return Constraint(
         "cluster size",
         program.grid.cluster <= symbol("device.max_cluster_size_portable"),
@@ -46,7 +47,7 @@ def _cluster(program: n.Program) -> Constraint:
     )
 
 
-def _rounds(program: n.Program) -> Constraint:
+def _rounds(program: Program) -> Constraint:
     divided = next(s for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided)
     return Constraint(
         "rounds in a row",
@@ -57,7 +58,7 @@ def _rounds(program: n.Program) -> Constraint:
     )
 
 
-def _side_by_side(program: n.Program) -> list[Constraint]:
+def _side_by_side(program: Program) -> list[Constraint]:
     """No two roles have a warp in common."""
     out = []
     for i, a in enumerate(program.roles):
@@ -68,7 +69,7 @@ def _side_by_side(program: n.Program) -> list[Constraint]:
     return out
 
 
-def _threads(program: n.Program) -> Constraint:
+def _threads(program: Program) -> Constraint:
     return Constraint(
         "threads per CTA",
         program.threads <= symbol("device.max_threads_per_block"),
@@ -79,7 +80,7 @@ def _threads(program: n.Program) -> Constraint:
     )
 
 
-def _grid(program: n.Program) -> Constraint:
+def _grid(program: Program) -> Constraint:
     tiles = expr(1)
     for axis in program.grid.axes:
         tiles = tiles * ceil_div(axis.size, axis.extent)
@@ -94,7 +95,7 @@ def _grid(program: n.Program) -> Constraint:
     )
 
 
-def _smem(program: n.Program) -> Constraint:
+def _smem(program: Program) -> Constraint:
     return Constraint(
         "smem capacity",
         buffer_bytes(program, program.body, SMEM) <= symbol("device.max_smem_per_block_optin"),
@@ -104,7 +105,7 @@ def _smem(program: n.Program) -> Constraint:
     )
 
 
-def _tmem(program: n.Program) -> Constraint:
+def _tmem(program: Program) -> Constraint:
     return Constraint(
         "tmem capacity",
         buffer_bytes(program, program.body, TMEM) <= symbol("device.tmem_bytes_per_sm"),
@@ -114,7 +115,7 @@ def _tmem(program: n.Program) -> Constraint:
     )
 
 
-def _registers(program: n.Program) -> list[Constraint]:
+def _registers(program: Program) -> list[Constraint]:
     if any(r.registers for r in program.roles):
         return _budgets(program)
     need = live_registers(program.body) + LEAST_OVERHEAD
@@ -147,7 +148,7 @@ def _registers(program: n.Program) -> list[Constraint]:
     ]
 
 
-def _budgets(program: n.Program) -> list[Constraint]:
+def _budgets(program: Program) -> list[Constraint]:
     """Roles with register budgets: together within the SM, and each tile within its role's budget."""
     total = expr(0)
     for r in program.roles:
@@ -185,7 +186,7 @@ SWIZZLED_ALIGN_BYTES = 1024
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
 
 
-def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memory) -> Expr:
+def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory) -> Expr:
     """Bytes of one memory that a body needs at most at once.
 
     Scopes that follow each other share theirs, unless several roles stand side by side: these do not wait for each
@@ -210,13 +211,13 @@ def buffer_bytes(program: n.Program, body: tuple[n.Statement, ...], memory: Memo
     return maximum(*parts) if len(parts) > 1 else (parts[0] if parts else expr(0))
 
 
-def buffer_align_bytes(program: n.Program) -> int:
+def buffer_align_bytes(program: Program) -> int:
     """Multiples at which the buffers of a program begin."""
     swizzled = any(b.span is not None for p in program.pipelines for b in p.buffers)
     return SWIZZLED_ALIGN_BYTES if swizzled else BUFFER_ALIGN_BYTES
 
 
-def _aligned(program: n.Program, size_bytes: Expr) -> Expr:
+def _aligned(program: Program, size_bytes: Expr) -> Expr:
     align = buffer_align_bytes(program)
     return ceil_div(size_bytes, align) * align
 
@@ -226,7 +227,7 @@ def tmem_bytes(b: Buffer) -> Expr:
     return b.stages * ceil_div(b.shape[-1] * b.dtype.bits, 32) * TMEM_COLUMN_BYTES
 
 
-def barrier_bytes(program: n.Program, p: Pipeline) -> Expr:
+def barrier_bytes(program: Program, p: Pipeline) -> Expr:
     """Shared memory for the barriers that hand a pipeline over.
 
     A full and an empty one of 8 bytes for every stage; where roles take turns, one for each of them.
@@ -238,7 +239,7 @@ def barrier_bytes(program: n.Program, p: Pipeline) -> Expr:
     return _aligned(program, p.stages * 16)
 
 
-def registers_estimate(program: n.Program) -> Expr:
+def registers_estimate(program: Program) -> Expr:
     """Registers per thread that the assembler is expected to give; where roles have budgets, their mean."""
     if all(r.registers for r in program.roles):
         total = warps = expr(0)

@@ -15,6 +15,7 @@ from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
 from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 
 WIDER = (
@@ -27,7 +28,7 @@ SIDE_BY_SIDE = (
 )
 
 
-def dominance(program: n.Program, constraints: Iterable[Constraint], params: Iterable[Param]) -> list[Constraint]:
+def dominance(program: Program, constraints: Iterable[Constraint], params: Iterable[Param]) -> list[Constraint]:
     """Dominance constraints for vector widths and access patterns of one structure."""
     legality = [c for c in constraints if c.kind == "legality"]
     listed = tuple(params)
@@ -92,7 +93,7 @@ def _holds(legality: list[Constraint], change: dict[str, Expr], of: Param) -> Ex
     return all_of([any_of([change[of.name] == value for value in of.values]), *conditions])
 
 
-def _vector_params(program: n.Program, params: tuple[Param, ...]) -> list[Param]:
+def _vector_params(program: Program, params: tuple[Param, ...]) -> list[Param]:
     """Parameters that are exactly the vector width of some transfer to or from GMEM, and of nothing else's count."""
     names = set()
     for s in walk(program.body):
@@ -105,7 +106,7 @@ def _vector_params(program: n.Program, params: tuple[Param, ...]) -> list[Param]
     return [p for p in params if p.name in names]
 
 
-def _shapes(program: n.Program) -> set[str]:
+def _shapes(program: Program) -> set[str]:
     """Names that decide extents of tiles, of the grid, or numbers of warps."""
     found: set[str] = set()
     for e in expressions(program.grid):
@@ -119,7 +120,7 @@ def _shapes(program: n.Program) -> set[str]:
     return found
 
 
-def _arranges(program: n.Program, v: Param) -> set[str]:
+def _arranges(program: Program, v: Param) -> set[str]:
     """The vector's name, where it also decides who holds what a transfer of another width moves."""
     for s in walk(program.body):
         partition = getattr(s, "partition", None)

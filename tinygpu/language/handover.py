@@ -13,6 +13,7 @@ from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
 # Rounds that a CTA does of one tile, where stream-K deals them out.
@@ -20,7 +21,7 @@ OWN_ROUNDS = symbol("rounds_of_its_own")
 Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 
-def check_handover(program: n.Program) -> None:
+def check_handover(program: Program) -> None:
     """Raises DeclarationError where a pipeline is filled and drained unequally often, or turns are not alternate."""
     _check_gathers(program)
     for pipeline in program.pipelines:
@@ -31,7 +32,7 @@ def check_handover(program: n.Program) -> None:
             _check_slots(program, pipeline, fills, drains)
 
 
-def _check_slots(program: n.Program, pipeline: Pipeline, fills: Counts, drains: Counts) -> None:
+def _check_slots(program: Program, pipeline: Pipeline, fills: Counts, drains: Counts) -> None:
     roles = {r.name: r for r in program.roles}
     period = math.lcm(*(roles[name].share[1] for name in {*fills, *drains}))
     for tile in range(period):
@@ -61,7 +62,7 @@ def _check_slots(program: n.Program, pipeline: Pipeline, fills: Counts, drains: 
                 )
 
 
-def _check_turns(program: n.Program, pipeline: Pipeline, turns: Counts) -> None:
+def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:
     if len(turns) < 2:
         alone = next(iter(turns))
         raise _error(program, f"only role {alone} takes turns in {pipeline.name!r}; turns are for two roles or more")
@@ -74,7 +75,7 @@ def _check_turns(program: n.Program, pipeline: Pipeline, turns: Counts) -> None:
             )
 
 
-def _check_gathers(program: n.Program) -> None:
+def _check_gathers(program: Program) -> None:
     """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
     for gather in (s for s in walk(program.body) if isinstance(s, n.Gather)):
         inside = {id(s) for s in walk(gather.body)}
@@ -88,7 +89,7 @@ def _check_gathers(program: n.Program) -> None:
                 )
 
 
-def _counts(program: n.Program, pipeline: str, kind: type) -> Counts:
+def _counts(program: Program, pipeline: str, kind: type) -> Counts:
     found: Counts = {}
     streamed = not program.grid.stream_k.same(0)
     for role, times in _places(program.body, pipeline, kind, "", expr(1), streamed):
@@ -120,7 +121,7 @@ def _takes(role: Role, tile: int) -> bool:
     return tile % every == rest
 
 
-def _error(program: n.Program, sentence: str) -> DeclarationError:
+def _error(program: Program, sentence: str) -> DeclarationError:
     return DeclarationError(f"{program.machine}.program: {sentence}")
 
 

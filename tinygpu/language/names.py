@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 
 # Symbols of expressions that tracing makes: tiles of the grid, rounds of loops, facts of the device.
 TRACED = re.compile(r"(tile|part|i|u)\d+|device")
@@ -15,12 +13,12 @@ TRACED = re.compile(r"(tile|part|i|u)\d+|device")
 KERNEL = frozenset({"smem", "partials", "counters", "WARP_SZ"})
 
 
-def mistake_in_names(machine: type[Machine]) -> str:
+def mistake_in_names(machine: type[Declared]) -> str:
     """The first name that cannot stand, as "ATTRIBUTE: sentence"; "" where all can."""
     return next(_mistakes(machine), "")
 
 
-def _mistakes(machine: type[Machine]) -> Iterator[str]:
+def _mistakes(machine: type[Declared]) -> Iterator[str]:
     tensors = [t.name for t in machine.tensor_declarations()]
     arguments = [*tensors, *machine.dim_names(), *(s.name for s in machine.scalar_declarations())]
     for name in (*(p.name for p in machine.params()), *arguments):

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr
+from tinygpu.language.checks import DONE, Checks
 from tinygpu.language.memories import Memory
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
-
-if TYPE_CHECKING:
-    from tinygpu.language.blocks import Blocks
-
-# What is done with a slot inside `fill()`, `drain()` and `turn()`.
-DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +45,7 @@ class Slot:
 class Ring:
     """`with ring.fill() as slot`, `with ring.drain() as slot`, or, without buffers, `with ring.turn()`."""
 
-    tracer: Blocks
+    tracer: Checks
     name: str
     buffers: tuple[Buffer, ...]
 

@@ -9,15 +9,18 @@ from typing import Any
 import sympy
 
 from tinygpu.constraints.constraint import Constraint
+from tinygpu.language.bound_tensor import BoundTensor
+from tinygpu.language.declared import Declared, Structure
 from tinygpu.language.derive import derived_constraints
 from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.handover import check_handover
-from tinygpu.language.machine import BoundTensor, Machine, Structure
 from tinygpu.language.parameters import Choice, DeclarationError, Option
-from tinygpu.language.problem import Problem, Signature, problem, tensors
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tracer import Tracer
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.schedule import schedule
 from tinygpu.program.tree import expressions, walk
 
@@ -30,17 +33,17 @@ class Trace:
     axes         names of the parameters that occur in it
     """
 
-    program: n.Program
+    program: Program
     constraints: tuple[Constraint, ...]
     axes: tuple[str, ...]
 
 
-def trace(machine: type[Machine], given: Problem, structure: Structure) -> Trace:
+def trace(machine: type[Declared], given: Problem, structure: Structure) -> Trace:
     """The program of one structure for problems of this signature."""
     return _trace(machine, given.signature, structure)
 
 
-def preferences(machine: type[Machine], given: Problem, structure: Structure) -> tuple[Constraint, ...]:
+def preferences(machine: type[Declared], given: Problem, structure: Structure) -> tuple[Constraint, ...]:
     """Dominance by ordered choices: what an earlier option can do, a later one need not be searched for."""
     mine = trace(machine, given, structure)
     out = []
@@ -55,7 +58,7 @@ def preferences(machine: type[Machine], given: Problem, structure: Structure) ->
     return tuple(out)
 
 
-def trace_default(machine: type[Machine]) -> None:
+def trace_default(machine: type[Declared]) -> None:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
     default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
     impossible = [_impossible(trace(machine, default, structure)) for structure in machine.structures()]
@@ -70,7 +73,7 @@ def _impossible(traced: Trace) -> str:
 
 
 @lru_cache(maxsize=512)
-def _trace(machine: type[Machine], signature: Signature, structure: Structure) -> Trace:
+def _trace(machine: type[Declared], signature: Signature, structure: Structure) -> Trace:
     made = tensors_of(machine, signature)
     instance = _instance(machine, made, dict(signature[1]), structure)
     tracer = Tracer(instance)
@@ -89,7 +92,7 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     if tracer.grid_node is None:
         raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
     scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalars(dict(signature[1])))
-    program = n.Program(
+    program = Program(
         machine.__name__,
         structure,
         made,
@@ -110,17 +113,17 @@ def _trace(machine: type[Machine], signature: Signature, structure: Structure) -
     return Trace(program, constraints, axes)
 
 
-def _unknown(error: AttributeError, instance: Machine, tracer: Tracer) -> str:
+def _unknown(error: AttributeError, instance: Declared, tracer: Tracer) -> str:
     """A sentence for a name that does not exist."""
     if error.obj is instance:
-        declared = [name for name in dir(type(instance)) if not name.startswith("_") and name not in dir(Machine)]
+        declared = [name for name in dir(type(instance)) if not name.startswith("_") and name not in dir(Declared)]
         return f"the machine declares no {error.name!r}; it declares {', '.join(declared)}"
     if error.obj is tracer:
         return f"there is no verb p.{error.name}"
     return str(error)
 
 
-def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ...]:
+def tensors_of(machine: type[Declared], signature: Signature) -> tuple[Tensor, ...]:
     """The tensors of a signature, without numbers."""
     dims = dict.fromkeys(machine.dim_names(), 1)
     named = {name: (kind, major) for name, kind, major in signature[0]}
@@ -135,8 +138,8 @@ def tensors_of(machine: type[Machine], signature: Signature) -> tuple[Tensor, ..
 
 
 def _instance(
-    machine: type[Machine], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure
-) -> Machine:
+    machine: type[Declared], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure
+) -> Declared:
     instance = machine.__new__(machine)
     present = {t.name for t in made}
     for t in made:
@@ -155,7 +158,7 @@ def _instance(
     return instance
 
 
-def _check_outputs(machine: type[Machine], program: n.Program) -> None:
+def _check_outputs(machine: type[Declared], program: Program) -> None:
     written = {s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Store) and s.target.tensor} | {
         s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Copy) and s.target.tensor
     }

@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 
 from tinygpu.expressions import Expr, compile_scalars, symbol
-from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, replace_expressions
 
 
@@ -21,12 +21,12 @@ from tinygpu.program.tree import expressions, replace_expressions
 class Filler:
     """A program prepared for many candidates: its expressions in order, and which of them are plain numbers."""
 
-    program: n.Program
+    program: Program
     names: frozenset[str]
     closed: tuple[Expr, ...]
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
-    def fill(self, values: Mapping[str, int]) -> n.Program:
+    def fill(self, values: Mapping[str, int]) -> Program:
         """The program with every parameter replaced by its value."""
         missing = sorted(self.names - set(values))
         if missing:
@@ -41,11 +41,11 @@ class Filler:
                 return known
             return Expr(e.sympy.xreplace(table)) if e.symbols & self.names else e
 
-        filled: n.Program = replace_expressions(self.program, number)
+        filled: Program = replace_expressions(self.program, number)
         return filled
 
 
-def filler(program: n.Program, names: frozenset[str]) -> Filler:
+def filler(program: Program, names: frozenset[str]) -> Filler:
     """Prepares `program` whose parameters are `names`."""
     used: set[str] = set()
     closed: dict[Any, Expr] = {}

@@ -1,7 +1,7 @@
-"""The traced form of a machine: the whole language of programs, as immutable values.
+"""What a program is made of: its statements and its grid, as immutable values.
 
-A Program is traced once per structure, with parameters, dims and tensor facts as symbols. Lowering fills in a
-candidate's numbers, so every extent and offset below is an expression until then.
+Every extent and offset below is an expression over parameters, dims and tensor facts, until a candidate's numbers are
+filled in.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr, maximum
 from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, MatrixStore, Shuffle, Transfer
 from tinygpu.language.partition import Partition
-from tinygpu.language.roles import Pipeline, Role, Token
+from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
-from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 
 ZERO, ONE = expr(0), expr(1)
@@ -252,35 +251,3 @@ class Grid:
     def shares(self) -> bool:
         """Whether more CTAs than one may work on a tile."""
         return not (self.parts.same(1) and self.stream_k.same(0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """A machine's program for one structure."""
-
-    machine: str
-    structure: tuple[tuple[str, str | int], ...]
-    tensors: tuple[Tensor, ...]
-    scalars: tuple[ScalarArgument, ...]
-    grid: Grid
-    roles: tuple[Role, ...]
-    pipelines: tuple[Pipeline, ...]
-    body: tuple[Statement, ...]
-
-    def __str__(self) -> str:
-        from tinygpu.program.listing import listing
-
-        return listing(self)
-
-    def tensor(self, name: str) -> Tensor:
-        return next(t for t in self.tensors if t.name == name)
-
-    def pipeline(self, name: str) -> Pipeline:
-        return next(p for p in self.pipelines if p.name == name)
-
-    @property
-    def threads(self) -> Expr:
-        """Threads per CTA: the end of the last role."""
-        from tinygpu.expressions import maximum
-
-        return maximum(*[(r.first + r.warps) * 32 for r in self.roles])

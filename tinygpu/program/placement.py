@@ -9,6 +9,7 @@ from tinygpu.language.derive import barrier_bytes, buffer_align_bytes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Placement:
 Swizzles = Mapping[str, tuple[tuple[int, int], ...]]
 
 
-def place(program: n.Program, swizzles: Swizzles) -> Placement:
+def place(program: Program, swizzles: Swizzles) -> Placement:
     """Lays the buffers of each scope behind those of the scopes around it; scopes that follow each other share.
 
     With several roles nothing is shared: a role does not wait for the others at the end of a scope.
@@ -62,7 +63,7 @@ def place(program: n.Program, swizzles: Swizzles) -> Placement:
 
 
 def _place(
-    program: n.Program,
+    program: Program,
     body: tuple[n.Statement, ...],
     start: int,
     swizzles: Swizzles,

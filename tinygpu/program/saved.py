@@ -27,11 +27,12 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
+from tinygpu.program.program import Program
 
 SCHEMA = 2
 
 _CLASSES: tuple[type, ...] = (
-    n.Program,
+    Program,
     n.ScalarArgument,
     n.Constant,
     n.Load,
@@ -70,14 +71,14 @@ class SaveError(ValueError):
     """A program that cannot be written, or text that is not a saved program; the message says which part of it."""
 
 
-def save_program(program: n.Program) -> dict[str, Any]:
+def save_program(program: Program) -> dict[str, Any]:
     """The program as JSON values; raises SaveError for a part that could not be loaded again."""
     writer = _Writer()
     body = writer.value(program, program.machine)
     return {"schema": SCHEMA, "shared": writer.shared, "program": body}
 
 
-def load_program(data: Mapping[str, Any]) -> n.Program:
+def load_program(data: Mapping[str, Any]) -> Program:
     """The program that `save_program` wrote; raises SaveError where `data` is not one."""
     if not isinstance(data, Mapping) or not {"schema", "shared", "program"} <= set(data):
         raise SaveError("a saved program has the entries schema, shared and program")
@@ -87,7 +88,7 @@ def load_program(data: Mapping[str, Any]) -> n.Program:
     for entry in data["shared"]:
         reader.shared.append(reader.value(entry))
     program = reader.value(data["program"])
-    if not isinstance(program, n.Program):
+    if not isinstance(program, Program):
         raise SaveError(f"the entry program holds a {type(program).__name__}, not a Program")
     return program
 

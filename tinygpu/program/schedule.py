@@ -12,15 +12,16 @@ from dataclasses import replace
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import replace_expressions, walk
 
 
-def schedule(program: n.Program) -> n.Program:
+def schedule(program: Program) -> Program:
     """The program with the blocks of each role merged and same-role pipelines interleaved."""
     return replace(program, body=_merge_roles(program, program.body))
 
 
-def _merge_roles(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
+def _merge_roles(program: Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:
     out: list[n.Statement] = []
     for s in body:
         last = out[-1] if out else None
@@ -36,14 +37,14 @@ def _merge_roles(program: n.Program, body: tuple[n.Statement, ...]) -> tuple[n.S
     )
 
 
-def drained_by(program: n.Program, role: str) -> frozenset[str]:
+def drained_by(program: Program, role: str) -> frozenset[str]:
     """The pipelines that a role drains."""
     mine = [s for s in walk(program.body) if isinstance(s, n.InRole) and s.role == role]
     return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Drain))
 
 
 def _interleave(
-    program: n.Program, body: tuple[n.Statement, ...], drained: frozenset[str]
+    program: Program, body: tuple[n.Statement, ...], drained: frozenset[str]
 ) -> tuple[n.Statement, ...]:
     """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both.
 
@@ -81,7 +82,7 @@ def _interleave(
     return tuple(out)
 
 
-def _fuse(program: n.Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
+def _fuse(program: Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
     name = next(s.pipeline for s in fill.body if isinstance(s, n.Fill))
     if not (fill.trips.same(drain.trips) and fill.first.same(drain.first)):
         raise DeclarationError(

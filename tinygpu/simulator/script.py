@@ -16,6 +16,7 @@ from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally
 from tinygpu.expressions import Expr, ceil_div, compile_scalars, expr, where
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
 # acquire: wait for a free slot; publish: hand a filled one over; wait: for a filled slot; release: give it back;
@@ -104,7 +105,7 @@ class Script:
     persistent: bool
 
 
-def script(program: n.Program, heuristics: tuple[str, ...]) -> Script:
+def script(program: Program, heuristics: tuple[str, ...]) -> Script:
     """Writes the script of a traced program; what is not among `heuristics` costs nothing, as in the counts."""
     writer = _Writer(program, heuristics)
     parts = tuple(writer.parts())
@@ -114,7 +115,7 @@ def script(program: n.Program, heuristics: tuple[str, ...]) -> Script:
 
 @dataclass(slots=True)
 class _Writer:
-    program: n.Program
+    program: Program
     heuristics: tuple[str, ...]
     numbers: list[Expr] = field(default_factory=list)
 

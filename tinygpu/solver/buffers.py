@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
-from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.touches import Touch, TouchKind, offsets, touches, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
 from tinygpu.solver.smem_layout import SmemLayout
@@ -38,7 +38,7 @@ class SolvedLayouts:
         return {name: s.wavefronts - s.ideal for name, s in self.solutions.items()}
 
 
-def solve_buffers(program: n.Program, cache: SolverCache) -> SolvedLayouts:
+def solve_buffers(program: Program, cache: SolverCache) -> SolvedLayouts:
     """The best layout of every buffer that the machine left open; padding is a parameter, so the pitch is given."""
     accesses = buffer_accesses(program)
     solutions = {}
@@ -61,7 +61,7 @@ def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
     return Solution(layout, results, "unknown", "none", f"rows of {pitch} B", sentence, 0)
 
 
-def buffer_accesses(program: n.Program) -> dict[str, list[TileAccess]]:
+def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
     """Per buffer: who touches which row and byte column."""
     gathered: dict[str, dict[tuple[str, int, TouchKind, bool], list[NDArray[np.int64]]]] = {}
     known: dict[int, list[Touch]] = {}

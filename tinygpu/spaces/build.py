@@ -8,11 +8,12 @@ from functools import cached_property
 
 from tinygpu.cost.counting import Counts, count
 from tinygpu.devices import Device
-from tinygpu.language.machine import Machine, Structure
+from tinygpu.language.declared import Structure
+from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.trace import Trace, preferences, trace
 from tinygpu.program.fill import Filler, filler
-from tinygpu.program.nodes import Program
+from tinygpu.program.program import Program
 from tinygpu.spaces import Axis, Part, Space
 
 

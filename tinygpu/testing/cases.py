@@ -11,6 +11,7 @@ from tinygpu.expressions import FloorDiv
 from tinygpu.language.memories import GMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.build import build
 from tinygpu.ptx.verification import verify
@@ -150,7 +151,7 @@ CHECKS: Mapping[str, Callable[[Case, SolverCache], str]] = {
 # -- what the checks share -------------------------------------------------------------------------------------------
 
 
-def _filled(case: Case) -> n.Program:
+def _filled(case: Case) -> Program:
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
     return case.space().fill(case.point)
@@ -187,7 +188,7 @@ def roomy_problem(problem: Problem) -> Problem:
     return replace(problem, operands=tuple(operands))
 
 
-def _only_solved(program: n.Program) -> bool:
+def _only_solved(program: Program) -> bool:
     """Whether every buffer has a layout that the solver chose."""
     return all(b.layout for p in program.pipelines for b in p.buffers)
 
@@ -201,7 +202,7 @@ class _Extent:
     grid: bool
 
 
-def whole_problem(program: n.Program, case: Case, tiles: int = 2) -> Problem | None:
+def whole_problem(program: Program, case: Case, tiles: int = 2) -> Problem | None:
     """The problem with whole tiles only, `tiles` of them along each grid axis, rows and pointers at sector boundaries.
 
     None where windows reach beyond the tensors all the same, or where the machine refuses such sizes.
@@ -224,12 +225,12 @@ def whole_problem(program: n.Program, case: Case, tiles: int = 2) -> Problem | N
     return roomy
 
 
-def pieces(program: n.Program) -> list[tuple[str, int]]:
+def pieces(program: Program) -> list[tuple[str, int]]:
     """(dim, extent) of every axis of the grid, loop and window: in what pieces a program walks its dims."""
     return [(e.dim, e.extent) for e in _extents(program)]
 
 
-def _extents(program: n.Program) -> list[_Extent]:
+def _extents(program: Program) -> list[_Extent]:
     out = [_Extent(a.size.sympy.name, int(a.extent), True) for a in program.grid.axes]
     for s in walk(program.body):
         if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
@@ -254,7 +255,7 @@ def _illegal(case: Case, problem: Problem) -> bool:
     return any(v.constraint is None or v.constraint.kind == "legality" for v in space.explain(case.point or {}))
 
 
-def _inside(program: n.Program, problem: Problem) -> bool:
+def _inside(program: Program, problem: Problem) -> bool:
     """Whether every window of the first and of the last CTA lies inside its tensor."""
     last = {a.index: -(-problem.dim[a.size.sympy.name] // int(a.extent)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last):

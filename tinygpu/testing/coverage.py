@@ -18,6 +18,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.program import Program
 from tinygpu.program.spread import Spread, spread
 from tinygpu.program.touches import offsets, touches, unrolled_statements
 from tinygpu.program.tree import walk
@@ -27,7 +28,7 @@ from tinygpu.solver.buffers import SolvedLayouts
 LIMIT = 4_000_000
 
 
-def partitions(program: n.Program) -> Iterator[tuple[str, Partition]]:
+def partitions(program: Program) -> Iterator[tuple[str, Partition]]:
     """Every partition of a program, with the statement that uses it."""
     for s in walk(program.body):
         if isinstance(s, (n.Load, n.Constant, n.Apply, n.Reduce)) and s.result.partition is not None:
@@ -57,7 +58,7 @@ def partition_fault(partition: Partition) -> str:
     return ""
 
 
-def small_problem_dims(program: n.Program, problem: Problem) -> dict[str, int]:
+def small_problem_dims(program: Program, problem: Problem) -> dict[str, int]:
     """Sizes along the grid's axes with at most two tiles, the last of them as partial as the problem's."""
     out = {}
     for axis in program.grid.axes:
@@ -67,7 +68,7 @@ def small_problem_dims(program: n.Program, problem: Problem) -> dict[str, int]:
     return out
 
 
-def store_fault(program: n.Program, problem: Problem) -> str:
+def store_fault(program: Program, problem: Problem) -> str:
     """Which element of an output is not stored exactly once over the grid; "" when all are."""
     environment = problem.environment()
     counts = {
@@ -141,7 +142,7 @@ def holders(who: Spread) -> NDArray[np.bool_]:
     return keep
 
 
-def layout_fault(program: n.Program, layouts: SolvedLayouts) -> str:
+def layout_fault(program: Program, layouts: SolvedLayouts) -> str:
     """Why buffers and their layouts do not keep every element, in bounds and apart; "" when they do."""
     placement = place(program, layouts.swizzles)
     for pipeline in program.pipelines:
@@ -175,7 +176,7 @@ def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
     return ""
 
 
-def _vectors_fault(program: n.Program, b: Buffer, where: BufferPlace) -> str:
+def _vectors_fault(program: Program, b: Buffer, where: BufferPlace) -> str:
     """Accesses stay inside the buffer, and the elements of one access are neighbours."""
     for placed in unrolled_statements(program.body):
         for touch in touches(placed.statement):
@@ -197,7 +198,7 @@ def _vectors_fault(program: n.Program, b: Buffer, where: BufferPlace) -> str:
     return ""
 
 
-def _overlap(program: n.Program, places: Mapping[str, BufferPlace], total_bytes: int) -> str:
+def _overlap(program: Program, places: Mapping[str, BufferPlace], total_bytes: int) -> str:
     """Buffers that live at the same time lie apart, all within the CTA's shared memory."""
     for alive in _alive(program.body, ()):
         used: list[tuple[int, int, str]] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.spaces import Axis, Part, Space
 from tinygpu.spaces.part import SpaceError
@@ -119,7 +120,7 @@ def _paths(bench: Bench) -> Row:
     return Row(1, "every memory has a path in and out", tried, "programs", failures)
 
 
-def path_faults(program: n.Program) -> list[str]:
+def path_faults(program: Program) -> list[str]:
     """Tensors and buffers that nothing reads or writes, and hops that lead nowhere."""
     edges: list[tuple[str, str]] = []
     for s in walk(program.body):

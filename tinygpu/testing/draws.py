@@ -15,7 +15,8 @@ import numpy as np
 from tinygpu.devices import Device, device
 from tinygpu.dtypes import DType
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Problem, problem
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import TensorDeclaration
 
 Draw: TypeAlias = Callable[[Sequence[Any]], Any]

@@ -16,6 +16,7 @@ from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.program import Program
 from tinygpu.program.touches import Touch, touches
 from tinygpu.solver.buffers import SolvedLayouts
 from tinygpu.testing.coverage import element_address, value
@@ -44,7 +45,7 @@ class Asked:
     tensor_flops: int = 0
 
 
-def enumerate_cta(program: n.Program, problem: Problem, layouts: SolvedLayouts, rounds: Mapping[str, int]) -> Asked:
+def enumerate_cta(program: Program, problem: Problem, layouts: SolvedLayouts, rounds: Mapping[str, int]) -> Asked:
     """What a CTA asks whose tile numbers are `rounds` (0 where they are not named)."""
     places = place(program, layouts.swizzles).places
     known = {**problem.environment(), n.PART: 0, **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}

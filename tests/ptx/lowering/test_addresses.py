@@ -20,6 +20,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.spread import spread
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.lower import lower
@@ -38,13 +39,13 @@ def program(
     partition: Partition,
     body: tuple[n.Statement, ...],
     pipelines: tuple[Pipeline, ...] = (),
-) -> n.Program:
+) -> Program:
     """A program of one role with the threads of a partition; its buffers live from the first statement to the last."""
     role = Role("all", expr(int(partition.thread_count) // 32), ZERO)
     grid = n.Grid(tuple(n.Axis(f"tile{i}", symbol(d), expr(e)) for i, (d, e) in enumerate(axes)), expr(1), expr(1))
     inside: tuple[n.Statement, ...] = (n.InRole("all", body),)
     whole = (n.Scope(tuple(p.name for p in pipelines), inside),) if pipelines else inside
-    return n.Program("Copy", (), tensors, (), grid, (role,), pipelines, whole)
+    return Program("Copy", (), tensors, (), grid, (role,), pipelines, whole)
 
 
 def run(kernel: Any, threads: int, **arguments: int) -> list[Access]:

@@ -18,6 +18,7 @@ from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import DeviceBuffer, emulate
 from tinygpu.ptx.lowering.lower import lower
@@ -57,7 +58,7 @@ def spread_over(
 class Made(NamedTuple):
     """A program that copies x to y, and what it is run with."""
 
-    program: n.Program
+    program: Program
     problem: Problem
     xor: tuple[tuple[int, int], ...]
     extents: list[int]
@@ -137,7 +138,7 @@ def copies(draw: st.DrawFn, how: str) -> Made:
     )
     pipeline = Pipeline("ring", expr(1), (buffer,), "commit group" if token else "barrier")
     role = Role("all", expr(threads // 32), ZERO)
-    made = n.Program(
+    made = Program(
         "Copy", (), tensors, (), grid, (role,), (pipeline,), (n.Scope(("ring",), (n.InRole("all", body),)),)
     )
     problem = Problem((("m", dims[0]), ("n", dims[1])), operands)

@@ -11,7 +11,8 @@ import tinygpu
 from tinygpu.api.compile import CompiledKernel, library_device
 from tinygpu.api.emit import NotAdmitted
 from tinygpu.api.problems import Asked
-from tinygpu.language.problem import ProblemError, problem
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import ProblemError
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.ptx.driver import available

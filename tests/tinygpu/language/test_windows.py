@@ -9,7 +9,7 @@ import pytest
 
 from tinygpu.devices import device
 from tinygpu.language import DeclarationError, Dim, DType, Input, Machine, Output, Param, blocked, dtype
-from tinygpu.language.machine import BoundTensor
+from tinygpu.language.bound_tensor import BoundTensor
 from tinygpu.language.tensors import Tensor
 from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx import isa

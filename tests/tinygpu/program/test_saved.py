@@ -10,14 +10,15 @@ import pytest
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Problem, blocked
+from tinygpu.language.declared import Structure
 from tinygpu.language.instruction import Custom
-from tinygpu.language.machine import Structure
 from tinygpu.language.trace import trace
 from tinygpu.machines.elementwise import Axpby, BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.program import nodes as n
 from tinygpu.program.fill import filler
+from tinygpu.program.program import Program
 from tinygpu.program.saved import SaveError, load_program, save_program
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
@@ -36,7 +37,7 @@ PROBLEMS: dict[type[Machine], tuple[Problem, ...]] = {
 STRUCTURES = [(m, p, s) for m, problems in PROBLEMS.items() for p in problems for s in m.structures()]
 
 
-def again(program: n.Program) -> n.Program:
+def again(program: Program) -> Program:
     """Through text, as a file would hold it."""
     return load_program(json.loads(json.dumps(save_program(program), allow_nan=False)))
 
@@ -84,7 +85,7 @@ class Halve(Elementwise):
         return values[0] / 2
 
 
-def one_step(instruction: Elementwise, fill: float = 0.0) -> n.Program:
+def one_step(instruction: Elementwise, fill: float = 0.0) -> Program:
     class Step(Machine):
         """y = step(x)"""
 

@@ -1,0 +1,173 @@
+"""What a machine declares: tensors, instructions, parameters and constraints, each known by the name it is given.
+
+Tracing, the checks and the making of problems ask this of a machine; `Machine` adds what happens when a class is made.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from tinygpu.language.instruction import Instruction
+from tinygpu.language.parameters import Choice, DeclarationError, Dim, Named, Option, Param, UnknownLayout
+from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem
+from tinygpu.language.require import Require
+from tinygpu.language.route import Route
+from tinygpu.language.tensors import Scalar, TensorDeclaration
+
+Structure = tuple[tuple[str, str | int], ...]
+
+# What the predictor charges for; a machine that leaves one out is predicted as if it had no such cost.
+HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality")
+
+
+class _Namespace(dict[str, Any]):
+    """A class body in which a declaration learns its name as soon as it is assigned."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(value, (Named, Instruction, Route)) and key in RESERVED:
+            raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
+        if isinstance(value, Named):
+            if key in self and self[key] is not value:
+                raise DeclarationError(f"{self.title}.{key}: declared twice; every declaration has a name of its own")
+            try:
+                value.bind_name(key)
+            except DeclarationError as error:
+                raise DeclarationError(f"{self.title}.{error}") from None
+        super().__setitem__(key, value)
+
+
+class _DeclaredType(type):
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> _Namespace:
+        return _Namespace(name)
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
+        return super().__new__(cls, name, bases, dict(namespace), **kwargs)
+
+
+class Declared(metaclass=_DeclaredType):
+    """What can be asked of a machine: what it declares, by kind, and what it says of itself."""
+
+    heuristics: ClassVar[tuple[str, ...]] = HEURISTICS
+    # Whether small integers give the reference's result bit for bit; False for machines that divide or approximate.
+    exact: ClassVar[bool] = True
+    # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.
+    approximation: ClassVar[float] = 0.0
+    # The operation in NumPy, a static method: takes inputs, scalars and options by name, and gives the output, or a
+    # dict of several.
+    reference: ClassVar[Callable[..., Any]]
+
+    def program(self, p: Any) -> None:
+        """What the machine does, written with the verbs of `Tracer`."""
+        raise NotImplementedError
+
+    # -- what is declared ------------------------------------------------------------------------------------------
+    @classmethod
+    def declarations(cls, kind: type) -> tuple[Any, ...]:
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                found.pop(name, None)
+                if isinstance(value, kind):
+                    found[name] = value
+        return tuple(found.values())
+
+    @classmethod
+    def dim_names(cls) -> tuple[str, ...]:
+        return tuple(d.name for d in cls.declarations(Dim))
+
+    @classmethod
+    def params(cls) -> tuple[Param, ...]:
+        return cls.declarations(Param)
+
+    @classmethod
+    def choices(cls) -> tuple[Choice, ...]:
+        return cls.declarations(Choice)
+
+    @classmethod
+    def option_declarations(cls) -> tuple[Option, ...]:
+        return cls.declarations(Option)
+
+    @classmethod
+    def tensor_declarations(cls) -> tuple[TensorDeclaration, ...]:
+        return cls.declarations(TensorDeclaration)
+
+    @classmethod
+    def scalar_declarations(cls) -> tuple[Scalar, ...]:
+        return cls.declarations(Scalar)
+
+    @classmethod
+    def requirements(cls) -> tuple[Require, ...]:
+        return cls.declarations(Require)
+
+    @classmethod
+    def layouts(cls) -> tuple[UnknownLayout, ...]:
+        return cls.declarations(UnknownLayout)
+
+    @classmethod
+    def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
+        """Whether the tensor exists under these options; a machine with optional operands overrides it."""
+        return True
+
+    @classmethod
+    def uses_scalar(cls, name: str, options: dict[str, Any]) -> bool:
+        """Whether the scalar exists under these options; a machine with optional scalars overrides it."""
+        return True
+
+    @classmethod
+    def scalars(cls, options: Mapping[str, Any]) -> tuple[Scalar, ...]:
+        """The scalars that exist under these options: those that a launch gives."""
+        return tuple(s for s in cls.scalar_declarations() if cls.uses_scalar(s.name, dict(options)))
+
+    @classmethod
+    def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
+        """(exact, approximation) under these options."""
+        return cls.exact, cls.approximation
+
+    @classmethod
+    def refuses(cls, problem: Problem) -> str:
+        """Why a combination of types, orders and options that are each on offer is not taken; "" takes it."""
+        return ""
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the machine's docstring."""
+        return (cls.__doc__ or "").strip().split("\n")[0]
+
+    @classmethod
+    def structures(cls) -> Iterator[Structure]:
+        """Every combination of the structural choices, as (attribute, label) pairs."""
+        declared = cls.choices()
+        for labels in itertools.product(*[c.labels for c in declared]):
+            yield tuple((c.name, label) for c, label in zip(declared, labels, strict=True))
+
+    @classmethod
+    def problem(cls, **dims: Any) -> Problem:
+        """A problem of this machine: dims by name.
+
+        `dtypes=`, `majors=`, `lds=`, `aligns=` and `options=` are as in `tinygpu.language.posing.problem`.
+        """
+        extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "aligns", "options") if k in dims}
+        return problem(cls, dims, **extra)
+
+    # -- inside a trace --------------------------------------------------------------------------------------------
+    def attribute_of(self, instruction: Any) -> str:
+        """The name under which the class declares an instruction or route."""
+        for base in type(self).__mro__:
+            for name, value in vars(base).items():
+                if value is instruction or (isinstance(value, Choice) and any(o is instruction for o in value.options)):
+                    return name
+        for name, value in vars(self).items():
+            if value is instruction:
+                return name
+        return str(instruction)
+
+
+RESERVED = frozenset(name for name in dir(Declared) if not name.startswith("__"))

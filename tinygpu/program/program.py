@@ -1,0 +1,72 @@
+"""The traced form of a machine, as an immutable value that prints.
+
+A Program is traced once per structure, with parameters, dims and tensor facts as symbols. Lowering fills in a
+candidate's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, maximum
+from tinygpu.language.roles import Pipeline, Role
+from tinygpu.language.tensors import Tensor
+from tinygpu.program.listing import listing
+from tinygpu.program.nodes import Grid, ScalarArgument, Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A machine's program for one structure."""
+
+    machine: str
+    structure: tuple[tuple[str, str | int], ...]
+    tensors: tuple[Tensor, ...]
+    scalars: tuple[ScalarArgument, ...]
+    grid: Grid
+    roles: tuple[Role, ...]
+    pipelines: tuple[Pipeline, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        turns = frozenset(p.name for p in self.pipelines if not p.buffers)
+        return "\n".join([*_head(self), *listing(self.body, "    ", turns)])
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def pipeline(self, name: str) -> Pipeline:
+        return next(p for p in self.pipelines if p.name == name)
+
+    @property
+    def threads(self) -> Expr:
+        """Threads per CTA: the end of the last role."""
+        return maximum(*[(r.first + r.warps) * 32 for r in self.roles])
+
+
+def _head(p: Program) -> Iterator[str]:
+    """What a program declares, one line each."""
+    structure = ", ".join(f"{k}={v}" for k, v in p.structure)
+    yield f"program {p.machine}({structure})"
+    for t in p.tensors:
+        yield f"  {t.access:5} {t.name}: {t.dtype}[{', '.join(t.dims)}] {t.major}-major"
+    for s in p.scalars:
+        yield f"  scalar {s.name}: {s.dtype}"
+    for r in p.roles:
+        budget = f", {r.registers} registers" if r.registers else ""
+        share = f", tiles {r.share[0]} of every {r.share[1]}" if r.share[1] > 1 else ""
+        yield f"  role {r.name}: {r.warps} warps from {r.first}{budget}{share}"
+    for pipe in p.pipelines:
+        stages = f"{pipe.stages} stages, " if pipe.buffers else ""
+        yield f"  pipeline {pipe.name}: {stages}{pipe.completion}"
+        for b in pipe.buffers:
+            layout = f" as {b.layout}" if b.layout else ""
+            shape = ", ".join(map(str, b.shape))
+            yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
+    axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
+    how = " persistent" if p.grid.persistent else ""
+    cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
+    parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} parts of each tile"
+    parts += "" if p.grid.stream_k.same(0) else f"; stream-K: {p.grid.stream_k}"
+    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}{parts}"
