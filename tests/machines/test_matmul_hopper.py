@@ -77,7 +77,12 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
 
 @pytest.mark.parametrize(
     ("schedule", "kind", "result"),
-    [("single", "tf32", "f32"), ("cooperative", "e4m3", "bf16"), ("cooperative", "e5m2", "f16"), ("pingpong", "s8", "s32")],
+    [
+        ("single", "tf32", "f32"),
+        ("cooperative", "e4m3", "bf16"),
+        ("cooperative", "e5m2", "f16"),
+        ("pingpong", "s8", "s32"),
+    ],
 )
 def test_an_a_that_wgmma_cannot_read_passes_through_registers(schedule: str, kind: str, result: str) -> None:
     """Contiguous along m, of elements that have not 16 bits."""

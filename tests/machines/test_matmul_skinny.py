@@ -43,7 +43,8 @@ def best(machine: type[Machine], problem: Problem, on: str, count: int = 600) ->
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize(
-    ("kind", "result"), [("bf16", "bf16"), ("f16", "f32"), ("tf32", "f32"), ("e4m3", "bf16"), ("e5m2", "f16"), ("s8", "s32")]
+    ("kind", "result"),
+    [("bf16", "bf16"), ("f16", "f32"), ("tf32", "f32"), ("e4m3", "bf16"), ("e5m2", "f16"), ("s8", "s32")],
 )
 def test_every_type_is_right_with_both_ways_to_multiply(product: str, kind: str, result: str) -> None:
     """k-major weights, as networks store them; edges along each dim; rounds that parts do not divide."""
