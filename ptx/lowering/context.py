@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 
@@ -12,13 +12,11 @@ from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.program.spread import Spread
+from tinygpu.ptx.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
+from tinygpu.ptx.lowering.pipe import Pipe
 from tinygpu.ptx.lowering.registers import RegisterTile
-
-if TYPE_CHECKING:
-    from tinygpu.ptx.kernel import TensorMapSpec
-    from tinygpu.ptx.lowering.handover import Pipe
-    from tinygpu.ptx.lowering.stream import Piece
+from tinygpu.ptx.lowering.share import Piece
 
 
 class LoweringError(Exception):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Role
@@ -20,40 +19,10 @@ from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import bulk
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.pipe import BARRIER_BYTES, Pipe, barrier
 
-BARRIER_BYTES = 8
 NOBODY = 0xFFFFFFFF
 Body = Callable[[Context, tuple[n.Statement, ...]], None]
-
-
-@dataclass(slots=True, eq=False)
-class Pipe:
-    """One role's place in a pipeline.
-
-    slot     the slot that is next
-    parity   what the barrier of that slot is waited for with
-    held     a slot that asynchronous instructions still read, or NOBODY
-    """
-
-    name: str
-    stages: int
-    offset: int
-    slot: Reg
-    parity: Reg
-    held: Reg
-
-    def full(self, context: Context, slot: Number) -> Number:
-        """Address of the barrier that says that a slot is full."""
-        return _barrier(context, self.offset, slot)
-
-    def empty(self, context: Context, slot: Number) -> Number:
-        """Address of the barrier that says that a slot is empty."""
-        return _barrier(context, self.offset + self.stages * BARRIER_BYTES, slot)
-
-
-def _barrier(context: Context, offset: int, slot: Number) -> Number:
-    emit = context.emit
-    return emit.add(emit.add(context.arguments["smem"], emit.mul(slot, BARRIER_BYTES)), offset)
 
 
 # ---- who arrives ----------------------------------------------------------------------------------------------------
@@ -127,10 +96,10 @@ def initialise(context: Context) -> None:
             continue
         stages = int(pipeline.stages)
         for slot in range(stages):
-            emit.line(f"mbarrier.init.shared.b64 [{_barrier(context, offset, slot)}], 1;")
+            emit.line(f"mbarrier.init.shared.b64 [{barrier(emit, smem, offset, slot)}], 1;")
         arrivals = empty_arrivals(program, name)
         for slot in range(stages):
-            place = _barrier(context, offset + stages * BARRIER_BYTES, slot)
+            place = barrier(emit, smem, offset + stages * BARRIER_BYTES, slot)
             emit.line(f"mbarrier.init.shared.b64 [{place}], {arrivals};")
     emit.line("fence.mbarrier_init.release.cluster;")
     emit.place_label(done)
@@ -157,8 +126,8 @@ def start(context: Context, role: Role) -> None:
             raise LoweringError(f"role {role.name} fills {name} by TMA and drains it itself; give it to another role")
         depth = len(emit.blocks) - 1
         pipe = Pipe(
-            name, int(program.pipeline(name).stages), offset, emit.new("r", depth), emit.new("r", depth),
-            emit.new("r", depth),
+            name, int(program.pipeline(name).stages), context.arguments["smem"], offset, emit.new("r", depth),
+            emit.new("r", depth), emit.new("r", depth),
         )
         turns = program.pipeline(name).completion == "turn"
         first = turns and users(program, name, n.Drain)[0] is role
@@ -217,8 +186,8 @@ def fill(context: Context, s: n.Fill) -> None:
     if len(copies) != len(s.body):
         raise LoweringError(f"{s.pipeline} is filled by TMA, and its fill does more than copy")
     with in_slot(context, pipe) as (slot, parity):
-        wait(context, pipe.empty(context, slot), parity)
-        full = pipe.full(context, slot)
+        wait(context, pipe.empty(emit, slot), parity)
+        full = pipe.full(emit, slot)
         size = sum(bulk.tile_bytes(c) for c in copies)
         emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{full}], {size};")
         for c in copies:
@@ -231,7 +200,7 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
     pipe = context.pipes[s.pipeline]
     products = [m for m in walk(s.body) if isinstance(m, n.Multiply) and m.token is not None]
     with in_slot(context, pipe) as (slot, parity):
-        wait(context, pipe.full(context, slot), parity)
+        wait(context, pipe.full(emit, slot), parity)
         if any(m.a.memory is RMEM for m in products):
             _drain_by_threads(context, s, pipe, slot, body)
             return
@@ -292,7 +261,7 @@ def give_back(context: Context, pipe: Pipe, slot: Reg, unless_nobody: bool) -> N
         both = emit.new("p")
         emit.line(f"and.pred {both}, {real}, {mine};")
         mine = both
-    empty = pipe.empty(context, block_slot)
+    empty = pipe.empty(emit, block_slot)
     if count == 1:
         emit.line(f"@{mine} mbarrier.arrive.shared::cta.b64 _, [{empty}];")
     else:

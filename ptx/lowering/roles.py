@@ -12,6 +12,7 @@ from tinygpu.ptx.lowering import handover, stream
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import tile_indices, unit_count
+from tinygpu.ptx.lowering.share import Share
 
 WARPGROUP_WARPS = 4
 
@@ -133,7 +134,7 @@ def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Numb
 
 
 def _skip_tiles(
-    context: Context, mine: tuple[n.Statement, ...], share: stream.Share | None, tiles: Sequence[Number]
+    context: Context, mine: tuple[n.Statement, ...], share: Share | None, tiles: Sequence[Number]
 ) -> None:
     """Passes over the slots that other roles drain for the tiles that they take."""
     if not tiles:

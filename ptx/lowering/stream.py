@@ -9,8 +9,6 @@ leave of it is gathered while others still multiply.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinygpu.expressions import Expr
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -18,44 +16,7 @@ from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.grid import tile_count, tile_indices
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one cluster does.
-
-    clusters  that do anything: no more than there are rounds
-    own       its number
-    rounds    of a whole tile
-    shared    tiles that are shared; the others follow them
-    each      rounds of these that every cluster does, and
-    longer    how many clusters, the first ones, do one more
-    begin     (tile, round) of the shared tiles with which it begins
-    end       the same, where it stops
-    pieces    shared tiles of which it does rounds
-    count     tiles that it works on
-    """
-
-    clusters: Number
-    own: Number
-    rounds: Number
-    shared: Number
-    each: Number
-    longer: Number
-    begin: tuple[Number, Number]
-    end: tuple[Number, Number]
-    pieces: Number
-    count: Number
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What a cluster does of one tile: `trips` rounds from round `first` on."""
-
-    share: Share
-    tile: Number
-    first: Number
-    trips: Number
+from tinygpu.ptx.lowering.share import Piece, Share
 
 
 def rounds_of_tile(program: Program) -> Expr:
