@@ -1,6 +1,6 @@
 """What the strategy "rl" finds on devices and shapes that its policy never saw, beside other strategies.
 
-    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--beside ...]
+    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--beside ...] [--machine M]
 
 Cases are drawn from the held-out devices, with shapes of other draws than those of training. For each the whole space
 is scored, so that the optimum under the predictor is known. Every strategy gets the same budget; the figures are the
@@ -38,13 +38,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--evaluations", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1000, help="of the cases")
     parser.add_argument("--beside", default=",".join(BESIDE), help="other strategies, with commas between them")
+    parser.add_argument("--machine", help="all cases are of this one, instead of the three large matmuls")
     parser.add_argument("--policy", type=Path, help="instead of the one that ships")
     chosen = parser.parse_args(arguments)
     strategies: dict[str, Strategy] = {name: STRATEGIES[name] for name in chosen.beside.split(",") if name}
     strategies["rl"] = PolicySearch(Policy.load(chosen.policy)) if chosen.policy else STRATEGIES["rl"]
     marks = [mark for mark in MARKS if mark <= chosen.evaluations]
     found: dict[str, list[list[float]]] = defaultdict(list)
-    cases = itertools.islice(draw_triples(chosen.seed, held_out=True, shares=MATMULS), chosen.cases)
+    shares = {chosen.machine: 1.0} if chosen.machine else MATMULS
+    cases = itertools.islice(draw_triples(chosen.seed, held_out=True, shares=shares), chosen.cases)
     for number, triple in enumerate(cases):
         space = triple.space()
         objective = PredictedTime(space)

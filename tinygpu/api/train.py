@@ -30,17 +30,21 @@ HELD_OUT_DEVICES: tuple[str, ...] = (
 )
 # How often each machine comes in training.
 SHARES: Mapping[str, float] = {
-    "matmul_ampere": 0.42,
-    "matmul_hopper": 0.26,
-    "matmul_simt": 0.22,
+    "matmul_ampere": 0.38,
+    "matmul_hopper": 0.24,
+    "matmul_skinny": 0.08,
+    "matmul_simt": 0.20,
     "bias_relu": 0.06,
     "axpby": 0.04,
 }
 _DTYPES: Mapping[str, tuple[str, ...]] = {
     "matmul_ampere": ("f16", "bf16", "f16", "bf16", "tf32", "s8"),
     "matmul_hopper": ("f16", "bf16", "f16", "bf16", "tf32", "e4m3", "s8"),
+    "matmul_skinny": ("f16", "bf16", "f16", "bf16", "tf32", "e4m3", "s8"),
     "matmul_simt": ("f32",),
 }
+# Compute capabilities whose devices have a machine's instructions, where that is not all of them.
+_CAPABLE: Mapping[str, range] = {"matmul_hopper": range(90, 91), "matmul_skinny": range(90, 1000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def draw_triples(seed: int, *, held_out: bool = False, shares: Mapping[str, floa
     names, weights = list(shares), np.array(list(shares.values()))
     while True:
         machine = names[int(rng.choice(len(names), p=weights / weights.sum()))]
-        able = [d for d in there if machine != "matmul_hopper" or d.cc == 90]
+        able = [d for d in there if d.cc in _CAPABLE.get(machine, range(80, 1000))]
         device = able[int(rng.integers(len(able)))]
         kinds = _DTYPES.get(machine, ())
         dtypes = {"a": kinds[int(rng.integers(len(kinds)))]} if len(kinds) > 1 else {}
@@ -108,6 +112,8 @@ def _sizes(machine: str, rng: np.random.Generator) -> dict[str, int]:
     if machine == "bias_relu":
         return {"m": size(128, 16_384), "n": size(128, 16_384)}
     most = 4_096 if machine == "matmul_simt" else 16_384
+    if machine == "matmul_skinny":
+        return {"m": int(rng.choice([1, 2, 4, 8, 16, 32, 48, 64])), "n": size(128, most), "k": size(128, most)}
     return {"m": size(128, most), "n": size(128, most), "k": size(128, most)}
 
 
@@ -123,7 +129,7 @@ class Curriculum:
     """
 
     seed: int = 0
-    triples: int = 160
+    triples: int = 400
     imagined: int = 1
     points: int = 4_096
     shares: Mapping[str, float] = field(default_factory=lambda: dict(SHARES))
@@ -142,7 +148,7 @@ def lessons(curriculum: Curriculum, on_lesson: Callable[[str], None] = lambda na
 
 
 # With these the policy that ships was trained.
-SHIPPED_STEPS = 300
+SHIPPED_STEPS = 450
 
 
 def train_policy(

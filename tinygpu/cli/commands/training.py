@@ -16,7 +16,7 @@ def train_command(
     steps: Annotated[int | None, typer.Option(help="how many; those of the shipped policy when left out")] = None,
     seconds: Annotated[float | None, typer.Option(help="how long it learns, without the making of lessons")] = None,
     seed: Annotated[int, typer.Option(help="of the lessons and of every random draw")] = 0,
-    triples: Annotated[int, typer.Option(help="how many machines, problems and devices it learns from")] = 160,
+    triples: Annotated[int, typer.Option(help="how many machines, problems and devices it learns from")] = 400,
     checkpoint: Annotated[
         Path | None, typer.Option(help="a training that was cut goes on from here; OUT.checkpoint when left out")
     ] = None,
