@@ -33,6 +33,7 @@ SIZES = (1, 7, 33, 64, 100, 128, 200, 256, 300, 513)
 FEW = (1, 2, 7, 16, 33, 64)  # rows of a, for the machine that streams b
 ON = "h100-sxm5"
 COUNT = 500
+SPILLING = 20  # one in so many at most spills although its registers were expected to suffice, by a few bytes
 PIECE_BYTES = 16
 
 
@@ -128,7 +129,7 @@ def test_five_hundred_random_candidates_are_right(name: str) -> None:
         faults += [found.fault] if found.fault else []
         spills += found.spills_unforeseen
     assert not faults, f"{len(faults)} of {COUNT} are wrong, the first:\n{faults[0]}"
-    assert spills <= COUNT // 20
+    assert spills <= COUNT // SPILLING
 
 
 @pytest.mark.parametrize("name", ["matmul_hopper", "matmul_skinny"])
@@ -161,7 +162,8 @@ def main(arguments: list[str]) -> int:
                 tally[f"{name}={(found.case.point or {})[name]}"] += 1
         print(found.fault or f"right: {found.case}", flush=True)
     print(", ".join(f"{count} {name}" for name, count in sorted(tally.items())))
-    return 0 if tally["right"] == chosen.count and not tally["spills that were not foreseen"] else 1
+    few_spills = tally["spills that were not foreseen"] <= chosen.count // SPILLING
+    return 0 if tally["right"] == chosen.count and few_spills else 1
 
 
 if __name__ == "__main__":
