@@ -21,9 +21,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = any("::" in argument for argument in config.args)
     if config.option.markexpr or named:
         return
+    _try_fewer_examples(items)
     slow = [item for item in items if item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in set(slow)]
+
+
+def _try_fewer_examples(items: list[pytest.Item]) -> None:
+    """In the quick suite laws are tried on half of their examples; a run with -m, and a test by its name, try all.
+
+    Hypothesis has no public way to change what a test's own @settings say; where the name below is gone, all are tried.
+    """
+    own = "_hypothesis_internal_use_settings"
+    for law in {item.obj for item in items if isinstance(item, pytest.Function) and hasattr(item.obj, own)}:
+        chosen = getattr(law, own)
+        setattr(law, own, settings(chosen, max_examples=max(chosen.max_examples // 2, 5)))
 
 
 def _leave_to_the_long_run(items: list[pytest.Item]) -> None:

@@ -1,6 +1,6 @@
 """What the strategy "rl" finds on devices and shapes that its policy never saw, beside other strategies.
 
-    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--beside ...] [--machine M]
+    python -m tests.benchmarks.rl_search [--cases N] [--seeds N] [--evaluations N] [--seed N] [--beside ...] [...]
 
 Cases are drawn from the held-out devices, with shapes of other draws than those of training. For each the whole space
 is scored, so that the optimum under the predictor is known. Every strategy gets the same budget; the figures are the

@@ -82,7 +82,7 @@ def test_a_step_that_does_not_end_is_killed_with_what_it_started(running: Run) -
 
 def test_a_program_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     program = "print('so far', flush=True); import time; time.sleep(60)"
-    ended = run_program([sys.executable, "-S", "-c", program], 5, cwd=tmp_path)
+    ended = run_program([sys.executable, "-S", "-c", program], 2, cwd=tmp_path)
     assert (ended.code, ended.output) == (None, "so far\n")
     assert run_program([sys.executable, "-c", "raise SystemExit(3)"], 30, cwd=tmp_path).code == 3
 
@@ -233,7 +233,7 @@ def test_a_problem_that_fails_outside_of_our_kernels_is_given_up_at_once() -> No
         ("pass", 30, 30, ""),
         ("raise SystemExit(5)", 30, 30, "its process ended with code 5"),
         ("time.sleep(60)", 30, 2, "it did not end within 2 s"),
-        ("[(say('{}'), time.sleep(0.2)) for _ in range(300)]", 5, 30, "the time was up"),
+        ("[(say('{}'), time.sleep(0.2)) for _ in range(300)]", 2, 30, "the time was up"),
     ],
 )
 def test_the_tables_process_is_watched(tmp_path: Path, body: str, seconds: float, quiet: float, how: str) -> None:

@@ -55,7 +55,7 @@ def test_scale_bias_activation_and_residual_come_in_this_order(
     assert right(machine, problem, len(activation + scaling)) == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("machine", "kind", "result"),
     [(MatmulHopper, kind, result) for kind in KINDS for result in RESULTS[kind]]

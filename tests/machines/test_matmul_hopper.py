@@ -49,7 +49,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
     assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -104,6 +104,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
         assert max(found) == most
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("majors", [("row", "col"), ("row", "row"), ("col", "row"), ("col", "col")])
 @pytest.mark.parametrize("swizzle", [32, 64, 128])
 def test_both_majors_of_both_operands_in_every_swizzle(majors: tuple[str, str], swizzle: int) -> None:

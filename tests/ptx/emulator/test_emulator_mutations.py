@@ -32,7 +32,7 @@ def sample(subject: Subject) -> list[Mutant]:
     return list(chosen.values())[:SAMPLE]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS[::4], ids=str)
+@pytest.mark.parametrize("subject", SUBJECTS[::8], ids=str)
 def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
     missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:3]) if v.missed]
     assert not missed, "\n".join(missed)
