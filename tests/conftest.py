@@ -33,7 +33,8 @@ def _try_fewer_examples(items: list[pytest.Item]) -> None:
     Hypothesis has no public way to change what a test's own @settings say; where the name below is gone, all are tried.
     """
     own = "_hypothesis_internal_use_settings"
-    for law in {item.obj for item in items if isinstance(item, pytest.Function) and hasattr(item.obj, own)}:
+    functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
+    for law in (f for f in functions if hasattr(f, own)):
         chosen = getattr(law, own)
         setattr(law, own, settings(chosen, max_examples=max(chosen.max_examples // 2, 5)))
 
