@@ -2,8 +2,9 @@
 
 Every stage of a pipeline has a full and an empty mbarrier. A role that fills waits until a slot is empty, one that
 drains until it is full; each keeps the slot that is next and the parity that it waits for, which flips when the slots
-begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed.
-Where threads bring an operand of wgmma into registers, it waits for them before they are written again.
+begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed; the
+only slot of a pipeline is given back at once, after waiting for them. Where threads bring an operand of wgmma into
+registers, it waits for them before they are written again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk
+from tinygpu.ptx.lowering import bulk, release
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import BARRIER_BYTES, Pipe, barrier
@@ -138,12 +139,12 @@ def start(context: Context, role: Role) -> None:
         context.pipes[name] = pipe
 
 
-def wait(context: Context, barrier: Number, parity: Number) -> None:
-    """Waits until the phase with this parity has completed."""
+def wait(context: Context, barrier: Number, parity: Number, scope: str = "") -> None:
+    """Waits until the phase with this parity has completed; acquires at a scope, or at that of the CTA."""
     emit = context.emit
     again, done = emit.label("wait"), emit.new("p")
     emit.place_label(again)
-    emit.line(f"mbarrier.try_wait.parity.shared::cta.b64 {done}, [{barrier}], {parity};")
+    emit.line(f"mbarrier.try_wait.parity{scope}.shared::cta.b64 {done}, [{barrier}], {parity};")
     emit.line(f"@!{done} bra {again};")
 
 
@@ -185,8 +186,10 @@ def fill(context: Context, s: n.Fill) -> None:
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
         raise LoweringError(f"{s.pipeline} is filled by TMA, and its fill does more than copy")
+    by_threads = release.read_by_threads(context.program, s.pipeline)
+    scope = release.acquire(by_threads) if sources(context.program, s.pipeline) > 1 else ""
     with in_slot(context, pipe) as (slot, parity):
-        wait(context, pipe.empty(emit, slot), parity)
+        wait(context, pipe.empty(emit, slot), parity, scope)
         full = pipe.full(emit, slot)
         size = sum(bulk.tile_bytes(c) for c in copies)
         emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{full}], {size};")
@@ -209,32 +212,47 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
         body(context, s.body)
         if products:
             emit.line("wgmma.commit_group.sync.aligned;")
-            emit.line("wgmma.wait_group.sync.aligned 1;")
-            give_back(context, pipe, pipe.held, unless_nobody=True)
-            emit.line(f"mov.u32 {pipe.held}, {slot};")
-            context.held[s.pipeline] = pipe
+            if release.read_by_threads(context.program, s.pipeline):
+                release.after_threads(emit)
+            if pipe.stages > 1:
+                emit.line("wgmma.wait_group.sync.aligned 1;")
+                give_back(context, pipe, pipe.held, unless_nobody=True)
+                _hold(context, pipe, slot)
+            else:
+                _give_back_now(context, pipe, slot)
         else:
-            # TMA writes next what threads have read: the asynchronous proxy comes after their own only behind a fence.
-            emit.line("fence.proxy.async.shared::cta;")
-            emit.line("bar.warp.sync -1;")
+            release.after_threads(emit)
             give_back(context, pipe, slot, unless_nobody=False)
 
 
 def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
-    emit.line("wgmma.wait_group.sync.aligned 0;")
-    give_back(context, pipe, pipe.held, unless_nobody=True)
+    if pipe.stages > 1:
+        emit.line("wgmma.wait_group.sync.aligned 0;")
+        give_back(context, pipe, pipe.held, unless_nobody=True)
     body(context, s.body)
     emit.line("wgmma.fence.sync.aligned;")
     for line in context.products:
         emit.line(line)
     context.products = []
     emit.line("wgmma.commit_group.sync.aligned;")
-    emit.line("fence.proxy.async.shared::cta;")
-    emit.line("bar.warp.sync -1;")
-    emit.line(f"mov.u32 {pipe.held}, {slot};")
-    context.held[s.pipeline] = pipe
+    release.after_threads(emit)
+    if pipe.stages > 1:
+        _hold(context, pipe, slot)
+    else:
+        _give_back_now(context, pipe, slot)
+
+
+def _give_back_now(context: Context, pipe: Pipe, slot: Reg) -> None:
+    """Nothing can be brought before the only slot is given back: so its products come first."""
+    context.emit.line("wgmma.wait_group.sync.aligned 0;")
+    give_back(context, pipe, slot, unless_nobody=False)
+
+
+def _hold(context: Context, pipe: Pipe, slot: Reg) -> None:
+    context.emit.line(f"mov.u32 {pipe.held}, {slot};")
+    context.held[pipe.name] = pipe
 
 
 def settle(context: Context) -> None:
@@ -263,11 +281,11 @@ def give_back(context: Context, pipe: Pipe, slot: Reg, unless_nobody: bool) -> N
         mine = both
     empty = pipe.empty(emit, block_slot)
     if count == 1:
-        emit.line(f"@{mine} mbarrier.arrive.shared::cta.b64 _, [{empty}];")
+        release.arrive(emit, f"@{mine}", empty)
     else:
         remote = emit.new("r")
         emit.line(f"mapa.shared::cluster.u32 {remote}, {empty}, {_source_rank(context, pipe.name)};")
-        emit.line(f"@{mine} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{remote}];")
+        release.arrive_abroad(emit, f"@{mine}", remote, release.read_by_threads(context.program, pipe.name))
     emit.close()
     emit.block.body.extend(block.lines())
 
@@ -315,4 +333,4 @@ def turn(context: Context, s: n.Drain, body: Body) -> None:
     settle(context)
     emit.line("bar.warp.sync -1;")
     first = emit.less(context.lane(), 1)
-    emit.line(f"@{first} mbarrier.arrive.shared::cta.b64 _, [{following}];")
+    release.arrive(emit, f"@{first}", following)

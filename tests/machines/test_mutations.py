@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ptx_edits import EDITORS, GUARD, Edit
 
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
@@ -36,9 +35,6 @@ from tinygpu.ptx.kernel import Kernel
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.case import resize
-
-sys.path.insert(0, str(Path(__file__).parent))
-from ptx_edits import EDITORS, GUARD, Edit
 
 # Blocks that a batch of CTAs may run; the kernels here need some hundred. An edited loop may have no end.
 STEP_LIMIT = 3_000

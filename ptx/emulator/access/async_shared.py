@@ -129,7 +129,8 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
     ticks = gather(shadow.written, at, span)
     writer = gather(shadow.writer, at, span)
     columns = writer & ACTORS
-    bad = ticks > agent.clock.limit(columns)
+    limit = agent.clock.completed_limit(columns, clocks.members) if agent.proxy else agent.clock.limit(columns)
+    bad = ticks > limit
     _advise_lanes(agent, columns, ticks, None)
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "writes")
@@ -165,7 +166,10 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
     for column, read in shadow.foreign.items():
         seen = gather(read, at, span)
         _advise_lanes(agent, np.full(seen.shape, column), seen, None)
-        bad = seen > _entry(agent.clock.known, column)
+        known = _entry(agent.clock.known, column)
+        if agent.proxy and column >= clocks.members:
+            known = max(known, _entry(agent.clock.proxied, column))
+        bad = seen > known
         if bad.any():
             who = np.full(bad.shape, column, np.int32)
             _report(agent, index, size, span, bad, who, seen, "overwrites")

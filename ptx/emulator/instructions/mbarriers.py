@@ -99,10 +99,17 @@ def places(
             yield origin, place, chosen
 
 
-def released_clock(c: Cohort, row: int, relaxed: bool) -> Clock | None:
-    """What an arrival of this row releases: all it knows; with .relaxed only what a fence before it released."""
+def released_clock(c: Cohort, row: int, relaxed: bool, abroad: bool = False) -> Clock | None:
+    """What an arrival of this row releases: all it knows; with .relaxed only what a fence before it released.
+
+    abroad  it arrives in another CTA, and its release is of CTA scope (Clock.from_abroad)
+    """
     if not c.emulation.checking:
         return None
+    if abroad and not relaxed:
+        lanes, clocks = c.residents.active_bits(c, row), c.residents.clocks
+        all_known = clocks.snapshot(row, c.emulation.tick)
+        return all_known.from_abroad(c.residents.fenced(row, lanes), clocks.members)
     if relaxed:
         fenced, clocks = c.residents.fenced(row, c.residents.active_bits(c, row)), c.residents.clocks
         if clocks.executed is None:
@@ -185,25 +192,26 @@ def _arrive(b: Binder, i: Instruction) -> Run:
     if write is not None and remote:
         raise b.fail(f"`{i.name}` gives no state: its destination must be _")
     drop, relaxed = i.opcode == "mbarrier" and i.has("arrive_drop"), i.has("relaxed")
+    wide = any(i.has(scope) for scope in ("cluster", "gpu", "sys"))
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         amounts = None if given is None else _lanes_of(c, given)
         tokens = np.zeros((c.n, 32), np.uint64)
-        clocks: dict[int, Clock | None] = {}
+        clocks: dict[tuple[int, bool], Clock | None] = {}
         for origin, place, lanes in places(c, i, get(c), remote):
             barriers = c.residents.mbarriers
             barrier = barriers.find(origin, *place)
             if barrier is None:
                 continue
-            row = origin.row
-            if row not in clocks:
-                clocks[row] = released_clock(c, row, relaxed)
+            row, abroad = origin.row, not wide and place[0] != origin.cta
+            if (row, abroad) not in clocks:
+                clocks[row, abroad] = released_clock(c, row, relaxed, abroad)
             at = _row_of(c, row)
             mine = np.ones(lanes.size, np.int64) if amounts is None or expect else amounts[at, lanes]
             if expect and amounts is not None:
                 barriers.expect_tx(origin, barrier, int(amounts[at, lanes].sum()))
-            tokens[at, lanes] = barriers.arrive(origin, barrier, int(mine.sum()), clocks[row], drop)
+            tokens[at, lanes] = barriers.arrive(origin, barrier, int(mine.sum()), clocks[row, abroad], drop)
         if write is not None:
             np.copyto(write(c), tokens, where=c.where)
 

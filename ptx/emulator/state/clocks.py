@@ -8,12 +8,13 @@ actor's accesses happened before now; an access is a race when a conflicting one
 whatever order the emulator happened to run them in.
 
 A second plane, `proxied`, says the same of accesses of the generic proxy that a proxy fence has made known to the
-asynchronous proxy (PTX ISA, "Async proxy"): TMA, wgmma and tcgen05 see only those.
+asynchronous proxy (PTX ISA, "Async proxy"): TMA, wgmma and tcgen05 see only those. Of agents it says up to when their
+accesses are known to have completed for whoever writes through the asynchronous proxy next (Clock.from_abroad).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,29 @@ class Clock:
         if self.executed is None or column >= self.executed.size:
             return self.tick_of(column)
         return max(int(self.executed[column]), self.tick_of(column))
+
+    def completed_limit(self, columns: NDArray[np.int64], members: int) -> Ticks:
+        """Ticks up to which accesses happened before, for a write through the asynchronous proxy."""
+        known = self.limit(columns)
+        return np.where(columns >= members, np.maximum(known, self.proxied_limit(columns)), known).astype(np.int32)
+
+    def from_abroad(self, fenced: Clock | None, members: int) -> Clock:
+        """What of this an arrival of CTA scope tells another CTA: its release does not reach there.
+
+        What a fence released before (`fenced`) does. So does one thing more, which is no release of memory: that the
+        agents' accesses (columns from `members` on) have completed, for writes through the asynchronous proxy only.
+        TMA, wgmma and tcgen05 access shared memory in a proxy of their own, and whoever arrives has waited for them;
+        no access of a thread lies between the two. Published Hopper kernels give slots back like this, for the release
+        at cluster scope is a fence of all memory in every round.
+        """
+        told = np.zeros(self.proxied.size, np.int32)
+        told[members:] = np.maximum(self.proxied, self.known)[members:]
+        if fenced is None:
+            return Clock(np.zeros(told.size, np.int32), told, executed=self.executed)
+        told[: fenced.proxied.size] = np.maximum(told[: fenced.proxied.size], fenced.proxied)
+        known = np.zeros(told.size, np.int32)
+        known[: fenced.known.size] = fenced.known
+        return replace(fenced, known=known, proxied=told, executed=self.executed)
 
     def with_entry(self, column: int, tick: int) -> Clock:
         """The same clock, which also knows an actor up to a tick."""
