@@ -98,6 +98,20 @@ class Assembly:
     def spills(self) -> bool:
         return self.spill_store_bytes + self.spill_load_bytes > 0
 
+    @property
+    def heeds_budgets(self) -> bool:
+        """Whether the machine code has the register budgets (setmaxnreg) that the PTX states; true without any.
+
+        nvJitLink compiles for linking and ignores them (C7504), and roles spill that count on more registers: a GPU is
+        given the PTX of such a kernel, or machine code of ptxas, which compiles it as a whole.
+        """
+        return not any("'setmaxnreg' ignored" in warning for warning in self.warnings)
+
+    @property
+    def loadable(self) -> bytes | None:
+        """The machine code, where it does all that the PTX says; None where a driver is better given the PTX."""
+        return self.cubin if self.heeds_budgets else None
+
     def __str__(self) -> str:
         spilled = (
             f"{self.spill_store_bytes} B stored and {self.spill_load_bytes} B loaded by spills"
@@ -153,10 +167,9 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
         raise AssemblerError(target, (Fault(f"the PTX holds {found}, and one is assembled at a time"),))
     cubin, log = _link(ptx, target, options)
     assembly = _read_log(cubin, log, target, kernels[0])
-    if not any("'setmaxnreg' ignored" in warning for warning in assembly.warnings):
+    if assembly.heeds_budgets:
         return assembly
-    # nvJitLink compiles for linking, where budgets are ignored (C7504); a driver that is given the PTX heeds them. With
-    # the largest budget for all threads the kernel spills where it does as a whole program.
+    # With the largest budget for all threads the kernel spills where it does as a whole program.
     wide = _with_largest_budget(ptx)
     whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else assembly
     return replace(
@@ -225,7 +238,7 @@ def _link(ptx: str, target: str, options: list[str]) -> tuple[bytes, str]:
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as refused:
             log = _text(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
-            raise AssemblerError(target, _faults(ptx, target, log, str(refused)), log) from None
+            raise AssemblerError(target, faults_in(ptx, target, log, str(refused)), log) from None
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
         return bytes(cubin), _text(nvjitlink.get_info_log_size, nvjitlink.get_info_log, handle)
@@ -240,7 +253,7 @@ def _text(size: Any, read: Any, handle: Any) -> str:
     return buffer.decode(errors="replace").rstrip("\0 \n")
 
 
-def _faults(ptx: str, target: str, log: str, code: str) -> tuple[Fault, ...]:
+def faults_in(ptx: str, target: str, log: str, code: str) -> tuple[Fault, ...]:
     """The complaints in an error log, in the order of the PTX lines; those about the whole module come last."""
     lines = ptx.splitlines()
     faults: list[Fault] = []
@@ -321,23 +334,24 @@ def _read_log(cubin: bytes, log: str, target: str, kernel: str) -> Assembly:
     return Assembly(
         cubin=cubin,
         target=target,
-        registers=_figure(r"used (\d+) registers", linked[1]),
+        registers=figure_in(r"used (\d+) registers", linked[1]),
         spill_store_bytes=sum(int(stored) for stored, _ in spills),
         spill_load_bytes=sum(int(loaded) for _, loaded in spills),
-        stack_bytes=_figure(r"(\d+) stack", linked[1]),
-        static_smem_bytes=_figure(r"(\d+) bytes smem", declared[1]),
-        barriers=_figure(r"used (\d+) barriers", declared[1]),
-        warnings=_warnings(log),
+        stack_bytes=figure_in(r"(\d+) stack", linked[1]),
+        static_smem_bytes=figure_in(r"(\d+) bytes smem", declared[1]),
+        barriers=figure_in(r"used (\d+) barriers", declared[1]),
+        warnings=warnings_in(log),
         log=log,
     )
 
 
-def _figure(pattern: str, line: str) -> int:
+def figure_in(pattern: str, line: str) -> int:
+    """The number that a pattern finds in a line of a log; 0 where it finds none."""
     match = re.search(pattern, line)
     return int(match[1]) if match else 0
 
 
-def _warnings(log: str) -> tuple[str, ...]:
-    """Warnings, and advice that bears a code: "(C7510) Potential Performance Loss: wgmma.mma_async ..."."""
+def warnings_in(log: str) -> tuple[str, ...]:
+    """Warnings in a log, and advice that bears a code: "(C7510) Potential Performance Loss: wgmma.mma_async ..."."""
     found = re.findall(r"^ptxas .*?(?:warning *: (.*)|info *: (\(C\d+\).*))$", log, re.MULTILINE)
     return tuple((warning or advice).strip() for warning, advice in found)

@@ -19,7 +19,8 @@ from tinygpu.ptx.measuring.intervals import Rounding
 from tinygpu.ptx.measuring.reference import Graph
 from tinygpu.ptx.runtime.launch import Launch, Tensor
 
-VERSION = 1
+# 2: machine code has the register budgets of its PTX, so that it is loaded wherever it is there.
+VERSION = 2
 
 
 class NotABundle(ValueError):

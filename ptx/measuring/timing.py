@@ -99,6 +99,8 @@ class Stopwatch:
             self.mode = "flush"
             self._sets = [self.subject.operands("random")]
             self._flusher = self.context.allocate(flushed, "what overwrites the L2")
+        # operands are copied on the null stream, for which the stream that times does not wait
+        self.context.synchronize()
 
     def single(self, kernel: LoadedKernel) -> float:
         """Seconds of one launch, after one that brought the kernel there."""

@@ -12,11 +12,11 @@ import numpy as np
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.errors import WrongArray
 from tinygpu.ptx.runtime.launch import Argument, Launch
-from tinygpu.ptx.runtime.tensor_maps import encode_map
+from tinygpu.ptx.runtime.tensor_maps import MAP_BYTES, encode_map
 
 # PTX: sizes of parameters; a tensor map is .align 64 .b8[128].
 _FORMATS = {"u32": "<I", "s32": "<i", "f32": "<f", "u64": "<Q"}
-_MAP_BYTES, _MAP_ALIGN = 128, 64
+_MAP_ALIGN = 64
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -26,7 +26,7 @@ class ArgumentBuffer:
     address  of the array of pointers: what cuLaunchKernelEx takes as kernelParams
     """
 
-    __slots__ = ("_base", "_keep", "_memory", "_scalars", "address")
+    __slots__ = ("_base", "_memory", "_scalars", "address")
 
     def __init__(self, driver: Driver, launch: Launch, addresses: Mapping[str, int]) -> None:
         """
@@ -42,7 +42,6 @@ class ArgumentBuffer:
         self._memory = ctypes.create_string_buffer(head + end + _MAP_ALIGN)
         start = -(-ctypes.addressof(self._memory) // _MAP_ALIGN) * _MAP_ALIGN
         self._base = start - ctypes.addressof(self._memory)
-        self._keep = maps
         self._scalars: dict[str, tuple[int, struct.Struct]] = {}
         self.address = start
         for number, (argument, place) in enumerate(zip(launch.arguments, places, strict=True)):
@@ -55,8 +54,7 @@ class ArgumentBuffer:
             elif argument.kind == "scalar":
                 self._scalars[argument.name] = (offset, struct.Struct(_FORMATS[argument.type]))
             else:
-                data = ctypes.string_at(maps[argument.map].getPtr(), _MAP_BYTES)
-                struct.pack_into(f"{_MAP_BYTES}s", self._memory, offset, data)
+                struct.pack_into(f"{MAP_BYTES}s", self._memory, offset, maps[argument.map])
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -88,7 +86,7 @@ def _places(arguments: tuple[Argument, ...]) -> tuple[list[int], int]:
     places, end = [], 0
     for argument in arguments:
         if argument.kind in ("address", "map"):
-            size = 8 if argument.kind == "address" else _MAP_BYTES
+            size = 8 if argument.kind == "address" else MAP_BYTES
         else:
             size = struct.calcsize(_FORMATS[argument.type])
         align = _MAP_ALIGN if argument.kind == "map" else size

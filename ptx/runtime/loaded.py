@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
+from tinygpu.ptx.runtime.calls import out_of_memory
 from tinygpu.ptx.runtime.context import Context
 from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused, WrongArchitecture
 from tinygpu.ptx.runtime.launch import Launch, Workspace
@@ -15,7 +16,6 @@ from tinygpu.ptx.runtime.launch import Launch, Workspace
 PORTABLE_CLUSTER = 8
 # griddepcontrol.wait is what makes a kernel that begins early wait for the one before it (PTX ISA, griddepcontrol).
 _WAITS = re.compile(rb"griddepcontrol\.wait")
-_BUDGETS = re.compile(rb"setmaxnreg\.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +28,7 @@ class LoadedKernel:
     local_bytes    local memory per thread, spills included
     ctas_per_sm    CTAs that one SM holds at a time
     resident_ctas  CTAs that the GPU holds at a time
+    refused_cubin  why the driver compiled the PTX though there was machine code; "" where it did not
     """
 
     context: Context
@@ -38,6 +39,7 @@ class LoadedKernel:
     local_bytes: int
     ctas_per_sm: int
     resident_ctas: int
+    refused_cubin: str = ""
 
     @property
     def grid(self) -> int:
@@ -73,7 +75,10 @@ class LoadedKernel:
 def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | None = None) -> LoadedKernel:
     """Loads a kernel, from its cubin where there is one, and raises what limits it needs raised.
 
-    Raises WrongArchitecture and LaunchRefused.
+    cubin  machine code that does what the PTX says; that of nvJitLink has no register budgets
+           (`Assembly.heeds_budgets`)
+
+    Raises WrongArchitecture, LaunchRefused, OutOfDeviceMemory, and CudaError where the context is lost.
     """
     check_target(launch.target, context)
     _check_fits(context, launch)
@@ -83,7 +88,7 @@ def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | Non
             "it has no griddepcontrol.wait, and would read what is not yet written"
         )
     driver = context.driver
-    module = _load(context, launch, ptx, cubin)
+    module, refused_cubin = _load(context, launch, ptx, cubin)
     try:
         function = driver.call("cuModuleGetFunction", module, launch.kernel.encode())
         attribute = {n: _attribute(context, function, n) for n in ("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES")}
@@ -96,7 +101,7 @@ def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | Non
         driver.release("cuModuleUnload", module)
         raise
     registers, local = attribute["NUM_REGS"], attribute["LOCAL_SIZE_BYTES"]
-    return LoadedKernel(context, launch, module, function, registers, local, per_sm, resident)
+    return LoadedKernel(context, launch, module, function, registers, local, per_sm, resident, refused_cubin)
 
 
 def check_target(target: str, context: Context) -> None:
@@ -130,26 +135,38 @@ def _check_fits(context: Context, launch: Launch) -> None:
         raise LaunchRefused(f"{limits.name} has no cooperative launches, and {launch.kernel} needs one")
 
 
-def _load(context: Context, launch: Launch, ptx: bytes, cubin: bytes | None) -> Any:
-    """The module; from PTX where the cubin was made for another architecture, or without the kernel's register budgets.
+def _load(context: Context, launch: Launch, ptx: bytes, cubin: bytes | None) -> tuple[Any, str]:
+    """(the module, why it is not from the cubin).
 
-    Here cubins come from nvJitLink, which compiles PTX for linking; the assembler then says "'setmaxnreg' ignored to
-    maintain compatibility across compilation units" (C7504), and roles spill that have a budget of more registers. The
-    driver compiles PTX as a whole.
+    Machine code may be of another architecture, of a later toolkit than the driver, or damaged, and drivers have
+    several names for each; all of them take PTX.
     """
-    driver = context.driver
-    if cubin is not None and not _BUDGETS.search(ptx):
+    refusal = ""
+    if cubin is not None:
         try:
-            return driver.call("cuModuleLoadData", cubin)
+            return _module(context, launch, cubin), ""
         except CudaError as refused:
-            if refused.code != "CUDA_ERROR_NO_BINARY_FOR_GPU":
+            if refused.context_lost:
                 raise
+            refusal = refused.code
     try:
-        return driver.call("cuModuleLoadData", ptx + b"\0")
+        return _module(context, launch, ptx + b"\0"), refusal
     except CudaError as refused:
+        if refused.context_lost:
+            raise
         raise LaunchRefused(
             f"{launch.kernel} cannot be loaded on {context.limits.name} with driver {context.limits.driver}: {refused}"
         ) from None
+
+
+def _module(context: Context, launch: Launch, image: bytes) -> Any:
+    """Raises CudaError where the image is refused or nothing runs any more, OutOfDeviceMemory where it has no room."""
+    try:
+        return context.driver.call("cuModuleLoadData", image)
+    except CudaError as refused:
+        if refused.code == "CUDA_ERROR_OUT_OF_MEMORY":
+            raise out_of_memory(context.driver, len(image), f"the code of {launch.kernel}") from None
+        raise
 
 
 def _attribute(context: Context, function: Any, name: str) -> int:

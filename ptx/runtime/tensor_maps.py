@@ -5,11 +5,12 @@ The driver says no more than that a value is invalid, so everything that it asks
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from collections.abc import Sequence
 
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.elements import element
-from tinygpu.ptx.runtime.errors import LaunchRefused
+from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused
 from tinygpu.ptx.runtime.launch import Map
 
 # CUDA driver API, cuTensorMapEncodeTiled: the arguments' ranges.
@@ -18,6 +19,10 @@ MOST_ELEMENTS = 1 << 32
 MOST_STRIDE_BYTES = 1 << 40
 MOST_BOX = 256
 ALIGN_BYTES = 16
+# cuda.h: CUtensorMap has 128 bytes; its type asks for 64, newer headers for 128.
+MAP_BYTES, MAP_ALIGN_BYTES = 128, 128
+# cuTensorMapEncodeTiled came with CUDA 12.0.
+_SINCE = 12000
 SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 # Elements are moved as they are, so that 8-bit floats are bytes, and tf32 is f32: TFLOAT32 would round.
 _TYPES = {
@@ -58,22 +63,45 @@ def _refusal(made: Map, address: int) -> str:
     return ""
 
 
-def encode_map(driver: Driver, made: Map, address: int) -> Any:
-    """The driver's CUtensorMap over the tensor at `address`; raises LaunchRefused with the reason beforehand."""
+def encode_map(driver: Driver, made: Map, address: int) -> bytes:
+    """The 128 bytes of the tensor map over the tensor at `address`; raises LaunchRefused with the reason beforehand."""
     check_map(made, address)
     module = driver.module
     rank = len(made.dims)
-    return driver.call(
-        "cuTensorMapEncodeTiled",
-        driver.enum("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[made.type]}"),
-        rank,
-        address,
-        [module.cuuint64_t(n) for n in made.dims],
-        [module.cuuint64_t(n) for n in made.strides_bytes],
-        [module.cuuint32_t(n) for n in made.box],
-        [module.cuuint32_t(1)] * rank,
+    sizes = (list(made.dims), list(made.strides_bytes), list(made.box), [1] * rank)
+    kind = driver.enum("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[made.type]}")
+    layout = (
         driver.enum("CUtensorMapInterleave", "CU_TENSOR_MAP_INTERLEAVE_NONE"),
         driver.enum("CUtensorMapSwizzle", f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[made.swizzle_bytes]}"),
         driver.enum("CUtensorMapL2promotion", "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
         driver.enum("CUtensorMapFloatOOBfill", "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
     )
+    words = (module.cuuint64_t, module.cuuint64_t, module.cuuint32_t, module.cuuint32_t)
+    lists = [[word(n) for n in numbers] for word, numbers in zip(words, sizes, strict=True)]
+    try:
+        encoded = driver.call("cuTensorMapEncodeTiled", kind, rank, address, *lists, *layout)
+    except CudaError as refused:
+        # all values are right: what is left is where the bindings let the driver write, which need not be aligned
+        if refused.code != "CUDA_ERROR_INVALID_VALUE":
+            raise
+        return _encode_aligned(driver, int(kind), rank, address, sizes, [int(value) for value in layout])
+    return ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+
+
+def _encode_aligned(
+    driver: Driver, kind: int, rank: int, address: int, sizes: Sequence[Sequence[int]], layout: Sequence[int]
+) -> bytes:
+    """The same by the driver's own function, into memory of ours at a multiple of 128 bytes."""
+    name = "cuTensorMapEncodeTiled"
+    flags = driver.enum("CUdriverProcAddress_flags", "CU_GET_PROC_ADDRESS_DEFAULT")
+    found = driver.call("cuGetProcAddress", name.encode(), _SINCE, flags)
+    word, pointer = ctypes.c_int, ctypes.c_void_p
+    call = ctypes.CFUNCTYPE(word, pointer, word, ctypes.c_uint32, *[pointer] * 5, *[word] * 4)(int(found[0]))
+    memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGN_BYTES)
+    start = -(-ctypes.addressof(memory) // MAP_ALIGN_BYTES) * MAP_ALIGN_BYTES
+    kinds = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+    arrays = [(c * max(len(n), 1))(*n) for c, n in zip(kinds, sizes, strict=True)]
+    status = call(start, kind, rank, address, *(ctypes.addressof(a) for a in arrays), *layout)
+    if status:
+        raise CudaError(name, driver.code(driver.module.CUresult(status)))
+    return ctypes.string_at(start, MAP_BYTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -35,6 +35,8 @@ from tinygpu.search.searchable import Point
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
+# What assembles PTX texts for a target; a refusal takes the place of an assembly.
+Assembling = Callable[[Sequence[str], str], Sequence[Assembly | AssemblerError]]
 Choose = Literal["best", "random", "mixed"]
 CHOOSE: tuple[Choose, ...] = ("best", "random", "mixed")
 # Points that are looked at, per kernel that is wanted: many points of a space give the same kernel.
@@ -88,7 +90,8 @@ def bundle(
 
     choose   the "best" by prediction, "random" ones uniformly from the space, or half of each ("mixed")
     seconds  how long each machine's space is searched for its best, at most
-    cubins   also machine code for `device`; without, the driver there assembles the PTX
+    cubins   also machine code for `device`, where nvJitLink's has the kernel's register budgets; without, the driver
+             there assembles the PTX
     shuffled the best predicted kernel first and the others in random order, so that a run which ends early has measured
              a sample of all; else the best predicted ones come first
 
@@ -126,19 +129,33 @@ def bundle(
         order = np.random.default_rng([seed, len(ranked)]).permutation(len(ranked) - 1) + 1
         ranked = [ranked[0], *(ranked[n] for n in order.tolist())]
     watch.stage(f"writing {len(ranked)} kernels")
-    entries = [(_entry(f"k{n:04}", m, a, cubins), m, a) for n, (m, a) in enumerate(ranked)]
+    codes = [a.loadable if cubins else None for _, a in ranked]
+    entries = [_entry(f"k{n:04}", m, a, c) for n, ((m, a), c) in enumerate(zip(ranked, codes, strict=True))]
     written = write_bundle(
         path,
         title=f"{chosen.name} {ranked[0][0].space.problem}",
         device=device.name,
         made=_made_now(),
         questions=questions,
-        kernels=((e, m.kernel.ptx.encode(), a.cubin if cubins else None) for e, m, a in entries),
+        kernels=((e, m.kernel.ptx.encode(), c) for e, (m, _), c in zip(entries, ranked, codes, strict=True)),
     )
     return Bundled(written, tuple(refused), tuple(skipped))
 
 
-def bundle_points(space: MachineSpace, points: Sequence[Point], path: Path) -> list[str | Failure]:
+def one_by_one(texts: Sequence[str], target: str) -> list[Assembly | AssemblerError]:
+    """Assembles in this process."""
+    done: list[Assembly | AssemblerError] = []
+    for ptx in texts:
+        try:
+            done.append(assemble(ptx, target))
+        except AssemblerError as refused:
+            done.append(refused)
+    return done
+
+
+def bundle_points(
+    space: MachineSpace, points: Sequence[Point], path: Path, *, assembling: Assembling = one_by_one
+) -> list[str | Failure]:
     """Writes a bundle of given candidates of one space; for each its kernel's name, or why it has none."""
     objective, cache = PredictedTime(space), SolverCache()
     names: list[str | Failure] = []
@@ -153,14 +170,17 @@ def bundle_points(space: MachineSpace, points: Sequence[Point], path: Path) -> l
         names.append(f"k{number:04}")
         made.append((f"k{number:04}", _Made(0, r, kernel, space, objective)))
     kernels = []
-    for name, m in made:
-        target = m.kernel.assembled_for(space.device.portable_target)
-        try:
-            assembly = assemble(m.kernel.ptx, target)
-        except AssemblerError as error:
-            names[int(name[1:])] = Failure("assembler", str(error))
-            continue
-        kernels.append((_entry(name, m, assembly, True), m.kernel.ptx.encode(), assembly.cubin))
+    portable = space.device.portable_target
+    for target in dict.fromkeys(m.kernel.assembled_for(portable) for _, m in made):
+        mine = [(name, m) for name, m in made if m.kernel.assembled_for(portable) == target]
+        assembled = assembling([m.kernel.ptx for _, m in mine], target)
+        for (name, m), assembly in zip(mine, assembled, strict=True):
+            if isinstance(assembly, AssemblerError):
+                names[int(name[1:])] = Failure("assembler", str(assembly))
+            else:
+                code = assembly.loadable
+                kernels.append((_entry(name, m, assembly, code), m.kernel.ptx.encode(), code))
+    kernels.sort(key=lambda made: made[0].name)
     if kernels:
         terms = max(m.kernel.terms(space.problem) for _, m in made)
         asked = question(space.machine, space.problem, terms)
@@ -272,7 +292,7 @@ def _seconds(made: _Made, assembly: Assembly) -> float:
     return float(prediction.seconds)
 
 
-def _entry(name: str, made: _Made, assembly: Assembly, cubin: bool) -> Entry:
+def _entry(name: str, made: _Made, assembly: Assembly, code: bytes | None) -> Entry:
     return Entry(
         name,
         made.question,
@@ -283,8 +303,18 @@ def _entry(name: str, made: _Made, assembly: Assembly, cubin: bool) -> Entry:
         assembly.registers,
         assembly.spill_store_bytes + assembly.spill_load_bytes,
         ptx_digest(made.kernel.ptx.encode()),
-        cubin,
+        code is not None,
     )
 
 
-__all__ = ["CHOOSE", "Bundled", "Choose", "Skipped", "bundle", "bundle_points", "question"]
+__all__ = [
+    "CHOOSE",
+    "Assembling",
+    "Bundled",
+    "Choose",
+    "Skipped",
+    "bundle",
+    "bundle_points",
+    "one_by_one",
+    "question",
+]

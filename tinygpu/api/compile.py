@@ -51,7 +51,7 @@ class CompiledKernel(CallableKernel):
             tuple(s.name for s in machine.scalars(dict(problem.options))),
         )
         super().__init__(
-            signature, launcher(machine, kernel, problem), context, kernel.ptx.encode(), finalist.assembly.cubin
+            signature, launcher(machine, kernel, problem), context, kernel.ptx.encode(), finalist.assembly.loadable
         )
         self.finalist = finalist
         self.origin = origin

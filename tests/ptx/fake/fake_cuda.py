@@ -11,6 +11,9 @@ Structures and enumerations are those of cuda.bindings. Comments in a kernel's P
 
 with `timed` behind one of the last four where that happens only when a graph runs it. A kernel in which the emulator
 finds a fault ends with CUDA_ERROR_ILLEGAL_ADDRESS.
+
+As with a real driver, nothing works any more in a process whose context is lost; and a stream that does not wait for
+the null stream must not touch what copies and fills there may still be writing: a launch that does raises `Unordered`.
 """
 
 from __future__ import annotations
@@ -44,6 +47,10 @@ _TYPES = {
 }
 _SWIZZLES = {0: "none", 1: "32B", 2: "64B", 3: "128B"}
 _FATE = re.compile(r"// fake: (hang|exit|abort|error)(?: (\w+))??( timed)?$", re.MULTILINE)
+
+
+class Unordered(RuntimeError):
+    """A launch on a stream of its own that reads or writes memory which the null stream has not finished with."""
 
 
 @dataclass(slots=True)
@@ -82,6 +89,8 @@ class FakeCuda:
     drift         by how much time stretches with every launch
     calls         every call, in order: (function, arguments)
     emulating     False: launches only move the clock
+    refusal       what it calls machine code that it does not take
+    aligned_maps  it writes tensor maps to multiples of 128 bytes only, where the bindings put theirs anywhere
     """
 
     name: str = "NVIDIA H200"
@@ -96,6 +105,8 @@ class FakeCuda:
     seed: int = 0
     gpus: int = 1
     emulating: bool = True
+    refusal: str = "CUDA_ERROR_NO_BINARY_FOR_GPU"
+    aligned_maps: bool = False
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     allocations: dict[int, Allocation] = field(default_factory=dict)
@@ -110,6 +121,8 @@ class FakeCuda:
         self.next_handle = 1
         self.handles: dict[int, Any] = {}
         self.capturing: dict[int, Captured] = {}
+        self.own_streams: set[int] = set()
+        self.unfinished: set[int] = set()  # allocations that the null stream may still be writing
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("cu") and not name.startswith("cuuint"):
@@ -123,7 +136,7 @@ class FakeCuda:
 
         def recorded(*arguments: Any) -> Any:
             self.calls.append((name, arguments))
-            if self.lost and name not in ("cuGetErrorName", "cuMemFree", "cuModuleUnload"):
+            if self.lost and name != "cuGetErrorName":
                 return (getattr(real.CUresult, self.lost), *[None] * 4)
             return found(*arguments)
 
@@ -170,6 +183,7 @@ class FakeCuda:
         return (OK,)
 
     def cuCtxSynchronize(self) -> Any:
+        self.unfinished.clear()
         return (OK,)
 
     # -- memory ----------------------------------------------------------------------------------------------------
@@ -186,6 +200,7 @@ class FakeCuda:
 
     def cuMemFree(self, address: int) -> Any:
         del self.allocations[address]
+        self.unfinished.discard(address)
         return (OK,)
 
     def window(self, address: int, size: int) -> np.ndarray[Any, Any]:
@@ -194,20 +209,35 @@ class FakeCuda:
                 return a.bytes[address - a.address : address - a.address + size]
         raise RuntimeError(f"{size} bytes at {address:#x} are in no allocation")
 
+    def _written(self, address: int, size: int) -> np.ndarray[Any, Any]:
+        """A window that the null stream writes, some time after the call has returned."""
+        found = self.window(address, size)
+        self.unfinished.add(self._allocation(address))
+        return found
+
+    def _allocation(self, address: int) -> int:
+        """The allocation that holds an address; 0 where none does."""
+        return next((a.address for a in self.allocations.values() if 0 <= address - a.address < a.bytes.nbytes), 0)
+
+    def _check_order(self, kernel: str, stream: int, addresses: list[int]) -> None:
+        if stream in self.own_streams and self.unfinished & {self._allocation(a) for a in addresses}:
+            raise Unordered(f"{kernel} runs on a stream of its own over what the null stream may still be writing")
+
     def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
-        self.window(to, size)[:] = np.frombuffer((ctypes.c_char * size).from_address(source), dtype=np.uint8)
+        self._written(to, size)[:] = np.frombuffer((ctypes.c_char * size).from_address(source), dtype=np.uint8)
         return (OK,)
 
     def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
         ctypes.memmove(to, self.window(source, size).tobytes(), size)
+        self.unfinished.clear()  # it waits for the null stream
         return (OK,)
 
     def cuMemcpyDtoD(self, to: int, source: int, size: int) -> Any:
-        self.window(to, size)[:] = self.window(source, size)
+        self._written(to, size)[:] = self.window(source, size)
         return (OK,)
 
     def cuMemsetD8(self, address: int, byte: int, size: int) -> Any:
-        self.window(address, size)[:] = byte
+        self._written(address, size)[:] = byte
         return (OK,)
 
     def cuMemsetD8Async(self, address: int, byte: int, size: int, stream: Any) -> Any:
@@ -239,7 +269,10 @@ class FakeCuda:
             captured.work.append(replay)
 
     def cuStreamCreate(self, flags: int) -> Any:
-        return OK, real.CUstream(self._handle("stream"))
+        made = self._handle("stream")
+        if flags == int(real.CUstream_flags.CU_STREAM_NON_BLOCKING):
+            self.own_streams.add(made)
+        return OK, real.CUstream(made)
 
     def cuStreamDestroy(self, stream: Any) -> Any:
         return (OK,)
@@ -294,7 +327,7 @@ class FakeCuda:
     def cuModuleLoadData(self, image: bytes) -> Any:
         if image.startswith(b"\x7fELF"):
             if image not in self.cubins:
-                return real.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, None
+                return getattr(real.CUresult, self.refusal), None
             image = self.cubins[image]
         text = image.rstrip(b"\0").decode()
         try:
@@ -335,6 +368,31 @@ class FakeCuda:
         self, type_: Any, rank: int, address: Any, dims: Any, strides: Any, box: Any, steps: Any, interleave: Any,
         swizzle: Any, l2: Any, fill: Any,
     ) -> Any:  # fmt: skip
+        if self.aligned_maps:
+            return real.CUresult.CUDA_ERROR_INVALID_VALUE, None
+        return self._encode(type_, address, dims, strides, box, swizzle)
+
+    def cuGetProcAddress(self, symbol: bytes, version: int, flags: Any) -> Any:
+        """The driver's own function, which writes where it is told to."""
+        word, pointer = ctypes.c_int, ctypes.c_void_p
+
+        def encode(
+            to: int, type_: int, rank: int, address: int, dims: int, strides: int, box: int, steps: int, *layout: int
+        ) -> int:
+            if to % 128 or symbol != b"cuTensorMapEncodeTiled" or version > 13000:
+                return int(real.CUresult.CUDA_ERROR_INVALID_VALUE)
+            longs = [list((ctypes.c_uint64 * n).from_address(p)) for p, n in ((dims, rank), (strides, rank - 1))]
+            shorts = list((ctypes.c_uint32 * rank).from_address(box))
+            status, made = self._encode(real.CUtensorMapDataType(type_), address, *longs, shorts, layout[1])
+            if status == OK:
+                ctypes.memmove(to, made.getPtr(), 128)
+            return int(status)
+
+        kind = ctypes.CFUNCTYPE(word, pointer, word, ctypes.c_uint32, *[pointer] * 5, *[word] * 4)
+        self.callback = kind(encode)  # kept: the caller has its address alone
+        return OK, ctypes.cast(self.callback, pointer).value, 0
+
+    def _encode(self, type_: Any, address: Any, dims: Any, strides: Any, box: Any, swizzle: Any) -> Any:
         seen = {
             "address": int(address), "dtype": _TYPES[type_], "dims": tuple(map(int, dims)),
             "strides": tuple(map(int, strides)), "box": tuple(map(int, box)), "swizzle": _SWIZZLES[int(swizzle)],
@@ -372,14 +430,18 @@ class FakeCuda:
             return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
         grid, cluster, threads = config.gridDimX, _cluster(config), config.blockDimX
         smem, stream = config.sharedMemBytes, config.hStream
+        addresses = [int.from_bytes(data, "little") for data in read if len(data) == 8]
+        addresses += [self.maps[int.from_bytes(data[:8], "little") - 1]["address"] for data in read if len(data) == 128]
 
         def work() -> None:
+            self._check_order(function.name, int(stream), addresses)
             self._befall(function.ptx, timed=False)
             if self.emulating:
                 self._emulate(function, grid, cluster, threads, smem, read)
             self._pass(function.ptx)
 
         def replay() -> None:
+            self._check_order(function.name, int(stream), addresses)
             self._befall(function.ptx, timed=True)
             self._pass(function.ptx)
 

@@ -17,6 +17,7 @@ static Config last;
 static Attribute last_attributes[8];
 static int launches, capturing;
 static int graph_count;
+static int strict_maps, refused_maps; /* whether tensor maps are written to multiples of 128 bytes alone */
 
 #define OK 0
 int cuInit(unsigned flags) { return OK; }
@@ -95,6 +96,7 @@ int cuTensorMapEncodeTiled(uint64_t *map, int type, unsigned rank, void *address
   uint64_t seen[16] = {(uint64_t)type, rank, (uint64_t)address, dims[0], rank > 1 ? dims[1] : 0,
                        rank > 1 ? strides[0] : 0, box[0], rank > 1 ? box[1] : 0, steps[0], (uint64_t)interleave,
                        (uint64_t)swizzle, (uint64_t)l2, (uint64_t)fill};
+  if (strict_maps && (uintptr_t)map % 128) { refused_maps++; return 1; }
   memcpy(map, seen, sizeof seen);
   return OK;
 }
@@ -103,6 +105,8 @@ int cuGetErrorName(int e, const char **name) { *name = "CUDA_ERROR_OF_THE_STUB";
 /* what the tests ask */
 int stub_launches(void) { return launches; }
 int stub_captured(void) { return graph_count; }
+void stub_align_maps(int strict) { strict_maps = strict; }
+int stub_refused_maps(void) { return refused_maps; }
 int stub_last(unsigned *out) {
   out[0] = last.grid[0]; out[1] = last.block[0]; out[2] = last.smem; out[3] = last.count;
   out[4] = (unsigned)(uintptr_t)last.stream;
@@ -117,6 +121,7 @@ int cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags,
   static void *self;
   Dl_info info;
   if (!self && dladdr((void *)cuInit, &info)) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (status) *status = 0; /* found */
   *f = strcmp(name, "cuGetProcAddress") ? dlsym(self, name) : (void *)cuGetProcAddress_v2;
   return *f ? OK : 500;
 }

@@ -88,6 +88,7 @@ def test_a_launch_runs_with_its_arguments() -> None:
     a, b = rng.random(1000, dtype=np.float32), rng.random(1000, dtype=np.float32)
     x.write(a)
     z.write(b)
+    context.synchronize()
     kernel = load_kernel(context, launch, PTX)
     arguments = ArgumentBuffer(context.driver, launch, {"x": x.address, "z": z.address, "y": y.address})
     assert arguments.scalars == ("s",)
@@ -146,19 +147,53 @@ def test_a_persistent_grid_is_what_is_resident_and_no_more_than_has_tiles(
     assert other.grid == 8
 
 
-def test_a_cubin_is_preferred_and_ptx_taken_where_it_is_for_another_gpu() -> None:
+LOST = ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_UNKNOWN")
+# What drivers call machine code of another architecture, of a later toolkit, or cut short.
+NOT_TAKEN = (
+    "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_SUPPORTED",
+    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
+)  # fmt: skip
+
+
+def test_a_cubin_is_preferred() -> None:
     fake, context = opened()
     cubin = b"\x7fELF machine code"
     fake.cubins[cubin] = PTX
-    load_kernel(context, add_launch(), PTX, cubin)
-    assert fake.count("cuModuleLoadData") == 1
-    load_kernel(context, add_launch(), PTX, b"\x7fELF of another architecture")
-    assert fake.count("cuModuleLoadData") == 3
+    budgets = PTX + b"\n// setmaxnreg.inc.sync.aligned.u32 232;\n"
+    for ptx in (PTX, budgets):
+        assert load_kernel(context, add_launch(), ptx, cubin).refused_cubin == ""
+    assert fake.count("cuModuleLoadData") == 2
 
 
-def test_ptx_is_taken_where_roles_have_register_budgets_which_the_cubin_lacks() -> None:
-    fake, context = opened()
-    load_kernel(context, add_launch(), PTX + b"\n// setmaxnreg.inc.sync.aligned.u32 232;\n", b"\x7fELF")
+@pytest.mark.parametrize("code", NOT_TAKEN)
+def test_ptx_is_taken_where_the_cubin_is_refused_and_the_reason_is_kept(code: str) -> None:
+    fake, context = opened(refusal=code)
+    kernel = load_kernel(context, add_launch(), PTX, b"\x7fELF of another toolkit")
+    assert fake.count("cuModuleLoadData") == 2
+    assert kernel.refused_cubin == code
+    assert kernel.for_launch(add_launch(5)).refused_cubin == code
+
+
+@pytest.mark.parametrize("code", LOST)
+def test_a_lost_context_is_no_refusal_of_an_image(code: str) -> None:
+    fake, context = opened(lost="")
+    fake.lost = code
+    for cubin in (None, b"\x7fELF"):
+        with pytest.raises(CudaError) as error:
+            load_kernel(context, add_launch(), PTX, cubin)
+        assert (error.value.code, error.value.context_lost) == (code, True)
+    assert fake.count("cuModuleLoadData") == 2
+
+
+def test_memory_that_is_used_up_is_no_refusal_of_an_image() -> None:
+    fake, context = opened(refusal="CUDA_ERROR_OUT_OF_MEMORY")
+    with pytest.raises(OutOfDeviceMemory) as error:
+        load_kernel(context, add_launch(), PTX, b"\x7fELF")
+    assert str(error.value) == (
+        "the code of add needs 4 B of GPU memory, and 268,435,456 B of 268,435,456 B are free; "
+        "free arrays of other libraries, or use a smaller problem"
+    )
     assert fake.count("cuModuleLoadData") == 1
 
 

@@ -33,6 +33,7 @@ def calls_of_a_session() -> dict[str, list[tuple[Any, ...]]]:
     memory.write(memory.read())
     arguments = ArgumentBuffer(context.driver, kernel.launch, dict.fromkeys("xzy", memory.address))
     fake.emulating = False
+    context.synchronize()
     stream, start, stop = Stream(context), Event(context), Event(context)
     start.record(stream)
     kernel.run(arguments, kernel.config(stream.handle))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from fake_cuda import FakeCuda
+from fake_cuda import FakeCuda, real
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,8 +50,13 @@ def test_the_checks_refuse_what_the_encoder_refuses(made: Map, offset: int) -> N
         assert refused
     else:
         assert not refused
-        encode_map(context.driver, made, address)
+        plain = encode_map(context.driver, made, address)
         assert fake.maps[-1] == seen
+        # a driver to which the bindings' own memory is not aligned is handed memory that is, and the same values
+        fake.aligned_maps = True
+        aligned = encode_map(context.driver, made, address)
+        assert fake.maps[-1] == seen
+        assert (len(plain), plain[8:]) == (128, aligned[8:])
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,14 @@ def test_a_map_that_cannot_be_is_refused_with_the_reason(made: Map, address: int
     with pytest.raises(LaunchRefused) as error:
         check_map(made, address)
     assert str(error.value) == f"TMA cannot move a: {sentence}"
+
+
+def test_what_the_driver_itself_refuses_for_good_is_told() -> None:
+    fake = FakeCuda(aligned_maps=True)
+    fake._encode = lambda *asked: (real.CUresult.CUDA_ERROR_NOT_SUPPORTED, None)  # type: ignore[method-assign]
+    with pytest.raises(CudaError) as error:
+        encode_map(Driver(fake), GOOD, 0)
+    assert str(error.value) == "cuTensorMapEncodeTiled returned CUDA_ERROR_NOT_SUPPORTED"
 
 
 def test_a_driver_that_refuses_for_reasons_of_its_own_is_told() -> None:

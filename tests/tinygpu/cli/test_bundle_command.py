@@ -239,7 +239,7 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotABundle) as error:
         read_bundle(tmp_path / "old")
     assert str(error.value) == (
-        f"{tmp_path}/old is a bundle of version 0, and this worker takes version 1; use the same version of tinygpu on "
+        f"{tmp_path}/old is a bundle of version 0, and this worker takes version 2; use the same version of tinygpu on "
         "both machines"
     )
 
