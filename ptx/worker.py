@@ -271,7 +271,8 @@ class _Run:
             pair = None
         else:
             verdict, relative = pair.verdict(self.noise), pair.median * self.relative[rival.name]
-        details |= {k: found[k] for k in ("registers", "local_bytes", "ctas", "mode", "sets", "launches", "clocks")}
+        told = ("registers", "local_bytes", "ctas", "refused_cubin", "mode", "sets", "launches", "clocks")
+        details |= {k: found[k] for k in told}
         warm = None if found["warm"] is None else Spread(**found["warm"])
         against = "" if rival is None else rival.name
         return measured(entry.name, Spread(**found["cold"]), warm, against, pair, verdict, relative, details)

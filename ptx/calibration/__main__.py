@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None, settings: Settings | None = Non
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
-    print(f"wrote {done.path}" if done.path else "no figure could be used, so that no profile was written")
+    if done.stand_in:
+        print(done.stand_in)
+    if done.path or done.base is not None:
+        print(f"wrote {done.path}" if done.path else "no figure could be used, so that no profile was written")
     return int(done.path is None or bool(done.calibration.failed))
 
 

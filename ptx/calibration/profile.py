@@ -26,7 +26,7 @@ class Calibration:
 
     date     when: "2026-11-21 08:10 UTC"
     command  what was called
-    base     name of the device in whose place the figures are
+    base     name of the device in whose place the figures are; "" where there is none like it
     before, after  clocks, power and temperature, as the management library gave them; None where it is not there
     """
 
@@ -80,13 +80,13 @@ class Calibration:
 
 
 def calibration_of(
-    outcomes: Sequence[Outcome], gpu: Gpu, base: Device, *, date: str, command: str,
+    outcomes: Sequence[Outcome], gpu: Gpu, base: Device | None, *, date: str, command: str,
     before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None,
 ) -> Calibration:  # fmt: skip
     """What the microbenchmarks gave, with its circumstances."""
     figures = tuple(f for outcome in outcomes for f in outcome.figures)
     failures = tuple(o.failure for o in outcomes if o.failure is not None)
-    return Calibration(gpu, date, command, base.name, figures, failures, before, after)
+    return Calibration(gpu, date, command, "" if base is None else base.name, figures, failures, before, after)
 
 
 def measured_profile(base: Device, calibration: Calibration) -> Device:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tinygpu.devices import Device, device
+from tinygpu.devices import Device, device, devices
 from tinygpu.ptx.calibration.benchmark import Microbenchmark
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
@@ -52,27 +52,28 @@ class Settings:
     seconds: float | None = None
 
 
-def device_of(gpu_name: str) -> Device:
-    """The library's device of a GPU, by the driver's name for it. Raises ValueError where it is not known."""
+def device_of(gpu: Gpu) -> Device | None:
+    """The library's device of a GPU: by the driver's name for it; where no device has that, the one of the same compute
+    capability that is nearest in SMs, then in L2. None where the library has none of that compute capability.
+    """
     try:
-        return device(gpu_name)
+        return device(gpu.name)
     except ValueError:
-        raise ValueError(
-            f"the library has no device for {gpu_name!r}: say with --device which one it is like, or give a device file"
-        ) from None
+        alike = [d for d in devices() if d.cc == gpu.cc]
+        return min(alike, key=lambda d: (abs(d.sm_count - gpu.sms), abs(d.l2_bytes - gpu.l2_bytes)), default=None)
 
 
 def calibrate(
     benchmarks: Sequence[Microbenchmark], settings: Settings, *, base: Device | None = None, command: str = "",
     tell: Tell | None = None,
-) -> tuple[Device, Calibration]:  # fmt: skip
+) -> tuple[Device | None, Calibration]:  # fmt: skip
     """Measures microbenchmarks on the GPU of this machine.
 
-    base  the device in whose place the figures are; None: the library's of that name
+    base  the device in whose place the figures are; None: the library's of that GPU (`device_of`)
     tell  is told of each microbenchmark as it ends
 
-    Returns the base and what was measured. Raises GpuUnavailable where there is no GPU, ValueError where there is no
-    such device.
+    Returns the base, None where the library has none that is like it, and what was measured. Raises GpuUnavailable
+    where there is no GPU.
     """
     if settings.driver == BINDINGS and not available().present:
         raise GpuUnavailable(
@@ -86,8 +87,8 @@ def calibrate(
         child.start(2.0 if base is None else base.number("l2_partitions"))
         gpu = child.gpu
         if base is None:
-            base = device_of(gpu.name)
-            if base.number("l2_partitions") != 2.0:
+            base = device_of(gpu)
+            if base is not None and base.number("l2_partitions") != 2.0:
                 child.stop()
                 child.start(base.number("l2_partitions"))
         before = child.clocks
@@ -112,15 +113,17 @@ def calibrate(
 class Calibrated:
     """What a calibration left.
 
-    base     the library's device
-    device   the measured profile; None where no figure came out
+    base     the library's device; None where it has none of this compute capability
+    device   the measured profile; None where no figure came out, or there is no base
     path     its file; None where nothing was written
+    stand_in that the base is not the GPU that was measured, as a sentence; "" where it is, or the caller chose it
     """
 
-    base: Device
+    base: Device | None
     device: Device | None
     calibration: Calibration
     path: Path | None
+    stand_in: str = ""
 
 
 def calibrate_to_file(
@@ -140,10 +143,28 @@ def calibrate_to_file(
     benchmarks = chosen(words)
     base = None if like is None else device(like)
     base, found = calibrate(benchmarks, settings or Settings(), base=base, command=command, tell=tell)
-    if not found.used:
-        return Calibrated(base, None, found, None)
+    stand_in = _stand_in(found.gpu, base) if like is None else ""
+    if base is None or not found.used:
+        return Calibrated(base, None, found, None, stand_in)
     path = out or Path("runs") / f"{base.name}-measured.json"
-    return Calibrated(base, save_profile(path, base, found), found, path)
+    return Calibrated(base, save_profile(path, base, found), found, path, stand_in)
+
+
+def _stand_in(gpu: Gpu, base: Device | None) -> str:
+    """That nobody said which device a GPU is like, and its name did not either; "" where its name does."""
+    if base is None:
+        return (
+            f"the library has no device like {gpu.name}, of compute capability {gpu.cc / 10:g}: no profile was "
+            "written; give a device file with --device"
+        )
+    try:
+        device(gpu.name)
+    except ValueError:
+        return (
+            f"the library has no {gpu.name}: figures that were not measured are those of {base.name}, the nearest of "
+            "its compute capability; say with --device which one it is like"
+        )
+    return ""
 
 
 class _Child:

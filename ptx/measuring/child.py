@@ -61,7 +61,10 @@ class Bench:
         other: LoadedKernel | None = None
         kept = self._kept is not None and self._kept[0] == against
         try:
-            details = {"registers": kernel.registers, "local_bytes": kernel.local_bytes, "ctas": kernel.grid}
+            details = {
+                "registers": kernel.registers, "local_bytes": kernel.local_bytes, "ctas": kernel.grid,
+                "refused_cubin": kernel.refused_cubin,
+            }  # fmt: skip
             if name not in self._right:
                 sentence = self._subjects[entry.question].verify(kernel)
                 if sentence:

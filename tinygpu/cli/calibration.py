@@ -57,7 +57,7 @@ def outcome_line(benchmark: Microbenchmark, outcome: Outcome) -> None:
 def calibrated_report(done: Calibrated) -> None:
     """Each figure that was replaced, beside the library's."""
     c = done.calibration
-    if done.device is not None:
+    if done.device is not None and done.base is not None:
         rows = table("figure", "measured>", "library>", "unit", "kind of the library's")
         for f in c.used:
             old = done.base.figure(f.field)
@@ -70,6 +70,8 @@ def calibrated_report(done: Calibrated) -> None:
         f"{c.gpu.name}, driver {c.gpu.driver}, {c.date}: {len(c.used)} figures replaced, {doubts} not used, "
         f"{len(c.failed)} microbenchmarks failed, {skipped} not for this GPU"
     )
+    if done.stand_in:
+        console.print(escape(done.stand_in))
     if done.path is not None:
         console.print(f"wrote {done.path}")
 

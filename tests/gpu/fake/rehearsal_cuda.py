@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clocked_cuda import ClockedCuda
-from fake_cuda import FakeCuda
+from fake_cuda import FakeCuda, described
 
 from tinygpu.ptx.calibration.benchmark import CLOCKS, TRIPS
 
@@ -26,7 +26,7 @@ class RehearsalCuda(ClockedCuda):
             FakeCuda._pass(self, ptx)
 
 
-_gpu = RehearsalCuda(memory_bytes=1 << 30, noise=0.002)
+_gpu = RehearsalCuda(**described(memory_bytes=1 << 30, noise=0.002))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import numpy as np
-from fake_cuda import FakeCuda, _parameters
+from fake_cuda import FakeCuda, _parameters, described
 
 from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES
 
@@ -48,7 +48,7 @@ class ClockedCuda(FakeCuda):
         self.now += 2e-6 + CYCLES * self.trips / HERTZ
 
 
-_gpu = ClockedCuda(memory_bytes=1 << 30, noise=0.0)
+_gpu = ClockedCuda(**described(memory_bytes=1 << 30, noise=0.0))
 
 
 def __getattr__(name: str) -> Any:

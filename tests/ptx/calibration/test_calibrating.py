@@ -17,7 +17,7 @@ from tinygpu.api.calibrate import calibrate as calibrate_device
 from tinygpu.cli import main, printing
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import predict
-from tinygpu.devices import Figure, device
+from tinygpu.devices import Device, Figure, device, devices
 from tinygpu.ptx.calibration import (
     Calibration,
     Rounds,
@@ -72,7 +72,9 @@ def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> 
     assert found["launch_overhead_graph_us"] == pytest.approx(2.64)
     assert found["grid_sync_us"] == pytest.approx(0.64)
     assert done.calibration.gpu.name == "NVIDIA H200"
+    assert done.base is not None
     assert done.base.name == "H200-SXM"
+    assert done.stand_in == ""
     # a pointer is followed in 40 cycles: on every GPU these are further away
     doubts = [f.field for f in done.calibration.figures if f.doubt]
     assert doubts == ["lat_dram", "lat_dsmem_load"]
@@ -86,6 +88,7 @@ def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> 
 def test_what_ends_the_process_or_never_ends_costs_one_microbenchmark() -> None:
     names = ["barrier-128", "barrier-256", "barrier-512", "barrier-1024", "mbarrier-round", "fma-latency"]
     base, found = calibrate(chosen(names), replace(QUICK, limit_s=8.0))
+    assert base is not None
     assert base.name == "H200-SXM"
     assert {f.benchmark: f.sentence for f in found.failures} == {
         "barrier-256": "it brought its process down, with code 7",
@@ -211,17 +214,42 @@ def test_what_is_no_measured_profile_is_refused(text: str | None, sentence: str,
         load_calibration(path)
 
 
-def test_a_gpu_that_the_library_does_not_know_needs_a_base() -> None:
+@pytest.mark.parametrize("known", devices(), ids=lambda d: d.name)
+def test_a_gpu_that_the_library_does_not_know_stands_nearest_to_one_of_its_compute_capability(known: Device) -> None:
     from tinygpu.ptx.calibration.run import device_of
 
-    assert device_of("NVIDIA H200").name == "H200-SXM"
-    assert device_of("NVIDIA A100-SXM4-80GB").name == "A100-SXM4-80GB"
-    with pytest.raises(
-        ValueError,
-        match=r"^the library has no device for 'NVIDIA X900': say with --device which one it is like, or give a device "
-        r"file$",
-    ):
-        device_of("NVIDIA X900")
+    gpu = Gpu("NVIDIA X900", "13.0", known.cc, known.sm_count, known.l2_bytes)
+    found = device_of(gpu)
+    assert found is not None
+    assert (found.cc, found.sm_count, found.l2_bytes) == (known.cc, known.sm_count, known.l2_bytes)
+    assert device_of(replace(gpu, name=f"NVIDIA {known.name}")) is known
+    assert device_of(replace(gpu, cc=999)) is None
+
+
+def test_a_gpu_of_no_known_name_is_measured_in_the_place_of_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GPU", '{"name": "NVIDIA X900"}')
+    done = calibrate_device(["fma-latency"], settings=QUICK, out=tmp_path / "p.json")
+    assert done.base is not None
+    assert done.base.cc == 90
+    assert done.path == tmp_path / "p.json"
+    assert done.stand_in == (
+        f"the library has no NVIDIA X900: figures that were not measured are those of {done.base.name}, the nearest of "
+        "its compute capability; say with --device which one it is like"
+    )
+    assert calibrate_device(["fma-latency"], settings=QUICK, out=tmp_path / "q.json", like="h200").stand_in == ""
+
+
+def test_a_gpu_of_no_known_kind_is_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GPU", '{"name": "NVIDIA X900", "cc": [9, 9]}')
+    done = calibrate_device(["fma-latency"], settings=QUICK, out=tmp_path / "p.json")
+    assert (done.base, done.path, done.calibration.base) == (None, None, "")
+    assert [f.benchmark for f in done.calibration.figures] == ["fma-latency"]
+    assert done.stand_in == (
+        "the library has no device like NVIDIA X900, of compute capability 9.9: no profile was written; give a device "
+        "file with --device"
+    )
 
 
 # ---- what reads it ----------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ the null stream must not touch what copies and fills there may still be writing:
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import time
@@ -502,8 +503,13 @@ def _cluster(config: Any) -> int:
     return next((int(a.value.clusterDim.x) for a in _attributes(config) if a.id == name), 1)
 
 
+def described(**fields: Any) -> dict[str, Any]:
+    """Fields of a GPU, with those that the environment says (FAKE_GPU, an object of JSON) in front."""
+    return {**fields, **json.loads(os.environ.get("FAKE_GPU", "{}"))}
+
+
 # A process that is told to use this module as its driver has this one GPU.
-_gpu = FakeCuda(memory_bytes=1 << 30)
+_gpu = FakeCuda(**described(memory_bytes=1 << 30))
 
 
 def __getattr__(name: str) -> Any:

@@ -178,12 +178,14 @@ def test_a_family_goes_into_one_bundle_with_a_question_for_each_machine(tmp_path
     )  # fmt: skip
     machines = {e.machine for e in made.bundle.entries}
     assert machines == {"MatmulHopper", "MatmulAmpere"}
+    assert {e.cubin for e in made.bundle.entries} == {True, False}
     assert len(made.bundle.entries) == 6
     assert {made.bundle.questions[e.question].name.split()[0] == e.machine for e in made.bundle.entries} == {True}
     for e in made.bundle.entries:
         cubin = made.bundle.cubin(e)
-        assert cubin is not None
-        assert cubin.startswith(b"\x7fELF")
+        # nvJitLink ignores register budgets: the driver is given the PTX of kernels that have them
+        assert (cubin is None) == (b"setmaxnreg" in made.bundle.ptx(e))
+        assert cubin is None or cubin.startswith(b"\x7fELF")
         assert (e.launch.target == "sm_90a") == (e.machine == "MatmulHopper")
     assert [r.machine for r in made.refused] == ["MatmulSimt"]
     hopper = next(e for e in made.bundle.entries if e.machine == "MatmulHopper")

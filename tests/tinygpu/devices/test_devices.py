@@ -29,6 +29,66 @@ def test_the_library_has_more_than_twenty_devices_with_distinct_names_and_aliase
     assert len(names) == len(set(names))
 
 
+# As cuDeviceGetName and nvidia-smi give them, from published logs.
+DRIVER_NAMES = {
+    "GTX-1080-Ti": ("NVIDIA GeForce GTX 1080 Ti", "GeForce GTX 1080 Ti"),
+    "V100-SXM2-32GB": ("Tesla V100-SXM2-32GB",),
+    "RTX-2080-Ti": ("NVIDIA GeForce RTX 2080 Ti", "GeForce RTX 2080 Ti"),
+    "T4": ("Tesla T4",),
+    "A100-SXM4-40GB": ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+    "A100-SXM4-80GB": ("NVIDIA A100-SXM4-80GB",),
+    "A10": ("NVIDIA A10",),
+    "RTX-3090": ("NVIDIA GeForce RTX 3090",),
+    "RTX-A6000": ("NVIDIA RTX A6000",),
+    "Jetson-AGX-Orin-64GB": ("Orin", "Orin (nvgpu)"),
+    "L4": ("NVIDIA L4",),
+    "L40S": ("NVIDIA L40S",),
+    "RTX-4090": ("NVIDIA GeForce RTX 4090",),
+    "GH200": ("NVIDIA GH200 480GB",),
+    "H100-PCIe": ("NVIDIA H100 PCIe",),
+    "H100-SXM5": ("NVIDIA H100 80GB HBM3",),
+    "H20-96GB": ("NVIDIA H20",),
+    "H200-SXM": ("NVIDIA H200",),
+    "H800-PCIe": ("NVIDIA H800 PCIe",),
+    "B200": ("NVIDIA B200",),
+    "GB200": ("NVIDIA GB200",),
+    "B300": ("NVIDIA B300 SXM6 AC",),
+    "Jetson-Thor-T5000": ("NVIDIA Thor",),
+    "RTX-5090": ("NVIDIA GeForce RTX 5090",),
+    "RTX-PRO-6000-Blackwell": (
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    ),
+}  # fmt: skip
+# Parts of another size or clock, and slices of a GPU, are none of these.
+OTHERS = (
+    "NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 NVL", "NVIDIA H20-3e", "NVIDIA A100-PCIE-40GB",
+    "NVIDIA A100 80GB PCIe", "NVIDIA A10G", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D",
+    "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", "Tesla V100-SXM2-16GB", "Tesla P100-PCIE-16GB",
+    "NVIDIA GH200 144G HBM3e", "NVIDIA RTX 6000 Ada Generation", "Quadro RTX 6000",
+)  # fmt: skip
+
+
+@each
+def test_a_device_is_found_by_the_names_that_drivers_have_for_it(gpu: Device) -> None:
+    for name in DRIVER_NAMES[gpu.name]:
+        assert device(name) is gpu
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_part_of_a_like_name_is_not_taken_for_a_device(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^unknown device "):
+        device(name)
+
+
+def test_no_two_devices_are_found_by_one_name() -> None:
+    from tinygpu.devices import library
+
+    found: dict[str, str] = {}
+    for gpu in ALL:
+        for key in {library._key(name) for name in (gpu.name, *gpu.aliases)}:
+            assert found.setdefault(key, gpu.name) == gpu.name
+
+
 @each
 def test_every_figure_has_value_unit_source_and_kind(gpu: Device) -> None:
     assert set(gpu.figures) == set(UNITS)
