@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from tinygpu.dtypes import DType
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
+from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.inputs import Inputs, make_inputs
 from tinygpu.ptx.operands import HostTensor
-
-Order = Literal["late", "early", "random"]
 
 
 @dataclass(frozen=True, slots=True)

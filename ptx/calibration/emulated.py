@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from tinygpu.ptx.calibration.benchmark import CLOCKS, SINK, TRIPS, Array, Launch, Map, Microbenchmark, Number
 from tinygpu.ptx.calibration.chip import Chip, tiny_chip
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, Report, TensorMap, emulate
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, Order, Report, TensorMap, emulate
 
 ELEMENT = np.float16
 TRIES = (1, 3)
@@ -37,7 +36,7 @@ class Proof:
 
 
 def prove(
-    benchmark: Microbenchmark, chip: Chip | None = None, order: Literal["late", "early", "random"] = "late"
+    benchmark: Microbenchmark, chip: Chip | None = None, order: Order = "late"
 ) -> Proof:
     """Runs a microbenchmark with one and with three trips on a tiny chip, and compares data and counts.
 
@@ -86,7 +85,7 @@ class Memory:
 
 
 def run_once(
-    ptx: str, launch: Launch, memory: Memory, trips: int, order: Literal["late", "early", "random"] = "late"
+    ptx: str, launch: Launch, memory: Memory, trips: int, order: Order = "late"
 ) -> Report:
     """One launch in the emulator; raises EmulationFault."""
     given: list[object] = [memory.buffers[CLOCKS], memory.buffers[SINK], trips]

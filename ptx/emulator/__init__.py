@@ -13,10 +13,12 @@ from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.structs import Struct
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.caches import Caches, LineTraffic, Traffic
+from tinygpu.ptx.emulator.state.emulation import ORDERS, Order
 from tinygpu.ptx.emulator.state.meter import Counters, LineCounters
 from tinygpu.ptx.emulator.state.tensor_map import TensorMap
 
 __all__ = [
+    "ORDERS",
     "Advisory",
     "Caches",
     "Counters",
@@ -26,6 +28,7 @@ __all__ = [
     "LaunchError",
     "LineCounters",
     "LineTraffic",
+    "Order",
     "PtxSyntaxError",
     "Report",
     "SparseBuffer",

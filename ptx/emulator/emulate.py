@@ -21,7 +21,7 @@ from tinygpu.ptx.emulator.source.syntax import Function, Module
 from tinygpu.ptx.emulator.state.access_stream import AccessStream
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.caches import Caches, Traffic, traffic
-from tinygpu.ptx.emulator.state.emulation import Check, Dim3, Emulation, Order
+from tinygpu.ptx.emulator.state.emulation import ORDERS, Check, Dim3, Emulation, Order
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import LineCounters, add_sites
 from tinygpu.ptx.emulator.state.residents import Residents
@@ -62,7 +62,8 @@ def emulate(
     dynamic_smem  bytes of dynamic shared memory
     check         True: the first fault raises EmulationFault; "collect": faults are collected in the report; False: no
                   race and validity checks (out-of-bounds and misaligned accesses still raise)
-    order         when asynchronous work lands: as "late" as allowed, as "early" as allowed, or "random" by `seed`
+    order         when asynchronous work lands: as "late" as allowed, as "early" as allowed, or "random" by `seed`;
+                  "spurious": late, and whatever may fail before it succeeds fails first
     ctas          which CTAs to run, as linear numbers or (x, y, z); None runs all
     step_limit    blocks that one batch of CTAs may run before it counts as hanging
     buffers       buffers that the kernel reaches only through addresses in other buffers or in bytes
@@ -70,8 +71,8 @@ def emulate(
 
     Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
     """
-    if order not in ("late", "early", "random"):
-        raise LaunchError(f'order is "late", "early" or "random", not {order!r}')
+    if order not in ORDERS:
+        raise LaunchError(f'order is "late", "early", "random" or "spurious", not {order!r}')
     if check not in (True, False, "collect"):
         raise LaunchError(f'check is True, False or "collect", not {check!r}')
     module = _read_modules((ptx,) if isinstance(ptx, str) else tuple(ptx))

@@ -17,7 +17,7 @@ from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
-from tinygpu.ptx.comparison import Order
+from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.verification import Verification, verify
 from tinygpu.solver.smem import SolverCache

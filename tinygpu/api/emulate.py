@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from tinygpu.api.arguments import ArgumentError, Arguments, load_array, read_arguments
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
-from tinygpu.ptx.emulator import Caches, EmulationFault, Fault, Report, emulate
+from tinygpu.ptx.emulator import Caches, EmulationFault, Fault, Order, Report, emulate
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function
 
 Check = Literal["raise", "collect", "off"]
-Order = Literal["late", "early", "random"]
 # Relative error that a result may have by default: some units in the last place, for results of many additions.
 _TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}
 

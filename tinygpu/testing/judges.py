@@ -11,8 +11,7 @@ from tinygpu.devices import Device
 from tinygpu.language.derive import registers_estimate
 from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble
 from tinygpu.ptx.build import Built, build
-from tinygpu.ptx.comparison import Order
-from tinygpu.ptx.emulator import EmulationFault
+from tinygpu.ptx.emulator import EmulationFault, Order
 from tinygpu.ptx.kernel import LaunchError
 from tinygpu.ptx.lowering.lower import LoweringError
 from tinygpu.ptx.verification import Verification, verify

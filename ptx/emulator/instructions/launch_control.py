@@ -21,6 +21,8 @@ from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.meter import Site
 
 RESPONSE_BYTES = 16
+# Where attempts may fail, one request of so many does.
+_ONE_REQUEST_OF = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +45,23 @@ class Request:
         residents = self.origin.residents
         emulation = residents.emulation
         emulation.next_tick()
-        taken = emulation.take_cluster()
+        taken = None if self._refused() else emulation.take_cluster()
         words = np.array((0, 0, 0, 0) if taken is None else (*taken, 1), np.uint32)
         for agent, slot, barrier in zip(self.agents, self.slots, self.barriers, strict=True):
             land_write(agent, np.array([slot]), RESPONSE_BYTES, words.view(np.uint8)[None, :])
             residents.mbarriers.complete_tx(self.origin, barrier, RESPONSE_BYTES)
+
+    def _refused(self) -> bool:
+        """A request may fail while clusters are left, which then start by themselves; so do all after it."""
+        residents = self.origin.residents
+        setbacks, who = residents.setbacks, self.queue
+        if setbacks is None:
+            return False
+        refused = residents.extensions.setdefault("clusterlaunchcontrol", set())
+        if who in refused or bool(residents.emulation.random.integers(_ONE_REQUEST_OF)):
+            return who in refused
+        refused.add(who)
+        return True
 
 
 def _try_cancel(b: Binder, i: Instruction) -> Run:

@@ -211,7 +211,9 @@ def _arrive(b: Binder, i: Instruction) -> Run:
             mine = np.ones(lanes.size, np.int64) if amounts is None or expect else amounts[at, lanes]
             if expect and amounts is not None:
                 barriers.expect_tx(origin, barrier, int(amounts[at, lanes].sum()))
-            tokens[at, lanes] = barriers.arrive(origin, barrier, int(mine.sum()), clocks[row, abroad], drop)
+            tokens[at, lanes] = barriers.arrive(
+                origin, barrier, int(mine.sum()), clocks[row, abroad], drop, by_thread=True
+            )
         if write is not None:
             np.copyto(write(c), tokens, where=c.where)
 
@@ -236,7 +238,10 @@ def _by_state(barrier: Mbarrier, token: int) -> bool:
 
 
 def _wait(b: Binder, i: Instruction) -> Run:
-    """mbarrier.test_wait (looks) and mbarrier.try_wait (the warp is set aside until the phase completes)."""
+    """mbarrier.test_wait (looks) and mbarrier.try_wait (the warp is set aside until the phase completes).
+
+    Either may also give false at first, as long as nothing orders the completion before it (Setbacks).
+    """
     tries = i.has("try_wait")
     target, where, phase = b.operands(i, 3, 4 if tries else 3)[:3]
     if len(i.operands) == 4:
@@ -254,7 +259,9 @@ def _wait(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         wanted = _lanes_of(c, phases)
         result = np.ones((c.n, 32), np.bool_)
-        found: list[tuple[Origin, Mbarrier, NDArray[np.int64], int]] = []
+        found: list[tuple[Origin, Mbarrier]] = []
+        failed: list[tuple[int, Mbarrier]] = []
+        setbacks = residents.setbacks
         late: dict[int, list[tuple[Mbarrier, int]]] = {}
         for origin, place, lanes in places(c, i, get(c)):
             barrier = residents.mbarriers.find(origin, *place)
@@ -263,8 +270,17 @@ def _wait(b: Binder, i: Instruction) -> Run:
             row, at = origin.row, _row_of(c, origin.row)
             for value in np.unique(wanted[at, lanes]).tolist():
                 chosen = lanes[wanted[at, lanes] == value]
-                if residents.woken[row] == i.line or completed(barrier, value):
-                    found.append((origin, barrier, chosen, value))
+                woken = residents.woken[row] == i.line
+                over = woken or completed(barrier, value)
+                if over and (setbacks is None or woken or residents.mbarriers.certain(row, barrier)):
+                    found.append((origin, barrier))
+                    continue
+                phase = barrier.phase - 1 if over else barrier.phase
+                if setbacks is not None and (over or tries) and setbacks.fails((row, barrier), phase):
+                    failed.append((row, barrier))
+                    result[at, chosen] = False
+                elif over:
+                    found.append((origin, barrier))
                 else:
                     result[at, chosen] = False
                     late.setdefault(row, []).append((barrier, value))
@@ -280,8 +296,12 @@ def _wait(b: Binder, i: Instruction) -> Run:
         rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
         residents.timed_out[rows] = 0
         residents.woken[rows] = 0
-        for origin, barrier, _, _ in found:
+        for row, barrier in failed:
+            if setbacks is not None:
+                setbacks.count((row, barrier))
+        for origin, barrier in found:
             if relaxed:
+                barrier.found[origin.row] = barrier.phase
                 residents.learn_after_fence(origin.row, barrier.released)
             else:
                 residents.mbarriers.learn(origin.row, barrier)

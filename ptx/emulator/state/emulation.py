@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tinygpu.ptx.emulator.run.program import Program
     from tinygpu.ptx.emulator.state.residents import Residents
 
-Order = Literal["late", "early", "random"]
+Order = Literal["late", "early", "random", "spurious"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 Check = bool | Literal["collect"]
 Dim3 = tuple[int, int, int]
 

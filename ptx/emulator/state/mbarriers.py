@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MOST_ARRIVALS = (1 << 20) - 1
 """Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Contents of the mbarrier object")."""
 
+OTHERS = -1
+"""In the place of a thread's column: arrivals of asynchronous work."""
+
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
@@ -28,6 +31,10 @@ class Mbarrier:
     phase         completed phases
     column        the agent whose accesses complete on this barrier
     gathered      what those released that have arrived so far
+    arrived       column -> tick of the arrivals of the current phase by threads; OTHERS where asynchronous work did
+    completed_by  the same of the last completed phase
+    completed_at  when that was
+    found         row -> number of completed phases that the warp has found
     released      what those learn that find a phase completed
     maker         (column, tick) of its initialisation
     users         column -> (tick, line) of the last use
@@ -45,6 +52,10 @@ class Mbarrier:
     gathered: Clock | None = None
     released: Clock | None = None
     users: dict[int, tuple[int, int]] = field(default_factory=dict)
+    arrived: dict[int, int] = field(default_factory=dict)
+    completed_by: dict[int, int] = field(default_factory=dict)
+    completed_at: int = 0
+    found: dict[int, int] = field(default_factory=dict)
 
     @property
     def untouched(self) -> bool:
@@ -163,8 +174,15 @@ class Mbarriers:
                 )  # fmt: skip
                 return
 
-    def arrive(self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, drop: bool = False) -> int:
-        """Count arrivals; returns the state token as it was before. `clock` is what they release (None: nothing)."""
+    def arrive(
+        self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, drop: bool = False,
+        by_thread: bool = False,
+    ) -> int:  # fmt: skip
+        """Count arrivals; returns the state token as it was before.
+
+        clock      what they release (None: nothing)
+        by_thread  they are the thread's own, not those of asynchronous work that it issued
+        """
         token = barrier.phase << 32 | barrier.pending
         if count < 1 or count > barrier.pending:
             origin.fault(
@@ -175,6 +193,8 @@ class Mbarriers:
             )  # fmt: skip
             count = min(max(count, 0), barrier.pending)
         self._gather(barrier, clock)
+        column = int(self._residents.clocks.own_column[origin.row]) if by_thread else OTHERS
+        barrier.arrived[column] = self._residents.emulation.tick
         barrier.pending -= count
         if drop:
             barrier.expected -= count
@@ -189,14 +209,25 @@ class Mbarriers:
     def complete_tx(self, origin: Origin, barrier: Mbarrier, size_bytes: int, clock: Clock | None = None) -> None:
         """So many transaction bytes have come; `clock` is what they release besides the barrier's own agent."""
         self._gather(barrier, clock)
+        barrier.arrived[OTHERS] = self._residents.emulation.tick
         barrier.tx -= size_bytes
         self._check_tx(origin, barrier)
         self._settle(barrier)
 
     def learn(self, row: int, barrier: Mbarrier) -> None:
         """A row has found a phase completed: it knows what was released."""
+        barrier.found[row] = barrier.phase
         if barrier.released is not None:
             self._residents.learn(row, barrier.released)
+
+    def certain(self, row: int, barrier: Mbarrier) -> bool:
+        """Whether the last completion is ordered before what a row does now, so that it cannot miss it."""
+        if not barrier.phase or barrier.found.get(row) == barrier.phase:
+            return True
+        known = self._residents.clocks.vector[row]
+        if int(known[barrier.column]) >= barrier.completed_at:
+            return True
+        return all(column != OTHERS and int(known[column]) >= tick for column, tick in barrier.completed_by.items())
 
     def _gather(self, barrier: Mbarrier, clock: Clock | None) -> None:
         if clock is not None:
@@ -218,6 +249,8 @@ class Mbarriers:
         if barrier.pending == 0 and barrier.tx == 0:
             emulation.signals += 1
             barrier.phase += 1
+            barrier.completed_by, barrier.arrived = barrier.arrived, {}
+            barrier.completed_at = emulation.tick
             barrier.pending = barrier.expected
             earlier = [clock for clock in (barrier.released, barrier.gathered) if clock is not None]
             # Later phases keep what earlier ones released: arrivals on one barrier are ordered among each other.

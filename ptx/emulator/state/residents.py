@@ -31,6 +31,7 @@ from tinygpu.ptx.emulator.state.doubts import (
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
 from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.setbacks import make_setbacks
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Residents:
         self.local_unknown.data.fill(0xFF)
         self.copies: CopyQueue | None = None
         self.agents = Agents(emulation.order, emulation.random)
+        self.setbacks = make_setbacks(emulation.order, emulation.random)
         self.mbarriers = Mbarriers(self)
         self.extensions: dict[str, Any] = {}
         self.busy: dict[Slot, NDArray[np.bool_]] = {}

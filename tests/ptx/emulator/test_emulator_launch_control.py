@@ -52,7 +52,18 @@ END:
 """
 
 
-@pytest.mark.parametrize("order", ["late", "early", "random"])
+def test_what_was_not_taken_over_starts_by_itself() -> None:
+    """A request may fail although clusters are left: they are run all the same."""
+    started = set()
+    for seed in range(8):
+        y = np.zeros(7, np.uint32)
+        report = emulate(PERSISTENT, grid=7, block=64, args=[y], order="spurious", seed=seed)
+        assert ((y >= 100) & (y <= 100 + np.arange(7))).all()
+        started.add(report.counters.ctas)
+    assert max(started) > 2, "two are resident; more have started only where a request failed"
+
+
+@pytest.mark.parametrize("order", ["late", "early"])
 @pytest.mark.parametrize("grid", [1, 2, 7])
 def test_every_tile_is_done_once(grid: int, order: str) -> None:
     y = np.zeros(grid, np.uint32)

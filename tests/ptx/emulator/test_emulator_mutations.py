@@ -13,12 +13,12 @@ from instruction_bench import module
 from mutations.equivalent import EQUIVALENT
 from mutations.every_subject import every_subject
 from mutations.operators import Mutant, mutants
-from mutations.score import ORDERS, Verdict, table, verdicts
+from mutations.score import ORDERS, Verdict, outcome, table, verdicts
 from mutations.statements import isolate, statements
 from mutations.subjects import Launch, Subject
 
 SUBJECTS = every_subject()
-# Of every fourth subject so many mutants belong to the sample, judged under the orders late, early and random.
+# Of every fourth subject so many mutants belong to the sample, judged under the first orders.
 SAMPLE = 1
 
 
@@ -34,7 +34,7 @@ def sample(subject: Subject) -> list[Mutant]:
 
 @pytest.mark.parametrize("subject", SUBJECTS[::8], ids=str)
 def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
-    missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:3]) if v.missed]
+    missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:4]) if v.missed]
     assert not missed, "\n".join(missed)
 
 
@@ -48,6 +48,29 @@ def test_every_lost_synchronisation_is_noticed(subject: Subject) -> None:
     listed = EQUIVALENT.get(subject.name, {})
     assert set(listed) <= {v.mutant.name for v in found}, "reasons for mutants that do not exist"
     assert not [str(v) for v in found if v.caught and v.mutant.name in listed], "reasons for mutants that are caught"
+
+
+MACHINES = [s for s in SUBJECTS if s.name.startswith(("machine matmul_skinny", "machine matmul_hopper"))]
+
+
+def without_retries(subject: Subject) -> list[Mutant]:
+    return [m for m in mutants(subject.text, subject.entry) if m.kind == "retry"]
+
+
+@pytest.mark.parametrize("subject", MACHINES[::2], ids=str)
+def test_a_kernel_that_tries_only_once_is_noticed(subject: Subject) -> None:
+    assert outcome(subject, subject.text, "spurious", 0)[0] == ""
+    found = without_retries(subject)
+    chosen = found[len(found) // 2]
+    assert outcome(subject, chosen.text, "spurious", 0)[0], str(chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_every_kernel_that_tries_only_once_is_noticed(subject: Subject) -> None:
+    """One run is enough: nothing is left to the luck of an order."""
+    missed = [str(v) for v in verdicts(subject, without_retries(subject), (("spurious", 0),)) if v.missed and v.reached]
+    assert not missed, "\n".join(missed)
 
 
 def test_every_reason_belongs_to_a_subject() -> None:
@@ -91,7 +114,7 @@ def test_mutants_of_one_kernel() -> None:
     assert [m.name for m in found] == [
         "barrier 0", "barrier's count 0", "barrier's count 1", "mbarrier wait 0", "parity 0", "mbarrier order 0",
         "parity 1", "parity 2", "mbarrier order 1", "expect_tx 0", "arrival 0", "expect_tx bytes 0",
-        "expect_tx bytes 1", "expect_tx bytes 2", "wait group 0", "wait group 1",
+        "expect_tx bytes 1", "expect_tx bytes 2", "wait group 0", "wait group 1", "retry 0",
     ]  # fmt: skip
     by_name = {m.name: m for m in found}
     assert "@!%p" not in by_name["barrier 0"].text.split("W:")[0]

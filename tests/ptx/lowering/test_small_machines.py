@@ -12,7 +12,8 @@ from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import Order, verify
+from tinygpu.ptx.emulator import Order
+from tinygpu.ptx.verification import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

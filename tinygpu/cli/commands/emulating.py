@@ -20,8 +20,8 @@ def emulate_command(
     entry: Annotated[str | None, typer.Option(help="name of the kernel (default: the only one)")] = None,
     smem: Annotated[int, typer.Option(help="bytes of dynamic shared memory")] = 0,
     check: Annotated[str, typer.Option(help="collect all faults, raise the first, or off")] = "collect",
-    order: Annotated[str, typer.Option(help="when asynchronous work lands: late, early or random")] = "late",
-    seed: Annotated[int, typer.Option(help="of random contents and of --order random")] = 0,
+    order: Annotated[str, typer.Option(help="when asynchronous work lands: late, early, random or spurious")] = "late",
+    seed: Annotated[int, typer.Option(help="of random contents, and of --order random and spurious")] = 0,
     ctas: Annotated[str, typer.Option(help="run only these: first,last,17")] = "",
     lines: Annotated[bool, typer.Option("--lines", help="count every line of the PTX")] = False,
     device: Annotated[str, typer.Option("--device", "-d", help="a GPU: what its L1, L2 and DRAM move")] = "",
@@ -57,6 +57,7 @@ def emulate_command(
         refusing,
         saved,
     )
+    from tinygpu.ptx.emulator import ORDERS
 
     with refusing():
         wanted, targets = named_files("--compare", compare), named_files("--save", save)
@@ -69,7 +70,7 @@ def emulate_command(
             entry=entry,
             dynamic_smem=smem,
             check=one_of("--check", check, ("raise", "collect", "off")),
-            order=one_of("--order", order, ("late", "early", "random")),
+            order=one_of("--order", order, ORDERS),
             seed=seed,
             ctas=ctas,
             results=[*wanted, *targets],

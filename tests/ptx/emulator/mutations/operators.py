@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
+from mutations.retries import retries
 from mutations.statements import Statement, replace, statements
 
 Edit: TypeAlias = tuple[Statement, str]
@@ -60,7 +62,11 @@ def mutants(text: str, entry: str) -> list[Mutant]:
     """Every mutant of one kernel of a module."""
     result: list[Mutant] = []
     counts: dict[str, int] = {}
-    for proposal in _proposals(statements(text, entry)):
+    body = statements(text, entry)
+    again = (
+        Proposal("retry", f"never again: {back[0]}", tuple((s, "") for s in back)) for back in retries(text, body)
+    )
+    for proposal in chain(_proposals(body), again):
         kind = proposal.kind
         number = counts.get(kind, 0)
         counts[kind] = number + 1

@@ -12,7 +12,7 @@ from tinygpu.ptx.emulator import EmulationFault, emulate
 from tinygpu.ptx.emulator.state.emulation import Order
 
 Orders = tuple[tuple[Order, int], ...]
-ORDERS: Orders = (("late", 0), ("early", 0), *(("random", seed) for seed in range(1, 7)))
+ORDERS: Orders = (("late", 0), ("early", 0), ("spurious", 0), *(("random", seed) for seed in range(1, 7)))
 # Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
 STEP_LIMIT = 100_000
 
