@@ -1,4 +1,7 @@
-"""What every test shares: which tests run when, and how long hypothesis may take."""
+"""What every test shares: which tests run when, in how many processes, and how long hypothesis may take."""
+
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -6,6 +9,18 @@ from hypothesis import HealthCheck, settings
 # Machines differ by a factor of ten; a slow example is not a wrong one.
 settings.register_profile("everywhere", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("everywhere")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Whole folders of tests use every core where pytest-xdist is installed; `-n` decides otherwise, `-n 0` for one.
+
+    A file or a test by its name stays in this process, and so does what needs a terminal (--pdb).
+    """
+    option = config.option
+    undecided = getattr(option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
+    if undecided and not option.usepdb and not option.collectonly and all(Path(a).is_dir() for a in config.args):
+        option.numprocesses, option.dist = os.cpu_count() or 1, "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

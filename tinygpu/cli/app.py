@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from tinygpu import __version__
 from tinygpu.cli.commands.bundling import bundle_command
 from tinygpu.cli.commands.calibrating import calibrate_command
 from tinygpu.cli.commands.checking import check_command
@@ -25,6 +27,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Small machines for one operation: searched under constraints, emitted as PTX, verified in an emulator.",
 )
+
+
+def print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tinygpu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all_commands(
+    version: Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """What stands before a command."""
+
+
 app.command("machines")(machines_command)
 app.command("show")(show_command)
 app.command("devices")(devices_command)

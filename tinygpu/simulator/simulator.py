@@ -16,10 +16,12 @@ class Simulator:
     """Simulates candidates of one space; the script of a structure is written once.
 
     >>> from tinygpu.devices import device
-    >>> from tinygpu.machines.elementwise import Add
+    >>> from tinygpu.machines.elementwise import Axpby
     >>> from tinygpu.spaces.build import build_space
-    >>> space = build_space(Add, Add.problem(n=1 << 24), device("a100"))
-    >>> simulator = Simulator(space)
+    >>> space = build_space(Axpby, Axpby.problem(n=1 << 24), device("a100"))
+    >>> simulation = Simulator(space).simulate(space.space.at(0))
+    >>> simulation.busiest
+    'dram'
     """
 
     space: MachineSpace

@@ -1,0 +1,56 @@
+"""Softmax of rows, written as a machine, and searched for an A100.
+
+    python docs/examples/softmax.py
+    tinygpu tune docs/examples/softmax.py:Softmax --shape m=4096,n=1000 --device h100
+    tinygpu check docs/examples/softmax.py:Softmax
+"""
+
+import math
+
+import numpy as np
+
+from tinygpu.api.machines import Family
+from tinygpu.api.problems import Asked
+from tinygpu.api.tune import tune
+from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked
+from tinygpu.ptx import isa
+
+
+class Softmax(Machine):
+    """y = softmax of each row of x; a row stays in the registers of one warp"""
+
+    m, n = Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+
+    warps, rows, vector, step = Param(1, 2, 4), Param(1, 2), Param(1, 2, 4), Param(1, 2, 4, 8, 16, 32)
+    ld, st, shfl = isa.LdGlobal(vector), isa.StGlobal(vector), isa.ShflBfly()
+    larger, add, sub, mul = isa.Max("f32"), isa.Add("f32"), isa.Sub("f32"), isa.Mul("f32")
+    ex2, rcp = isa.Ex2("f32"), isa.Rcp("f32")
+
+    whole = Require(n <= 32 * vector * step, "a row fits into one tile")
+    exact, approximation = False, 2.0**-20
+
+    def program(self, p):
+        shape = (self.warps * self.rows, 32 * self.vector * self.step)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
+        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)  # nothing lies beyond the row
+            top = p.reduce(self.larger, self.shfl, x, axis=1)
+            e = p.apply(self.ex2, p.apply(self.mul, p.apply(self.sub, x, top), math.log2(math.e)))
+            share = p.apply(self.rcp, p.reduce(self.add, self.shfl, e, axis=1))
+            p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
+
+    @staticmethod
+    def reference(x):
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+
+if __name__ == "__main__":
+    asked = Asked(dims={"m": 4096, "n": 1000})
+    report = tune(Family("softmax", (Softmax,)), asked, device("a100"))
+    print(report.winner.refined.point)
+    print(f"predicted: {report.winner.score * 1e6:.1f} us")
+    print("emulated:", "right" if report.verification.passed else "wrong")
