@@ -65,11 +65,11 @@ def _either(instruction: Any, function: Callable[..., Any], *operands: Any) -> A
 
 
 def maximum(a: Any, b: Any) -> Any:
-    return _either(isa.Max("f32"), np.fmax, a, b)
+    return _either(isa.Max("f32"), np.maximum, a, b)
 
 
 def minimum(a: Any, b: Any) -> Any:
-    return _either(isa.Min("f32"), np.fmin, a, b)
+    return _either(isa.Min("f32"), np.minimum, a, b)
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:

@@ -38,6 +38,9 @@ BIASES: dict[str, tuple[str, ...]] = {t: ("s32", "f32") if t == "s8" else ("f32"
 # Of the residual, which follows the result.
 RESIDUALS: dict[str, tuple[str, ...]] = {t: (t,) for t in ("f16", "bf16", "f32", "s32")}
 
+# Of this many products of s8, 2^14 at most, no sum leaves s32.
+MOST_S8_TERMS = (2**31 - 1) // 2**14
+
 
 def of(table: dict[str, tuple[str, ...]], *kinds: str) -> dict[str, tuple[str, ...]]:
     """The rows of a table for these types."""
@@ -81,11 +84,11 @@ class Epilogue(Machine):
 
     @classmethod
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
-        """(whether small integers stay exact, relative error of the approximate functions).
+        """(whether sums of small integers stay exact, relative error of the approximate functions).
 
-        tanh.approx is within 2^-11 (PTX ISA, tanh).
+        tanh.approx is within 2^-11 (PTX ISA, tanh); ex2.approx and rcp.approx are as good as functions are taken to be.
         """
-        return (True, 0.0) if options["activation"] in INTEGER_ACTIVATIONS else (False, 2.0**-10)
+        return True, 2.0**-11 if options["activation"] == "gelu" else 0.0
 
     @classmethod
     def refuses(cls, problem: Problem) -> str:
@@ -93,6 +96,11 @@ class Epilogue(Machine):
         kind, result, options = problem.operand("a").dtype, problem.operand("c").dtype, dict(problem.options)
         if kind.is_float:
             return ""
+        if problem.dim["k"] > MOST_S8_TERMS:
+            return (
+                f"the sum of k = {problem.dim['k']:,} products of s8 may leave s32: 131,072 times -128 * -128 is 2^31; "
+                f"k is at most {MOST_S8_TERMS:,}, so split the product and add the parts"
+            )
         bias = next((o.dtype for o in problem.operands if o.name == "bias"), None)
         if result.is_float:
             wrong = bias is not None and not bias.is_float

@@ -1,4 +1,4 @@
-"""Compares a kernel's outputs with the machine's reference: bit for bit, or within the error that rounding explains."""
+"""Compares a kernel's outputs with the machine's reference: every element against what rounding may make of it."""
 
 from __future__ import annotations
 
@@ -9,35 +9,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.dtypes import DType
-from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Operand, Problem
+from tinygpu.language.problem import Operand
+from tinygpu.ptx.bounds.answers import Answer
+from tinygpu.ptx.bounds.stored import ends, unjudged
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.inputs import Inputs, make_inputs
+from tinygpu.ptx.inputs import Inputs
 from tinygpu.ptx.operands import HostTensor
+from tinygpu.ptx.runtime.elements import element
+from tinygpu.ptx.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The element that is farthest beyond its bound.
+
+    ratio  error in units of the bound; infinite where nothing is rounded, and where a number is none
+    """
+
+    output: str
+    index: tuple[int, ...]
+    got: float
+    wanted: float
+    bound: float
+    ratio: float
+
+    def __str__(self) -> str:
+        place = f"{self.output}[{', '.join(map(str, self.index))}]"
+        times = f", {self.ratio:.3g} times the bound" if np.isfinite(self.ratio) else ""
+        return f"{place} is {self.got:.9g}, wanted {self.wanted:.9g} (bound {self.bound:.3g}{times})"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One run.
 
-    inputs      "integers" (bit for bit) or "random" (within the bound)
+    inputs      "integers" (bit for bit where nothing is rounded), "random", or "specials": random ones with a few
+                infinities, NaNs, largest and smallest numbers among them
     order       when asynchronous work lands
-    max_error   largest |result - reference|
-    bound       largest error that rounding explains, where max_error was found
-    wrong       elements beyond the bound (for integers: that differ in any bit)
+    error       |result - reference| where it is largest beside its bound
+    bound       largest error that rounding explains there; 0 where it explains none
+    wrong       elements beyond the bound
+    unjudged    elements of which nothing can be said: what overflows on the way, or infinity times what may be zero
+    special     elements that are these, or infinite, or no number
     fault       the emulator's sentence, or ""
     where       which CTAs of the real problem were run; "" for the whole derived problem
+    worst       the element farthest beyond its bound, where one is wrong
+    estimated   why bounds are estimated instead of followed through the reference; "" where they are not
     """
 
     inputs: Inputs
     order: Order
-    max_error: float
+    error: float
     bound: float
     wrong: int
     elements: int
     fault: str = ""
     where: str = ""
+    unjudged: int = 0
+    special: int = 0
+    worst: Worst | None = None
+    estimated: str = ""
 
     @property
     def passed(self) -> bool:
@@ -48,155 +79,87 @@ class Check:
         if self.fault:
             return f"{name}: FAULT {self.fault}"
         judged = "bit for bit" if self.inputs == "integers" and self.bound == 0 else f"bound {self.bound:.3g}"
+        if self.estimated:
+            judged += f", estimated: the reference {self.estimated}"
         verdict = "ok" if self.passed else f"WRONG in {self.wrong:,} of {self.elements:,} elements"
-        return f"{name}: {verdict}, max error {self.max_error:.3g} ({judged})"
+        more = f"; {self.unjudged:,} of {self.elements:,} elements may be anything" if self.unjudged else ""
+        worst = f"; {self.worst}" if self.worst else ""
+        return f"{name}: {verdict}, worst error {self.error:.3g} ({judged}){more}{worst}"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One output against its reference.
-
-    error   largest |result - reference|
-    bound   the bound at that place (0: bit for bit)
-    wrong   elements beyond the bound
-    """
+    """One output against its reference; the fields are those of `Check`."""
 
     error: float
     bound: float
     wrong: int
     elements: int
+    unjudged: int = 0
+    special: int = 0
+    worst: Worst | None = None
 
 
-def compare(
-    machine: type[Machine],
-    problem: Problem,
-    operands: dict[str, HostTensor],
-    scalars: dict[str, Any],
-    inputs: Inputs,
-    order: Order,
-    seed: int,
-    terms: int,
-) -> Check:
-    """The outputs of a run against the reference in double precision, on the same inputs made afresh."""
-    fresh, _ = make_inputs(machine, problem, inputs, seed)
-    arrays = {o.name: fresh[o.name].array for o in problem.operands if o.access != "out"}
-    got = {o.name: operands[o.name].array for o in problem.operands if o.access != "in"}
-    check = compare_arrays(machine, problem, arrays, scalars, got, inputs, order, terms)
-    for o in problem.operands:
+def compare(trial: Trial, operands: Mapping[str, HostTensor], order: Order) -> Check:
+    """The outputs of a run against the trial's answers."""
+    got = {o.name: operands[o.name].array for o in trial.problem.operands if o.access != "in"}
+    check = compare_arrays(trial, got, order)
+    for o in trial.problem.operands:
         if o.access != "in" and not operands[o.name].gaps_intact():
             sentence = f"{o.name}: bytes between its rows were written"
-            return Check(inputs, order, check.max_error, check.bound, check.wrong, check.elements, sentence)
+            return Check(trial.inputs, order, check.error, check.bound, check.wrong, check.elements, sentence)
     return check
 
 
-def compare_arrays(
-    machine: type[Machine],
-    problem: Problem,
-    given: Mapping[str, NDArray[Any]],
-    scalars: Mapping[str, Any],
-    got: Mapping[str, NDArray[Any]],
-    inputs: Inputs,
-    order: Order,
-    terms: int,
-    where: str = "",
-) -> Check:
-    """Outputs against the reference on the inputs `given`; the arrays may be a window of the problem's tensors."""
-    expected = reference(machine, problem, given, scalars, absolute=False)
-    magnitude = reference(machine, problem, given, scalars, absolute=True)
-    exact = inputs == "integers" and machine.precision(dict(problem.options))[0]
-    found = [
-        difference(machine, problem, problem.operand(name), result, expected[name], magnitude[name], exact, terms)
-        for name, result in got.items()
-    ]
-    worst = max(found, key=lambda d: d.error)
-    wrong, elements = sum(d.wrong for d in found), sum(d.elements for d in found)
-    return Check(inputs, order, worst.error, worst.bound, wrong, elements, where=where)
+def compare_arrays(trial: Trial, got: Mapping[str, NDArray[Any]], order: Order, where: str = "") -> Check:
+    """Outputs against the trial's answers; the arrays may be a window of the problem's tensors."""
+    found = [difference(trial.problem.operand(n), result, trial.answers[n]) for n, result in got.items()]
+    largest = max(found, key=lambda d: d.error / d.bound if d.bound else d.error and np.inf)
+    bad = [d.worst for d in found if d.worst is not None]
+    return Check(
+        trial.inputs,
+        order,
+        largest.error,
+        largest.bound,
+        sum(d.wrong for d in found),
+        sum(d.elements for d in found),
+        where=where,
+        unjudged=sum(d.unjudged for d in found),
+        special=sum(d.special for d in found),
+        worst=max(bad, key=lambda w: w.ratio) if bad else None,
+        estimated=next((a.followed for a in trial.answers.values() if a.followed), ""),
+    )
 
 
-def difference(
-    machine: type[Machine],
-    problem: Problem,
-    output: Operand,
-    got: NDArray[Any],
-    expected: Any,
-    magnitude: Any,
-    exact: bool,
-    terms: int,
-) -> Difference:
-    """One output array against the reference."""
-    want = np.broadcast_to(np.asarray(expected), got.shape)
-    rounded = want.astype(output.dtype.numpy)
-    values, target = got.astype(np.float64), want.astype(np.float64)
-    bound = np.zeros(got.shape)
-    if exact:
-        bad = np.ascontiguousarray(got).view(_bits(output.dtype)) != rounded.view(_bits(output.dtype))
-        target = rounded.astype(np.float64)
-        bad &= ~((values == 0) & (target == 0))  # the sign of a zero is not compared
-    else:
-        bound = error_bound(problem, output, target, np.asarray(magnitude, dtype=np.float64), machine, terms)
-        same = (values == target) | (np.isnan(values) & np.isnan(target))
-        bad = ~((np.abs(values - target) <= bound) | same)
-    with np.errstate(invalid="ignore"):
-        error = np.where(values == target, 0.0, np.abs(values - target))
-    one_sided = np.isnan(error) & (np.isnan(values) != np.isnan(target))
-    error = np.where(one_sided, np.inf, np.nan_to_num(error, posinf=np.inf))
-    place = np.unravel_index(int(np.argmax(error)), error.shape)
-    return Difference(float(error[place]), float(bound[place]), int(bad.sum()), bad.size)
-
-
-def _bits(dtype: DType) -> Any:
-    return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[dtype.numpy.itemsize * 8]
-
-
-def reference(
-    machine: type[Machine],
-    problem: Problem,
-    given: Mapping[str, NDArray[Any]],
-    scalars: Mapping[str, Any],
-    *,
-    absolute: bool,
-) -> dict[str, NDArray[Any]]:
-    """The machine's reference on double-precision copies of the inputs (or on their absolute values), by output."""
-    wide: dict[str, Any] = {}
-    for name, array in given.items():
-        copy = array.astype(np.float64 if problem.operand(name).dtype.is_float else np.int64)
-        wide[name] = np.abs(copy) if absolute else copy
-    for name, value in scalars.items():
-        wide[name] = abs(value.item()) if absolute else value.item()
+def difference(output: Operand, got: NDArray[Any], answer: Answer) -> Difference:
+    """One output array against what it may be."""
+    kind = element(output.dtype.name)
+    bits = np.ascontiguousarray(got).view(kind.storage)
+    low, high = ends(kind, answer, got.shape)
+    keys, least, greatest = kind.keys(bits), kind.keys(low), kind.keys(high)
+    anything = np.broadcast_to(unjudged(answer), got.shape)
     with np.errstate(all="ignore"):
-        result = machine.reference(**wide, **dict(problem.options))
-    outputs = [o.name for o in problem.operands if o.access != "in"]
-    if isinstance(result, dict):
-        return result
-    return {outputs[0]: result}
-
-
-def error_bound(
-    problem: Problem,
-    output: Operand,
-    expected: NDArray[np.float64],
-    magnitude: NDArray[np.float64],
-    machine: type[Machine],
-    terms: int,
-) -> NDArray[np.float64]:
-    """Largest error that rounding explains, per element.
-
-    Sums of T terms in f32 are off by at most T x 2^-24 of the sum of absolute values (Higham, Accuracy and Stability,
-    4.2; taken twice, for products and sums); the result is rounded once to the output's type; approximate functions
-    add the machine's `approximation`, relative to both.
-    """
-    scale = np.maximum(np.abs(np.nan_to_num(magnitude)), np.abs(np.nan_to_num(expected)))
-    unit = 2.0**-24 if output.dtype.name != "f64" else 2.0**-53
-    last = 2.0 ** -(output.dtype.mantissa + 1) if output.dtype.is_float else 0.0
-    smallest = half_smallest(output.dtype)
-    approximate = machine.precision(dict(problem.options))[1] * scale
-    bound = 2 * (terms + 8) * unit * scale + last * np.abs(expected) + approximate + smallest
-    return np.asarray(np.broadcast_to(bound, expected.shape), dtype=np.float64)
-
-
-def half_smallest(dtype: DType) -> float:
-    """Half of the smallest subnormal of a float type: what rounding may add to a result near zero."""
-    if not dtype.is_float:
-        return 0.0
-    bias = (1 << (dtype.exponent - 1)) - 1
-    return 2.0 ** max(1 - bias - dtype.mantissa - 1, -1074)
+        values, want = (a.astype(np.float64) for a in (got, np.broadcast_to(answer.value, got.shape)))
+        # any NaN is as good as another, whatever its sign and payload
+        missing = np.isnan(kind.decode(low)) & ~anything if kind.is_float else np.zeros(got.shape, dtype=bool)
+        wrong = ~((least <= keys) & (keys <= greatest) | anything | (missing & np.isnan(values)))
+        bottom, top = (kind.decode(e).astype(np.float64) for e in (low, high))
+        single = least == greatest
+        target = np.where(single | (bottom == top), bottom, want)
+        bound = np.where(bottom == top, 0.0, np.fmax(np.abs(top - target), np.abs(target - bottom)))
+        error = np.where((values == target) | (np.isnan(values) & missing), 0.0, np.abs(values - target))
+        error = np.where(np.isnan(error), np.inf, error)
+        judged = np.where(anything | missing & ~wrong, 0.0, error)
+        ratio = np.where(judged > 0, judged / bound, 0.0)
+        # what is wrong comes first, an infinity or a NaN in the wrong place before all
+        ratio = np.where(wrong & ~np.isfinite(ratio), np.inf, np.where(wrong, np.maximum(ratio, 1.0), ratio))
+        at = np.unravel_index(int(np.argmax(np.nan_to_num(ratio, posinf=np.inf))), got.shape)
+        worst = None
+        if wrong.any():
+            worst = Worst(
+                output.name, tuple(int(i) for i in at), float(values[at]), float(target[at]),
+                0.0 if np.isnan(bound[at]) else float(bound[at]), float(ratio[at]),
+            )  # fmt: skip
+    special = anything | ~np.isfinite(want)
+    counts = int(wrong.sum()), wrong.size, int(anything.sum()), int(special.sum())
+    return Difference(float(judged[at]), float(bound[at]), *counts, worst)

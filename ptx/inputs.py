@@ -1,7 +1,8 @@
-"""Inputs of a verification: integers whose sums are exact, random numbers, and the launch arguments made of them."""
+"""Inputs of a verification: integers whose sums are exact, random numbers, special values; and launch arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -15,21 +16,61 @@ from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.maps import emulated_map
 from tinygpu.ptx.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random"]
+Inputs = Literal["integers", "random", "specials"]
+
+# Whole numbers up to here are inputs of every machine.
+SMALL = 3
+# The largest element of a float type, and its smallest above zero (8-bit floats: Open Compute Project).
+_EXTREMES: dict[str, tuple[float, float]] = {
+    "f64": (1.7976931348623157e308, 5e-324),
+    "f32": (3.4028234663852886e38, 2.0**-149),
+    "tf32": (3.4011621342146535e38, 2.0**-136),
+    "bf16": (3.3895313892515355e38, 2.0**-133),
+    "f16": (65504.0, 2.0**-24),
+    "e4m3": (448.0, 2.0**-9),
+    "e5m2": (57344.0, 2.0**-16),
+}
+# Large enough for exp to overflow in single precision.
+_LARGE = 1000.0
 
 
 def make_inputs(
     machine: type[Machine], problem: Problem, inputs: Inputs, seed: int
 ) -> tuple[dict[str, HostTensor], dict[str, Any]]:
-    """Operands and scalars: integers from -3 to 3, or random numbers in [-1, 1) (integers again for integer types)."""
-    rng = np.random.default_rng([seed, inputs == "random"])
-    tensors = {}
-    for o in problem.operands:
-        t = host_tensor(o)
-        if o.access != "out":
-            t.array[...] = input_values(rng, o.dtype, o.shape, inputs)
-        tensors[o.name] = t
-    return tensors, scalar_inputs(machine, problem, rng, inputs)
+    """Operands and scalars of a run whose results are not judged; `tinygpu.ptx.trial.draw` knows the answers, too."""
+    arrays, scalars = drawn(machine, problem, inputs, seed, {o.name: o.shape for o in problem.operands})
+    return host_tensors(problem, arrays), scalars
+
+
+def host_tensors(problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> dict[str, HostTensor]:
+    """Fresh tensors in host memory: inputs as they are, all else poisoned."""
+    tensors = {o.name: host_tensor(o) for o in problem.operands}
+    for name, array in arrays.items():
+        tensors[name].array[...] = array
+    return tensors
+
+
+def drawn(
+    machine: type[Machine],
+    problem: Problem,
+    inputs: Inputs,
+    seed: int,
+    shapes: Mapping[str, tuple[int, ...]],
+    amplitude: int = SMALL,
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Arrays of everything that a kernel reads, and scalars, from a seed.
+
+    shapes     of the operands, or of windows of them
+    amplitude  the largest whole number
+    """
+    rng = np.random.default_rng([seed, inputs != "integers"])
+    arrays = {
+        o.name: input_values(rng, o.dtype, shapes[o.name], inputs, amplitude)
+        for o in problem.operands
+        if o.access != "out"
+    }
+    scalars = scalar_inputs(machine, problem, rng, inputs)
+    return (with_specials(rng, problem, arrays) if inputs == "specials" else arrays), scalars
 
 
 def scalar_inputs(
@@ -45,17 +86,60 @@ def scalar_inputs(
     return scalars
 
 
-def input_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
-    """An array of one dtype: small integers, or random numbers in [-1, 1)."""
+def input_values(
+    rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs, amplitude: int = SMALL
+) -> NDArray[Any]:
+    """An array of one dtype: whole numbers up to an amplitude, or random numbers in [-1, 1)."""
+    most = min(amplitude, _whole(dtype))
     if not dtype.is_float:
-        low = 0 if dtype.kind == "unsigned" else -3
-        return rng.integers(low, 4, shape).astype(dtype.numpy)
+        low = 0 if dtype.kind == "unsigned" else -most
+        return rng.integers(low, most + 1, shape).astype(dtype.numpy)
     if inputs == "integers":
-        return rng.integers(-3, 4, shape).astype(dtype.numpy)
+        return rng.integers(-most, most + 1, shape).astype(dtype.numpy)
     values = rng.uniform(-1, 1, shape).astype(np.float32)
     if dtype.name == "tf32":
         return round_tf32(values)
     return values.astype(dtype.numpy)
+
+
+def _whole(dtype: DType) -> int:
+    """Every whole number up to here is an element."""
+    if not dtype.is_float:
+        return int(np.iinfo(dtype.numpy).max)
+    return 1 << ({"tf32": 10}.get(dtype.name, dtype.mantissa) + 1)
+
+
+def largest_whole(problem: Problem, output: str) -> float:
+    """The largest number that an output holds without saturating."""
+    kind = problem.operand(output).dtype
+    return _EXTREMES[kind.name][0] if kind.is_float else float(np.iinfo(kind.numpy).max)
+
+
+def with_specials(
+    rng: np.random.Generator, problem: Problem, arrays: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The arrays with special values among those of every float input, each in a row and a column of its own.
+
+    So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more.
+    """
+    out = dict(arrays)
+    for o in problem.operands:
+        if o.name not in arrays or not o.dtype.is_float:
+            continue
+        array = arrays[o.name].copy()
+        values = rng.permutation(specials(o.dtype))[: max(min(array.shape) // 4, 1)]
+        places = [rng.permutation(extent)[: len(values)] for extent in array.shape]
+        array[tuple(places)] = values.astype(o.dtype.numpy)
+        out[o.name] = array
+    return out
+
+
+def specials(dtype: DType) -> NDArray[np.float64]:
+    """NaN, infinities, the largest and smallest elements, negative zero, and a number whose exponential overflows."""
+    largest, smallest = _EXTREMES[dtype.name]
+    infinities = [] if dtype.name == "e4m3" else [np.inf, -np.inf]
+    large = min(_LARGE, largest)
+    return np.array([np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, large, -large])
 
 
 def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:

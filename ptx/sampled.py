@@ -18,9 +18,9 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.comparison import Check, compare_arrays
 from tinygpu.ptx.emulator import EmulationFault, SparseBuffer, emulate
-from tinygpu.ptx.inputs import input_values, scalar_inputs
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.operands import POISON
+from tinygpu.ptx.trial import draw
 
 # A CTA whose windows hold more elements than this is not run.
 MOST_ELEMENTS = 1 << 25
@@ -88,18 +88,13 @@ def _elements(window: Window) -> int:
 def _run(
     kernel: Kernel, machine: type[Machine], problem: Problem, cta: int, windows: dict[str, Window], seed: int
 ) -> Check | None:
-    rng = np.random.default_rng([seed, cta])
-    scalars = scalar_inputs(machine, problem, rng, "integers")
-    given, pieces, buffers = {}, {}, {}
+    shapes = {name: tuple(b - a for a, b in window) for name, window in windows.items()}
+    trial = draw(machine, problem, "integers", seed + cta, shapes)
+    pieces, buffers = {}, {}
     for o in problem.operands:
-        window = windows[o.name]
-        shape = tuple(b - a for a, b in window)
-        array = np.full(shape, 0, dtype=o.dtype.numpy)
+        array = np.full(shapes[o.name], 0, dtype=o.dtype.numpy)
         array.view(np.uint8)[...] = POISON
-        if o.access != "out":
-            array = input_values(rng, o.dtype, shape, "integers")
-            given[o.name] = array
-        pieces[o.name] = _lines(o, window, array)
+        pieces[o.name] = _lines(o, windows[o.name], trial.arrays.get(o.name, array))
         buffers[o.name] = _buffer(o, pieces[o.name])
     where = f"CTA {cta:,} of {kernel.grid(problem)[0]:,}"
     try:
@@ -107,7 +102,7 @@ def _run(
             kernel.ptx,
             grid=kernel.grid(problem),
             block=(kernel.threads, 1, 1),
-            args=_arguments(kernel, problem, buffers, scalars),
+            args=_arguments(kernel, problem, buffers, dict(trial.scalars)),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             ctas=[cta],
@@ -116,12 +111,8 @@ def _run(
         if fault.kind == "outside backed windows":
             return None
         return Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), where)
-    got = {}
-    for o in problem.operands:
-        if o.access != "in":
-            shape = tuple(b - a for a, b in windows[o.name])
-            got[o.name] = _gather(o, pieces[o.name], shape)
-    return compare_arrays(machine, problem, given, scalars, got, "integers", "late", kernel.terms(problem), where)
+    got = {o.name: _gather(o, pieces[o.name], shapes[o.name]) for o in problem.operands if o.access != "in"}
+    return compare_arrays(trial, got, "late", where)
 
 
 def _lines(operand: Operand, window: Window, array: NDArray[Any]) -> dict[int, NDArray[Any]]:

@@ -1,6 +1,25 @@
 """The PTX instruction set as instructions of machines."""
 
-from tinygpu.ptx.isa.alu import Abs, Add, And, Div, Fma, Max, Min, Mul, Neg, Not, Or, Shl, Shr, Sub, Where, Xor
+from tinygpu.ptx.isa.alu import (
+    Abs,
+    Add,
+    And,
+    Div,
+    Fma,
+    Max,
+    MaxNumber,
+    Min,
+    MinNumber,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Shl,
+    Shr,
+    Sub,
+    Where,
+    Xor,
+)
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
@@ -33,7 +52,9 @@ __all__ = [
     "LdShared",
     "Lg2",
     "Max",
+    "MaxNumber",
     "Min",
+    "MinNumber",
     "MmaSync",
     "Mul",
     "Neg",

@@ -115,35 +115,51 @@ class Mul(Arithmetic):
         return values[0] * values[1]
 
 
+# PTX ISA, max and min: with .NaN a NaN is passed on; f64 has no such form.
+def _passing_nan(stem: str) -> dict[str, str]:
+    wide = f"{{{{ .reg .pred none; setp.nan.f64 none, {{a}}, {{b}}; {stem}.f64 {{d}}, {{a}}, {{b}}; "
+    wide += "@none mov.b64 {d}, 0x7FF8000000000000; }}"
+    floats = {kind: f"{stem}.NaN.{kind}" for kind in ("f32", "f16", "bf16")}
+    return {"f32": floats["f32"], "f64": wide, **floats, "s32": f"{stem}.s32", "u32": f"{stem}.u32"}
+
+
 class Max(Arithmetic):
+    """d = the larger one; NaN where one of them is."""
+
+    spelling: ClassVar[dict[str, str]] = _passing_nan("max")
+    stems: ClassVar[tuple[str, ...]] = ("max.NaN.{t}", "max.{t}")
+
+    def semantics(self, *values: Any) -> Any:
+        return np.maximum(values[0], values[1])
+
+
+class Min(Arithmetic):
+    """d = the smaller one; NaN where one of them is."""
+
+    spelling: ClassVar[dict[str, str]] = _passing_nan("min")
+    stems: ClassVar[tuple[str, ...]] = ("min.NaN.{t}", "min.{t}")
+
+    def semantics(self, *values: Any) -> Any:
+        return np.minimum(values[0], values[1])
+
+
+class MaxNumber(Arithmetic):
     """d = the larger one; of a number and a NaN the number."""
 
-    spelling: ClassVar[dict[str, str]] = {
-        "f32": "max.f32",
-        "f64": "max.f64",
-        "f16": "max.f16",
-        "bf16": "max.bf16",
-        "s32": "max.s32",
-        "u32": "max.u32",
-    }
+    spelling: ClassVar[dict[str, str]] = {kind: f"max.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
     stems: ClassVar[tuple[str, ...]] = ("max.{t}",)
+    not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Max is the same")
 
     def semantics(self, *values: Any) -> Any:
         return np.fmax(values[0], values[1])
 
 
-class Min(Arithmetic):
+class MinNumber(Arithmetic):
     """d = the smaller one; of a number and a NaN the number."""
 
-    spelling: ClassVar[dict[str, str]] = {
-        "f32": "min.f32",
-        "f64": "min.f64",
-        "f16": "min.f16",
-        "bf16": "min.bf16",
-        "s32": "min.s32",
-        "u32": "min.u32",
-    }
+    spelling: ClassVar[dict[str, str]] = {kind: f"min.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
     stems: ClassVar[tuple[str, ...]] = ("min.{t}",)
+    not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Min is the same")
 
     def semantics(self, *values: Any) -> Any:
         return np.fmin(values[0], values[1])
@@ -352,8 +368,10 @@ def cards() -> Iterator[Card]:
         (Sub, "sub", "d = a - b", s8),
         (Mul, "mul", "d = a * b", s8),
         (Div, "div", "d = a / b", "f16"),
-        (Max, "max", "d = numpy.fmax(a, b)", s8),
-        (Min, "min", "d = numpy.fmin(a, b)", s8),
+        (Max, "max", "d = numpy.maximum(a, b)", s8),
+        (Min, "min", "d = numpy.minimum(a, b)", s8),
+        (MaxNumber, "max.number", "d = numpy.fmax(a, b)", s8),
+        (MinNumber, "min.number", "d = numpy.fmin(a, b)", s8),
         (Neg, "neg", "d = -a", e4m3),
         (Abs, "abs", "d = numpy.abs(a)", e4m3),
         (And, "and", "d = a & b", f32),

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinygpu.ptx.measuring.intervals import Rounding
+from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.measuring.reference import Graph
 from tinygpu.ptx.runtime.launch import Launch, Tensor
 

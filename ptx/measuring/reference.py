@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import NDArray
 
 # Functions beside NumPy's ufuncs.
 _FUNCTIONS = frozenset(
@@ -79,9 +78,11 @@ def record(
     return Graph(tuple(calls), {name: given[name].argument for name in outputs})
 
 
-def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any) -> dict[str, NDArray[Any]]:
-    """The outputs for arrays, in `precision` (np.float32 or np.float64)."""
-    arrays = {name: np.asarray(value, dtype=precision) for name, value in inputs.items()}
+def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any = None) -> dict[str, Any]:
+    """The outputs for arrays, in `precision` (np.float32 or np.float64); as they are given, where that is left out."""
+    arrays = dict(inputs)
+    if precision is not None:
+        arrays = {name: np.asarray(value, dtype=precision) for name, value in inputs.items()}
     last = {}
     for number, (_, args, kwargs) in enumerate(graph.calls):
         for used in _used([*args, *kwargs.values()]):
@@ -106,7 +107,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any) -> dict[st
             # what nothing uses any more is let go: these arrays are as large as the problem
             for used in [u for u, n in last.items() if n == number and u not in kept]:
                 values.pop(used, None)
-        return {name: np.asarray(value(argument)) for name, argument in graph.outputs.items()}
+        return {name: value(argument) for name, argument in graph.outputs.items()}
 
 
 def _used(arguments: Sequence[Any]) -> list[int]:

@@ -30,8 +30,9 @@ from tinygpu.ptx.build import build
 from tinygpu.ptx.comparison import compare
 from tinygpu.ptx.derived import derive
 from tinygpu.ptx.emulator import EmulationFault, LaunchError, UnsupportedInstruction, emulate
-from tinygpu.ptx.inputs import arguments, make_inputs
+from tinygpu.ptx.inputs import arguments
 from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.case import resize
@@ -108,13 +109,14 @@ def verdict(of: Subject, text: str) -> str:
     for number, problem in enumerate(of.problems):
         runs: tuple[Any, ...] = (("random", "random"),) if number else (("integers", "late"), ("integers", "early"))
         for inputs, order in runs:
-            operands, scalars = make_inputs(of.machine, problem, inputs, 0)
+            trial = draw(of.machine, problem, inputs, 0)
+            operands = trial.operands()
             try:
                 emulate(
                     text,
                     grid=of.kernel.grid(problem),
                     block=(of.kernel.threads, 1, 1),
-                    args=arguments(of.kernel, problem, operands, scalars),
+                    args=arguments(of.kernel, problem, operands, dict(trial.scalars)),
                     dynamic_smem=of.kernel.smem_bytes,
                     order=order,
                     step_limit=STEP_LIMIT,
@@ -123,8 +125,7 @@ def verdict(of: Subject, text: str) -> str:
                 return "fault"
             except (LaunchError, UnsupportedInstruction):
                 return "refused by the emulator"
-            terms = of.kernel.terms(problem)
-            if not compare(of.machine, problem, operands, scalars, inputs, order, 0, terms).passed:
+            if not compare(trial, operands, order).passed:
                 return "wrong result"
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,8 @@ from tinygpu.ptx.launches import launch_of, tensors_of
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
-from tinygpu.ptx.measuring.intervals import Rounding
 from tinygpu.ptx.measuring.reference import record
+from tinygpu.ptx.trial import adds_short, rounding_of
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -119,8 +119,7 @@ def bundle(
         kernels = _kernels(space, len(questions), share, choose, seconds, seed, watch, skipped)
         if kernels:
             made += kernels
-            terms = max(m.kernel.terms(space.problem) for m in kernels)
-            questions.append(question(space.machine, space.problem, terms))
+            questions.append(question(space.machine, space.problem, [m.kernel for m in kernels]))
     assembled = _assemble(made, device, watch, skipped)
     ranked = sorted(assembled, key=lambda pair: (pair[1].spills, _seconds(*pair)))[:count]
     if not ranked:
@@ -182,8 +181,7 @@ def bundle_points(
                 kernels.append((_entry(name, m, assembly, code), m.kernel.ptx.encode(), code))
     kernels.sort(key=lambda made: made[0].name)
     if kernels:
-        terms = max(m.kernel.terms(space.problem) for _, m in made)
-        asked = question(space.machine, space.problem, terms)
+        asked = question(space.machine, space.problem, [m.kernel for _, m in made])
         write_bundle(
             path, title=asked.name, device=space.device.name, made=_made_now(), questions=[asked], kernels=kernels
         )
@@ -194,22 +192,21 @@ def _made_now() -> str:
     return f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}"
 
 
-def question(machine: type[Machine], posed: Problem, terms: int) -> Question:
+def question(machine: type[Machine], posed: Problem, kernels: Sequence[Kernel] = ()) -> Question:
     """A problem as the worker needs it.
 
-    terms  terms of the longest sum of any kernel
+    kernels  those that will answer it: what the instructions of one round off, no other is refused for
     """
     scalars = tuple((s.name, s.dtype.name) for s in machine.scalars(dict(posed.options)))
     given = [o.name for o in posed.operands if o.access != "out"]
     outputs = [o.name for o in posed.operands if o.access != "in"]
     options = dict(posed.options)
-    exact, approximation = machine.precision(options)
     graph = record(
         machine.reference, [*given, *(name for name, _ in scalars)], options, outputs, machine.__name__
     )
     return Question(
         f"{machine.__name__} {posed}", posed.to_json(), tensors_of(posed), scalars, graph,
-        Rounding(exact, terms, approximation),
+        replace(rounding_of(machine, posed), short_sums=any(adds_short(k, posed) for k in kernels)),
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
-from tinygpu.ptx.measuring.intervals import Rounding
 from tinygpu.ptx.measuring.reference import record
 from tinygpu.ptx.runtime.launch import Argument, Launch, Tensor, Workspace
 
@@ -79,7 +79,7 @@ def add_launch(n: int = 1000, **changed: object) -> Launch:
 def add_question(n: int = 1000) -> Question:
     graph = record(lambda x, z, s: x + z + s, ["x", "z", "s"], {}, ["y"], "Add")
     tensors = add_launch(n).tensors
-    return Question(f"add of {n}", {"dims": {"n": n}}, tensors, (("s", "f32"),), graph, Rounding(True, 2, 0.0))
+    return Question(f"add of {n}", {"dims": {"n": n}}, tensors, (("s", "f32"),), graph, Rounding(True))
 
 
 def add_bundle(path: Path, kernels: Mapping[str, str], n: int = 1000) -> Bundle:

@@ -21,7 +21,9 @@ from tinygpu.ptx.isa.alu import (
     Div,
     Fma,
     Max,
+    MaxNumber,
     Min,
+    MinNumber,
     Mul,
     Neg,
     Not,
@@ -50,7 +52,8 @@ from tinygpu.ptx.isa.special import (
 )
 
 EXACT: tuple[type[Arithmetic], ...] = (
-    Abs, Add, And, Ceil, Div, Floor, Fma, Max, Min, Mul, Neg, Not, Or, Rcp, Round, Shl, Shr, Sqrt, Sub, Trunc, Xor,
+    Abs, Add, And, Ceil, Div, Floor, Fma, Max, MaxNumber, Min, MinNumber, Mul, Neg, Not, Or, Rcp, Round, Shl,
+    Shr, Sqrt, Sub, Trunc, Xor,
 )  # fmt: skip
 APPROXIMATE: tuple[type[Arithmetic], ...] = (Cos, DivFull, Ex2, Lg2, RcpApprox, Rsqrt, Sin, SqrtApprox, Tanh)
 FORMS = [operation(kind) for operation in EXACT for kind in operation.spelling]

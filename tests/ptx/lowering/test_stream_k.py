@@ -19,11 +19,12 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
 from tinygpu.ptx.emulator import EmulationFault, emulate
-from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.inputs import arguments, workspaces
 from tinygpu.ptx.kernel import Kernel, LaunchError
 from tinygpu.ptx.launches import launch_of
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.runtime.launch import Launch
+from tinygpu.ptx.trial import draw
 from tinygpu.ptx.verification import compare, verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.simulator.simulator import Simulator
@@ -46,7 +47,8 @@ def made(problem: Any, **point: Any) -> Kernel:
 
 def run(kernel: Kernel, problem: Any, ctas: int, seed: int = 0, inputs: Any = "integers", text: str = "") -> Any:
     """The result of a launch of so many CTAs, in random order; raises what the emulator raises."""
-    operands, scalars = make_inputs(MatmulHopper, problem, inputs, 0)
+    trial = draw(MatmulHopper, problem, inputs, 0)
+    operands = trial.operands()
     grid = kernel.grid(problem, ctas)
     spaces = workspaces(kernel, problem, grid[0])
     clusters = np.random.default_rng(seed).permutation(grid[0] // kernel.cluster[0])
@@ -55,14 +57,14 @@ def run(kernel: Kernel, problem: Any, ctas: int, seed: int = 0, inputs: Any = "i
         grid=grid,
         block=kernel.threads,
         cluster=kernel.cluster,
-        args=arguments(kernel, problem, operands, scalars, spaces),
+        args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
         dynamic_smem=kernel.smem_bytes,
         seed=seed,
         order="random",
         ctas=[int(c) * kernel.cluster[0] + i for c in clusters for i in range(kernel.cluster[0])],
     )
     assert not spaces["counters"].array.any()
-    found = compare(MatmulHopper, problem, operands, scalars, inputs, "random", 0, kernel.terms(problem))
+    found = compare(trial, operands, "random")
     assert found.passed, str(found)
     return operands["c"].array.tobytes()
 
@@ -96,13 +98,13 @@ def test_shares_of_every_size(ctas: int) -> None:
 def test_ctas_beyond_the_rounds_do_nothing() -> None:
     problem = MatmulHopper.problem(m=64, n=16, k=64)
     kernel = made(problem)
-    operands, scalars = make_inputs(MatmulHopper, problem, "integers", 0)
-    spaces = workspaces(kernel, problem, 5)
+    trial = draw(MatmulHopper, problem, "integers", 0)
+    operands, spaces = trial.operands(), workspaces(kernel, problem, 5)
     emulate(
         kernel.ptx, grid=5, block=kernel.threads, dynamic_smem=kernel.smem_bytes,
-        args=arguments(kernel, problem, operands, scalars, spaces),
+        args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
     )  # fmt: skip
-    assert compare(MatmulHopper, problem, operands, scalars, "integers", "late", 0, 64).passed
+    assert compare(trial, operands, "late").passed
 
 
 def test_the_result_does_not_depend_on_who_comes_when() -> None:

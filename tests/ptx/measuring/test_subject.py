@@ -8,8 +8,9 @@ import pytest
 from fake_cuda import FakeCuda
 from small_kernels import add_launch, add_ptx, add_question, counting_launch, counting_ptx
 
+from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.measuring.bundle import Question
-from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, Rounding
+from tinygpu.ptx.measuring.intervals import GUARD_ELEMS
 from tinygpu.ptx.measuring.reference import record
 from tinygpu.ptx.measuring.statistics import ratio
 from tinygpu.ptx.measuring.subject import Subject, draw
@@ -81,8 +82,8 @@ def test_inputs_are_the_same_in_every_memory_layout() -> None:
         Tensor("c", "f32", (3, 3), (5, 1), 16, "out"),
     )  # fmt: skip
     graph = record(lambda a, b: a @ b, ["a", "b"], {}, ["c"], "Mine")
-    first = Question("q", {}, tensors, (("s", "f32"),), graph, Rounding(True, 4, 0.0))
-    second = Question("q", {}, other, (("s", "f32"),), graph, Rounding(True, 4, 0.0))
+    first = Question("q", {}, tensors, (("s", "f32"),), graph, Rounding(True))
+    second = Question("q", {}, other, (("s", "f32"),), graph, Rounding(True))
     for inputs in ("integers", "random"):
         (one, scalars), (two, again) = draw(first, inputs, 5), draw(second, inputs, 5)  # type: ignore[arg-type]
         assert scalars == again
@@ -118,7 +119,7 @@ def test_a_matrix_with_gaps_is_judged_in_its_gaps_too(tmp_path: Path) -> None:
         Tensor(name, "f32", (4, 6), (8, 1), 16, access)  # type: ignore[arg-type]
         for name, access in (("x", "in"), ("z", "in"), ("y", "out"))
     )
-    question = Question("gaps", {}, tensors, (("s", "f32"),), graph, Rounding(True, 2, 0.0))
+    question = Question("gaps", {}, tensors, (("s", "f32"),), graph, Rounding(True))
     subject = Subject(context, question, 0, tmp_path)
     ptx = add_ptx(last="max.f32 %f0, %f0, %f2;")  # of no number and a number it is the number
     kernel = load_kernel(context, add_launch(30, tensors=tensors), ptx.encode())

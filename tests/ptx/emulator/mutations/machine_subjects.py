@@ -14,8 +14,9 @@ from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.ptx.build import build
 from tinygpu.ptx.comparison import compare
-from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.inputs import arguments, workspaces
 from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -128,18 +129,16 @@ def _subject(
 
 def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable[[], Launch]:
     def make() -> Launch:
-        operands, scalars = make_inputs(machine, problem, "integers", 0)
+        trial = draw(machine, problem, "integers", 0)
+        operands = trial.operands()
         # Of a persistent kernel one cluster takes all tiles; parts of a tile, and rounds, are dealt to several.
         grid = kernel.grid(problem, 3 if kernel.stream_k else max(1, kernel.parts - 1))
         options = {
             "grid": grid,
             "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
             "dynamic_smem": kernel.smem_bytes,
-            "args": arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
+            "args": arguments(kernel, problem, operands, dict(trial.scalars), workspaces(kernel, problem, grid[0])),
         }  # fmt: skip
-        terms = kernel.terms(problem)
-        return Launch(
-            options, lambda: compare(machine, problem, operands, scalars, "integers", "late", 0, terms).passed
-        )
+        return Launch(options, lambda: compare(trial, operands, "late").passed)
 
     return make

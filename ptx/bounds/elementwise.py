@@ -1,0 +1,152 @@
+"""Error of element-wise functions: what they make of the ends of their operands, and what they add themselves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygpu.ptx.bounds.arithmetic import CIRCULAR, LOGARITHM, Rounding
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, enclosed, exactly
+
+# Whole numbers stay whole, and nothing is rounded.
+_PLAIN = frozenset(
+    {
+        "negative", "positive", "absolute", "fabs", "maximum", "minimum", "fmax", "fmin", "rint", "floor", "ceil",
+        "trunc", "sign", "copysign", "heaviside", "conjugate",
+    }
+)  # fmt: skip
+# Whole numbers stay whole while they are small.
+_SUMS = frozenset({"add", "subtract"})
+_PRODUCTS = frozenset({"multiply", "square"})
+_LOGICAL = frozenset(
+    {
+        "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "logical_and", "logical_or",
+        "logical_not", "logical_xor", "isnan", "isinf", "isfinite", "signbit",
+    }
+)  # fmt: skip
+# What these add beside a relative error, in units of 1.
+_ABSOLUTE = {
+    "log": LOGARITHM, "log2": LOGARITHM, "log10": LOGARITHM, "log1p": LOGARITHM, "expm1": LOGARITHM,
+    "logaddexp": LOGARITHM, "logaddexp2": LOGARITHM, "sin": CIRCULAR, "cos": CIRCULAR, "tan": CIRCULAR,
+}  # fmt: skip
+# Functions whose argument a kernel may scale first: exp(x) as ex2(x * log2(e)).
+_SCALED = frozenset({"exp", "exp2", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "logaddexp"})
+# Not monotone, however close the ends are.
+_JUMPING = frozenset({"remainder", "fmod"})
+_NOT_NEGATIVE = frozenset({"sqrt", "log", "log2", "log10"})
+
+
+def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) -> Enclosure:
+    """One element-wise function of arrays with error."""
+    name = ufunc.__name__
+    if ufunc.nout != 1:
+        raise CannotBound(f"calls {name}, which has several results")
+    approximated = any(o.approximated for o in operands)
+    with np.errstate(all="ignore"):
+        value = np.asarray(ufunc(*[o.value for o in operands]))
+        exact = all(o.exact for o in operands)
+        if exact and (value.dtype.kind in "iub" or name in _PLAIN):
+            return exactly(value, all(o.whole for o in operands) or value.dtype.kind != "f", approximated)
+        if name in _LOGICAL:
+            corners = [ufunc(*ends) for ends in itertools.product(*[o.ends for o in operands])]
+            return Enclosure(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), True, approximated)
+        if value.dtype.kind != "f" or name in _JUMPING:
+            raise CannotBound(f"calls {name} on values that are rounded")
+        if name in _SUMS | _PRODUCTS and all(o.whole for o in operands):
+            size = value if name in _PRODUCTS else operands[0].size + operands[1].size
+            if np.max(np.abs(size), initial=0) <= rounding.whole:
+                return exactly(value, True, approximated)
+        low, high, unknown = _corners(ufunc, _widened(name, operands, rounding), value)
+        if name in _PLAIN:
+            return enclosed(value, low, high, rounding.largest, unknown, approximated=approximated)
+        low, high = _rounded(name, operands, low, high, rounding)
+    function = name not in _SUMS | _PRODUCTS and not _by_constant(name, operands)
+    return enclosed(value, low, high, rounding.largest, unknown, approximated=approximated or function)
+
+
+def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:
+    """Elements of one array or of another; of both, where the condition hangs on how its operands are rounded."""
+    value = np.where(condition.value, chosen.value, other.value)
+    whole = chosen.whole and other.whole
+    approximated = chosen.approximated or other.approximated or condition.approximated
+    if condition.exact and chosen.exact and other.exact:
+        return exactly(value, whole, approximated)
+    always, never = condition.low.astype(bool), ~condition.high.astype(bool)
+    low = np.where(always, chosen.low, np.where(never, other.low, np.minimum(chosen.low, other.low)))
+    high = np.where(always, chosen.high, np.where(never, other.high, np.maximum(chosen.high, other.high)))
+    return enclosed(value, low, high, np.inf, approximated=approximated)
+
+
+def _widened(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> list[tuple[Values, ...]]:
+    """The ends of the operands, which a kernel may have scaled, or kept from becoming negative."""
+    ends = [o.ends for o in operands]
+    if name in _SCALED:
+        more = 4 * rounding.unit
+        ends = [_apart(e[0], e[-1], more * np.abs(e[0]), more * np.abs(e[-1])) for e in ends]
+    if name in _NOT_NEGATIVE:
+        (o,) = operands
+        ends = [tuple(np.where((o.value >= 0) & (e < 0), 0.0, e) for e in ends[0])]
+    return ends
+
+
+def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values) -> tuple[Values, Values, Values]:
+    """(least, greatest, where nothing can be said): functions here are monotone between ends that are so close."""
+    low = high = value
+    number = np.ones(value.shape, dtype=bool)  # some corner is a number
+    for corner in itertools.product(*ends):
+        found = np.asarray(ufunc(*corner))
+        low, high = np.minimum(low, found), np.maximum(high, found)
+        number &= np.isnan(found)
+    unknown = np.isnan(low) & ~(number & np.isnan(value))
+    name = ufunc.__name__
+    if name in ("absolute", "fabs", "square", "cosh"):
+        (both,) = ends
+        spans = (both[0] < 0) & (both[-1] > 0)
+        low = np.where(spans, np.minimum(low, ufunc(0.0)), low)
+    elif name in ("divide", "reciprocal"):
+        unknown = unknown | np.broadcast_to(_spans_zero(ends[-1]), value.shape)
+    elif name in ("power", "float_power"):
+        spans = _spans_zero(ends[0])
+        low, high = np.where(spans, np.minimum(low, 0), low), np.where(spans, np.maximum(high, 0), high)
+        unknown = unknown | np.broadcast_to(spans & (ends[1][0] < 0), value.shape)
+    return low, high, unknown
+
+
+def _spans_zero(ends: tuple[Values, ...]) -> Values:
+    return np.asarray((ends[0] <= 0) & (ends[-1] >= 0) & (ends[0] != ends[-1]))
+
+
+def _rounded(
+    name: str, operands: Sequence[Enclosure], low: Values, high: Values, rounding: Rounding
+) -> tuple[Values, Values]:
+    """The ends, moved apart by what the function itself may be off."""
+    if name in _SUMS:
+        # as terms of a sum, which may be added in another order
+        sizes = [[np.abs(e) for e in (o.low, o.high)] for o in operands]
+        below, above = (2 * rounding.unit * (a + b) for a, b in zip(*sizes, strict=True))
+    elif name in _PRODUCTS:
+        below, above = (2 * rounding.unit * np.abs(e) + rounding.smallest for e in (low, high))
+    else:
+        relative: Any = 8 * rounding.unit if _by_constant(name, operands) else rounding.function
+        if name in ("power", "float_power"):  # ex2(y * lg2(x)): the exponent's error grows with the logarithm
+            exponent = np.abs(operands[1].value)
+            steep = 1 + exponent * (1 + np.abs(np.log2(np.abs(operands[0].value))))
+            relative = relative * np.where(np.isfinite(steep), steep, 0.0)
+        added: Any = rounding.smallest + _ABSOLUTE.get(name, 0.0) * (2.0**-29 if rounding.wide else 1.0)
+        if name == "divide":  # as a product with the inverse, of which a subnormal one is taken for zero
+            added = added + rounding.smallest * np.minimum(operands[0].size, rounding.largest)
+        below, above = (relative * np.abs(e) + added for e in (low, high))
+    return _apart(low, high, below, above)
+
+
+def _by_constant(name: str, operands: Sequence[Enclosure]) -> bool:
+    """A division by one number, which is a product with its inverse."""
+    return name == "divide" and operands[1].exact and operands[1].value.size == 1
+
+
+def _apart(low: Values, high: Values, below: Values, above: Values) -> tuple[Values, Values]:
+    """Ends moved apart; infinities stay."""
+    return np.where(np.isinf(low), low, low - below), np.where(np.isinf(high), high, high + above)

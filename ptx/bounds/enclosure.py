@@ -1,0 +1,80 @@
+"""An array with error: every element's value in exact arithmetic, and the least and greatest by any rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[Any]
+
+
+class CannotBound(ValueError):
+    """A reference that does what has no rule for its error; the sentence says what."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enclosure:
+    """One array.
+
+    value         as the reference gives it, in double precision (integers: 64 bits)
+    low, high     what rounding may make of it; the value itself where nothing is rounded. From -infinity to infinity:
+                  anything, a NaN included. NaNs, where the value is one: it must be one
+    whole         the values are exact whole numbers
+    approximated  an approximate function has been called on the way
+    """
+
+    value: Values
+    low: Values
+    high: Values
+    whole: bool = False
+    approximated: bool = False
+
+    @property
+    def exact(self) -> bool:
+        return self.low is self.value and self.high is self.value
+
+    @property
+    def ends(self) -> tuple[Values, ...]:
+        """The value where it is exact, else its two ends."""
+        return (self.value,) if self.exact else (self.low, self.high)
+
+    @property
+    def size(self) -> Values:
+        """Largest absolute value, element by element."""
+        return np.abs(self.value) if self.exact else np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+def exactly(value: Any, whole: bool | None = None, approximated: bool = False) -> Enclosure:
+    """An array without error; whether its values are whole is looked up where it is not given."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iufb":
+        raise CannotBound(f"works with values of type {array.dtype}")
+    if whole is None:
+        whole = array.dtype.kind != "f" or bool(np.all(array == np.rint(array)))
+    return Enclosure(array, array, array, whole, approximated)
+
+
+def enclosed(
+    value: Values, low: Values, high: Values, largest: float, unknown: Values | None = None, *, approximated: bool
+) -> Enclosure:
+    """An array with error.
+
+    low, high  NaNs where no order of the operations gives a number
+    largest    results beyond this may be infinite
+    unknown    elements of which nothing can be said; those too whose value is a number while an end is none
+    """
+    with np.errstate(all="ignore"):
+        anything = (np.isnan(low) | np.isnan(high)) & ~np.isnan(value)
+        # a value that is no number is certain only where its ends are none either
+        anything |= np.isnan(value) & ~(np.isnan(low) & np.isnan(high))
+        anything |= (low == -np.inf) & (high == np.inf)
+        if unknown is not None:
+            anything |= unknown
+        low = np.where(low < -largest, -np.inf, low)
+        high = np.where(high > largest, np.inf, high)
+        if anything.any():
+            low, high = np.where(anything, -np.inf, low), np.where(anything, np.inf, high)
+    return Enclosure(value, low, high, False, approximated)

@@ -1,0 +1,103 @@
+"""A trial: inputs of a verification, and what the machine's reference makes of them, worked out once for all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.bounds.answers import Answer, answers
+from tinygpu.ptx.bounds.arithmetic import Rounding
+from tinygpu.ptx.inputs import SMALL, Inputs, drawn, host_tensors, largest_whole
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.operands import HostTensor
+
+# Largest whole numbers that are tried as inputs, one after another, until no sum becomes inexact.
+_AMPLITUDES = (64, 16, SMALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """Inputs and answers of one problem.
+
+    arrays   what a kernel reads, by name
+    answers  what it may write, by name
+    """
+
+    problem: Problem
+    inputs: Inputs
+    arrays: Mapping[str, NDArray[Any]]
+    scalars: Mapping[str, Any]
+    answers: Mapping[str, Answer]
+
+    def operands(self) -> dict[str, HostTensor]:
+        """Fresh tensors in host memory: inputs as they are, outputs poisoned."""
+        return host_tensors(self.problem, self.arrays)
+
+
+def rounding_of(machine: type[Machine], problem: Problem) -> Rounding:
+    """How far results of a machine may be off for one problem."""
+    exact, approximation = machine.precision(dict(problem.options))
+    wide = all(o.dtype.name == "f64" for o in problem.operands if o.access != "in" and o.dtype.is_float)
+    return Rounding(exact, approximation, wide and any(o.dtype.name == "f64" for o in problem.operands))
+
+
+def adds_short(kernel: Kernel, problem: Problem) -> bool:
+    """Whether a kernel multiplies 8-bit floats by Hopper's wgmma, which keeps few bits of their sums."""
+    narrow = any(o.dtype.is_float and o.dtype.bits == 8 for o in problem.operands)
+    return narrow and kernel.architecture == "sm_90a" and "wgmma.mma_async" in kernel.ptx
+
+
+def draw(
+    machine: type[Machine],
+    problem: Problem,
+    inputs: Inputs,
+    seed: int,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Trial:
+    """Inputs drawn from a seed, with their answers.
+
+    Whole numbers are as large as they can be while every sum of them stays exact: the larger they are, the more bits of
+    the accumulators and of the last rounding they try.
+
+    shapes  of windows of the operands; theirs, where they are not given
+    """
+    rounding = rounding_of(machine, problem)
+    shapes = shapes or {o.name: o.shape for o in problem.operands}
+    large = inputs == "integers" and rounding.exact and not rounding.approximation
+    for amplitude in _AMPLITUDES if large else (SMALL,):
+        arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
+        found = reference_answers(machine, problem, arrays, scalars, rounding)
+        if amplitude == SMALL or _exact(problem, found):
+            break
+    return Trial(problem, inputs, arrays, scalars, found)
+
+
+def reference_answers(
+    machine: type[Machine],
+    problem: Problem,
+    arrays: Mapping[str, NDArray[Any]],
+    scalars: Mapping[str, Any],
+    rounding: Rounding,
+) -> dict[str, Answer]:
+    """What every output may be, by the machine's reference in 64 bits."""
+    wide: dict[str, Any] = {
+        name: array.astype(np.float64 if problem.operand(name).dtype.is_float else np.int64)
+        for name, array in arrays.items()
+    }
+    wide |= {name: value.item() for name, value in scalars.items()}
+    outputs = [o.name for o in problem.operands if o.access != "in"]
+    return answers(machine.reference, wide, dict(problem.options), outputs, rounding)
+
+
+def _exact(problem: Problem, found: Mapping[str, Answer]) -> bool:
+    """Whether nothing on the way to the answers is rounded, and none leaves its type."""
+    return all(
+        a.low is a.value and a.high is a.value and np.max(np.abs(a.value), initial=0) <= largest_whole(problem, name)
+        for name, a in found.items()
+    )
