@@ -46,7 +46,7 @@ def end_global_read(agent: Agent, window: Window, offsets: Index, size: int) -> 
     span = max(1, size // granule)
     warp = np.full(1, _launch_warp(agent), np.int64)
     if offsets.size and (size % granule or bool((offsets % (span * granule)).any())):
-        flat = _global_granules(offsets, size, granule)
+        flat = global_granules(offsets, size, granule)
         shadow.log_read(flat, 1, warp, residents.emulation.tick, residents.clocks.members)
     else:
         shadow.log_read(
@@ -102,7 +102,7 @@ def _launch_warp(agent: Agent) -> int:
     return (agent.origin.cta + residents.first_number) * residents.warps_per_cta + agent.origin.warp
 
 
-def _global_granules(offsets: Index, size: int, granule: int) -> Index:
+def global_granules(offsets: Index, size: int, granule: int) -> Index:
     """The granules that accesses touch, one by one."""
     if size % granule or bool((offsets % granule).any()):
         every = np.unique((offsets.reshape(-1, 1) + np.arange(size)) // granule)
@@ -115,7 +115,7 @@ def _mark_global(agent: Agent, window: Window, offsets: Index, size: int, tick: 
         return
     shadow = _shadow(agent, window)
     written, writer, atomics = shadow.open_writes()
-    at = _global_granules(offsets, size, shadow.granule_bytes)
+    at = global_granules(offsets, size, shadow.granule_bytes)
     written[at], writer[at], atomics[at] = tick, _launch_warp(agent), atomic
 
 
@@ -133,7 +133,7 @@ def _check_global(
     at: Index | None = None
     if shadow.written is not None:
         written, writer, atomics = shadow.open_writes()
-        at = _global_granules(offsets, size, shadow.granule_bytes)
+        at = global_granules(offsets, size, shadow.granule_bytes)
         ticks, who = written[at], writer[at]
         if ticks.any():
             bad = _unordered(agent, ticks, who)
@@ -150,7 +150,7 @@ def _check_global(
     shadow.flush(residents.clocks.members)
     if shadow.read is None or shadow.reader is None or shadow.other_read is None or shadow.other_reader is None:
         return
-    at = _global_granules(offsets, size, shadow.granule_bytes) if at is None else at
+    at = global_granules(offsets, size, shadow.granule_bytes) if at is None else at
     for read, reader in ((shadow.read, shadow.reader), (shadow.other_read, shadow.other_reader)):
         ticks, who = read[at], reader[at]
         if ticks.any():

@@ -183,6 +183,18 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
         )
 
 
+def advise_other_lanes(agent: Agent, index: Index, size: int) -> None:
+    """Another lane of a warp reads what one of its lanes was found to read rightly: whose lanes have not met since."""
+    residents = agent.origin.residents
+    if not residents.emulation.checking or not index.size:
+        return
+    shadow = residents.shadow
+    span = max(1, size // shadow.granule_bytes)
+    at = index // (span * shadow.granule_bytes)
+    ticks, writer = gather(shadow.written, at, span), gather(shadow.writer, at, span)
+    _advise_unmet(agent, writer & ACTORS, ticks, writer)
+
+
 def _advise_lanes(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np.int32] | None) -> None:
     """Tell who issues for other lanes than those that made the accesses, which lanes have not met since.
 
@@ -192,8 +204,12 @@ def _advise_lanes(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np
     rows = np.full(1, origin.row)
     if residents.doubts:
         residents.advise_doubts(origin.instruction, rows, columns, ticks)
-    if writer is None or origin.lane is None:
-        return
+    if writer is not None and origin.lane is not None:
+        _advise_unmet(agent, columns, ticks, writer)
+
+
+def _advise_unmet(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np.int32]) -> None:
+    origin, residents = agent.origin, agent.origin.residents
     stale = (columns == residents.clocks.own_column[origin.row]) & (ticks > residents.clocks.warp_synced[origin.row])
     stale &= ticks != PENDING
     if stale.any() and (stale & ((writer >> WARP_BITS & LANES) != origin.lane)).any():

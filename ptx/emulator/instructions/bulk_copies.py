@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tinygpu.ptx.emulator.access.async_shared import Agent, check_shared_range
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.bulk_loads import Target, start_load, start_shared_copy
 from tinygpu.ptx.emulator.instructions.bulk_parts import Part, barrier_at, linear_parts, threads
-from tinygpu.ptx.emulator.instructions.bulk_stores import start_store
+from tinygpu.ptx.emulator.instructions.bulk_stores import Store, StoresOfLanes, start_store
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, RegisterOperand
 from tinygpu.ptx.emulator.state.agents import Origin
@@ -327,18 +328,22 @@ def _store(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         addresses, froms, amounts = lanes_of(c, get), lanes_of(c, sources), lanes_of(c, sizes)
         bytes_of: Any = None if masks is None else lanes_of(c, masks)
-        for origin, at, lane in threads(c, site):
-            amount, address = int(amounts[at, lane]), int(addresses[at, lane])
-            own = c.residents.reach.shared_place(origin, int(froms[at, lane]), False)
+        stores = StoresOfLanes(c)
+
+        def store(origin: Origin, lane: int, amount: int, address: int, source: int, mask: int) -> Store | None:
+            own = c.residents.reach.shared_place(origin, source, False)
             if own is None or not fits_grain(origin, name, amount, address):
-                continue
+                return None
             if not shared_range(origin, site, own[1], amount, _GRAIN_BYTES, name):
-                continue
-            parts = linear_parts(amount, address)
-            if bytes_of is not None:
-                parts = _masked_parts(amount, address, int(bytes_of[at, lane]))
+                return None
+            parts = linear_parts(amount, address) if masks is None else _masked_parts(amount, address, mask)
             reduce, width = reduced if reduced is not None else (None, 1)
-            start_store(origin, lane, site, own[1], parts, name, reduce, width)
+            return start_store(origin, lane, site, own[1], parts, name, reduce, width)
+
+        for origin, at, lane in threads(c, site):
+            mask = 0 if bytes_of is None else int(bytes_of[at, lane])
+            what = (int(amounts[at, lane]), int(addresses[at, lane]), int(froms[at, lane]), mask)
+            stores.start(origin, lane, what, partial(store, origin, lane, *what))
 
     return run
 

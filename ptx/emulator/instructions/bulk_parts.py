@@ -61,9 +61,14 @@ def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
     return None if place is None else residents.mbarriers.find(origin, *place)
 
 
-def count_global(site: Site, origin: Origin, parts: list[Part]) -> int:
-    """Count the global side of a copy; returns its bytes."""
-    starts, sizes = [], []
+GlobalPieces = tuple[Index, Index]
+"""(first byte, bytes) of each contiguous piece of a copy's side in global memory: both (k,)."""
+NO_PIECES: GlobalPieces = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def global_pieces(parts: list[Part]) -> GlobalPieces:
+    """The contiguous pieces that parts touch in global memory."""
+    starts, sizes = [NO_PIECES[0]], [NO_PIECES[1]]
     for part in parts:
         if part.addresses is None or not part.addresses.size:
             continue
@@ -71,11 +76,12 @@ def count_global(site: Site, origin: Origin, parts: list[Part]) -> int:
         first = np.concatenate([[0], breaks])
         starts.append(part.addresses[first])
         sizes.append(np.diff(np.append(first, part.addresses.size)) * part.size)
-    none = np.zeros(0, np.int64)
-    residents = origin.residents
-    _, moved = site.count_bulk(
-        np.concatenate([none, *starts]), np.concatenate([none, *sizes]), residents.first_number + origin.cta
-    )
+    return np.concatenate(starts), np.concatenate(sizes)
+
+
+def count_global(site: Site, origin: Origin, parts: list[Part]) -> int:
+    """Count the global side of a copy; returns its bytes."""
+    _, moved = site.count_bulk(*global_pieces(parts), origin.residents.first_number + origin.cta)
     return moved
 
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.async_global import begin_global_write, global_windows, land_global_write
-from tinygpu.ptx.emulator.access.async_shared import Agent, Index, begin_read, end_read, read_bytes
-from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reduced
+from tinygpu.ptx.emulator.access.async_shared import (
+    Agent,
+    Bools,
+    Index,
+    advise_other_lanes,
+    begin_read,
+    end_read,
+    read_bytes,
+)
+from tinygpu.ptx.emulator.instructions.bulk_parts import NO_PIECES, Bytes, GlobalPieces, Part, global_pieces, reduced
+from tinygpu.ptx.emulator.instructions.pending_stores import PendingStores, Stored
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.bulk_groups import BulkGroups
-from tinygpu.ptx.emulator.state.memory import Window
+from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.units.reductions import Reduction
 
 Repack = Callable[[list[Bytes]], list[Bytes]]
 """Turns what was read into what is written, part by part."""
-
-
-@dataclass(slots=True, eq=False)
-class _Stored:
-    """A part on one window: `chosen` are its accesses among those read."""
-
-    size: int
-    window: Window
-    at: Index
-    chosen: NDArray[np.int64] | None
 
 
 @dataclass(slots=True, eq=False)
@@ -40,14 +38,16 @@ class Store:
     writes   per part where it goes
     reading  nobody has waited for its reads
     repack   what happens to the bytes on the way
+    counted  how its global side is counted
     """
 
     agent: Agent
     reads: list[tuple[Index, int]]
-    writes: list[list[_Stored]]
+    writes: list[list[Stored]]
     reduce: Reduction | None
     element_bytes: int
     repack: Repack | None = None
+    counted: GlobalPieces = NO_PIECES
     reading: bool = True
     queue: None = None
     _data: list[Bytes] | None = field(default=None)
@@ -55,6 +55,11 @@ class Store:
     @property
     def origin(self) -> Origin:
         return self.agent.origin
+
+    @property
+    def adds(self) -> bool:
+        """Whether what it leaves depends on what was there."""
+        return self.reduce is not None
 
     def peek(self) -> list[Bytes]:
         """What it would write if it read now; what it writes, once it has read."""
@@ -70,13 +75,13 @@ class Store:
     def complete(self) -> None:
         residents = self.origin.residents
         residents.emulation.next_tick()
+        PendingStores.of(residents).remove(self)
         for data, parts in zip(self._fetch(), self.writes, strict=True):
             for part in parts:
-                mine = data if part.chosen is None else data[part.chosen]
-                self._write(part, mine)
+                self._write(part, part.of(data))
         residents.emulation.changes += 1
 
-    def _write(self, part: _Stored, data: Bytes) -> None:
+    def _write(self, part: Stored, data: Bytes) -> None:
         whole = part.window.data[: part.window.data.size // part.size * part.size].reshape(-1, part.size)
         at = part.at // part.size
         if self.reduce is None:
@@ -105,7 +110,7 @@ def start_store(
     origin: Origin, lane: int, site: Site, address: int, parts: list[Part], verb: str,
     reduce: Reduction | None = None, element_bytes: int = 1, read_parts: list[Part] | None = None,
     repack: Repack | None = None,
-) -> None:  # fmt: skip
+) -> Store:  # fmt: skip
     """Issue a copy from shared address `address` of the own CTA to global memory. Its shared range has been checked.
 
     read_parts  what is read where that is not what is written; `repack` then turns one into the other
@@ -128,46 +133,76 @@ def start_store(
                 "initialised: write them first, or copy less",
                 "shared", place, int(np.count_nonzero(invalid)),
             )  # fmt: skip
-    writes: list[list[_Stored]] = []
-    store = Store(agent, reads, writes, reduce, element_bytes, repack)
+    writes: list[list[Stored]] = []
+    store = Store(agent, reads, writes, reduce, element_bytes, repack, global_pieces(parts))
+    pending = PendingStores.of(residents)
     for number, part in enumerate(parts):
-        stored: list[_Stored] = []
+        stored: list[Stored] = []
         if part.addresses is not None and part.addresses.size:
             for window, selection in global_windows(agent, part.addresses.view(np.uint64), part.size, verb):
                 chosen = None if selection is None else np.flatnonzero(selection)
                 at = (part.addresses if chosen is None else part.addresses[chosen]) - window.origin
-                piece = _Stored(part.size, window, at, chosen)
-                unchanged = None if reduce is not None else partial(_unchanged, store, number, piece)
+                piece = Stored(part.size, window, at, chosen)
+                unchanged = None if reduce is not None else partial(_unchanged, pending, store, number, piece)
                 if begin_global_write(agent, window, at, part.size, reduce is not None, unchanged):
                     stored.append(piece)
         writes.append(stored)
-    moved = count_global(site, origin, parts)
-    counters = emulation.counters
-    if reduce is None:
+    pending.add(store)
+    _issue(store, lane)
+    return store
+
+
+def repeat_store(first: Store, origin: Origin, lane: int) -> None:
+    """Issue what another lane of the same warp has issued by the same instruction, and what was found right there.
+
+    Same warp, same moment, same bytes from and to the same places: whatever is asked of the second was answered for the
+    first, but for what lanes ask of each other; and others that meet it meet the first. A reduction is never the same
+    twice.
+    """
+    store = Store(
+        replace(first.agent, origin=origin), first.reads, first.writes, None, first.element_bytes, first.repack,
+        first.counted,
+    )  # fmt: skip
+    for index, size in first.reads:
+        advise_other_lanes(store.agent, index, size)
+    _issue(store, lane)
+
+
+def _issue(store: Store, lane: int) -> None:
+    origin, site = store.origin, store.agent.site
+    residents = origin.residents
+    _, moved = site.count_bulk(*store.counted, residents.first_number + origin.cta)
+    counters = residents.emulation.counters
+    if store.reduce is None:
         counters.bulk_store_requests += 1
         counters.bulk_store_bytes += moved
     else:
         counters.bulk_reduce_requests += 1
         counters.bulk_reduce_bytes += moved
-    groups.add(origin, lane, store)
+    BulkGroups.of(residents).add(origin, lane, store)
     residents.agents.start(store)
 
 
-def _unchanged(store: Store, number: int, piece: _Stored) -> NDArray[np.bool_]:
-    """Which accesses of a part write what is there, or what pending stores will have put there by then."""
-    data = store.peek()[number]
-    data = data if piece.chosen is None else data[piece.chosen]
-    expected = gathered(piece.window, piece.at, piece.size).copy()
-    place = piece.at // piece.size
-    for pending in store.origin.residents.agents.pending:
-        if not isinstance(pending, Store):
-            continue
-        for theirs, parts in zip(pending.peek(), pending.writes, strict=True):
-            for other in parts:
-                if other.window is not piece.window:
-                    continue
-                if pending.reduce is not None or other.size != piece.size:
-                    return np.zeros(place.shape, np.bool_)
-                _, mine, its = np.intersect1d(place, other.at // other.size, return_indices=True)
-                expected[mine] = (theirs if other.chosen is None else theirs[other.chosen])[its]
-    return np.asarray((expected == data).all(axis=-1))
+def _unchanged(pending: PendingStores, store: Store, number: int, piece: Stored) -> Bools:
+    """Which accesses of a part write what is there, or what stores under way will have put there by then."""
+    return pending.unchanged(piece, piece.of(store.peek()[number]))
+
+
+class StoresOfLanes:
+    """The stores that one instruction issues: what several lanes of a warp ask for alike is worked out once."""
+
+    def __init__(self, c: Cohort) -> None:
+        self._emulation = c.emulation
+        self._first: dict[Hashable, Store] = {}
+
+    def start(self, origin: Origin, lane: int, what: Hashable, make: Callable[[], Store | None]) -> None:
+        """A thread's store. `what` says all that distinguishes it from those of other lanes of its warp."""
+        key = (origin.row, what)
+        first = self._first.get(key)
+        if first is not None:
+            repeat_store(first, origin, lane)
+            return
+        before = self._emulation.faults_found
+        store = make()
+        if store is not None and store.reduce is None and self._emulation.faults_found == before:
+            self._first[key] = store

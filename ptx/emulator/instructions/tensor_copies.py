@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.async_shared import Index
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
@@ -17,7 +19,7 @@ from tinygpu.ptx.emulator.instructions.bulk_copies import (
 )
 from tinygpu.ptx.emulator.instructions.bulk_loads import start_load
 from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, threads
-from tinygpu.ptx.emulator.instructions.bulk_stores import start_store
+from tinygpu.ptx.emulator.instructions.bulk_stores import Store, StoresOfLanes, start_store
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.instructions.tensormaps import map_addresses, read_map
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, VectorOperand
@@ -75,6 +77,11 @@ class TensorOperand:
             raise b.fail(f"`{i.name}` takes {wanted} im2col operands, not {len(extra)}")
         self._offsets = [b.source(element, "u16") for element in extra]
         self._defined = require_defined(b, i, (*elements, *extra), "is a coordinate of a tensor copy")
+
+    def lanes(self, c: Cohort) -> NDArray[np.int64]:
+        """(warps, 32, operands) everything that distinguishes what one thread asks for from what another does."""
+        operands = (self._maps, *self._coordinates, *self._offsets)
+        return np.stack([lanes_of(c, get).astype(np.int64) for get in operands], axis=-1)
 
     def bind(self, c: Cohort, site: Site, reduce: bool = False) -> Callable[[Origin, int, int], _Request | None]:
         """f(origin, row position, lane): what one thread asks for; None, and a fault, where it is illegal."""
@@ -204,14 +211,16 @@ def _store(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         ask, froms = tensor.bind(c, site, operation is not None), lanes_of(c, sources)
-        for origin, at, lane in threads(c, site):
+        stores = StoresOfLanes(c)
+
+        def store(origin: Origin, at: int, lane: int) -> Store | None:
             request = ask(origin, at, lane)
             own = c.residents.reach.shared_place(origin, int(froms[at, lane]), False)
             if request is None or own is None:
-                continue
+                return None
             box, fields = request.box(own[1]), request.fields
             if not shared_range(origin, site, own[1], box.shared_bytes, _SHARED_ALIGNMENT, name):
-                continue
+                return None
             reduce, width = None, 1
             if operation is not None:
                 type_name = _REDUCED_AS.get(fields.element, "")
@@ -220,17 +229,21 @@ def _store(b: Binder, i: Instruction) -> Run:
                     origin.fault(
                         "tensor map", f"{name}.{operation} has no form for elements of type {fields.element}", "global"
                     )
-                    continue
+                    return None
                 width = element_bytes(type_name)
             if fields.element == _SIXES:
-                _store_sixes(origin, lane, site, own[1], box, name)
-                continue
-            start_store(origin, lane, site, own[1], _stored_parts(box, fields), name, reduce, width)
+                return _store_sixes(origin, lane, site, own[1], box, name)
+            return start_store(origin, lane, site, own[1], _stored_parts(box, fields), name, reduce, width)
+
+        asked = tensor.lanes(c)
+        for origin, at, lane in threads(c, site):
+            what = (int(froms[at, lane]), *asked[at, lane].tolist())
+            stores.start(origin, lane, what, partial(store, origin, at, lane))
 
     return run
 
 
-def _store_sixes(origin: Origin, lane: int, site: Site, address: int, box: Box, name: str) -> None:
+def _store_sixes(origin: Origin, lane: int, site: Site, address: int, box: Box, name: str) -> Store:
     """Each 16 bytes in shared memory, 6 bits each, become 12 bytes in global memory."""
     whole = np.ones(box.addresses.size, np.bool_) if box.valid is None else box.valid == box.chunk_bytes
     offsets, addresses = box.offsets[whole], box.addresses[whole]
@@ -241,7 +254,7 @@ def _store_sixes(origin: Origin, lane: int, site: Site, address: int, box: Box, 
     def repack(data: list[Bytes]) -> list[Bytes]:
         return [packed_sixes(chunks.reshape(-1, 16)).reshape(-1, 4) for chunks in data]
 
-    start_store(origin, lane, site, address, written, name, read_parts=read, repack=repack)
+    return start_store(origin, lane, site, address, written, name, read_parts=read, repack=repack)
 
 
 def _prefetch(b: Binder, i: Instruction) -> Run:

@@ -115,6 +115,11 @@ class Emulation:
         lines = self.source.lines
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
+    @property
+    def faults_found(self) -> int:
+        """Faults so far, each as often as it was found."""
+        return sum(fault.count for fault in self.faults.values())
+
     def fault(
         self, kind: FaultKind, instruction: Instruction, residents: Residents, row: int, lane: int | None,
         sentence: str, space: str = "", address: int | None = None, count: int = 1,
