@@ -117,6 +117,7 @@ def _mark_global(agent: Agent, window: Window, offsets: Index, size: int, tick: 
     written, writer, atomics = shadow.open_writes()
     at = global_granules(offsets, size, shadow.granule_bytes)
     written[at], writer[at], atomics[at] = tick, _launch_warp(agent), atomic
+    shadow.note_pending(at, agent.site.line)
 
 
 def _check_global(
@@ -141,7 +142,7 @@ def _check_global(
                 bad &= ~atomics[at]
             bad = _without(bad, unchanged)
             if bad.any():
-                _report_global(agent, window, at, shadow.granule_bytes, bad, who, verb, "wrote")
+                _report_global(agent, window, at, shadow, bad, ticks, who, verb, "wrote")
                 return
             if verb == "reads":
                 _check_global_proxy(agent, window, at, shadow.granule_bytes, ticks, who)
@@ -156,9 +157,7 @@ def _check_global(
         if ticks.any():
             bad = _without(_unordered(agent, ticks, who), unchanged)
             if bad.any() and not atomic:
-                _report_global(
-                    agent, window, at, shadow.granule_bytes, bad, who, "overwrites", "may still be reading"
-                )
+                _report_global(agent, window, at, shadow, bad, ticks, who, "overwrites", "may still be reading")
                 return
 
 
@@ -198,18 +197,22 @@ def _check_global_proxy(
                 "race",
                 f"reads through the asynchronous proxy global memory at byte {address - window.allocation.base} of "
                 f"{window.allocation.name}, which was written through the generic proxy in this launch, without "
-                "fence.proxy.async between the two",
+                f"fence.proxy.async between the two (line {emulation.line_at(latest)})",
                 "global", address,
             )  # fmt: skip
             return
 
 
 def _report_global(
-    agent: Agent, window: Window, at: Index, granule: int, bad: Bools, who: NDArray[np.int32], verb: str, other: str
-) -> None:
+    agent: Agent, window: Window, at: Index, shadow: GlobalShadow, bad: Bools, ticks: Ticks, who: NDArray[np.int32],
+    verb: str, other: str,
+) -> None:  # fmt: skip
     residents = agent.origin.residents
     first = int(np.argmax(bad))
-    address = window.origin + int(at[first]) * granule
+    address = window.origin + int(at[first]) * shadow.granule_bytes
+    pending = int(ticks[first]) == PENDING
+    other = "may still be writing" if pending else other
+    line = shadow.pending_line(int(at[first])) if pending else residents.emulation.line_at(int(ticks[first]))
     wpc = residents.warps_per_cta
     launch_warp = int(who[first])
     if launch_warp // wpc == _launch_warp(agent) // wpc:
@@ -220,6 +223,6 @@ def _report_global(
     agent.origin.fault(
         "race",
         f"{verb} byte {address - window.allocation.base} of {window.allocation.name} (global address {address:#x}) "
-        f"that {whom} {other}, and nothing orders the two: {remedy}",
+        f"that {whom} {other} on line {line}, and nothing orders the two: {remedy}",
         "global", address, int(np.count_nonzero(bad)),
     )  # fmt: skip

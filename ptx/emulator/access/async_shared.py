@@ -93,6 +93,7 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
         if unfenced.any():
             _report_unfenced(agent, index, size, span, unfenced, writer)
     shadow.mark_foreign_read(agent.column, _granules(at, span), int(PENDING))
+    shadow.note_lines(agent.column, index, agent.site.line)
     return invalid
 
 
@@ -278,8 +279,7 @@ def _report(
     if cta != agent.origin.cta:
         what += f" of the cluster's CTA {cta % residents.cluster_size}"
     sentence = describe_conflict(
-        residents, residents.cluster_of(cta), what, verb, int(who.reshape(-1)[at]),
-        bool(ticks.reshape(-1)[at] == PENDING),
+        residents, residents.cluster_of(cta), what, verb, int(who.reshape(-1)[at]), int(ticks.reshape(-1)[at]), place,
     )  # fmt: skip
     agent.origin.fault("race", sentence, "shared", address, int(np.count_nonzero(accesses)))
 

@@ -226,7 +226,7 @@ def _check_order(
     if changed is not None:
         bad &= changed[..., None] if bad.ndim > changed.ndim else changed
     if bad.any():
-        _report(c, site, window, index, span, size, selection, bad, who, verb, "wrote")
+        _report(c, site, window, index, span, size, selection, bad, ticks, who, verb, "wrote")
 
 
 def _advise_scope(
@@ -268,7 +268,9 @@ def _check_readers(
         if atomic and bad.any():
             bad &= ~_advise_other_clusters(c, site, selection, bad, who)
         if bad.any():
-            _report(c, site, window, index, span, size, selection, bad, who, "overwrites", "may still be reading")
+            _report(
+                c, site, window, index, span, size, selection, bad, ticks, who, "overwrites", "may still be reading"
+            )
             return
 
 
@@ -290,7 +292,7 @@ def _advise_other_clusters(
 
 def _report(
     c: Cohort, site: Site, window: Window, index: NDArray[np.int64], span: int, size: int, selection: Selection,
-    bad: NDArray[np.bool_], who: NDArray[np.int32], verb: str, other_verb: str,
+    bad: NDArray[np.bool_], ticks: NDArray[np.int32], who: NDArray[np.int32], verb: str, other_verb: str,
 ) -> None:  # fmt: skip
     lanes = bad.any(axis=-1) if span > 1 else bad
     at = first_true(lanes)
@@ -308,23 +310,19 @@ def _report(
     else:
         whom = f"CTA {c.emulation.cta_of(other // wpc)}"
         remedy = "CTAs run in any order: use atomics, or give each CTA its own bytes"
-    if other_verb == "wrote" and _is_pending(window, index, span, bad):
+    tick = int(ticks[bad][0])
+    line = c.emulation.line_at(tick)
+    if other_verb == "wrote" and tick == PENDING and window.shadow is not None:
+        access, within = divmod(first_true(bad), span)
+        line = window.shadow.pending_line(int(index.reshape(-1)[access]) * span + within)
         other_verb = "may still be writing by a bulk copy"
         remedy = "the thread that issued it must wait for it (cp.async.bulk.wait_group), and a barrier must follow"
     c.emulation.fault(
         "race", site.instruction, c.residents, row, lane,
         f"{verb} {size} bytes at byte {offset} of {window.allocation.name} (global address {address:#x}) that {whom} "
-        f"{other_verb}, and nothing orders the two: {remedy}",
+        f"{other_verb} on line {line}, and nothing orders the two: {remedy}",
         "global", address, int(np.count_nonzero(lanes)),
     )  # fmt: skip
-
-
-def _is_pending(window: Window, index: NDArray[np.int64], span: int, bad: NDArray[np.bool_]) -> bool:
-    """Whether the first bad access meets bytes that asynchronous work is writing."""
-    if window.shadow is None or window.shadow.written is None:
-        return False
-    access, granule = divmod(first_true(bad), span)
-    return bool(window.shadow.written[int(index.reshape(-1)[access]) * span + granule] == PENDING)
 
 
 def store(

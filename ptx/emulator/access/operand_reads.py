@@ -49,6 +49,8 @@ def begin_reads(residents: Residents, site: Site, issuers: Index, columns: Index
         agent = Agent(origin, site, int(columns[operation]), clock)
         async_shared.begin_read(agent, at[operation] * CHUNK_BYTES, CHUNK_BYTES)
     _mark(residents, columns, at, int(PENDING))
+    for column in np.unique(columns).tolist():
+        shadow.note_lines(column, index[columns == column], site.line)
     return invalid
 
 

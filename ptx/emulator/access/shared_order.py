@@ -291,36 +291,43 @@ def _report(
     else:
         row, lane = c.locate(int(np.flatnonzero(picked)[at]))
     residents = c.residents
-    address = int(index.reshape(-1)[at]) % residents.shared.stride_bytes
+    place = int(index.reshape(-1)[at])
+    address = place % residents.shared.stride_bytes
     first = int(writer[bad][0])
-    pending = bool(ticks[bad][0] == PENDING)
     sentence = describe_conflict(
         residents, residents.cluster_of(row % len(residents.ctas)), f"{size} bytes at shared address {address:#x}",
-        verb, first, pending,
+        verb, first, int(ticks[bad][0]), place,
     )  # fmt: skip
     c.emulation.fault(
         "race", site.instruction, residents, row, lane, sentence, "shared", address, int(np.count_nonzero(lanes))
     )
 
 
-def describe_conflict(residents: Residents, cluster: int, place: str, verb: str, who: int, pending: bool) -> str:
+def describe_conflict(
+    residents: Residents, cluster: int, place: str, verb: str, who: int, tick: int, byte: int
+) -> str:
     """What a race is about, in words.
 
     verb  "reads", "writes" (over what `who` wrote) or "overwrites" (what `who` read)
     who   site, lane and column of the other; only the column where it read
+    tick  when it did; PENDING where it goes on
+    byte  where, counted in the shared memory of all resident CTAs
     """
     column = who & ACTORS
+    pending = tick == PENDING
     name = residents.clocks.name(cluster, column)
     agent = column >= residents.clocks.members
     if verb == "overwrites":
         if agent:
+            line = residents.shadow.agent_line(column, byte)
             return (
-                f"overwrites {place} that asynchronous work ({name}) may still be reading: wait for its completion, "
-                "and order the wait before this write"
+                f"overwrites {place} that asynchronous work on line {line} ({name}) may still be reading: wait for its "
+                "completion, and order the wait before this write"
             )
+        line = residents.emulation.line_at(tick)
         return (
-            f"overwrites {place} that {name} may still be reading: every warp must pass bar.sync after its last "
-            "read before anyone writes there"
+            f"overwrites {place} that {name} may still be reading on line {line}: every warp must pass bar.sync after "
+            "its last read before anyone writes there"
         )
     line = residents.emulation.program.sites[who >> SITE_BITS].line
     if pending and not agent:

@@ -93,11 +93,18 @@ class Scheduler:
             return not self._ended
         if self._sleepers and self._sleepers.end_by_time_limit():
             return True
-        if self._held:
-            place = min(self._held)
-            self._run_block(place, *merge(self._residents, self._held.pop(place)), False)
+        causes = sorted(place for place in self._held if not self._waits_for_sleepers(place))
+        if causes:
+            self._run_block(causes[0], *merge(self._residents, self._held.pop(causes[0])), False)
             return True
         return False
+
+    def _waits_for_sleepers(self, place: Place) -> bool:
+        """Whether lanes are held only because other lanes of their warps wait: what those wait for is the cause."""
+        rows, lanes = merge(self._residents, self._held[place])
+        missing = self._residents.alive[rows.index] & ~lanes_of((rows, lanes))
+        asleep = self._sleepers.until[rows.index] != NEVER
+        return bool(missing.any()) and bool(asleep[missing.any(axis=1)].all())
 
     def _delay(self, delays: Delays) -> None:
         """Let warps go on whose delay is over, or all where nobody else can run; delay others by chance."""
@@ -172,6 +179,12 @@ class Scheduler:
         instruction, row, sentence = (self._sleepers if self._sleepers else self._barriers).describe()
         if self._sleepers and self._barriers.open:
             sentence += "; " + self._barriers.describe()[2]
+        for place in sorted(self._held) if self._sleepers else ():
+            rows = np.unique(np.concatenate([rowset.index for rowset, _ in self._held[place]]))
+            at = self._instruction(place)
+            warps = ", ".join(str(int(row) // len(self._residents.ctas)) for row in rows[:4])
+            line = 0 if at is None else at.line
+            sentence += f"; lanes of warp {warps} wait on line {line} for the rest of their warp"
         self._residents.emulation.fault("deadlock", instruction, self._residents, row, None, sentence)
 
     def _choose(self) -> Place:
@@ -264,6 +277,7 @@ class Scheduler:
             block.threads += c.n * LANES if mask is None else int(np.count_nonzero(mask))
         try:
             for operation in block.operations[position:] if position else block.operations:
+                residents.emulation.line = operation.instruction.line
                 if residents.tainted or residents.busy:
                     operation.careful(c)
                 else:

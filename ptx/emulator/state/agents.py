@@ -132,4 +132,5 @@ class Agents:
             at = next(k for k, operation in enumerate(self._pending) if operation.queue == queue)
         operation = self._pending[at]
         del self._pending[at]
+        operation.origin.residents.emulation.line = operation.origin.instruction.line
         operation.complete()

@@ -119,13 +119,14 @@ class BulkGroups:
         for (row, _), copies in self._open.items():
             for _, copy in copies:
                 if row % len(residents.ctas) == cta and copy.reading:
-                    residents.emulation.fault(
-                        "asynchronous copy", instruction, residents, row, None,
+                    # The manual wants the wait; hardware keeps the memory until it has been read.
+                    residents.emulation.advise(
+                        "exit while a bulk store reads", instruction,
                         f"this CTA exits, but the copy of line {copy.origin.instruction.line} may still read its "
-                        "shared memory: the issuing thread must execute cp.async.bulk.wait_group.read 0 (after "
+                        "shared memory: the issuing thread should execute cp.async.bulk.wait_group.read 0 (after "
                         "commit_group) before it exits",
                     )  # fmt: skip
-                    return
+                    break
         rows = residents.rows_of(cta)
         known = residents.clocks.vector[rows].max(axis=0)
         for arrival in self._arrivals.pop(cta, []):

@@ -11,6 +11,7 @@ from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import Clock, join
 
 if TYPE_CHECKING:
+    from tinygpu.ptx.emulator.source.syntax import Instruction
     from tinygpu.ptx.emulator.state.residents import Residents
 
 Bools = NDArray[np.bool_]
@@ -27,6 +28,7 @@ class ClusterBarriers:
         self._arrived = np.zeros((residents.warps, 32), np.int64)
         self._gathered: dict[int, Clock] = {}
         self._released: dict[int, Clock] = {}
+        self._instructions: dict[int, Instruction] = {}
 
     def _cluster(self, row: int) -> int:
         return self._residents.cluster_of(row % len(self._residents.ctas))
@@ -40,6 +42,7 @@ class ClusterBarriers:
         row = origin.row
         cluster = self._cluster(row)
         phase = int(self._phase[cluster])
+        self._instructions[cluster] = origin.instruction
         if self._arrived[row][lanes].any():
             origin.fault(
                 "barrier",
@@ -94,11 +97,28 @@ class ClusterBarriers:
         alive = self._residents.alive[rows]
         if (self._arrived[rows][alive] <= self._phase[cluster]).any() or not alive.any():
             return
-        self._phase[cluster] += 1
         emulation = self._residents.emulation
+        self._count_exited(cluster, rows)
+        self._phase[cluster] += 1
         emulation.signals += 1
         emulation.changes += 1
         gathered = self._gathered.pop(cluster, None)
         if gathered is not None:
             known = self._released.get(cluster)
             self._released[cluster] = gathered if known is None else join([known, gathered])
+
+    def _count_exited(self, cluster: int, rows: NDArray[np.int64]) -> None:
+        """Threads that exited without having arrived count as arrived, as at bar.sync: what they did is ordered."""
+        residents = self._residents
+        exited = residents.exists[rows] & ~residents.alive[rows] & (self._arrived[rows] <= self._phase[cluster])
+        if not exited.any():
+            return
+        residents.emulation.advise(
+            "barrier after exit", self._instructions[cluster],
+            "some threads of the cluster have exited before this barrier; hardware counts them as arrived",
+        )  # fmt: skip
+        if not residents.emulation.checking:
+            return
+        known = [residents.snapshot(int(row)) for row in rows[exited.any(axis=1)]]
+        gathered = self._gathered.get(cluster)
+        self._gathered[cluster] = join(known if gathered is None else [gathered, *known])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -51,6 +52,7 @@ class Emulation:
     """What all CTAs of a launch share while it runs.
 
     tick      rises with every memory instruction; the time of happens-before
+    line      of the instruction that is being carried out
     checking  whether races and uninitialised values are looked for
     changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
     signals   rises when a wait of warps that are set aside may be over: a completed phase, tensor memory set free
@@ -69,6 +71,8 @@ class Emulation:
         self.checking = check is not False
         self.source = source
         self.tick = 1
+        self.line = 0
+        self._lines = array("i", (0, 0))
         self.changes = 0
         self.signals = 0
         self.clock_reads = 0
@@ -89,7 +93,12 @@ class Emulation:
     def next_tick(self) -> int:
         """The time of the memory instruction that is about to be carried out."""
         self.tick += 1
+        self._lines.append(self.line)
         return self.tick
+
+    def line_at(self, tick: int) -> int:
+        """The line of the instruction that was carried out at this time."""
+        return self._lines[tick] if 0 <= tick < len(self._lines) else 0
 
     def read_clock(self) -> int:
         """The time, for a thread that asks for it."""

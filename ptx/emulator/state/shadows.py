@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.state.clocks import PENDING, Ticks
 
+LINE_BYTES = 16
+"""Of asynchronous work, the line is remembered per so many bytes: bulk copies and operands come in such chunks."""
+
 
 class SharedShadow:
     """Last accesses to the shared memory of resident CTAs, per granule.
@@ -28,6 +31,8 @@ class SharedShadow:
         self.invalid: NDArray[np.bool_] | None = None
         self.atomic: NDArray[np.bool_] | None = None
         self.foreign: dict[int, Ticks] = {}
+        self._agent_lines: dict[int, NDArray[np.int32]] = {}
+        self._chunks = granules * granule_bytes // LINE_BYTES + 1
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
         self.read_lane: NDArray[np.uint8] = np.zeros(granules, np.uint8)
@@ -64,6 +69,18 @@ class SharedShadow:
             ticks = np.zeros(self._granules, np.int32)
             self.foreign[column] = ticks
         ticks[granules] = tick
+
+    def note_lines(self, column: int, index: NDArray[np.int64], line: int) -> None:
+        """Remember which instruction's asynchronous work reads these bytes, for races to name it."""
+        lines = self._agent_lines.get(column)
+        if lines is None:
+            lines = self._agent_lines[column] = np.zeros(self._chunks, np.int32)
+        lines[index // LINE_BYTES] = line
+
+    def agent_line(self, column: int, place: int) -> int:
+        """The line of the asynchronous work of an agent that last read the byte `place`; 0 where none is known."""
+        lines = self._agent_lines.get(column)
+        return 0 if lines is None else int(lines[place // LINE_BYTES])
 
     def finish_foreign_read(self, column: int, granules: NDArray[np.int64], tick: int) -> None:
         """Reads that were PENDING ended at `tick`."""
@@ -102,6 +119,7 @@ class GlobalShadow:
         self.other_reader: NDArray[np.int32] | None = None
         self.strong: GlobalShadow | None = None
         self.narrow: NDArray[np.bool_] | None = None
+        self._pending_lines: NDArray[np.int32] | None = None
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
         self._logged = 0
 
@@ -112,6 +130,17 @@ class GlobalShadow:
             self.writer = np.zeros(self.granules, np.int32)
             self.atomic = np.zeros(self.granules, np.bool_)
         return self.written, self.writer, self.atomic
+
+    def note_pending(self, at: NDArray[np.int64], line: int) -> None:
+        """Remember which instruction's asynchronous work is writing these granules."""
+        if self._pending_lines is None:
+            self._pending_lines = np.zeros(self.granules * self.granule_bytes // LINE_BYTES + 1, np.int32)
+        self._pending_lines[at * self.granule_bytes // LINE_BYTES] = line
+
+    def pending_line(self, granule: int) -> int:
+        """The line of the asynchronous work that is writing a granule."""
+        lines = self._pending_lines
+        return 0 if lines is None else int(lines[granule * self.granule_bytes // LINE_BYTES])
 
     def mark_narrow(self, index: NDArray[np.int64], span: int, narrow: bool) -> None:
         """Remember whether writes are strong, but of CTA scope."""

@@ -62,14 +62,22 @@ class TensormapFences:
         for writer in np.unique(writers[ticks > 0]).tolist():
             last = int(ticks[(writers == writer) & (ticks > 0)].max())
             if last not in self.released_ticks and self.releases.get(writer, 0) < last:
-                return "the writer must execute fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy)"
+                line = origin.residents.emulation.line_at(last)
+                return (
+                    f"it was written on line {line}, and the writer must execute "
+                    "fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy)"
+                )
         residents = origin.residents
         clocks, cluster = residents.clocks, residents.cluster_of(origin.cta)
         own = int(clocks.own_column[origin.row])
         for where, column, tick in self.acquires.get(address, ()):
             if where == cluster and tick > latest and (column == own or int(clocks.vector[origin.row, column]) >= tick):
                 return None
-        return "fence.proxy.tensormap::generic.acquire on its address must come before the use"
+        line = residents.emulation.line_at(latest)
+        return (
+            f"it was written on line {line}, and fence.proxy.tensormap::generic.acquire on its address must come "
+            "between"
+        )
 
 
 def launch_warp(origin: Origin) -> int:

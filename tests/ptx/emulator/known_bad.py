@@ -93,7 +93,7 @@ CORPUS: tuple[Bug, ...] = (
         SHARED + REVERSED + "st.shared.u32 [%r7], %r1;\nbar.sync 0;\nld.shared.u32 %r10, [%r9];\n{bug}\n"
         "st.shared.u32 [%r7], %r10;\nst.global.u32 [%rd5], %r10;\nret;",
         "", "bar.sync 0;", "race",
-        "overwrites 4 bytes at shared address 0x480 that warp 0 may still be reading: every warp must pass bar.sync after "
+        "overwrites 4 bytes at shared address 0x480 that warp 0 may still be reading on line 16: every warp must pass bar.sync after "
         "its last read before anyone writes there",
     ),
     Bug(
@@ -101,7 +101,7 @@ CORPUS: tuple[Bug, ...] = (
         SHARED + REVERSED + "st.shared.u32 [%r7], %r1;\nbar.sync 0;\nld.shared.u32 %r10, [%r9];\n{bug}\n" + COPY
         + "cp.async.wait_all;\nst.global.u32 [%rd5], %r10;\nret;",
         "", "bar.sync 0;", "race",
-        "overwrites 4 bytes at shared address 0x480 that warp 0 may still be reading: every warp must pass bar.sync after "
+        "overwrites 4 bytes at shared address 0x480 that warp 0 may still be reading on line 16: every warp must pass bar.sync after "
         "its last read before anyone writes there",
     ),
     Bug(
@@ -218,7 +218,7 @@ CORPUS: tuple[Bug, ...] = (
         PROLOGUE + "st.global.u32 [%rd5], %r4;\nmul.wide.u32 %rd6, %r1, 4;\nadd.u64 %rd6, %rd6, %rd2;\n"
         "ld.global.u32 %r10, [{bug}];\nret;",
         "%rd6", "%rd5", "race",
-        "reads 4 bytes at byte 0 of b (global address 0x102000000000) that CTA (0, 0, 0) wrote, and nothing orders the "
+        "reads 4 bytes at byte 0 of b (global address 0x102000000000) that CTA (0, 0, 0) wrote on line 12, and nothing orders the "
         "two: CTAs run in any order: use atomics, or give each CTA its own bytes",
         grid=2, elements=128,
     ),
@@ -227,7 +227,7 @@ CORPUS: tuple[Bug, ...] = (
         PROLOGUE + "st.global.u32 [%rd5], %r4;\n{bug}\nxor.b32 %r8, %r1, 32;\nmul.wide.u32 %rd6, %r8, 4;\n"
         "add.u64 %rd6, %rd6, %rd2;\nld.global.u32 %r10, [%rd6];\nret;",
         "", "bar.sync 0;", "race",
-        "reads 4 bytes at byte 128 of b (global address 0x102000000080) that warp 1 of the same CTA wrote, and nothing "
+        "reads 4 bytes at byte 128 of b (global address 0x102000000080) that warp 1 of the same CTA wrote on line 12, and nothing "
         "orders the two: put bar.sync between the two",
     ),
     Bug(

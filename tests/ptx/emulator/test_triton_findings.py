@@ -51,7 +51,7 @@ def test_attention_backward_copies_over_what_wgmma_reads(order: Order) -> None:
     assert {f.kind for f in report.faults} == {"race"}
     for fault in report.faults:
         assert fault.line_text.startswith("cp.async.cg.shared.global")
-        assert "that asynchronous work (wgmma of warps 0 to 3) may still be reading" in fault.sentence
+        assert "(wgmma of warps 0 to 3) may still be reading" in fault.sentence
 
 
 @orders
@@ -68,7 +68,7 @@ def test_a_flag_that_one_warp_sets_while_others_still_read_it(order: Order) -> N
     assert "exch.b32" in report.faults[0].line_text
     assert re.fullmatch(
         r"overwrites 4 bytes at byte \d+ of layer_norm_backward_param_8 \(global address 0x[0-9a-f]+\) that warp \d of "
-        r"the same CTA may still be reading, and nothing orders the two: put bar.sync between the two",
+        r"the same CTA may still be reading on line 185, and nothing orders the two: put bar.sync between the two",
         report.faults[0].sentence,
     )
 

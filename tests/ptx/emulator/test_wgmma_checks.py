@@ -91,8 +91,8 @@ def test_operands_may_not_be_overwritten_while_they_are_read() -> None:
     line_of(fault, store)
     assert (fault.kind, fault.sentence) == (
         "race",
-        "overwrites 4 bytes at shared address 0x400 that asynchronous work (wgmma of warps 0 to 3) may still be "
-        "reading: wait for its completion, and order the wait before this write",
+        "overwrites 4 bytes at shared address 0x400 that asynchronous work on line 39 (wgmma of warps 0 to 3) may "
+        "still be reading: wait for its completion, and order the wait before this write",
     )
     only_first = f"setp.eq.u32 %p5, %r0, 0; bar.sync 0;\n@%p5 {store}"
     check_right(after=f"{FINISH}\n{only_first}")
@@ -421,8 +421,8 @@ def test_a_stage_is_given_back_after_the_wait_only() -> None:
         assert fault.kind == "race"
         assert fault.line_text.startswith("cp.async.bulk")
         assert fault.sentence.endswith(
-            "that asynchronous work (wgmma of warps 0 to 3) may still be reading: wait for its completion, and order "
-            "the wait before this write"
+            "that asynchronous work on line 24 (wgmma of warps 0 to 3) may still be reading: wait for its completion, "
+            "and order the wait before this write"
         )
         right = module(text.replace("EARLY", "").replace("LATE", ARRIVE), [".param .u64 image"])
         report = emulate(right, grid=1, block=160, dynamic_smem=4096, args=[image], order=order)
