@@ -89,6 +89,17 @@ def summary(
         )
     for name, solution in finalist.refined.layouts.solutions.items():
         lines.append(f"layout      {name}: {solution}")
-    if verification is not None:
+    if verification is None:
+        lines.append(f"emulated    {verdict(None)}")
+    else:
         lines += ["emulated    " + line.strip() for line in str(verification).splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def verdict(verification: Verification | None) -> str:
+    """Whether a kernel was verified, in a sentence."""
+    if verification is None:
+        return "not verified: no emulator has run this kernel; `tinygpu verify` does, and `tinygpu emit --verify`"
+    left_out = f"; {len(verification.left_out)} were left out" if verification.left_out else ""
+    runs = f"{len(verification.checks)} runs in the emulator{left_out}"
+    return f"verified: right in {runs}" if verification.passed else f"WRONG in the emulator: {runs}"

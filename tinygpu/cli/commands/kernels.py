@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,22 +23,34 @@ def emit_command(
     align: ALIGN = [],
     option: OPTION = [],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder to write to (default: print the PTX)")] = None,
+    verified: Annotated[
+        bool, typer.Option("--verify", help="run it in the emulator first, and write it if it is right")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Write the PTX of one candidate; parameters that are left out are chosen by the predictor.
 
+    On standard error, in launch.json and in the summary it says whether the kernel was verified.
+
     Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
     """
-    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    if out is not None:
-        from tinygpu.api.output import write_kernel
+    from tinygpu.api.output import verdict, write_kernel
+    from tinygpu.ptx.verification import verify
 
-        for f in write_kernel(out, made, None):
+    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    kernel, problem = made.built.kernel, made.space.problem
+    result = verify(kernel, made.space.machine, problem, thorough=True) if verified else None
+    if result is not None and not result.passed:
+        print(result, file=sys.stderr)
+        raise typer.Exit(1)
+    if out is not None:
+        for f in write_kernel(out, made, result):
             print(f"wrote {f}")
     elif as_json:
-        print(json.dumps(made.built.kernel.launch_json(made.space.problem) | {"ptx": made.built.kernel.ptx}, indent=2))
+        print(json.dumps(kernel.launch_json(problem) | {"verified": verified or None, "ptx": kernel.ptx}, indent=2))
     else:
-        print(made.built.kernel.ptx, end="")
+        print(kernel.ptx, end="")
+    print(verdict(result), file=sys.stderr)
 
 
 def verify_command(
