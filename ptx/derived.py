@@ -1,43 +1,200 @@
-"""The derived problem: small, with every fact and remainder of the real one."""
+"""Derived problems: small ones with every fact and remainder of the real one, on which a kernel's rings go round.
+
+A ring hides a mistake until its slots begin again: a wait that is missing, a phase that does not alternate, a slot too
+many. So loops are as long as the rings in them demand, whatever the real problem's are: what a kernel was made for are
+its facts, not its sizes. Only where a machine says that larger sizes are illegal is the real size the largest.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from tinygpu.expressions import compile_scalars
+from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.language.trace import trace
 from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.rings import Ring
+
+# Rounds of a loop that no ring goes along.
+PLAIN_ROUNDS = 3
+# Tiles that each role of a CTA takes at least, where CTAs take tile after tile and the derived problem has so many.
+TILES_PER_CTA = 3
+# Sizes of one dim that are looked at, from the smallest on.
+MOST_SIZES = 4096
+
+Tiles = Literal["edges", "row"]
 
 
-def derive(kernel: Kernel, problem: Problem, rounds: int | None = None) -> Problem:
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """How often the slots of rings are used for a tile.
+
+    name      in the report: "slots used 3 times"
+    least     (a ring) -> slots at least
+    multiple  whether they are a multiple of the ring's depth, or are not; None: either
+    exactly   slots that are wanted, and no more, of the deepest ring; None: the fewest that fit
+    """
+
+    name: str
+    least: Callable[[Ring], int]
+    multiple: bool | None = None
+    exactly: int | None = None
+
+    def misses(self, ring: Ring, slots: int) -> tuple[int, int]:
+        """How far a number of slots is from the aim: (slots too few, whether it is the wrong kind of number)."""
+        if self.exactly is not None:
+            return abs(slots - min(self.exactly, ring.stages)), 0
+        wrong = self.multiple is not None and ring.stages > 1 and (slots % ring.stages == 0) is not self.multiple
+        return max(self.least(ring) - slots, 0), int(wrong)
+
+
+def _again(ring: Ring) -> int:
+    """Every slot is used once, and then some again."""
+    return ring.stages + 1
+
+
+def _both_phases(ring: Ring) -> int:
+    """Every slot is used again in both phases; rings without phases begin again as often."""
+    return 3 * ring.stages if ring.phases else 2 * ring.stages
+
+
+AGAIN = Aim("slots used again", _again, multiple=False)
+OTHER = Aim("more slots used again", lambda ring: ring.stages + 2, multiple=False)
+DEEP = Aim("slots used again in both phases", _both_phases, multiple=False)
+WHOLE = Aim("slots used twice", lambda ring: 2 * ring.stages, multiple=True)
+
+
+def exactly(slots: int) -> Aim:
+    """A tile that uses so many slots, fewer than there are."""
+    return Aim(f"{slots} slot{'s' * (slots != 1)} used", lambda ring: slots, exactly=slots)
+
+
+def derive(
+    kernel: Kernel, machine: type[Machine], problem: Problem, aim: Aim = DEEP, tiles: Tiles = "edges"
+) -> Problem:
     """The small problem on which a kernel is verified: same facts, same remainders, fewer tiles.
 
-    Along each grid axis: two full tiles, or one full and one partial tile where the real problem has a remainder; one
-    more where CTAs form clusters or take tile after tile, so that clusters do not divide them. Along each loop:
-    2 x stages + 1 rounds and the remainder, or exactly `rounds`; but no more than the problem has.
+    tiles  "edges": along each grid axis two full tiles, or one full and one partial tile where the real problem has a
+           remainder; one more where CTAs form clusters or take tile after tile, so that clusters do not divide them.
+           "row": along the last axis of more than one tile as many as let one CTA take its share of them, and one along
+           the others
     """
-    extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
-    dims = problem.dim
-    out = {}
-    for name, size in dims.items():
-        if name in extents:
-            extent = extents[name]
-            full = 2 if kernel.persistent or kernel.clusters else 1
-            small = full * extent + size % extent if size % extent else (full + 1) * extent
+    legal = _legality(kernel, machine, problem)
+    units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
+    least = _tiled(kernel, problem, tiles, aim, legal)
+    dims = {name: _rounded_up(least.get(name, size), units[name]) for name, size in problem.dims}
+    looped = list(dict.fromkeys(d for d, _ in kernel.steps if d in dims))
+    along = [d for d in looped if any(d in r.dims for r in kernel.rings)]
+    for name in looped:
+        dims[name] = _sizes(kernel, problem, name, units[name], least.get(name, 1))[0]
+    for name in [d for d in looped if d not in along] + along:
+        dims = _chosen(kernel, problem, dims, name, aim, units[name], least.get(name, 1), legal)
+    return resized(kernel, problem, dims)
+
+
+def _chosen(
+    kernel: Kernel, problem: Problem, dims: dict[str, int], name: str, aim: Aim, unit: int, least: int,
+    legal: Callable[[Mapping[str, int]], bool],
+) -> dict[str, int]:
+    """The dims with the smallest size of one of them that comes nearest to the aim."""
+    rings = [r for r in kernel.rings if name in r.dims]
+    rounds = 1 if aim.exactly is not None else PLAIN_ROUNDS
+    best: tuple[tuple[int, int], dict[str, int]] | None = None
+    patience = 2 * max([r.stages for r in rings], default=1)
+    for number, size in enumerate(_sizes(kernel, problem, name, unit, least)):
+        tried = dims | {name: size}
+        if not legal(tried):
+            continue
+        if rings:
+            misses = [aim.misses(r, int(r.slots_of(tried))) for r in rings]
+            missed = (sum(m[0] for m in misses), sum(m[1] for m in misses))
         else:
-            small = size
-        for dim, step, stages in kernel.steps:
-            if dim == name:
-                wanted = (2 * stages + 1) * step + size % step
-                if rounds is not None:
-                    wanted = (rounds - 1) * step + (size % step or step)
-                small = max(small, wanted) if name in extents else wanted
-        unit = math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == name])
-        out[name] = min(size, -(-small // unit) * unit)
-    return resized(kernel, problem, out)
+            missed = (max(rounds - number - 1, 0), 0)
+        if best is None or missed < best[0]:
+            best = missed, tried
+        if missed == (0, 0):
+            break
+        if missed[0] == 0 or (aim.exactly is not None and missed > best[0]):
+            patience -= 1
+            if not patience:
+                break
+    return best[1] if best else dims | {name: problem.dim[name]}
 
 
-def resized(kernel: Kernel, problem: Problem, dims: dict[str, int]) -> Problem:
+def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -> list[int]:
+    """Sizes of a dim with the real size's remainders, from the smallest on; from `least` on, for tiles."""
+    size = problem.dim[name]
+    steps = [step for d, step in kernel.steps if d == name]
+    period = math.lcm(*steps) if math.lcm(*steps) <= 4 * max(steps) else max(steps)
+    apart = math.lcm(period, unit)
+    first = size % apart or apart
+    if least > 1:  # tiles decide what remains of the last of them
+        first, apart = least, math.lcm(unit, *(e for d, e in kernel.tiles if d == name))
+    return [first + number * apart for number in range(MOST_SIZES)]
+
+
+def _tiled(
+    kernel: Kernel, problem: Problem, tiles: Tiles, aim: Aim, legal: Callable[[Mapping[str, int]], bool]
+) -> dict[str, int]:
+    """Sizes of the dims of the grid."""
+    extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
+    clusters = dict(zip((d for d, _ in kernel.tiles), kernel.clusters or (1,) * len(kernel.tiles), strict=True))
+    full = 2 if kernel.persistent or kernel.clusters else 1
+    out = {}
+    for name, extent in extents.items():
+        size = problem.dim[name]
+        edges = full * extent + size % extent if size % extent else (full + 1) * extent
+        out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
+    # One axis is as long as it takes for a CTA to go on to other tiles.
+    wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.parts))
+    if not kernel.persistent or _clusters_of(kernel, out) >= wanted:
+        return out
+    for name in sorted(extents, key=lambda d: problem.dim[d] <= extents[d] * clusters[d]):
+        extent = extents[name] * clusters[name]
+        others = _clusters_of(kernel, out | {name: 1})
+        longer = out | {name: (-(-wanted // others) - 1) * extent + (problem.dim[name] % extent or extent)}
+        if legal(problem.dim | longer):
+            return longer
+    return out
+
+
+def _clusters_of(kernel: Kernel, dims: Mapping[str, int]) -> int:
+    """Tiles of the grid, those of a cluster together."""
+    clusters = kernel.clusters or (1,) * len(kernel.tiles)
+    return math.prod(-(-dims[d] // (e * c)) for (d, e), c in zip(kernel.tiles, clusters, strict=True))
+
+
+def tiles_per_cta(kernel: Kernel, aim: Aim = DEEP) -> int:
+    """Tiles, one after the other, in which each role has its share, and rings outside of loops go round."""
+    constant = [-(-aim.least(r) // max(int(r.slots), 1)) for r in kernel.rings if not r.dims and r.phases]
+    return max([TILES_PER_CTA * kernel.turns, *constant])
+
+
+def _rounded_up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Callable[[Mapping[str, int]], bool]:
+    """Whether all that the machine says of legal sizes holds for dims, with the kernel's candidate."""
+    point = dict(kernel.point)
+    structure = tuple((c.name, point[c.name]) for c in machine.choices())
+    known = problem.environment() | {k: v for k, v in point.items() if isinstance(v, int)}
+    dims = set(problem.dim)
+    conditions = [
+        c.condition
+        for c in trace(machine, problem, structure).constraints
+        if c.kind == "legality" and c.condition.symbols & dims and c.condition.symbols <= known.keys()
+    ]
+    conditions = [c for c in conditions if compile_scalars(c)(known)[0]]
+    holds = compile_scalars(*conditions)
+    return lambda changed: all(holds({**known, **changed}))
+
+
+def resized(kernel: Kernel, problem: Problem, dims: Mapping[str, int]) -> Problem:
     """The problem with other dims; leading dimensions keep their gap and the facts about them."""
     operands = []
     for o in problem.operands:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tinygpu.language.problem import Problem
 from tinygpu.program.nodes import MOST_CLUSTERS, MOST_ROUNDS
+from tinygpu.ptx.rings import Ring
 
 
 class LaunchError(ValueError):
@@ -82,7 +83,7 @@ class Kernel:
     tiles          (dim, extent of a tile) per grid axis: the grid is the product of ceil(dim / extent)
     group          tile rows that are visited together (see `tinygpu.cost.locality.raster`)
     shapes         per tensor the names of its dims, slowest axis first
-    steps          (dim, elements per round, pipeline stages) of loops over a dim
+    steps          (dim, elements per round) of loops over a dim
     sums           (dims along which loops add up, elements that reductions combine): what rounding grows with
     facts          what the launch must check
     point          the candidate
@@ -94,6 +95,8 @@ class Kernel:
     workspaces     memory in which they leave what they have of it
     stream_k       (dim, elements per round): all clusters do the same number of rounds along the dim, over the tiles in
                    a row, and share tiles where these end; () where tiles are whole, or have the same number of parts
+    rings          its pipelines, and how many slots of each a tile uses
+    turns          tiles of a CTA after which each of its roles has taken its share of them
     """
 
     name: str
@@ -106,7 +109,7 @@ class Kernel:
     tiles: tuple[tuple[str, int], ...]
     group: int
     shapes: tuple[tuple[str, tuple[str, ...]], ...]
-    steps: tuple[tuple[str, int, int], ...]
+    steps: tuple[tuple[str, int], ...]
     sums: tuple[tuple[str, ...], int]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
@@ -117,6 +120,8 @@ class Kernel:
     parts: int = 1
     workspaces: tuple[Workspace, ...] = ()
     stream_k: tuple[str, int] | tuple[()] = ()
+    rings: tuple[Ring, ...] = ()
+    turns: int = 1
 
     @property
     def architecture(self) -> str:
@@ -232,7 +237,7 @@ class Kernel:
             tuple((d, e) for d, e in data["tiles"]),
             data["group"],
             tuple((name, tuple(dims)) for name, dims in data["shapes"]),
-            tuple((d, e, s) for d, e, s in data["steps"]),
+            tuple((d, e) for d, e in data["steps"]),
             (tuple(data["sums"][0]), data["sums"][1]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
@@ -246,4 +251,6 @@ class Kernel:
             data["parts"],
             tuple(Workspace(**w) for w in data["workspaces"]),
             (data["stream_k"][0], data["stream_k"][1]) if data["stream_k"] else (),
+            tuple(Ring(**r) for r in data["rings"]),
+            data["turns"],
         )

@@ -1,13 +1,16 @@
 """Runs some CTAs of the real problem: the first, the last and those at the edges, over sparsely backed tensors.
 
-The derived problem shows that a kernel is right; this shows that it still is where offsets are as large as the real
-problem makes them. Only the windows that a CTA's own tile needs are backed: along the grid's dims the tile, along all
-others everything. A kernel that reads beyond (a stencil) says so by its fault, and is then left to the derived problem.
+The derived problems show that a kernel is right; this shows that it still is where offsets are as large as the real
+problem makes them. Only the windows that the chosen tiles need are backed: along the grid's dims the tile, or those of
+a whole cluster, along all others everything. All CTAs run that share a tile. A kernel that reads beyond (a stencil)
+says so by its fault, and is then left to the derived problems.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,50 +20,92 @@ from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.comparison import Check, compare_arrays
-from tinygpu.ptx.emulator import EmulationFault, SparseBuffer, emulate
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, SparseBuffer, emulate
+from tinygpu.ptx.inputs import workspaces
 from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.maps import emulated_map
 from tinygpu.ptx.operands import POISON
 from tinygpu.ptx.trial import draw
 
-# A CTA whose windows hold more elements than this is not run.
+# CTAs whose windows hold more elements than this, or whose workspaces more bytes, are not run.
 MOST_ELEMENTS = 1 << 25
+MOST_WORKSPACE_BYTES = 1 << 28
 # Grids beyond this are not searched for the CTAs at their corners; the first and the last are always known.
 MOST_CTAS = 1 << 22
 
 
-def sampled_checks(kernel: Kernel, machine: type[Machine], problem: Problem, seed: int) -> list[Check]:
-    """One check per chosen CTA of the real problem; none where its windows are too large or not its own tile's."""
-    checks: list[Check] = []
-    if kernel.clusters or kernel.maps or kernel.workspaces:
-        return checks  # clusters and shared tiles run whole, maps describe whole tensors: left to the derived problem
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A tile of the real problem, or those of a cluster, and who works on them.
+
+    ctas   numbers of the CTAs
+    total  CTAs of the grid
+    tile   numbers of the tile along the axes, in clusters of them
+    """
+
+    ctas: range
+    total: int
+    tile: tuple[int, ...]
+
+    def __str__(self) -> str:
+        first, last = self.ctas[0], self.ctas[-1]
+        name = f"CTA {first:,}" if first == last else f"CTAs {first:,} to {last:,}"
+        return f"{name} of {self.total:,}"
+
+    def rounds(self, kernel: Kernel, problem: Problem) -> int:
+        """What it costs to run it, in rounds (see `tinygpu.ptx.plan.Run.rounds`)."""
+        slots = sum(int(r.slots_of(problem.dim)) for r in kernel.rings)
+        return len(self.ctas) * (1 + slots)
+
+
+def chosen_clusters(kernel: Kernel, problem: Problem) -> list[Chosen]:
+    """The tiles at the corners of the grid, the last first; none where they have no windows of their own.
+
+    Of kernels with tensor maps the last and the first: offsets in a tensor are not computed, but given as coordinates.
+    """
     if len({d for d, _ in kernel.tiles}) < len(kernel.tiles):
-        return checks  # two axes run along one dim: no window of it is the tile's own
-    for cta, tile in chosen_ctas(kernel, problem):
-        windows = {o.name: _window(kernel, problem, o, tile) for o in problem.operands}
-        if sum(_elements(w) for w in windows.values()) > MOST_ELEMENTS:
-            continue
-        check = _run(kernel, machine, problem, cta, windows, seed)
-        if check is not None:
-            checks.append(check)
-    return checks
+        return []  # two axes run along one dim: no window of it is the tile's own
+    together = math.prod(kernel.clusters) * kernel.parts
+    total = kernel.grid(problem)[0]
+    found = corners(kernel, problem)[::-1]
+    if kernel.maps:
+        found = [found[0], *found[1:][-1:]]
+    return [Chosen(range(n * together, (n + 1) * together), total, tile) for n, tile in found]
 
 
-def chosen_ctas(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]]]:
-    """(CTA number, tile numbers) of the corners of the grid."""
-    counts = [-(-problem.dim[d] // e) for d, e in kernel.tiles]
+def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]]]:
+    """(number, numbers along the axes) of the tiles, or clusters of them, at the corners of the grid."""
+    counts = [-(-problem.dim[d] // (e * c)) for d, e, c in _extents(kernel)]
     total = int(np.prod(counts))
-    corners = set(itertools.product(*[{0, c - 1} for c in counts]))
+    at_corners = set(itertools.product(*[{0, c - 1} for c in counts]))
     numbers = np.arange(total) if total <= MOST_CTAS else np.array([0, total - 1])
     tiles = _tiles(kernel, counts, numbers)
     found = {}
     for number, tile in zip(numbers.tolist(), zip(*[t.tolist() for t in tiles], strict=True), strict=True):
-        if tile in corners:
+        if tile in at_corners:
             found[tile] = number
     return sorted((number, tile) for tile, number in found.items())
 
 
+def too_large(kernel: Kernel, problem: Problem, chosen: Chosen) -> str:
+    """Why a chosen tile is not run; "" where it is."""
+    elements = sum(_elements(_window(kernel, problem, o, chosen.tile)) for o in problem.operands)
+    if elements > MOST_ELEMENTS:
+        return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
+    size = sum(kernel.workspace_bytes(problem, chosen.total).values())
+    if size > MOST_WORKSPACE_BYTES:
+        return f"their workspaces have {size:,} bytes > {MOST_WORKSPACE_BYTES:,}"
+    return ""
+
+
+def _extents(kernel: Kernel) -> list[tuple[str, int, int]]:
+    """(dim, elements of a tile, tiles of a cluster) per axis of the grid."""
+    clusters = kernel.clusters or (1,) * len(kernel.tiles)
+    return [(d, e, c) for (d, e), c in zip(kernel.tiles, clusters, strict=True)]
+
+
 def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Tile numbers per axis of CTA numbers: the last axis runs fastest, the last two in groups of rows."""
+    """Tile numbers per axis of tiles in their order: the last axis runs fastest, the last two in groups of rows."""
     if len(counts) == 1:
         return [numbers]
     inner = counts[-2] * counts[-1]
@@ -76,7 +121,10 @@ Window = tuple[tuple[int, int], ...]  # per axis: first element, one past the la
 
 
 def _window(kernel: Kernel, problem: Problem, operand: Operand, tile: tuple[int, ...]) -> Window:
-    place = {d: (t * e, min((t + 1) * e, problem.dim[d])) for (d, e), t in zip(kernel.tiles, tile, strict=True)}
+    place = {
+        d: (t * e * c, min((t + 1) * e * c, problem.dim[d]))
+        for (d, e, c), t in zip(_extents(kernel), tile, strict=True)
+    }
     names = dict(kernel.shapes)[operand.name]
     return tuple(place.get(d, (0, size)) for d, size in zip(names, operand.shape, strict=True))
 
@@ -85,34 +133,37 @@ def _elements(window: Window) -> int:
     return int(np.prod([b - a for a, b in window]))
 
 
-def _run(
-    kernel: Kernel, machine: type[Machine], problem: Problem, cta: int, windows: dict[str, Window], seed: int
-) -> Check | None:
+def sampled_check(
+    kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Chosen, seed: int
+) -> list[Check]:
+    """The check of a chosen tile; none where it needs more than its own windows."""
+    windows = {o.name: _window(kernel, problem, o, chosen.tile) for o in problem.operands}
     shapes = {name: tuple(b - a for a, b in window) for name, window in windows.items()}
-    trial = draw(machine, problem, "integers", seed + cta, shapes)
+    trial = draw(machine, problem, "integers", seed + chosen.ctas[0], shapes)
     pieces, buffers = {}, {}
     for o in problem.operands:
         array = np.full(shapes[o.name], 0, dtype=o.dtype.numpy)
         array.view(np.uint8)[...] = POISON
         pieces[o.name] = _lines(o, windows[o.name], trial.arrays.get(o.name, array))
         buffers[o.name] = _buffer(o, pieces[o.name])
-    where = f"CTA {cta:,} of {kernel.grid(problem)[0]:,}"
+    spaces = workspaces(kernel, problem, chosen.total)
     try:
         emulate(
             kernel.ptx,
-            grid=kernel.grid(problem),
+            grid=chosen.total,
             block=(kernel.threads, 1, 1),
-            args=_arguments(kernel, problem, buffers, dict(trial.scalars)),
+            cluster=kernel.cluster,
+            args=_arguments(kernel, problem, buffers, dict(trial.scalars), spaces),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
-            ctas=[cta],
+            ctas=chosen.ctas,
         )
     except EmulationFault as fault:
         if fault.kind == "outside backed windows":
-            return None
-        return Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), where)
+            return []
+        return [Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), str(chosen))]
     got = {o.name: _gather(o, pieces[o.name], shapes[o.name]) for o in problem.operands if o.access != "in"}
-    return compare_arrays(trial, got, "late", where)
+    return [compare_arrays(trial, got, "late", str(chosen))]
 
 
 def _lines(operand: Operand, window: Window, array: NDArray[Any]) -> dict[int, NDArray[Any]]:
@@ -143,12 +194,22 @@ def _buffer(operand: Operand, lines: dict[int, NDArray[Any]]) -> SparseBuffer:
 
 
 def _arguments(
-    kernel: Kernel, problem: Problem, buffers: dict[str, SparseBuffer], scalars: dict[str, Any]
+    kernel: Kernel,
+    problem: Problem,
+    buffers: dict[str, SparseBuffer],
+    scalars: dict[str, Any],
+    spaces: dict[str, DeviceBuffer],
 ) -> list[Any]:
+    maps = {m.name: m for m in kernel.maps}
     out: list[Any] = []
     for p in kernel.parameters:
         if p.kind == "pointer":
             out.append(buffers[p.name])
+        elif p.kind == "map":
+            spec = maps[p.name]
+            out.append(emulated_map(spec, problem.operand(spec.tensor), buffers[spec.tensor]))
+        elif p.kind == "workspace":
+            out.append(spaces[p.name])
         elif p.kind == "ld":
             out.append(np.uint32(problem.operand(p.name).ld))
         elif p.kind == "dim":

@@ -1,39 +1,41 @@
 """Verification: runs a kernel's PTX in the emulator and compares it with the machine's reference.
 
-What ships is what was verified: dims, leading dimensions and the grid are launch arguments, so the same text runs on a
-small *derived problem* that keeps every fact for which the kernel was specialised, has full and partial tiles along
-each axis as the real one has, and enough rounds of each loop that every pipeline slot is reused. Inputs are first whole
+What ships is what was verified: dims, leading dimensions and the grid are launch arguments, so the same text runs on
+small *derived problems* that keep every fact for which the kernel was specialised, have full and partial tiles along
+each axis as the real one has, and loops in which every ring goes round (see `tinygpu.ptx.plan`). Inputs are first whole
 numbers, for which every sum is exact and the result must agree bit for bit; then random numbers with a few special
 values among them, within a bound that is worked out for every element.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.comparison import Check, compare
-from tinygpu.ptx.derived import derive
 from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, Report, emulate
 from tinygpu.ptx.inputs import Inputs, arguments, workspaces
 from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.sampled import sampled_checks
+from tinygpu.ptx.plan import Run, plan
+from tinygpu.ptx.sampled import chosen_clusters, sampled_check, too_large
 from tinygpu.ptx.trial import Trial, draw
 
-# Tiles that each CTA of a persistent kernel takes at least, where the derived problem has so many.
-TILES_PER_CTA = 3
+# CPU time that one kernel's verification takes at most, where its first run does not take longer.
+CPU_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verification:
     """What the emulator found.
 
-    problem   the derived problem that was run
+    problem   the derived problem of the first run
     checks    every run
     counters  of the first run: exact counts of sectors, wavefronts and instructions
     lines     the same per PTX line
+    left_out  runs that would have taken too much CPU time or memory
     """
 
     kernel: str
@@ -41,6 +43,7 @@ class Verification:
     checks: tuple[Check, ...]
     counters: Counters | None = None
     lines: dict[int, LineCounters] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -48,7 +51,8 @@ class Verification:
 
     def __str__(self) -> str:
         head = f"{self.kernel} on {self.problem}: {'emulated, right' if self.passed else 'WRONG'}"
-        return "\n".join([head, *(f"  {c}" for c in self.checks)])
+        cut = [f"  NOT RUN: {'; '.join(self.left_out)}"] if self.left_out else []
+        return "\n".join([head, *(f"  {c}" for c in self.checks), *cut])
 
 
 def verify(
@@ -61,52 +65,68 @@ def verify(
     seed: int = 0,
     derived: Problem | None = None,
     thorough: bool = False,
+    cpu_seconds: float = CPU_SECONDS,
+    to_first_failure: bool = False,
 ) -> Verification:
-    """Emulates `kernel` on the problem derived from `problem`, under several orders of asynchronous work.
+    """Emulates `kernel` on problems derived from `problem`, under several orders of asynchronous work.
 
-    thorough  also run loops with fewer rounds than their pipeline has stages, and the first, the last and the edge CTAs
-              of the problem itself, over sparsely backed tensors
+    derived           a problem to run instead of the derived ones
+    thorough          also run tiles that use fewer slots than their rings have, and the first, the last and the edge
+                      CTAs of the problem itself, over sparsely backed tensors
+    cpu_seconds       CPU time after which no further run begins; what was left out is said
+    to_first_failure  end with the first run that fails
     """
-    small = derived or derive(kernel, problem)
-    runs: list[tuple[Problem, Inputs, Order, str]] = [(small, "integers", order, "") for order in orders]
-    if random_inputs:
-        # Late like the first order, and every wait fails first: one that is not tried again shows.
-        runs.append((small, "specials", "spurious", ""))
-    if thorough:
-        for rounds in range(1, max([1, *(stages for _, _, stages in kernel.steps)])):
-            runs.append((derive(kernel, problem, rounds), "integers", orders[0], f"loops of {rounds} rounds"))
+    runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
+    budget = _Budget(cpu_seconds)
     checks: list[Check] = []
     first: Report | None = None
     trials: dict[tuple[Problem, Inputs], Trial] = {}
-    for number, (run_on, inputs, order, where) in enumerate(runs):
-        if (run_on, inputs) not in trials:
-            trials[run_on, inputs] = draw(machine, run_on, inputs, seed)
-        check, report = _run(kernel, trials[run_on, inputs], order, seed, where, several_ctas(kernel, run_on, number))
-        checks.append(check)
-        first = first or report
-        if inputs == "specials" and check.passed and 2 * check.special > check.elements:
-            runs.append((run_on, "random", order, where))
-    if thorough and small != problem:
-        checks += sampled_checks(kernel, machine, problem, seed)
-    counted = (first.counters, first.lines) if first is not None else (None, {})
-    return Verification(kernel.name, small, tuple(checks), *counted)
+
+    def ended() -> bool:
+        return to_first_failure and any(not c.passed for c in checks)
+
+    for run in runs:
+        sentence = run.where or f"{run.inputs}, {run.order}"
+        if not ended() and budget.allows(sentence, run.rounds(kernel)):
+            if (run.problem, run.inputs) not in trials:
+                trials[run.problem, run.inputs] = draw(machine, run.problem, run.inputs, seed)
+            check, report = _run(kernel, run, trials[run.problem, run.inputs], seed)
+            checks.append(check)
+            first = first or report
+            if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
+                runs.append(replace(run, inputs="random"))
+    for chosen in chosen_clusters(kernel, problem) if thorough and runs[0].problem != problem else ():
+        large = too_large(kernel, problem, chosen)
+        if large:
+            budget.left_out.append(f"{chosen}: {large}")
+        elif not ended() and budget.allows(str(chosen), chosen.rounds(kernel, problem)):
+            checks += sampled_check(kernel, machine, problem, chosen, seed)
+    counters, lines = (first.counters, first.lines) if first is not None else (None, {})
+    return Verification(kernel.name, runs[0].problem, tuple(checks), counters, lines, tuple(budget.left_out))
 
 
-def several_ctas(kernel: Kernel, problem: Problem, number: int = 0) -> int:
-    """CTAs for run `number` of a persistent kernel: as many as let it take three tiles in each.
+class _Budget:
+    """CPU time that is left for runs: each is taken to cost by its rounds what those before it cost."""
 
-    Where CTAs share rounds in a row, every other run has half as many again as there are tiles.
-    """
-    tiles = kernel.grid(problem)[0]
-    return tiles + tiles // 2 + 1 if kernel.stream_k and number % 2 else max(tiles // TILES_PER_CTA, 1)
+    def __init__(self, seconds: float) -> None:
+        self.begun, self.seconds = time.process_time(), seconds
+        self.rounds = 0
+        self.left_out: list[str] = []
+
+    def allows(self, sentence: str, rounds: int) -> bool:
+        """Whether a run of so many rounds begins; if not, its sentence is kept."""
+        spent = time.process_time() - self.begun
+        if self.rounds and spent + spent / self.rounds * rounds > self.seconds:
+            self.left_out.append(f"{sentence}: more than {self.seconds:g} s of CPU time in all")
+            return False
+        self.rounds += rounds
+        return True
 
 
-def _run(
-    kernel: Kernel, trial: Trial, order: Order, seed: int, where: str, ctas: int
-) -> tuple[Check, Report | None]:
+def _run(kernel: Kernel, run: Run, trial: Trial, seed: int) -> tuple[Check, Report | None]:
     """One emulation of the whole grid of a small problem."""
-    problem, inputs, operands = trial.problem, trial.inputs, trial.operands()
-    grid = kernel.grid(problem, ctas)
+    problem, operands = run.problem, trial.operands()
+    grid = kernel.grid(problem, run.ctas)
     spaces = workspaces(kernel, problem, grid[0])
     try:
         report = emulate(
@@ -117,14 +137,14 @@ def _run(
             args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
-            order=order,
+            order=run.order,
         )
     except EmulationFault as fault:
-        return Check(inputs, order, float("nan"), 0.0, 0, 0, str(fault), where), None
-    check = compare(trial, operands, order)
+        return Check(run.inputs, run.order, float("nan"), 0.0, 0, 0, str(fault), run.where), None
+    check = compare(trial, operands, run.order)
     # What hardware runs although the manual forbids it is no fault of other compilers' kernels; of ours it is.
     advised = f"advisory: {report.advisories[0]}" if report.advisories else ""
     for w in kernel.workspaces:
         if w.zeroed and spaces[w.name].array.any():
             advised = f"{w.name} is left with other bytes than zeros, which the next launch relies on"
-    return replace(check, where=where, fault=advised), report
+    return replace(check, where=run.where, fault=advised), report

@@ -13,6 +13,7 @@ from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, stream, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.rounds import at_least_once
 
 
 def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
@@ -108,13 +109,20 @@ def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Number, Number]:
     return context.number(s.trips), context.number(s.first)
 
 
+def some_rounds(context: Context, s: n.Loop | n.Pipelined, trips: Number) -> Number:
+    """Whether the loop has a round; a number where that is known before the launch."""
+    dealt = s.divided and int(context.program.grid.stream_k)  # a CTA takes no tile of which it has no rounds
+    return 1 if dealt or at_least_once(context.program, s.trips) else context.emit.less(0, trips)
+
+
 def loop(context: Context, s: n.Loop) -> None:
     trips, first = rounds(context, s)
-    with counting(context, s.index, trips) as counter:
-        context.indices[s.index] = context.emit.add(counter, first)
-        body(context, s.body)
-    del context.indices[s.index]
-    handover.settle(context)
+    with only_if(context, some_rounds(context, s, trips)):
+        with counting(context, s.index, trips) as counter:
+            context.indices[s.index] = context.emit.add(counter, first)
+            body(context, s.body)
+        del context.indices[s.index]
+        handover.settle(context)
 
 
 def gathered(context: Context, s: n.Gather) -> None:
@@ -203,20 +211,30 @@ def bulk_store(context: Context, s: n.Copy) -> None:
 
 
 def pipelined(context: Context, s: n.Pipelined) -> None:
+    """A loop that fills and drains; it may have no round."""
+    if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
+        barrier(context)
+    grouped = context.program.pipeline(s.pipeline).completion == "commit group"
+    trips, start = rounds(context, s)
+    stages = int(context.program.pipeline(s.pipeline).stages)
+    with only_if(context, some_rounds(context, s, trips)):
+        if stages == 1:
+            _one_stage(context, s, trips, start, grouped)
+        else:
+            _several_stages(context, s, trips, start, stages, grouped)
+    context.dirty = stages > 1
+    del context.indices[s.index], context.slots[s.pipeline]
+
+
+def _several_stages(
+    context: Context, s: n.Pipelined, trips: Number, start: Number, stages: int, grouped: bool
+) -> None:
     """Fills `stages - 1` rounds ahead of draining.
 
     One barrier per round: after it everybody sees the round's slot full, and everybody has drained the slot that is
     filled next, because it was used one round before.
     """
     emit = context.emit
-    stages = int(context.program.pipeline(s.pipeline).stages)
-    grouped = context.program.pipeline(s.pipeline).completion == "commit group"
-    trips, start = rounds(context, s)
-    if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
-        barrier(context)
-    if stages == 1:
-        _one_stage(context, s, trips, start, grouped)
-        return
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
         with only_if(context, 1 if ahead == 0 else emit.less(ahead, trips)):
@@ -260,8 +278,6 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
             emit.line(f"add.u32 {slot}, {slot}, 1;")
             emit.line(f"setp.eq.u32 {wrapped}, {slot}, {stages};")
             emit.line(f"selp.b32 {slot}, 0, {slot}, {wrapped};")
-    context.dirty = True
-    del context.indices[s.index], context.slots[s.pipeline]
 
 
 def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, grouped: bool) -> None:
@@ -275,7 +291,6 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, g
         barrier(context)
         body(context, s.drain)
         barrier(context)
-    del context.indices[s.index], context.slots[s.pipeline]
 
 
 def fill(context: Context, s: n.Fill) -> None:

@@ -15,7 +15,7 @@ from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control, gather, roles
+from tinygpu.ptx.lowering import control, gather, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
@@ -106,7 +106,7 @@ def lower(
         tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
         int(program.grid.group),
         tuple((t.name, t.dims) for t in program.tensors),
-        _steps(program),
+        rounds.steps(program),
         _sums(program),
         used,
         tuple(sorted(point.items())),
@@ -117,6 +117,8 @@ def lower(
         int(program.grid.parts),
         gather.workspaces(program),
         _stream_k(program),
+        rounds.rings(program),
+        rounds.turns(program),
     )
 
 
@@ -130,22 +132,6 @@ def _only(s: n.Statement) -> bool:
     """Whether a statement's instruction exists on one architecture only."""
     instruction = getattr(s, "instruction", None)
     return bool(getattr(instruction, "only", ()))
-
-
-def _steps(program: Program) -> tuple[tuple[str, int, int], ...]:
-    """Loops over a dim: (dim, elements per round, stages of the pipeline that it feeds)."""
-    out = []
-    for s in walk(program.body):
-        if not isinstance(s, (n.Loop, n.Pipelined)) or s.trips.is_number:
-            continue
-        names = sorted(s.trips.symbols)
-        step, node = 1, s.trips.sympy
-        while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; where a loop is divided, parts of them
-            step *= int(node.args[1])
-            node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
-        stages = int(program.pipeline(s.pipeline).stages) if isinstance(s, n.Pipelined) else 1
-        out += [(name, step, stages) for name in names]
-    return tuple(dict.fromkeys(out))
 
 
 def _stream_k(program: Program) -> tuple[str, int] | tuple[()]:
@@ -186,7 +172,7 @@ def _sums(program: Program) -> tuple[tuple[str, ...], int]:
     combined = 0
     for s in walk(program.body):
         if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
-            dims |= dict.fromkeys(sorted(s.trips.symbols))
+            dims |= dict.fromkeys(sorted(rounds.dims_of(program, s.trips)))
         elif isinstance(s, n.Reduce) and not isinstance(s.combine, (Max, Min)):
             combined += int(s.source.shape[s.axis])
     return tuple(dims), combined

@@ -55,7 +55,7 @@ class Subject:
     def whole(self) -> bool:
         """Whether the kernel is made for sizes that tiles and loops divide."""
         facts = {(f.name, f.divisor) for f in self.kernel.facts}
-        return {*self.kernel.tiles, *((dim, step) for dim, step, _ in self.kernel.steps)} <= facts
+        return {*self.kernel.tiles, *self.kernel.steps} <= facts
 
 
 @cache
@@ -64,7 +64,7 @@ def subject(machine: type[Machine], dims: tuple[tuple[str, int], ...], values: t
     space = build_space(machine, problem, device("a100"))
     (point,) = space.space.restrict(dict(values)).sample(1, np.random.default_rng(0))
     kernel = build(space.fill(point), problem, point, SolverCache()).kernel
-    problems = (derive(kernel, problem), *siblings(kernel, machine, problem))
+    problems = (derive(kernel, machine, problem), *siblings(kernel, machine, problem))
     return Subject(machine, kernel, assemble(kernel.ptx, "sm_80").cubin, problems)
 
 
@@ -77,7 +77,8 @@ def siblings(kernel: Kernel, machine: type[Machine], problem: Problem) -> Iterat
     for fact in kernel.facts:
         divisors[fact.name] = math.lcm(divisors.get(fact.name, 1), fact.divisor)
     tiles = dict(kernel.tiles)
-    loops = {dim: (step, stages) for dim, step, stages in kernel.steps}
+    depth = max([r.stages for r in kernel.rings], default=1)
+    loops = {dim: (step, depth) for dim, step in kernel.steps}
     most = max([*tiles.values(), *(step for step, _ in loops.values())])
     rng = np.random.default_rng(0)
     wanted = range(most) if most <= REMAINDERS else [0, *rng.permutation(np.arange(1, most))[:REMAINDERS].tolist()]

@@ -196,6 +196,8 @@ class Blocks(Checks):
             Buffer(f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages), s.span)
             for key, s in buffers.items()
         )
+        for b in made:
+            self._check_spans(b)
         position = len(self.pipelines)
         self.pipelines.append(Pipeline(name, expr(stages), made))
         with self.nested() as body:

@@ -19,7 +19,7 @@ from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.route import Route
-from tinygpu.language.tile import Tile
+from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 
 # What is done with a slot inside `fill()`, `drain()` and `turn()` of a pipeline.
@@ -142,6 +142,18 @@ class Checks:
             whole = value.partition.value_count % vector == 0
             sentence = f"what a thread holds of {value.name} is a whole number of vectors of {store.vector}"
             self.require((Condition("vectors of the workspace", whole, sentence),))
+
+    # -- checks ----------------------------------------------------------------------------------------------------
+    def _check_spans(self, b: Buffer) -> None:
+        """TMA and wgmma take the pattern of a swizzle from the address, and it has 8 rows.
+
+        PTX ISA, "Swizzling Modes": patterns repeat after 256, 512 or 1024 bytes.
+        """
+        if b.span is None or (b.rows.is_number and int(b.rows) % 8 == 0):
+            return
+        alone = (b.stages == 1) & (b.pitch_bytes == b.span)
+        sentence = f"slots and spans of {b.name} begin where the swizzle's pattern does: they have a multiple of 8 rows"
+        self.require((Condition("rows of a swizzle", (b.rows % 8 == 0) | alone, sentence),))
 
     # -- checks ----------------------------------------------------------------------------------------------------
     def _check_role(self, made: Role) -> None:

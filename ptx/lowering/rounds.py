@@ -1,0 +1,134 @@
+"""What a kernel records about its loops: the dims that they run along, and how its rings go round in them.
+
+It is read off the program's pipelines, whether the warps that fill a slot also drain it (one `Pipelined` loop) or other
+warps do (loops of their own). Verification chooses sizes by it: see `tinygpu.ptx.derived`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import sympy
+
+from tinygpu.expressions import Expr, FloorDiv, expr, maximum
+from tinygpu.program import nodes as n
+from tinygpu.program.formula import write
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
+from tinygpu.ptx.rings import Ring
+
+# Indices of one expression whose least and largest values are tried together; with more, the largest of each.
+MOST_CORNERS = 6
+
+
+def steps(program: Program) -> tuple[tuple[str, int], ...]:
+    """(dim, elements per round) of loops along dims."""
+    dims = _dims(program)
+    found: dict[tuple[str, int], None] = {}
+    for s in walk(program.body):
+        if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
+            step, node = 1, s.trips.sympy
+            while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; of a divided loop, parts of them
+                step *= int(node.args[1])
+                node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
+            found |= dict.fromkeys((name, step) for name in sorted(_largest(program, s.trips).symbols & dims))
+    return tuple(found)
+
+
+def rings(program: Program) -> tuple[Ring, ...]:
+    """The pipelines of a filled-in program."""
+    out = []
+    for pipeline in program.pipelines:
+        drained: dict[str, Expr] = {}
+        for role, times in _drains(program, program.body, pipeline.name, "", expr(1)):
+            drained[role] = drained.get(role, expr(0)) + times
+        # Every role that drains a tile drains all of its slots.
+        slots = maximum(*drained.values())
+        phases = pipeline.completion in ("mbarrier", "turn")
+        stages = int(pipeline.stages) if pipeline.buffers else 1
+        out.append(Ring(pipeline.name, stages, write(slots), phases))
+    return tuple(out)
+
+
+def turns(program: Program) -> int:
+    """Tiles after which every role has taken its share of them."""
+    return math.lcm(*(r.share[1] for r in program.roles))
+
+
+def dims_of(program: Program, trips: Expr) -> frozenset[str]:
+    """The dims with which a trip count grows."""
+    return _largest(program, trips).symbols & _dims(program)
+
+
+def at_least_once(program: Program, trips: Expr) -> bool:
+    """Whether a loop has a round whatever the dims are, by the form of its trip count."""
+    if trips.is_number:
+        return int(trips) >= 1
+    if not _grows(trips.sympy):
+        return False
+    dims = _dims(program)
+    least = trips.substitute({name: 1 if name in dims else 0 for name in trips.symbols})
+    return least.is_number and int(least) >= 1
+
+
+def _grows(node: sympy.Basic) -> bool:
+    """Whether a value never falls where a symbol in it rises."""
+    if node.is_Symbol:
+        return True
+    if node.is_Integer:
+        return bool(node >= 0)
+    if isinstance(node, FloorDiv):
+        return bool(node.args[1].is_Integer) and _grows(node.args[0])
+    return (node.is_Add or node.is_Mul or isinstance(node, (sympy.Max, sympy.Min))) and all(map(_grows, node.args))
+
+
+def _drains(
+    program: Program, body: tuple[n.Statement, ...], pipeline: str, role: str, times: Expr
+) -> Iterator[tuple[str, Expr]]:
+    """(role, how often for each tile) for every statement that drains the pipeline."""
+    for s in body:
+        if isinstance(s, n.Drain) and s.pipeline == pipeline:
+            yield role, times
+        if isinstance(s, n.Pipelined):
+            rounds = times * _largest(program, s.trips)
+            if s.pipeline == pipeline:
+                yield role, rounds
+            yield from _drains(program, s.fill + s.drain, pipeline, role, rounds)
+        elif isinstance(s, n.Loop):
+            yield from _drains(program, s.body, pipeline, role, times * _largest(program, s.trips))
+        elif isinstance(s, n.InRole):
+            yield from _drains(program, s.body, pipeline, s.role, times)
+        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope)):
+            yield from _drains(program, s.body, pipeline, role, times)
+
+
+def _largest(program: Program, trips: Expr) -> Expr:
+    """A trip count for the tile, and the rounds of the loops around it, for which it is largest."""
+    lasts = _last_values(program)
+    if not trips.symbols & lasts.keys():
+        return trips
+    while inner := sorted(trips.symbols & lasts.keys()):
+        if len(inner) > MOST_CORNERS:
+            trips = trips.substitute({name: lasts[name] for name in inner})
+            continue
+        corners = itertools.product(*[(expr(0), lasts[name]) for name in inner])
+        trips = maximum(*[trips.substitute(dict(zip(inner, corner, strict=True))) for corner in corners])
+    return maximum(trips, 0)
+
+
+def _last_values(program: Program) -> dict[str, Expr]:
+    """The largest value of every index: of tiles along the grid's axes, of parts, and of loops."""
+    lasts = {a.index: (a.size + a.extent - 1) // a.extent - 1 for a in program.grid.axes}
+    lasts[n.PART] = program.grid.parts - 1
+    for s in walk(program.body):
+        if isinstance(s, (n.Loop, n.Pipelined)):
+            lasts[s.index] = s.first + s.trips - 1
+    return lasts
+
+
+def _dims(program: Program) -> frozenset[str]:
+    """The sizes that are known at launch."""
+    of_tensors = {d for t in program.tensors for d in t.dims}
+    return frozenset(of_tensors | {name for a in program.grid.axes for name in a.size.symbols})

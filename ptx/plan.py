@@ -1,0 +1,151 @@
+"""The runs that verify a kernel: the smallest set on which its rings show their mistakes.
+
+Every mistake of a ring shows once its slots begin again: in both phases, where the next tile begins in the middle of
+the slots and where it begins with the first of them, and where a tile uses fewer slots than there are. No order of
+asynchronous work needs all of these, so each order gets one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.ptx.derived import AGAIN, DEEP, OTHER, WHOLE, Aim, Tiles, derive, exactly, tiles_per_cta
+from tinygpu.ptx.emulator import Order
+from tinygpu.ptx.inputs import Inputs
+from tinygpu.ptx.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One emulation of a whole grid.
+
+    ctas   CTAs at most that are launched of a persistent kernel
+    where  how its rings go round, and for which sizes, where these are not those of the first run
+    """
+
+    problem: Problem
+    inputs: Inputs
+    order: Order
+    ctas: int
+    where: str = ""
+
+    def rounds(self, kernel: Kernel) -> int:
+        """What the run costs beside others: tiles of its grid, times the slots that each uses."""
+        slots = sum(int(r.slots_of(self.problem.dim)) for r in kernel.rings)
+        return kernel.tiles_of(self.problem) * kernel.parts * (1 + slots)
+
+
+def plan(
+    kernel: Kernel,
+    machine: type[Machine],
+    problem: Problem,
+    orders: Sequence[Order],
+    random_inputs: bool,
+    short: bool,
+    derived: Problem | None = None,
+) -> tuple[Run, ...]:
+    """The runs, the one that finds most first.
+
+    short    also tiles that use fewer slots than there are
+    derived  a problem for all runs but the short ones
+    """
+    ways: list[tuple[Inputs, Order, Aim, Tiles]] = []
+    for number, order in enumerate(orders):
+        ways.append(("integers", order, *_ways(kernel)[min(number, 2)]))
+    if random_inputs:
+        ways.append(("random", orders[0], OTHER if kernel.persistent else WHOLE, "edges"))
+    if short:
+        ways += [("integers", orders[0], exactly(count), "row") for count in _short(kernel)]
+    first: Problem | None = None
+    runs: list[Run] = []
+    for number, (inputs, order, aim, tiles) in enumerate(ways):
+        of = derived if derived and aim.exactly is None else _derived(kernel, machine, problem, aim, tiles)
+        if aim.exactly is not None and not _reached(kernel, of, aim):
+            continue
+        first = first or of
+        sizes = ",".join(f"{name}={size}" for name, size in of.dims)
+        ctas = _ctas(kernel, of, aim, number)
+        runs.append(Run(of, inputs, order, ctas, "" if of == first else f"{aim.name} ({sizes})"))
+    return tuple(_distinct(runs))
+
+
+def _ways(kernel: Kernel) -> list[tuple[Aim, Tiles]]:
+    """What the first, the second and all later orders are for; the first alone uses every slot in both phases."""
+    if not _goes_round(kernel):
+        return [(DEEP, "edges")] * 3
+    if kernel.persistent:
+        return [(AGAIN, "edges"), (DEEP, "row"), (WHOLE, "row")]
+    return [(DEEP, "edges"), (WHOLE, "row"), (AGAIN, "row")]
+
+
+def _goes_round(kernel: Kernel) -> bool:
+    return any(r.stages > 1 or r.phases for r in kernel.rings)
+
+
+def _short(kernel: Kernel) -> list[int]:
+    """Slots that short tiles use: none, one, and one fewer than there are; loops without rings have a round less."""
+    depths = {r.stages for r in kernel.rings if r.dims}
+    return sorted({0, 1, *(d - 1 for d in depths)}, reverse=True) if kernel.steps else []
+
+
+def _derived(kernel: Kernel, machine: type[Machine], problem: Problem, aim: Aim, tiles: Tiles) -> Problem:
+    """The derived problem; where CTAs deal out the rounds, short pieces are those of tiles with more."""
+    if kernel.stream_k and aim.exactly is not None:
+        return derive(kernel, machine, problem, AGAIN, tiles)
+    return derive(kernel, machine, problem, aim, tiles)
+
+
+def _reached(kernel: Kernel, problem: Problem, aim: Aim) -> bool:
+    """Whether some ring uses so many slots, or the loops without rings have a round at most."""
+    rings = [r for r in kernel.rings if r.dims]
+    if kernel.stream_k:
+        return bool(aim.exactly)
+    if not rings:
+        return aim.exactly == 1
+    return any(int(r.slots_of(problem.dim)) == aim.exactly for r in rings)
+
+
+def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
+    """CTAs of a run, as a rule so few that each takes its share of the tiles; some runs have more of them."""
+    size = math.prod(kernel.clusters)
+    tiles = kernel.tiles_of(problem) // size
+    if not kernel.stream_k:
+        each = tiles_per_cta(kernel, aim) if number % 4 < 3 else 2
+        return max(tiles * kernel.parts // each, 1) * size
+    if aim.exactly:
+        return -(-tiles * kernel.rounds_of(problem) // aim.exactly) * size
+    # Tiles that are dealt out evenly are shared by nobody; where shares begin at many places, so do the slots.
+    few = max(2, tiles // tiles_per_cta(kernel, aim))
+    counts = (range(2, few + 1), range(tiles + 1, 2 * tiles + 2), range(2, max(tiles, 2) + 1))[number % 3]
+    rounds = kernel.rounds_of(problem)
+    return max(counts, key=lambda count: len(_first_pieces(tiles, rounds, count))) * size
+
+
+def _first_pieces(tiles: int, rounds: int, clusters: int) -> set[int]:
+    """Rounds of the first tile of a cluster that goes on to others, where clusters deal out all rounds in a row.
+
+    As `tinygpu.ptx.lowering.stream` deals them out.
+    """
+    shared = tiles - (max(tiles // clusters, 1) - 1) * clusters
+    each, longer = divmod(shared * rounds, clusters)
+    found = set()
+    for cluster in range(clusters):
+        inside = (cluster * each + min(cluster, longer)) % rounds
+        own = each + (cluster < longer)
+        if own > rounds - inside:
+            found.add(rounds - inside)
+    return found
+
+
+def _distinct(runs: Sequence[Run]) -> Iterator[Run]:
+    """Each run once, whatever it is for."""
+    seen = set()
+    for run in runs:
+        key = (run.problem, run.inputs, run.order, run.ctas)
+        if key not in seen:
+            seen.add(key)
+            yield run

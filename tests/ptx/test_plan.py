@@ -1,0 +1,149 @@
+"""The runs of a verification: rings go round in all ways that matter, whatever the sizes that a kernel was made for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked
+from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.machines.matmul_skinny import MatmulSkinny
+from tinygpu.ptx import isa
+from tinygpu.ptx.build import build
+from tinygpu.ptx.derived import DEEP, derive, tiles_per_cta
+from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.plan import plan
+from tinygpu.ptx.verification import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+ORDERS: tuple[Any, ...] = ("late", "early", "random")
+WHO = blocked((8, 32), threads=32, across=32)
+
+
+class OncePerTile(Machine):
+    """y = x + x: one slot of a ring for each tile, whatever the depth of the ring"""
+
+    m, n = Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+    stages, most = Param(1, 2, 3, 4), Param(32, 1 << 20)
+    wide = Require(n <= most, "rows of n elements are taken")
+    tma, ld, st, add = isa.TmaLoad(), isa.LdShared(1), isa.StGlobal(1), isa.Add("f32")
+
+    def program(self, p: Any) -> None:
+        stage = p.smem(self.x.dtype, (8, 32), swizzle=128)
+        with (
+            p.grid((self.m, 8), (self.n, 32), persistent=True) as (i, j),
+            p.pipeline("ring", self.stages, x=stage) as ring,
+        ):
+            with p.role("consumer", warps=1), ring.drain() as s:
+                x = p.load(self.ld, s.x, WHO)
+                p.store(self.st, self.y.tile(i, j, shape=(8, 32)), p.apply(self.add, x, x))
+            with p.role("producer", warps=1, first=1), ring.fill() as s:
+                p.copy(self.tma, self.x.tile(i, j, shape=(8, 32)), s.x)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x + x
+
+
+def made(machine: type[Machine], problem: Any, on: str, seed: int = 0, **values: Any) -> Kernel:
+    space = build_space(machine, problem, device(on))
+    (point,) = space.space.restrict(values).sample(1, np.random.default_rng(seed))
+    return build(space.fill(point), problem, point, SolverCache()).kernel
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from([(MatmulAmpere, "a100"), (MatmulHopper, "h100"), (MatmulSkinny, "h100")]),
+    st.integers(1, 60), st.integers(1, 30), st.integers(1, 80), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_rings_go_round_whatever_the_problem(on: tuple[type[Machine], str], m: int, n: int, k: int, seed: int) -> None:
+    """Deeper than both phases; to the end of the slots, and not; one slot, and one slot too few; facts are kept."""
+    problem = on[0].problem(m=m, n=8 * n, k=8 * k)
+    kernel = made(on[0], problem, on[1], seed)
+    (ring,) = [r for r in kernel.rings if r.name == "ring"]
+    runs = plan(kernel, on[0], problem, ORDERS, random_inputs=True, short=True)
+    used = [int(ring.slots_of(run.problem.dim)) for run in runs]
+    if not kernel.stream_k:
+        assert {1, max(ring.stages - 1, 1)} <= set(used)
+    assert max(used) >= (3 if ring.phases else 2) * ring.stages
+    assert any(count >= ring.stages and count % ring.stages == 0 for count in used)
+    assert ring.stages == 1 or any(count > ring.stages and count % ring.stages for count in used)
+    for run in runs:
+        kernel.check(run.problem)
+        for name, size in run.problem.dims:
+            steps = [step for dim, step in kernel.steps if dim == name]
+            assert all((size - problem.dim[name]) % step == 0 for step in steps)
+        if kernel.persistent and not kernel.stream_k and run.order != "random" and run.inputs == "integers":
+            launched = kernel.grid(run.problem, run.ctas)[0]
+            assert kernel.tiles_of(run.problem) * kernel.parts >= 3 * kernel.turns * launched
+
+
+def test_a_ring_outside_of_loops_goes_round_from_tile_to_tile() -> None:
+    problem = OncePerTile.problem(m=8, n=32)
+    kernel = made(OncePerTile, problem, "h100", stages=4, most=1 << 20)
+    assert [(r.stages, r.slots, r.phases) for r in kernel.rings] == [(4, "1", True)]
+    assert tiles_per_cta(kernel) == 12
+    small = derive(kernel, OncePerTile, problem)
+    assert kernel.tiles_of(small) == 12
+    assert verify(kernel, OncePerTile, problem, thorough=True).passed
+    broken = replace(kernel, ptx=re.sub(r"\n *@%p\d+ xor\.b32 (%r\d+), \1, 1;", "", kernel.ptx))
+    assert broken.ptx != kernel.ptx
+    assert not verify(broken, OncePerTile, problem).passed
+
+
+def test_sizes_that_a_machine_calls_illegal_are_not_tried() -> None:
+    problem = OncePerTile.problem(m=8, n=32)
+    kernel = made(OncePerTile, problem, "h100", stages=4, most=32)
+    small = derive(kernel, OncePerTile, problem, DEEP)
+    assert small.dim["n"] == 32
+    assert kernel.tiles_of(small) == 12
+
+
+def test_what_the_cpu_time_does_not_suffice_for_is_said() -> None:
+    problem = MatmulSkinny.problem(m=8, n=200, k=528)
+    kernel = made(MatmulSkinny, problem, "h100", bm=8, bn=64, bk=32, stages=4, split_k=1, product="mma.sync", warps=1)
+    found = verify(kernel, MatmulSkinny, problem, orders=("late", "early"), thorough=True, cpu_seconds=0)
+    assert found.passed
+    assert len(found.checks) == 1
+    assert str(found).splitlines()[-1] == (
+        "  NOT RUN: slots used again in both phases (m=8,n=136,k=400): more than 0 s of CPU time in all; more slots "
+        "used again (m=8,n=136,k=176): more than 0 s of CPU time in all; 3 slots used (m=8,n=136,k=80): more than 0 s "
+        "of CPU time in all; 1 slot used (m=8,n=136,k=16): more than 0 s of CPU time in all; CTA 3 of 4: more than 0 s "
+        "of CPU time in all; CTA 0 of 4: more than 0 s of CPU time in all"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "ctas"),
+    [
+        ({"cluster_m": 2, "cluster_n": 2, "split_k": 1, "stream_k": 0}, "CTAs 60 to 63 of 64"),
+        ({"cluster_m": 1, "cluster_n": 2, "split_k": 3, "stream_k": 0}, "CTAs 186 to 191 of 192"),
+        ({"cluster_m": 1, "cluster_n": 1, "split_k": 1, "stream_k": 1}, "CTA 63 of 64"),
+    ],
+)
+def test_ctas_of_the_real_problem_run_whole_clusters_and_all_parts(values: dict[str, Any], ctas: str) -> None:
+    """A mistake that sizes of 512 and more show, and derived problems do not."""
+    problem = MatmulHopper.problem(m=64, n=1024, k=64 * 3)
+    fixed = {"bm": 64, "bn": 16, "bk": 32, "stages": 2, "schedule": "single", "out": "direct", "group": 1}
+    if values["cluster_m"] == 2:
+        problem = MatmulHopper.problem(m=128, n=512, k=64)
+    kernel = made(MatmulHopper, problem, "h100", **fixed, **values)
+    found = verify(kernel, MatmulHopper, problem, orders=("late",), random_inputs=False, thorough=True)
+    assert found.passed, str(found)
+    assert ctas in [c.where for c in found.checks]
+    loads = re.search(r"ld\.param\.u32 (%r\d+), \[c_ld\];", kernel.ptx)
+    assert loads is not None
+    cut = replace(kernel, ptx=kernel.ptx.replace(loads[0], f"{loads[0]}\n  and.b32 {loads[1]}, {loads[1]}, 511;"))
+    wrong = verify(cut, MatmulHopper, problem, orders=("late",), random_inputs=False, thorough=True)
+    assert next(c.where for c in wrong.checks if not c.passed) == ctas, str(wrong)
