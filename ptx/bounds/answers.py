@@ -10,7 +10,7 @@ import numpy as np
 
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.bounds.array import Enclosed
-from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, exactly
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Mark, Values, exactly
 from tinygpu.ptx.bounds.sensitivity import sensitivity
 
 Reference = Callable[..., Any]
@@ -23,12 +23,14 @@ class Answer:
     value      the reference in double precision
     low, high  what rounding on the way may make of it (see `Enclosure`)
     followed   "" where the error was followed through every step of the reference; else why it was estimated
+    marks      what happened on the way (see `Enclosure`)
     """
 
     value: Values
     low: Values
     high: Values
     followed: str = ""
+    marks: frozenset[Mark] = frozenset()
 
 
 def answers(
@@ -72,11 +74,11 @@ def _given(value: Any, rounding: Rounding) -> Enclosure:
 
 def _finished(result: Any, rounding: Rounding) -> Answer:
     held = result.enclosure if isinstance(result, Enclosed) else exactly(result)
-    if held.whole or held.approximated or not rounding.approximation:
-        return Answer(held.value, held.low, held.high)
+    if held.whole or "approximated" in held.marks or not rounding.approximation:
+        return Answer(held.value, held.low, held.high, marks=held.marks)
     with np.errstate(all="ignore"):
         off = [np.where(np.isfinite(e), rounding.approximation * np.abs(e), 0.0) for e in (held.low, held.high)]
-        return Answer(held.value, held.low - off[0], held.high + off[1])
+        return Answer(held.value, held.low - off[0], held.high + off[1], marks=held.marks)
 
 
 def _estimated(

@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tinygpu.ptx.bounds import elementwise, moved, sums
 from tinygpu.ptx.bounds.arithmetic import Rounding
-from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, exactly
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, exactly, marks_of
 
 # Methods that are functions of NumPy, too.
 _METHODS = frozenset(
@@ -108,7 +108,7 @@ class Enclosed(NDArrayOperatorsMixin):
                 raise CannotBound(f"makes {to} of values that are rounded")
             return self._made(exactly(held.value.astype(to).astype(np.int64 if to.kind != "b" else to)))
         if to.itemsize >= 4 or held.whole:
-            return self._made(Enclosure(held.value * 1.0, held.low * 1.0, held.high * 1.0, False, held.approximated)
+            return self._made(Enclosure(held.value * 1.0, held.low * 1.0, held.high * 1.0, False, held.marks)
                               if held.value.dtype.kind in "iub" else held)  # fmt: skip
         last = 2.0 ** -(10 if to == np.float16 else 7)
         factor = self._made(Enclosure(np.array(1.0), np.array(1 - last / 2), np.array(1 + last / 2)))
@@ -128,18 +128,18 @@ class Enclosed(NDArrayOperatorsMixin):
         held = self.enclosure
         value = np.asarray(held.value[at])
         low, high = (value, value) if held.exact else (np.asarray(held.low[at]), np.asarray(held.high[at]))
-        return self._made(Enclosure(value, low, high, held.whole, held.approximated))
+        return self._made(Enclosure(value, low, high, held.whole, held.marks))
 
     def __setitem__(self, index: Any, given: Any) -> None:
         at, held, put = self._index(index), self.enclosure, self._enclosure(given)
         parts = [(held.value, put.value), (held.low, put.low), (held.high, put.high)]
-        whole, approximated = held.whole and put.whole, held.approximated or put.approximated
+        whole, marks = held.whole and put.whole, marks_of(held, put)
         if held.exact and put.exact:
             value = _replaced(*parts[0], at)
-            self.enclosure = Enclosure(value, value, value, whole, approximated)
+            self.enclosure = Enclosure(value, value, value, whole, marks)
             return
         value, low, high = (_replaced(old, new, at) for old, new in parts)
-        self.enclosure = Enclosure(value, low, high, False, approximated)
+        self.enclosure = Enclosure(value, low, high, False, marks)
 
     def __bool__(self) -> bool:
         return bool(self._number("a decision"))

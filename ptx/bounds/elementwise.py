@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.ptx.bounds.arithmetic import CIRCULAR, LOGARITHM, Rounding
-from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, enclosed, exactly
+from tinygpu.ptx.bounds.enclosure import CannotBound, Enclosure, Values, enclosed, exactly, marks_of
 
 # Whole numbers stay whole, and nothing is rounded.
 _PLAIN = frozenset(
@@ -44,40 +44,44 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
     name = ufunc.__name__
     if ufunc.nout != 1:
         raise CannotBound(f"calls {name}, which has several results")
-    approximated = any(o.approximated for o in operands)
+    marks = marks_of(*operands)
     with np.errstate(all="ignore"):
         value = np.asarray(ufunc(*[o.value for o in operands]))
         exact = all(o.exact for o in operands)
         if exact and (value.dtype.kind in "iub" or name in _PLAIN):
-            return exactly(value, all(o.whole for o in operands) or value.dtype.kind != "f", approximated)
+            return exactly(value, all(o.whole for o in operands) or value.dtype.kind != "f", marks)
         if name in _LOGICAL:
             corners = [ufunc(*ends) for ends in itertools.product(*[o.ends for o in operands])]
-            return Enclosure(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), True, approximated)
+            return Enclosure(value, np.logical_and.reduce(corners), np.logical_or.reduce(corners), True, marks)
         if value.dtype.kind != "f" or name in _JUMPING:
             raise CannotBound(f"calls {name} on values that are rounded")
         if name in _SUMS | _PRODUCTS and all(o.whole for o in operands):
             size = value if name in _PRODUCTS else operands[0].size + operands[1].size
             if np.max(np.abs(size), initial=0) <= rounding.whole:
-                return exactly(value, True, approximated)
+                return exactly(value, True, marks)
+            marks |= {"outgrown"}
         low, high, unknown = _corners(ufunc, _widened(name, operands, rounding), value)
+        for o in operands:  # what may be no number stays so, whatever is done to it
+            unknown = unknown | o.unknown
         if name in _PLAIN:
-            return enclosed(value, low, high, rounding.largest, unknown, approximated=approximated)
+            return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
         low, high = _rounded(name, operands, low, high, rounding)
-    function = name not in _SUMS | _PRODUCTS and not _by_constant(name, operands)
-    return enclosed(value, low, high, rounding.largest, unknown, approximated=approximated or function)
+    if name not in _SUMS | _PRODUCTS and not _by_constant(name, operands):
+        marks |= {"approximated"}
+    return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
 
 
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:
     """Elements of one array or of another; of both, where the condition hangs on how its operands are rounded."""
     value = np.where(condition.value, chosen.value, other.value)
     whole = chosen.whole and other.whole
-    approximated = chosen.approximated or other.approximated or condition.approximated
+    marks = marks_of(condition, chosen, other)
     if condition.exact and chosen.exact and other.exact:
-        return exactly(value, whole, approximated)
+        return exactly(value, whole, marks)
     always, never = condition.low.astype(bool), ~condition.high.astype(bool)
     low = np.where(always, chosen.low, np.where(never, other.low, np.minimum(chosen.low, other.low)))
     high = np.where(always, chosen.high, np.where(never, other.high, np.maximum(chosen.high, other.high)))
-    return enclosed(value, low, high, np.inf, approximated=approximated)
+    return enclosed(value, low, high, np.inf, marks=marks)
 
 
 def _widened(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> list[tuple[Values, ...]]:

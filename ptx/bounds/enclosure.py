@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[Any]
+Mark = Literal["approximated", "outgrown"]
 
 
 class CannotBound(ValueError):
@@ -23,18 +24,26 @@ class Enclosure:
     low, high     what rounding may make of it; the value itself where nothing is rounded. From -infinity to infinity:
                   anything, a NaN included. NaNs, where the value is one: it must be one
     whole         the values are exact whole numbers
-    approximated  an approximate function has been called on the way
+    marks         what happened on the way: "approximated" by a function; "outgrown", whole numbers so large that they
+                  had to be rounded
     """
 
     value: Values
     low: Values
     high: Values
     whole: bool = False
-    approximated: bool = False
+    marks: frozenset[Mark] = frozenset()
 
     @property
     def exact(self) -> bool:
         return self.low is self.value and self.high is self.value
+
+    @property
+    def unknown(self) -> Values:
+        """Elements of which nothing can be said."""
+        if self.exact or self.low.dtype.kind != "f":
+            return np.zeros(self.value.shape, dtype=bool)
+        return np.asarray((self.low == -np.inf) & (self.high == np.inf))
 
     @property
     def ends(self) -> tuple[Values, ...]:
@@ -47,18 +56,23 @@ class Enclosure:
         return np.abs(self.value) if self.exact else np.maximum(np.abs(self.low), np.abs(self.high))
 
 
-def exactly(value: Any, whole: bool | None = None, approximated: bool = False) -> Enclosure:
+def marks_of(*operands: Enclosure) -> frozenset[Mark]:
+    """What happened on the way to any of them."""
+    return frozenset[Mark]().union(*[o.marks for o in operands])
+
+
+def exactly(value: Any, whole: bool | None = None, marks: frozenset[Mark] = frozenset()) -> Enclosure:
     """An array without error; whether its values are whole is looked up where it is not given."""
     array = np.asarray(value)
     if array.dtype.kind not in "iufb":
         raise CannotBound(f"works with values of type {array.dtype}")
     if whole is None:
         whole = array.dtype.kind != "f" or bool(np.all(array == np.rint(array)))
-    return Enclosure(array, array, array, whole, approximated)
+    return Enclosure(array, array, array, whole, marks)
 
 
 def enclosed(
-    value: Values, low: Values, high: Values, largest: float, unknown: Values | None = None, *, approximated: bool
+    value: Values, low: Values, high: Values, largest: float, unknown: Values | None = None, *, marks: frozenset[Mark]
 ) -> Enclosure:
     """An array with error.
 
@@ -77,4 +91,4 @@ def enclosed(
         high = np.where(high > largest, np.inf, high)
         if anything.any():
             low, high = np.where(anything, -np.inf, low), np.where(anything, np.inf, high)
-    return Enclosure(value, low, high, False, approximated)
+    return Enclosure(value, low, high, False, marks)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tinygpu.ptx.bounds.enclosure import Enclosure
+import numpy as np
+
+from tinygpu.ptx.bounds.enclosure import Enclosure, marks_of
 
 # Elements are moved, left out, repeated.
 MOVED = frozenset(
@@ -37,13 +39,33 @@ def apply(function: Callable[..., Any], operands: Sequence[Enclosure], call: Cal
 
     call  calls `function` with arrays in the place of the operands
     """
-    approximated = any(o.approximated for o in operands)
+    marks = marks_of(*operands)
     value = call(function, [o.value for o in operands])
     whole = all(o.whole for o in operands)
     if all(o.exact for o in operands):
-        return _each(lambda v: Enclosure(v, v, v, whole, approximated), value)
+        return _each(lambda v: Enclosure(v, v, v, whole, marks), value)
     low, high = (call(function, [getattr(o, end) for o in operands]) for end in ("low", "high"))
-    return _each(lambda v, least, most: Enclosure(v, least, most, False, approximated), value, low, high)
+    if function.__name__ in ORDERED:
+        low, high = _with_unknown(function, operands, call, low, high)
+    return _each(lambda v, least, most: Enclosure(v, least, most, False, marks), value, low, high)
+
+
+def _with_unknown(
+    function: Callable[..., Any], operands: Sequence[Enclosure], call: Callable[..., Any], low: Any, high: Any
+) -> tuple[Any, Any]:
+    """The ends of results among which an element may be no number: nothing can be said of these."""
+    masks = [o.unknown for o in operands]
+    if not any(mask.any() for mask in masks):
+        return low, high
+    reduces = np.shape(low) != np.broadcast_shapes(*[m.shape for m in masks])
+    named = {"max", "min", "amax", "amin", "nanmax", "nanmin"}
+    if reduces and function.__name__ in named:
+        touched = call(np.max, masks)
+    elif function.__name__ in ("clip", "round"):
+        touched = np.logical_or.reduce(np.broadcast_arrays(*masks))
+    else:
+        touched = np.ones(np.shape(low), dtype=bool)
+    return np.where(touched, -np.inf, low), np.where(touched, np.inf, high)
 
 
 def _each(make: Callable[..., Enclosure], *found: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinygpu.ptx.bounds.arithmetic import Rounding
-from tinygpu.ptx.bounds.enclosure import Enclosure, Values, enclosed, exactly
+from tinygpu.ptx.bounds.enclosure import Enclosure, Values, enclosed, exactly, marks_of
 from tinygpu.ptx.bounds.short_sums import short_sum_error
 
 
@@ -18,16 +18,18 @@ def linear(
 
     terms  terms of its longest sum
     """
-    approximated = any(o.approximated for o in operands)
+    marks = marks_of(*operands)
     with np.errstate(all="ignore"):
         value = np.asarray(function(*[o.value for o in operands]))
         exact = all(o.exact for o in operands)
         if exact and value.dtype.kind in "iub":
-            return exactly(value, True, approximated)
+            return exactly(value, True, marks)
         sizes = [_finite(np.abs(o.value)) for o in operands]
         size = np.asarray(function(*sizes))
-        if all(o.whole for o in operands) and np.max(size, initial=0) <= rounding.whole:
-            return exactly(value, True, approximated)
+        if all(o.whole for o in operands):
+            if np.max(size, initial=0) <= rounding.whole:
+                return exactly(value, True, marks)
+            marks |= {"outgrown"}
         error = np.zeros(value.shape)
         if not exact:
             reach = np.asarray(function(*[_finite(np.abs(o.value) + _radius(o)) for o in operands]))
@@ -37,7 +39,7 @@ def linear(
             error = error + short_sum_error(function, operands[0].value, operands[1].value, size)
         low, high, unknown = _with_specials(function, operands, value, size > rounding.largest)
         low, high = np.where(np.isfinite(value), value - error, low), np.where(np.isfinite(value), value + error, high)
-    return enclosed(value, low, high, rounding.largest, unknown, approximated=approximated)
+    return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
 
 
 def _with_specials(
