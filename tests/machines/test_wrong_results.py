@@ -1,4 +1,4 @@
-"""Results that are wrong in the ways in which kernels are, for every shipped machine and type: all refused, right ones not.
+"""Results that are wrong as kernels are, for every shipped machine and type: all refused, right ones not.
 
 Kernels are played by NumPy in single precision; tests/machines/test_wrong_kernels.py edits PTX.
 """
