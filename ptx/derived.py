@@ -28,6 +28,9 @@ MOST_SIZES = 4096
 
 Tiles = Literal["edges", "row"]
 
+# Wider gaps between rows are cut; offsets as large as the real ones are tried on sampled CTAs.
+MOST_GAP_ELEMS = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Aim:
@@ -201,6 +204,8 @@ def resized(kernel: Kernel, problem: Problem, dims: Mapping[str, int]) -> Proble
         names = dict(kernel.shapes)[o.name]
         shape = tuple(dims[d] for d in names)
         gap = o.ld - o.shape[o.contiguous_axis]
+        if gap > MOST_GAP_ELEMS:  # rows of a small problem that lie gigabytes apart would fill the memory
+            gap = MOST_GAP_ELEMS + gap % MOST_GAP_ELEMS
         ld = shape[o.contiguous_axis] + gap
         for fact in kernel.facts:
             if fact.name == f"{o.name}.ld" and ld % fact.divisor:

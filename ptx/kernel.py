@@ -12,6 +12,9 @@ from tinygpu.language.problem import Problem
 from tinygpu.program.nodes import MOST_CLUSTERS, MOST_ROUNDS
 from tinygpu.ptx.rings import Ring
 
+# CUDA driver API, cuTensorMapEncodeTiled: globalStrides.
+MOST_PITCH_BYTES = 2**40
+
 
 class LaunchError(ValueError):
     """A problem that a kernel was not made for."""
@@ -180,6 +183,14 @@ class Kernel:
                 f"{self.name} deals out the rounds of tiles, {MOST_ROUNDS:,} of each at most, and {dim} = "
                 f"{problem.dim[dim]:,} has {rounds:,} rounds of {step}; use a candidate whose tiles are whole"
             )
+        for spec in self.maps:
+            operand = problem.operand(spec.tensor)
+            farthest = max(operand.strides()[axis] for axis in spec.order) * operand.dtype.bits // 8
+            if farthest >= MOST_PITCH_BYTES:
+                raise LaunchError(
+                    f"{self.name} moves {spec.tensor} by TMA, which steps over less than {MOST_PITCH_BYTES:,} bytes "
+                    f"at a time, and here it would be {farthest:,}; use a candidate or a machine without TMA"
+                )
         environment = problem.environment()
         for fact in self.facts:
             if fact.name not in environment:

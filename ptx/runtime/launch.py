@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tinygpu.ptx.runtime.elements import Element, element
+from tinygpu.ptx.runtime.errors import LaunchRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class Workspace:
     cta_bytes: int = 0
 
 
+# What a number of each type holds.
+_HELD = {"u32": (0, 2**32 - 1), "s32": (-(2**31), 2**31 - 1), "u64": (0, 2**64 - 1)}
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One kernel parameter.
@@ -84,7 +90,7 @@ class Argument:
            value
     name   the tensor, workspace, scalar or map parameter
     type   of a number or scalar: "u32", "s32", "f32"
-    value  of a number
+    value  of a number; raises LaunchRefused where its type does not hold it
     map    the number of a map, in `Launch.maps`
     """
 
@@ -93,6 +99,13 @@ class Argument:
     type: str = ""
     value: int = 0
     map: int = 0
+
+    def __post_init__(self) -> None:
+        least, most = _HELD.get(self.type, (-math.inf, math.inf))
+        if self.kind == "number" and not least <= self.value <= most:
+            raise LaunchRefused(
+                f"the argument {self.name} is of type {self.type}, which holds {least} to {most}, not {self.value}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,10 @@ def problem(
                 f"{title}: the alignment of {declared.name} is a power of two of at least one {kind} element, "
                 f"in bytes, not {align}"
             )
-        operands.append(Operand(declared.name, kind, shape, _major(major), ld, align, declared.access))
+        try:
+            operands.append(Operand(declared.name, kind, shape, _major(major), ld, align, declared.access))
+        except ProblemError as error:
+            raise ProblemError(f"{title}: {error}") from None
     made = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
     reason = machine.refuses(made)
     if reason:

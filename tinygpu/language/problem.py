@@ -14,9 +14,15 @@ class ProblemError(ValueError):
     """A problem that does not fit the machine: a missing dim, an unknown dtype, a leading dimension too small."""
 
 
+# Dims and leading dimensions are 32-bit arguments of kernels, which multiply them as signed numbers where windows begin
+# before a tensor; byte offsets are signed 64-bit numbers.
+MOST_ELEMS = 2**31 - 1
+MOST_BYTES = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One tensor of a problem.
+    """One tensor of a problem; raises ProblemError where it is larger than the arguments of a kernel can say.
 
     shape        extents, slowest axis first
     ld           leading dimension: elements between neighbours along the next-contiguous axis
@@ -30,6 +36,19 @@ class Operand:
     ld: int
     align_bytes: int
     access: Access
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ld, bool) or not isinstance(self.ld, int) or self.ld > MOST_ELEMS:
+            raise ProblemError(
+                f"the leading dimension of {self.name} is a whole number of elements up to {MOST_ELEMS}, "
+                f"not {self.ld!r}"
+            )
+        size = self.extent_elems * max(self.dtype.bits // 8, 1)
+        if size > MOST_BYTES:
+            raise ProblemError(
+                f"{self.name} reaches over {size:,} bytes from its first element to its last, and kernels count up to "
+                f"{MOST_BYTES:,}"
+            )
 
     @property
     def contiguous_axis(self) -> int:
