@@ -11,6 +11,7 @@ from gpu_call.cases import FULL, PROJECTIONS, ROWS, SMALL, Plan
 from gpu_call.chains import family_of, without_comparison
 from gpu_call.kit import ROLES
 from gpu_call.prepare import asked
+from gpu_call.side_by_side import FIRST
 
 from tinygpu.api.machines import FAMILIES
 from tinygpu.api.problems import problems
@@ -57,7 +58,10 @@ def test_the_shapes_are_those_of_the_models_and_the_dense_samples_are_dense() ->
             "down": (hidden, inner),
         }  # fmt: skip
         assert {(m, *shape) for m in ROWS for shape in layers.values()} <= sizes
-    assert ROWS == (1, 16, 64, 512, 4096)
+    assert sorted(ROWS) == [1, 16, 64, 512, 4096]
+    # a call that ends early has products with every number of rows
+    assert {c.dims["m"] for c in FULL.matmuls[:FIRST]} == {8192, *ROWS}
+    assert [c.dims["m"] for c in FULL.matmuls[2 : 2 + len(ROWS)]] == list(ROWS) == [4096, 1, 512, 16, 64]
     assert [(c.dims["m"], c.dtypes["*"]) for c in FULL.dense] == [(4096, "bf16"), (8192, "bf16")]
     assert all(c.kernels >= 500 for c in FULL.dense)
 

@@ -193,3 +193,81 @@ def test_the_other_steps_have_their_sections() -> None:
     ):  # fmt: skip
         assert part in text, part
     assert "| none |" not in text
+
+
+# -- holes ---------------------------------------------------------------------------------------------------------
+
+
+def call_results() -> dict[str, object]:
+    """What a whole call finds, small."""
+    correct = {"machines": ["M"], "kernels": 2, "tried": 2, "right": 1, "refused_cubins": ["CUDA_ERROR_INVALID_IMAGE"],
+               "failures": [{"machine": "M", "point": {"x": 1}, "kind": "wrong", "sentence": "s"}]}  # fmt: skip
+    side = {"rows": [row("p", 1000, 1e-6), row("copy", 1, 1e-6, role="streams")], "failed": {}, "skipped_kernels": {},
+            "protocol": {"rounds": 20, "warm_rounds": 8}, "left": ["s"], "torch": "2.11", "cuda_of_torch": "13.0",
+            "bf16_sums_in_bf16": True}  # fmt: skip
+    figure = {"field": "lat_dram", "doubt": "", "value": 500.0, "unit": "cycles", "spread": 0.01, "benchmark": "b",
+              "name": "n"}  # fmt: skip
+    counter = {"counter": "ctas", "emulated": 4.0, "measured": 4.0, "verdict": "equal"}
+    found = {
+        "environment": MACHINE, "correctness": {"kernels": 2, "tried": 2, "right": 1, "cases": {"a": correct}},
+        "side_by_side": side,
+        "calibration": {"figures": [figure, {**figure, "doubt": "far off"}], "failures": [], "known": {"lat_dram": 1.0},
+                        "stand_in": "the library has no X900"},
+        "counters": {"cases": {"a": {"counters": [counter]}, "b": {"failed": "no"}}, "unknown_metrics": []},
+        "gpu_tests": {"counts": {"passed": 1}, "tests": {"t": {"outcome": "failed", "why": "w"}}},
+        "dense_0": {"case": "d", "kernels": 3, "tried": 3, "measured": 0, "failures": {"hang": 1}},
+        "sanitizer": {"runs": {"a": {"found": 0}}},
+    }  # fmt: skip
+    steps = [
+        {"step": n, "status": "done", "reason": "", "seconds": 1.0, "limit_s": 2.0, "result": f}
+        for n, f in found.items()
+    ]
+    return {"schema": "tinygpu-gpu-call/1", "steps": steps}
+
+
+def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Where in a value there is something."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(p for key, v in inner for p in places(v, (*path, key)))]
+
+
+def test_a_whole_call_has_a_page_without_a_hole() -> None:
+    assert "cannot be shown" not in report(call_results())
+
+
+WHOLE = call_results()
+PLACES = [p for p in places(WHOLE) if len(p) > 3 and p[2] == "result"]
+
+
+HOLES = st.tuples(st.sampled_from(PLACES), st.sampled_from(["gone", None, {}, "text"]))
+
+
+@given(st.lists(HOLES, min_size=1, max_size=4))
+def test_no_hole_in_what_was_found_costs_the_page(holes: list[tuple[tuple[object, ...], object]]) -> None:
+    """Steps that were ended in the middle, figures that a machine does not have, kinds that nobody foresaw."""
+    results = call_results()
+    for path, put in holes:
+        value: object = results
+        try:
+            for key in path[:-1]:
+                value = value[key]  # type: ignore[index]
+            if put == "gone":
+                del value[path[-1]]  # type: ignore[attr-defined]
+            else:
+                value[path[-1]] = put  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):  # an earlier hole took it away
+            continue
+    text = report(results)
+    assert "## Steps" in text
+    for name in ("correctness", "side_by_side", "calibration", "counters"):
+        assert f"| {name} | done |" in text
+
+
+@given(st.sets(st.sampled_from(sorted(MACHINE["clocks"]))))  # type: ignore[arg-type]
+def test_the_state_of_a_gpu_is_what_its_driver_tells(missing: set[str]) -> None:
+    clocks = {k: None if k in missing else v for k, v in MACHINE["clocks"].items()}  # type: ignore[union-attr]
+    text = state(clocks)
+    for name, words in {"sm_mhz": "SM 1980 MHz", "memory_mhz": "memory 3201 MHz", "watts": "120 W", "celsius": "40 C",
+                        "held_back": "held back by power cap"}.items():  # fmt: skip
+        assert (words in text) == (name not in missing)
+    assert "None" not in text

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 import time
 import zipfile
@@ -10,11 +11,14 @@ from pathlib import Path
 import pytest
 from gpu_call.collect import NotResults, collect, listed, slug
 from gpu_call.kit import Job, Kit, NotAKit, open_kit, unpacked_kit, write_kit
+from gpu_call.places import Places
 from gpu_call.records import Lines, StepRecord, read_json, read_lines, write_json
 from gpu_call.report import report
-from gpu_call.run import STEPS, Run, Step, call, main
-from gpu_call.side_by_side import MOST_STARTS, Progress, fastest, watch
+from gpu_call.run import ROOT, STEPS, Run, Step, call, main
+from gpu_call.side_by_side import MOST_STARTS, Progress, watch
 from gpu_call.step import find_tool, run_program
+from hypothesis import given
+from hypothesis import strategies as st
 
 HERE = Path(__file__).parent
 HEAD = "import sys, time, subprocess\nfrom gpu_call.step import Skip, run_step\ndef step(call):\n"
@@ -22,6 +26,9 @@ TAIL = "\nsys.exit(run_step(step))\n"
 BODIES = {
     "good": "    return {'found': 3, 'left': call.left() > 0}",
     "no_tool": "    raise Skip('there is no tool here')",
+    "settings": "    import os\n    return {k: os.environ.get(k) for k in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'HOME')}",
+    "no_number": "    return {'found': float('nan'), 'deep': [{'a': float('inf')}], 'good': 1.5}",
+    "hopeless": "    return {'found': 4, 'stop': 'nothing runs here'}",
     "broken": "    call.tell({'found': 1})\n    raise RuntimeError('it does not work')",
     "endless": (
         "    call.tell({'found': 2})\n"
@@ -65,6 +72,58 @@ def test_a_step_ends_as_done_skipped_or_failed_and_keeps_what_it_found(running: 
         assert {"good.json", "broken.log"} <= set(archive.namelist())
 
 
+def test_what_a_step_has_found_so_far_is_written_while_it_runs(
+    running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_call.run._TELL_S", 0.2)
+    running.take(run(running, "good"))
+    run(running, "endless", limit=6.0)
+    # as it was when the step was killed
+    steps = [StepRecord.from_json(s) for s in read_json(running.out / "results.json")["steps"]]
+    assert [(s.step, s.status) for s in steps] == [("good", "done"), ("endless", "running")]
+    assert (steps[1].result, steps[1].limit_s) == ({"found": 2}, 6.0)
+    assert "| endless | running |" in (running.out / "report.md").read_text()
+
+
+def test_what_is_no_number_is_null_and_costs_no_step(running: Run) -> None:
+    record = run(running, "no_number")
+    assert (record.status, record.result) == ("done", {"found": None, "deep": [{"a": None}], "good": 1.5})
+
+
+def test_a_step_can_say_that_nothing_further_is_measured(running: Run) -> None:
+    record = run(running, "hopeless")
+    assert (record.status, record.reason, record.result["found"]) == ("failed", "nothing runs here", 4)
+
+
+def test_libraries_do_not_take_the_gpu_s_memory_beforehand(running: Run) -> None:
+    assert run(running, "settings").result["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+def test_what_is_written_does_not_name_places(running: Run) -> None:
+    """Whatever a step finds or prints: folders of the call, of Python and of the user, and the host, stay here."""
+    host = socket.gethostname()
+    secret = [str(running.work), str(running.out), str(ROOT), sys.prefix, str(Path.home()), host]
+    (running.work / "calibration").mkdir()
+    (running.work / "calibration" / "profile.json").write_text(f"made in {running.work} on {host}")
+    (running.work / "leaky.log").write_text("\n".join(secret))
+    running.take(StepRecord("leaky", "failed", f"no file {ROOT}/tests on {host}", result={"seen": secret}))
+    with zipfile.ZipFile(running.out / "logs.zip") as archive:
+        texts = [archive.read(name).decode() for name in archive.namelist()]
+    texts += [p.read_text() for p in running.out.iterdir() if p.suffix != ".zip"]
+    assert len(texts) == 5
+    for text in texts:
+        # a name that may be a word of ours stays
+        assert [s for s in secret if len(s) >= 6 and s in text] == []
+    assert "no file CHECKOUT/tests on" in read_json(running.out / "results.json")["steps"][0]["reason"]
+
+
+@given(st.lists(st.text("abc/", min_size=2, max_size=8), max_size=4), st.text("abc/ \n", max_size=60))
+def test_no_place_is_left_in_a_text(folders: list[str], text: str) -> None:
+    found = Places(dict.fromkeys(folders, "XX")).plain(text)
+    assert not any(f in found for f in folders)
+    assert Places({}).plain(text) == text
+
+
 def test_a_step_that_does_not_end_is_killed_with_what_it_started(running: Run) -> None:
     record = run(running, "endless", limit=8.0)
     assert (record.status, record.reason, record.result) == ("failed", "killed after 8 s", {"found": 2})
@@ -102,7 +161,7 @@ def test_a_call_without_a_kit_or_with_an_unknown_step_says_so(
 
 def test_steps_for_which_no_time_is_left_are_skipped_with_that_reason(tmp_path: Path) -> None:
     kit = tmp_path / "kit.zip"
-    write_kit(kit, Kit("today", "H200-SXM", ()), tmp_path)
+    write_kit(kit, Kit("today", "H200-SXM", "ptxas 13.0.88", ()), tmp_path)
     said: list[str] = []
     begun = time.monotonic() - 1000
     records = call(tmp_path / "out", kit, only=["correctness", "sanitizer"], begun=begun, say=said.append)
@@ -119,11 +178,11 @@ def test_where_there_is_no_gpu_the_call_says_so_and_ends(tmp_path: Path) -> None
     if available().present:
         pytest.skip("this machine has a GPU")
     kit = tmp_path / "kit.zip"
-    write_kit(kit, Kit("today", "H200-SXM", ()), tmp_path)
+    write_kit(kit, Kit("today", "H200-SXM", "ptxas 13.0.88", ()), tmp_path)
     records = call(tmp_path / "out", kit, only=["environment", "correctness"], say=lambda line: None)
     assert [(r.step, r.status) for r in records] == [("environment", "failed"), ("correctness", "skipped")]
     assert records[0].reason.startswith("no kernel can be run here: ")
-    assert records[1].reason == "there is no GPU to run it on"
+    assert records[1].reason == "environment says why nothing more is measured"
     assert "| environment | failed |" in (tmp_path / "out" / "report.md").read_text()
 
 
@@ -155,7 +214,7 @@ def test_lines_that_were_cut_short_are_left_out_and_written_over(tmp_path: Path)
 def test_a_kit_comes_back_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "a.bundle").write_bytes(b"bundle")
     job = Job("dense", "a case", "a.bundle", "matmul", 3, {"model": "M"}, ({"counter": "ctas", "value": 1.0},))
-    kit = Kit("today", "H200-SXM", (job,), (("a", "was refused"),))
+    kit = Kit("today", "H200-SXM", "ptxas 13.0.88", (job,), (("a", "was refused"),))
     size = write_kit(tmp_path / "kit.zip", kit, tmp_path)
     assert size == (tmp_path / "kit.zip").stat().st_size
     there = tmp_path / "there"
@@ -173,14 +232,14 @@ def test_what_is_no_kit_is_refused(tmp_path: Path) -> None:
         open_kit(path, tmp_path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("kit.json", '{"gpu_call_kit": 0}')
-    with pytest.raises(NotAKit, match=r"is a kit of version 0, not 1: make it again with tests/gpu/prepare.py$"):
+    with pytest.raises(NotAKit, match=r"is a kit of version 0, not 2: make it again with tests/gpu/prepare.py$"):
         open_kit(path, tmp_path)
 
 
 def test_a_kit_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu_call.kit.MOST_BYTES", 100)
     (tmp_path / "a").write_bytes(bytes(1000))
-    kit = Kit("today", "H200-SXM", (Job("dense", "d", "a", "m", 1),))
+    kit = Kit("today", "H200-SXM", "ptxas 13.0.88", (Job("dense", "d", "a", "m", 1),))
     with pytest.raises(ValueError, match=r"^the kit has [\d,]+ bytes, and 100 at most travel: ask for fewer kernels$"):
         write_kit(tmp_path / "kit.zip", kit, tmp_path)
     assert not (tmp_path / "kit.zip").exists()
@@ -196,11 +255,12 @@ def test_a_kernel_that_brings_the_process_down_is_left_out_of_the_next_one() -> 
     told = [{"gpu": "G"}, {"begin": "p", "kernel": ""}, {"row": {"case": "p", "noise": 0.01}}]
     told += [{"begin": "q", "kernel": ""}, {"begin": "q", "kernel": "k1"}]
     progress.take(told, "its process ended with code -6")
-    assert (list(progress.rows), progress.skip, progress.failed) == (["p"], {"q": {"k1"}}, {})
+    crashed = {"k1": "its process ended with code -6"}
+    assert (list(progress.rows), progress.skip, progress.failed) == (["p"], {"q": crashed}, {})
     assert [j.name for j in progress.open(JOBS)] == ["q", "r"]
     assert progress.noise() == 0.01
     progress.take([{"begin": "q", "kernel": "k2"}, {"lost": "q", "sentence": "an illegal address"}], "")
-    assert progress.skip == {"q": {"k1", "k2"}}
+    assert progress.skip == {"q": {**crashed, "k2": "an illegal address"}}
     progress.take([{"begin": "q", "kernel": "k3"}], "it did not end within 40 s")
     assert progress.starts["q"] == MOST_STARTS
     assert progress.failed == {"q": "it did not end within 40 s"}
@@ -209,16 +269,6 @@ def test_a_kernel_that_brings_the_process_down_is_left_out_of_the_next_one() -> 
     progress.take([{"begin": "r", "kernel": ""}, {"failed": "r", "sentence": "out of memory"}, {"end": True}], "")
     assert progress.failed["r"] == "out of memory"
     assert progress.open(JOBS) == []
-
-
-def test_the_fastest_of_a_dense_sample_take_part_in_the_table() -> None:
-    def line(name: str, seconds: float) -> dict[str, object]:
-        return {"kernel": name, "status": "measured", "cold": {"median": seconds}}
-
-    lines = [{"begin": "k0"}, line("k0", 3e-6), line("k1", 1e-6), {"kernel": "k2", "status": "failed"}]
-    lines.append(line("k3", 2e-6))
-    assert fastest(lines, 2) == ("k1", "k3")
-    assert fastest([], 2) == ()
 
 
 def test_a_problem_that_fails_outside_of_our_kernels_is_given_up_at_once() -> None:

@@ -104,10 +104,12 @@ def test_the_list_of_what_runs_there_is_whole() -> None:
     with_torch = {
         f"gpu_call.{name}" for name in ("beside", "problems_beside", "torch_stage", "triton_matmul", "triton_warm")
     }
-    here = {"gpu_call.prepare", "gpu_call.chains"}
+    here = {"gpu_call.prepare", "gpu_call.chains", "gpu_call.assembling"}
     reached = {
         f"gpu_call.{name}"
-        for name in ("__init__", "budget", "cases", "dense", "kit", "ncu_output", "records", "report", "step", "tree")
+        for name in (
+            "__init__", "budget", "cases", "dense", "kit", "ncu_output", "places", "records", "report", "step", "tree",
+        )
     }
     assert ours == {n for n in THERE if n.startswith("gpu_call")} | with_torch | here | reached
 

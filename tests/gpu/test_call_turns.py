@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from gpu_call.turns import MOST_SETS, Contender, Turns, best_of, compared, sets_for, take_turns
+from gpu_call.turns import MOST_SETS, Contender, ContenderFailed, Turns, best_of, compared, sets_for, take_turns
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +103,26 @@ def test_the_best_of_many_is_the_fastest() -> None:
     assert best.name == "k5"
     assert set(medians) == {c.name for c in many}
     assert min(medians, key=lambda name: medians[name]) == "k5"
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 30, 100])
+def test_a_launch_that_fails_is_blamed_on_its_contender_and_everything_is_given_back(after: int) -> None:
+    """At its first launch, while it is recorded, warmed up or timed."""
+    stage = FakeStage()
+    count = 0
+
+    def failing(number: int) -> None:
+        nonlocal count
+        count += 1
+        if count > after:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        stage.now += 1e-4
+
+    contenders = [Contender("good", stage.kernel(1e-4)), Contender("bad", failing), Contender("c", stage.kernel(1e-4))]
+    with pytest.raises(ContenderFailed, match=r"^CUDA error: an illegal memory access was encountered$") as error:
+        take_turns(stage, contenders, QUICK, 0)
+    assert error.value.name == "bad"
+    assert stage.open == 0
 
 
 def test_two_contenders_of_one_name_are_refused() -> None:

@@ -22,7 +22,7 @@ from tinygpu.ptx.runtime.loaded import load_kernel
 pytestmark = pytest.mark.gpu
 
 # writes to an address that no allocation has; loops for ever
-OUTSIDE = add_ptx(last="st.global.f32 [4096], %f0;")
+OUTSIDE = add_ptx(last="mov.u64 %d6, 4096;\n  st.global.f32 [%d6], %f0;")
 ENDLESS = add_ptx(last="AGAIN:\n  add.f32 %f0, %f0, %f2;\n  bra AGAIN;")
 
 

@@ -6,10 +6,10 @@ A process that one kernel brings down; whoever calls it starts it again without 
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ from gpu_call.ours import OurKernel, bytes_moved, described, layouts
 from gpu_call.problems_beside import SCALARS, function_of, judge, operands, poison
 from gpu_call.records import Lines
 from gpu_call.torch_stage import TorchStage
-from gpu_call.turns import Contender, Turns, best_of, compared, sets_for, take_turns
+from gpu_call.turns import Contender, ContenderFailed, Turns, best_of, compared, sets_for, take_turns
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, read_bundle
 from tinygpu.ptx.measuring.clocks import Clocks
 from tinygpu.ptx.measuring.statistics import LEAST_NOISE, noise_of, ratio
 from tinygpu.ptx.runtime.calls import load_driver
 from tinygpu.ptx.runtime.context import Context, open_context
-from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused, OutOfDeviceMemory, WrongArchitecture
+from tinygpu.ptx.runtime.errors import LaunchRefused, OutOfDeviceMemory, WrongArchitecture
 
 OURS, TORCH, TRITON, COPY = "tinyGPU", "PyTorch", "Triton", "copy"
 DOWN = "it brought its process down, or made it useless"
+LATE = "it was not tried: the time of this problem was up"
 _REFUSED = (LaunchRefused, WrongArchitecture, OutOfDeviceMemory)
 
 
@@ -37,9 +38,9 @@ _REFUSED = (LaunchRefused, WrongArchitecture, OutOfDeviceMemory)
 class Request:
     """One problem.
 
-    role   "matmuls" or "streams"
-    skip   kernels that brought an earlier process down
-    more   kernels of other bundles that answer the same question: (bundle, names)
+    role     "matmuls" or "streams"
+    skip     kernels that brought an earlier process down, with how it ended
+    seconds  after which no further kernel of the problem is tried, once one is right
     """
 
     role: str
@@ -47,22 +48,21 @@ class Request:
     bundle: Path
     machine: str
     facts: Mapping[str, Any]
-    skip: frozenset[str]
-    more: tuple[tuple[Path, tuple[str, ...]], ...] = ()
-
-    def candidates(self, bundle: Bundle) -> Iterator[tuple[str, Bundle, Entry]]:
-        """Every kernel that takes part, under a name of its own."""
-        for entry in bundle.entries:
-            yield entry.name, bundle, entry
-        for path, names in self.more:
-            other = read_bundle(path)
-            for entry in other.entries:
-                if entry.name in names:
-                    yield f"{entry.name} of {path.stem}", other, entry
+    skip: Mapping[str, str]
+    seconds: float
 
 
 class Spoilt(Exception):
     """A kernel that was wrong and changed what it must not touch: this process judges nothing any more."""
+
+
+def usable() -> bool:
+    """Whether the GPU still does anything in this process: a kernel's fault is the answer to whatever comes next."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 class Table:
@@ -79,6 +79,7 @@ class Table:
     def row(self, request: Request) -> dict[str, Any]:
         """All contenders of one problem, verified and timed in turns."""
         begun = time.monotonic()
+        until = begun + request.seconds
         bundle = read_bundle(request.bundle)
         launch = bundle.entries[0].launch
         function = function_of(request.machine)
@@ -90,7 +91,7 @@ class Table:
         sets = [operands(launch, generator) for _ in range(count)]
         right = function.right(sets[0])
         terms = bundle.questions[0].rounding.terms
-        tried: dict[str, Any] = {"failed": dict.fromkeys(sorted(request.skip), DOWN)}
+        tried: dict[str, Any] = {"failed": {k: f"{DOWN}: {how}" for k, how in request.skip.items()}}
 
         def error_of(once: Callable[[int], None]) -> tuple[bool, float]:
             poison(launch, sets[0])
@@ -113,21 +114,25 @@ class Table:
         if copies:
             contenders.append(self._copy(size, count))
         else:
-            triton = self._triton(request.name, stage, sets, is_right, tried)
+            triton = self._triton(request, stage, sets, is_right, tried, until)
             if triton is not None:
                 contenders.append(triton)
 
         def intact() -> bool:
             return error_of(torch_once) == own
 
-        ours, kernels = self._ours(stage, bundle, request, sets, is_right, intact, tried)
+        ours, kernels = self._ours(stage, bundle, request, sets, is_right, intact, tried, until)
         try:
             if ours is not None:
                 contenders.append(ours[0])
             if self.noise is None:
                 self.noise = self._learn_noise(stage, contenders[0])
             before = self.clocks.read()
-            times = take_turns(stage, contenders, self.turns, self.seed)
+            # who took part under which name
+            names = {OURS: ours[1].name} if ours is not None else {}
+            names |= {c.name: f"Triton, {c.what}" for c in contenders if c.name == TRITON}
+            with self._blaming(request, names):
+                times = take_turns(stage, contenders, self.turns, self.seed)
             after = self.clocks.read()
         finally:
             for kernel in kernels:
@@ -157,9 +162,18 @@ class Table:
         ]
         return Contender(COPY, lambda number: pairs[number][1].copy_(pairs[number][0]), "device to device")
 
+    @contextmanager
+    def _blaming(self, request: Request, names: Mapping[str, str]) -> Iterator[None]:
+        """A kernel that fails while it is timed is the last one that was begun, as if it had failed before."""
+        try:
+            yield
+        except ContenderFailed as failed:
+            self.say({"begin": request.name, "kernel": names.get(failed.name, "")})
+            raise
+
     def _triton(
-        self, name: str, stage: TorchStage, sets: Sequence[Mapping[str, Any]], is_right: Callable[..., bool],
-        tried: dict[str, Any],
+        self, request: Request, stage: TorchStage, sets: Sequence[Mapping[str, Any]], is_right: Callable[..., bool],
+        tried: dict[str, Any], until: float,
     ) -> Contender | None:  # fmt: skip
         """The fastest of the configurations that are right."""
         try:
@@ -171,23 +185,32 @@ class Table:
         sms = self.context.limits.sms
         for config in configurations(sets[0]["a"].shape[0]):
             what = f"Triton, {config}"
-            self.say({"begin": name, "kernel": ""})
+            if what in request.skip:
+                continue
+            if good and time.monotonic() > until:
+                tried["failed"][what] = LATE
+                continue
+            self.say({"begin": request.name, "kernel": what})
             try:
                 launches = [launcher(config, s["a"], s["b"], s["c"], sms) for s in sets]
                 once = _numbered(launches)
                 if is_right(what, once):
                     good.append(Contender(what, once, str(config)))
             except Exception as refused:  # whatever a compiler raises costs that configuration alone
-                tried["failed"][what] = f"{type(refused).__name__}: {str(refused).strip().splitlines()[0][:200]}"
+                if not usable():
+                    raise
+                tried["failed"][what] = f"{type(refused).__name__}: {first_line(refused)}"
+        self.say({"begin": request.name, "kernel": ""})
         tried["triton"] = len(good)
         if not good:
             return None
-        best, _ = best_of(stage, good, self.seed)
+        with self._blaming(request, {c.name: c.name for c in good}):
+            best, _ = best_of(stage, good, self.seed)
         return Contender(TRITON, best.launch, best.what)
 
     def _ours(
         self, stage: TorchStage, bundle: Bundle, request: Request, sets: Sequence[Mapping[str, Any]],
-        is_right: Callable[..., bool], intact: Callable[[], bool], tried: dict[str, Any],
+        is_right: Callable[..., bool], intact: Callable[[], bool], tried: dict[str, Any], until: float,
     ) -> tuple[tuple[Contender, Entry] | None, list[OurKernel]]:  # fmt: skip
         """The fastest of the candidates that are right, and everything that was loaded.
 
@@ -197,15 +220,19 @@ class Table:
         scalars = {name: SCALARS[name] for name, _ in bundle.questions[0].scalars}
         loaded: list[OurKernel] = []
         good: list[tuple[Contender, Entry]] = []
-        for name, source, entry in request.candidates(bundle):
+        for entry in bundle.entries:
+            name = entry.name
             if name in request.skip:
+                continue
+            if good and time.monotonic() > until:
+                tried["failed"][name] = LATE
                 continue
             if layouts(entry) != layouts(bundle.entries[0]):
                 tried["failed"][name] = "it wants its operands in another memory layout than the first kernel"
                 continue
             self.say({"begin": request.name, "kernel": name})
             try:
-                kernel = OurKernel(self.context, source, entry, addresses, scalars, stage.handle)
+                kernel = OurKernel(self.context, bundle, entry, addresses, scalars, stage.handle)
             except _REFUSED as refused:
                 tried["failed"][name] = str(refused)
                 continue
@@ -219,7 +246,8 @@ class Table:
         tried["ours"] = len(good)
         if not good:
             return None, loaded
-        best, medians = best_of(stage, [c for c, _ in good], self.seed)
+        with self._blaming(request, {c.name: c.name for c, _ in good}):
+            best, medians = best_of(stage, [c for c, _ in good], self.seed)
         tried["medians"] = medians
         entry = next(e for c, e in good if c is best)
         return (Contender(OURS, best.launch, best.what), entry), loaded
@@ -232,13 +260,10 @@ def _numbered(launches: Sequence[Callable[[], None]]) -> Callable[[int], None]:
     return once
 
 
-def plain(value: Any) -> Any:
-    """What JSON can say: a number that is none becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {k: plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+def first_line(error: BaseException) -> str:
+    """What an error says, as far as it fits into a table."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
 
 
 def main(words: Sequence[str]) -> int:
@@ -256,20 +281,21 @@ def main(words: Sequence[str]) -> int:
     })  # fmt: skip
     for item in asked["requests"]:
         request = Request(
-            item["role"], item["name"], Path(item["bundle"]), item["machine"], item["facts"], frozenset(item["skip"]),
-            tuple((Path(path), tuple(names)) for path, names in item["more"]),
+            item["role"], item["name"], Path(item["bundle"]), item["machine"], item["facts"], item["skip"],
+            item["seconds"],
         )  # fmt: skip
         lines.write({"begin": request.name, "kernel": ""})
         try:
-            lines.write({"row": plain(table.row(request))})
-        except (CudaError, Spoilt) as error:
-            # the process is lost to the GPU; the last line that was begun says by which kernel
-            lines.write({"lost": request.name, "sentence": str(error)})
+            lines.write({"row": table.row(request)})
+        except (Spoilt, ContenderFailed) as error:
+            # the last line that was begun says by which kernel this process judges nothing any more
+            lines.write({"lost": request.name, "sentence": first_line(error)})
             return 1
-        except (torch.cuda.OutOfMemoryError, RuntimeError) as error:
-            lines.write({"failed": request.name, "sentence": str(error).strip().splitlines()[0]})
-            if "CUDA error" in str(error):
+        except RuntimeError as error:  # the driver's, and PyTorch's for whatever befalls a kernel
+            if not usable():
+                lines.write({"lost": request.name, "sentence": first_line(error)})
                 return 1
+            lines.write({"failed": request.name, "sentence": first_line(error)})
         torch.cuda.empty_cache()
     lines.write({"end": True})
     return 0

@@ -36,11 +36,12 @@ def calibration(call: Call) -> Mapping[str, Any]:
     path = call.work / "profile.json"
     done = calibrate_to_file(words, settings=settings, out=path, command="tests/gpu/run.sh", tell=tell)
     base = done.base
-    found["known"] = {
+    found["known"] = {} if base is None else {
         f.field: base.number(f.field) for f in done.calibration.used if base.figure(f.field).value is not None
-    }
+    }  # fmt: skip
     found |= {
-        "gpu": asdict(done.calibration.gpu), "base": base.name, "microbenchmarks": len(chosen(words)),
+        "gpu": asdict(done.calibration.gpu), "base": done.calibration.base, "stand_in": done.stand_in,
+        "microbenchmarks": len(chosen(words)),
         "profile": None if done.path is None else done.path.name,
         "clocks": {"before": done.calibration.before, "after": done.calibration.after},
     }  # fmt: skip

@@ -25,8 +25,8 @@ def correctness(call: Call) -> Mapping[str, Any]:
     def one(job: Job) -> tuple[Job, dict[str, Any]]:
         out = call.work / f"{job.file}.jsonl"
         command = python(
-            "tinygpu.ptx.worker", call.kit / job.file, "-o", out, "--samples", 1, "--finals", 0, "--limit", _LIMIT_S,
-            "--budget", max(call.left() - 5, 0), "--driver", call.driver,
+            "tinygpu.ptx.worker", call.kit / job.file, "-o", out, "--samples", 1, "--finals", 0, "--limit",
+            call.limit(_LIMIT_S), "--budget", max(call.left() - 5, 0), "--driver", call.driver,
         )  # fmt: skip
         ended = run_program(command, call.left(), cwd=call.work, log=call.work / f"{job.file}.log")
         return job, summary(job, read_lines(out), ended.code, ended.output)
@@ -42,7 +42,7 @@ def correctness(call: Call) -> Mapping[str, Any]:
         for job, told in pool.map(one, kit.of("correct")):
             found[job.name] = told
             call.tell(totals(found))
-    return totals(found)
+    return judged(totals(found))
 
 
 def summary(job: Job, lines: list[dict[str, Any]], code: int | None, output: str) -> dict[str, Any]:
@@ -56,11 +56,22 @@ def summary(job: Job, lines: list[dict[str, Any]], code: int | None, output: str
     told = {
         "machine": job.machine, "machines": machines, "kernels": job.kernels, "tried": len(ends),
         "right": sum(e["status"] == "measured" for e in ends), "failures": failures,
+        "refused_cubins": sorted({e["refused_cubin"] for e in ends if e.get("refused_cubin")}),
     }  # fmt: skip
     if code not in (0, 1) or not ends:
         last = output.strip().splitlines()
         told["ended"] = "it took too long" if code is None else (last[-1] if last else f"code {code}")
     return told
+
+
+def judged(found: dict[str, Any]) -> dict[str, Any]:
+    """The totals; where not one kernel is right, with why nothing further is measured."""
+    if found["right"]:
+        return found
+    said = [f["sentence"] for c in found["cases"].values() for f in c["failures"]]
+    said += [c["ended"] for c in found["cases"].values() if "ended" in c]
+    why = f"; the first one: {said[0]}" if said else ""
+    return {**found, "stop": f"not one of {found['kernels']} kernels is right here{why}"}
 
 
 def totals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Step: many candidates of one problem through the worker: python -m gpu_call.dense_4096, and dense_8192."""
+"""Step: many candidates of one problem through the worker: python -m gpu_call.dense_0, and dense_1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def dense(call: Call, number: int) -> Mapping[str, Any]:
     bundle = read_bundle(call.kit / job.file)
     out = call.work / "results.jsonl"
     settings = Settings(
-        PROTOCOL, limit_s=_LIMIT_S, prepare_s=call.seconds, finals=4, seconds=max(call.left() - 8, 0),
+        PROTOCOL, limit_s=call.limit(_LIMIT_S), prepare_s=call.seconds, finals=4, seconds=max(call.left() - 8, 0),
         driver=call.driver,
     )  # fmt: skip
 

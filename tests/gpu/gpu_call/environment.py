@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,9 +14,10 @@ from typing import Any
 
 from gpu_call.kit import unpacked_kit
 from gpu_call.step import Call, find_tool, run_step
+from tinygpu.devices import device
 from tinygpu.ptx.measuring.clocks import Clocks
 from tinygpu.ptx.runtime.calls import gpu_driver, load_driver
-from tinygpu.ptx.runtime.context import open_context
+from tinygpu.ptx.runtime.context import Limits, open_context
 from tinygpu.ptx.runtime.errors import GpuUnavailable
 
 PACKAGES = ("numpy", "cuda-bindings", "torch", "triton", "cupy-cuda13x", "jax", "pytest", "hypothesis")
@@ -31,6 +33,16 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def release(text: str) -> str:
+    """The numbers of a kernel's release: what follows names whose build it is.
+
+    >>> release("6.8.0-41-generic")
+    '6.8.0'
+    """
+    numbers = re.match(r"[\d.]*", text)
+    return numbers[0].rstrip(".") if numbers else ""
 
 
 def last_line(command: list[str]) -> str | None:
@@ -50,8 +62,9 @@ def environment(call: Call) -> Mapping[str, Any]:
     kit = unpacked_kit(call.kit)
     found: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "kit": kit.made, "made_for": kit.device,
-        "kernels": sum(j.kernels for j in kit.jobs), "missing": [list(m) for m in kit.missing],
-        "python": sys.version.split()[0], "kernel": platform.release(), "rehearsal": call.rehearsal,
+        "assembler": kit.assembler, "kernels": sum(j.kernels for j in kit.jobs),
+        "missing": [list(m) for m in kit.missing],
+        "python": sys.version.split()[0], "kernel": release(platform.release()), "rehearsal": call.rehearsal,
         "packages": {name: version_of(name) for name in PACKAGES},
         "tools": {name: last_line([name, *words]) for name, words in TOOLS.items()},
         "nvidia_smi": last_line(["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader"]),
@@ -62,9 +75,21 @@ def environment(call: Call) -> Mapping[str, Any]:
         driver = load_driver(call.driver) if call.rehearsal else gpu_driver()
         limits = open_context(driver).limits
     except GpuUnavailable as missing:
-        return {**found, "unavailable": str(missing)}
-    found |= {"gpu": asdict(limits), "clocks": Clocks(limits.bus).read()}
+        return {**found, "stop": str(missing)}
+    found |= {"gpu": asdict(limits), "clocks": Clocks(limits.bus).read(), "other_gpu": other_gpu(kit.device, limits)}
     return found
+
+
+def other_gpu(made_for: str, limits: Limits) -> str:
+    """That the kernels were chosen for another GPU than this one, as a sentence; "" where they were not."""
+    try:
+        here = device(limits.name).name
+    except ValueError:
+        here = ""
+    if here == made_for:
+        return ""
+    named = f", which the library knows as {here}" if here else ", which the library does not know"
+    return f"kernels were chosen for {made_for}, and this is {limits.name}{named}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 # What a working tree may weigh is far more, but other things travel too.
 MOST_BYTES = 40_000_000
 ROLES = ("correct", "matmuls", "streams", "dense", "counted")
@@ -48,11 +48,13 @@ class Kit:
 
     made     date, version and commit
     device   the library's name of the GPU that the kernels were made for
+    assembler  whose machine code it carries: "ptxas 13.0.88"
     missing  what should be in it and is not: case and sentence
     """
 
     made: str
     device: str
+    assembler: str
     jobs: tuple[Job, ...]
     missing: tuple[tuple[str, str], ...] = ()
 
@@ -106,4 +108,4 @@ def _kit(data: Mapping[str, Any], path: Path) -> Kit:
             "tests/gpu/prepare.py"
         )
     jobs = tuple(Job(**j) for j in data["jobs"])
-    return Kit(data["made"], data["device"], jobs, tuple((n, s) for n, s in data["missing"]))
+    return Kit(data["made"], data["device"], data["assembler"], jobs, tuple((n, s) for n, s in data["missing"]))

@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from gpu_call.assembling import OLDEST, Assembler, assembler_for
 from gpu_call.cases import FULL, SMALL, Case, Plan
 from gpu_call.chains import family_of, without_comparison
 from gpu_call.kit import MOST_BYTES, ROLES, Job, Kit, write_kit
 from gpu_call.records import read_json, write_json
 from tinygpu import __version__
-from tinygpu.api.bundle import bundle_points
+from tinygpu.api.bundle import Assembling, bundle_points
 from tinygpu.api.emit import NotAdmitted, complete, emit
 from tinygpu.api.problems import Asked, problems
 from tinygpu.devices import Device, device
+from tinygpu.ptx.assembler import AssemblerUnavailable
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.hardware_counters import HARDWARE_COUNTERS
-from tinygpu.ptx.inputs import arguments, make_inputs
+from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
 from tinygpu.ptx.measuring.bundle import Entry, read_bundle, write_bundle
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -37,9 +39,8 @@ KIT = ROOT / "runs" / "gpu-kit.zip"
 # Points that are drawn for each that is taken, so that every structure is among them.
 _DRAWN = 24
 _SEARCH_S = 8.0
-# How many of the best predicted are looked at; predictions that differ by less are taken for equal; machines whose best
-# is predicted to take so many times as long as the best of all are left out.
-_LOOKED = 20_000
+# Predictions that differ by less are taken for equal; machines whose best is predicted to take so many times as long as
+# the best of all are left out.
 _NEAR = 0.03
 _RIVALS = 1.5
 
@@ -55,14 +56,14 @@ def near_best(space: MachineSpace, count: int, seed: int) -> tuple[float, list[P
 
     The prediction says the same of many candidates; the first of them in the order of the space are all alike.
     """
-    top = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).top(_LOOKED)
-    times = [(t.value, t.point) for t in top if t.value is not None]
-    if not times:
+    tried = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).history
+    if not len(tried) - len(tried.failures):
         raise ValueError(f"no candidate of {space.machine.__name__} can be launched for {space.problem}")
-    best = times[0][0]
-    near = [dict(point) for seconds, point in times if seconds <= (1 + _NEAR) * best]
-    order = np.random.default_rng(seed).permutation(len(near) - 1)[: count - 1] + 1
-    return best, [near[0], *(near[n] for n in order.tolist())]
+    first = int(np.nanargmin(tried.values))
+    best = float(tried.values[first])
+    near = np.flatnonzero(tried.values <= (1 + _NEAR) * best)
+    others = np.random.default_rng(seed).permutation(near[near != first])[: count - 1]
+    return best, [dict(tried[int(n)].point) for n in (first, *others)]
 
 
 def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
@@ -85,9 +86,12 @@ def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
 class Preparation:
     """Makes one job after the other in a folder; those that are there already may be kept."""
 
-    def __init__(self, folder: Path, target: Device, keep: bool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, target: Device, assembling: Assembling, keep: bool, say: Callable[[str], None]
+    ) -> None:
         self.folder = folder
         self.target = target
+        self.assembling = assembling
         self.keep = keep
         self.say = say
         self.jobs: list[Job] = []
@@ -104,9 +108,11 @@ class Preparation:
         make = {"correct": self._correct, "counted": self._counted, "dense": self._dense}.get(role, self._best)
         try:
             count, counters = make(case, self.folder / f"{stem}.bundle")
-        except ValueError as error:  # what the package says of a problem that it does not take
-            self.missing.append((f"{role}: {case.name}", str(error)))
-            self.say(f"{role}: {case.name}: {error}")
+        except Exception as error:  # one problem costs itself alone, and the kit says which
+            # what the package says of a problem that it does not take is a sentence; anything else is a fault of ours
+            sentence = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            self.missing.append((f"{role}: {case.name}", sentence))
+            self.say(f"{role}: {case.name}: {sentence}")
             return
         job = Job(role, case.name, f"{stem}.bundle", case.machine, count, dict(case.facts), counters)
         self.jobs.append(job)
@@ -149,7 +155,7 @@ class Preparation:
         parts = []
         for number, (space, points) in enumerate(chosen):
             part = path.with_name(f"{path.name}.{number}")
-            for failed in bundle_points(space, points, part):
+            for failed in bundle_points(space, points, part, assembling=self.assembling):
                 if not isinstance(failed, str):
                     self.missing.append((f"{case.name}, {space.machine.__name__}", failed.sentence))
             if part.exists():
@@ -178,18 +184,19 @@ class Preparation:
         return self._written(case, [(s, spread_points(s, share, n)) for n, s in enumerate(spaces)], path), ()
 
     def _counted(self, case: Case, path: Path) -> tuple[int, Sequence[Any]]:
-        """The best predicted kernel, and what the emulator counts of it on the whole problem."""
+        """The best predicted kernel with the case's point, and what the emulator counts of it on the whole problem."""
         ((machine, posed),) = problems(family_of(case.machine), asked(case))[0]
         space = build_space(machine, posed, self.target)
-        best = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).best
-        if best is None:
-            raise ValueError(f"{case.machine} has no candidate for {case.name}")
-        kernel = emit(space, best).built.kernel
-        bundle_points(space, [dict(kernel.point)], path)
+        kernel = emit(space, case.points[0] if case.points else {}).built.kernel
+        for failed in bundle_points(space, [dict(kernel.point)], path, assembling=self.assembling):
+            if not isinstance(failed, str):
+                raise ValueError(failed.sentence)
         operands, scalars = make_inputs(machine, posed, "random", 0)
+        grid = kernel.grid(posed, self.target.sm_count)
         report = emulate(
-            kernel.ptx, grid=kernel.grid(posed, self.target.sm_count), block=(kernel.threads, 1, 1),
-            cluster=kernel.cluster, args=arguments(kernel, posed, operands, scalars), dynamic_smem=kernel.smem_bytes,
+            kernel.ptx, grid=grid, block=(kernel.threads, 1, 1), cluster=kernel.cluster,
+            args=arguments(kernel, posed, operands, scalars, workspaces(kernel, posed, grid[0])),
+            dynamic_smem=kernel.smem_bytes,
         )  # fmt: skip
         counters = []
         for entry in HARDWARE_COUNTERS:
@@ -235,17 +242,20 @@ def commit_of(root: Path) -> str:
     return told[0].stdout.strip() + ("+" if told[1].stdout.strip() else "")
 
 
-def prepare(plan: Plan, target: Device, path: Path, folder: Path, *, keep: bool, say: Callable[[str], None]) -> Kit:
+def prepare(
+    plan: Plan, target: Device, path: Path, folder: Path, *, assembler: Assembler, keep: bool,
+    say: Callable[[str], None],
+) -> Kit:  # fmt: skip
     """Makes every bundle of a plan in a folder, and the kit of them."""
     folder.mkdir(parents=True, exist_ok=True)
-    work = Preparation(folder, target, keep, say)
+    work = Preparation(folder, target, assembler.many, keep, say)
     for role in ROLES:
         for number, case in enumerate(getattr(plan, role)):
             work.add(role, number, case)
     timed = {c.machine for c in (*plan.matmuls, *plan.streams)}
     absent = [(name, "ships, and is timed beside nothing: give it a case") for name in without_comparison(timed)]
     made = f"{datetime.now(UTC).date().isoformat()}, tinygpu {__version__}, commit {commit_of(ROOT)}"
-    kit = Kit(made, target.name, tuple(work.jobs), (*work.missing, *absent))
+    kit = Kit(made, target.name, assembler.name, tuple(work.jobs), (*work.missing, *absent))
     size = write_kit(path, kit, folder)
     say(f"wrote {path}: {sum(j.kernels for j in kit.jobs):,} kernels, {size:,} of {MOST_BYTES:,} bytes")
     for name, sentence in kit.missing:
@@ -254,15 +264,31 @@ def prepare(plan: Plan, target: Device, path: Path, folder: Path, *, keep: bool,
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    """The command. 0 where a kit was written, 1 where none could be, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="tests/gpu/prepare.py", description=__doc__)
+    parser.add_argument("--device", required=True, help="the GPU that the kernels are made for: h100, h200, ...")
     parser.add_argument("-o", "--out", type=Path, default=KIT, help="the kit (runs/gpu-kit.zip)")
-    parser.add_argument("--device", default="h200", help="the GPU that the kernels are made for")
+    parser.add_argument("--cuda", default=OLDEST, help=f"the oldest driver that takes the machine code ({OLDEST})")
+    parser.add_argument("--ptxas", type=Path, help="the assembler (by default that of the wheel nvidia-cuda-nvcc)")
     parser.add_argument("--small", action="store_true", help="a kit for a rehearsal without a GPU")
     parser.add_argument("--keep", action="store_true", help="keep bundles that are there: only where no source changed")
     given = parser.parse_args(words)
     folder = given.out.with_name(f"{given.out.stem}-bundles")
+    try:
+        target = device(given.device)
+        assembler = assembler_for(given.cuda, given.ptxas, folder.with_name("gpu-kit-assembled"))
+    except (AssemblerUnavailable, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
     plan = SMALL if given.small else FULL
-    prepare(plan, device(given.device), given.out, folder, keep=given.keep, say=lambda line: print(line, flush=True))
+    try:
+        prepare(
+            plan, target, given.out, folder, assembler=assembler, keep=given.keep,
+            say=lambda line: print(line, flush=True),
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Status = Literal["done", "failed", "skipped"]
+Status = Literal["done", "failed", "skipped", "running"]
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
     """What became of a step.
 
+    status   "running" where the call itself was ended in the middle of it
     reason   why it failed or was skipped; "" where it is done
     seconds  that it took, of the `limit_s` that it had
     result   what it found, as far as it came
@@ -43,8 +45,25 @@ def write_text(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
+def plain(value: Any) -> Any:
+    """What JSON can say: a number that is none becomes null.
+
+    >>> plain({"a": (1.5, float("nan"))})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def json_text(data: Any) -> str:
+    return json.dumps(plain(data), indent=1, allow_nan=False) + "\n"
+
+
 def write_json(path: Path, data: Any) -> None:
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    write_text(path, json_text(data))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -76,7 +95,7 @@ class Lines:
         self._file.truncate(kept)
 
     def write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.write(json.dumps(plain(line)).encode() + b"\n")
         self._file.flush()
 
     def close(self) -> None:

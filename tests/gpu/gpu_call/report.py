@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 OURS, TORCH, TRITON, COPY = "tinyGPU", "PyTorch", "Triton", "copy"
+# What the management library says; on many machines it does not say all of it.
+CLOCKS = {"sm_mhz": "SM {} MHz", "memory_mhz": "memory {} MHz", "watts": "{:.0f} W", "celsius": "{} C"}
 
 
 def report(results: Mapping[str, Any]) -> str:
     """Markdown of everything that the steps found; a step that found nothing says why."""
     steps = {s["step"]: s for s in results["steps"]}
     found = {name: s["result"] for name, s in steps.items()}
-    parts = [heading(found.get("environment", {})), step_table(results["steps"])]
+    parts = [shown("Results", heading, found.get("environment", {})), step_table(results["steps"])]
     for name, section in SECTIONS.items():
         if found.get(name):
-            parts.append(section(found[name]))
+            parts.append(shown(name, section, found[name]))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def shown(name: str, section: Callable[[Mapping[str, Any]], str], found: Mapping[str, Any]) -> str:
+    """A section; where what was found cannot be shown (a step that was ended in the middle, a figure that is not
+    there), that it cannot: no page may cost what was measured."""
+    try:
+        return section(found)
+    except Exception as error:
+        return f"## {name}\n\nThis cannot be shown as a table ({type(error).__name__}: {error}); results.json holds it."
 
 
 def heading(machine: Mapping[str, Any]) -> str:
@@ -26,7 +37,11 @@ def heading(machine: Mapping[str, Any]) -> str:
     title = "# Results without a GPU: a rehearsal" if machine.get("rehearsal") else "# Results"
     if gpu and not machine.get("rehearsal"):
         title = f"# Results on {gpu['name']}"
-    rows: list[tuple[str, Any]] = [("date", machine.get("date")), ("kernels made", machine.get("kit"))]
+    rows: list[tuple[str, Any]] = [
+        ("date", machine.get("date")), ("kernels made", machine.get("kit")),
+        ("kernels made for", machine.get("made_for")), ("machine code by", machine.get("assembler")),
+        ("another GPU", machine.get("other_gpu")),
+    ]  # fmt: skip
     if gpu:
         rows += [
             ("GPU", f"{gpu['name']}, {gpu['sms']} SMs, {gpu['l2_bytes'] / 2**20:.0f} MiB of L2"),
@@ -48,11 +63,12 @@ def state(clocks: Mapping[str, Any]) -> str:
     """Clocks, power and temperature in words; "" where nobody said."""
     if not clocks:
         return ""
-    held = f", held back by {', '.join(clocks['held_back'])}" if clocks.get("held_back") else ""
-    return (
-        f"SM {clocks['sm_mhz']} MHz, memory {clocks['memory_mhz']} MHz, {clocks['watts']:.0f} W, "
-        f"{clocks['celsius']} C{held}"
-    )
+    said = [
+        words.format(clocks[name]) for name, words in CLOCKS.items() if clocks.get(name) is not None
+    ]
+    if clocks.get("held_back"):
+        said.append(f"held back by {', '.join(clocks['held_back'])}")
+    return ", ".join(said)
 
 
 def step_table(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -73,6 +89,9 @@ def correctness(found: Mapping[str, Any]) -> str:
         "tried): bit for bit on small integers, and on random numbers within what rounding explains.\n\n"
     )
     text += table(["case", "machines", "right", ""], rows)
+    refused = sorted({code for c in found["cases"].values() for code in c.get("refused_cubins", ())})
+    if refused:
+        text += f"\n\nMachine code that the driver refused, so that it compiled the PTX: {', '.join(refused)}."
     return text + ("\n\n" + "\n".join(failures) if failures else "")
 
 
@@ -234,6 +253,8 @@ def calibration(found: Mapping[str, Any]) -> str:
          f"{100 * f['spread']:.1f} %", f["benchmark"]]
         for f in used
     ]  # fmt: skip
+    if found.get("stand_in"):
+        text += f" But {found['stand_in']}."
     text += "\n\n" + table(["figure", "measured", "library", "spread", "microbenchmark"], rows)
     notes = [f"- {f['benchmark']}, {f['name']}: {f['value']:.4g} {f['unit']}: {f['doubt']}" for f in doubted]
     notes += [f"- {f['benchmark']}: {f['sentence']}" for f in failed]

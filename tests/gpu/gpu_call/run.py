@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,8 @@ from typing import Any
 
 from gpu_call.budget import Budget, Share
 from gpu_call.kit import NotAKit, open_kit
-from gpu_call.records import StepRecord, read_json, write_json, write_text
+from gpu_call.places import places_of
+from gpu_call.records import StepRecord, json_text, read_json, write_text
 from gpu_call.report import report
 from gpu_call.step import REAL, end_group
 from gpu_call.tree import lay_out
@@ -38,23 +38,26 @@ class Step:
     title: str
 
 
-# In the order of what would be missed most, the dense samples before the table, in which the best of them take part.
-# What a step leaves over goes to the next ones.
+# In the order of what would be missed most. What a step leaves over goes to the next ones.
 STEPS = (
     Step("environment", "environment", 5, 30, "the machine"),
     Step("correctness", "correctness", 25, 80, "every machine on the GPU against its reference"),
-    Step("dense_0", "dense_0", 40, 80, "dense sample at 4096^3"),
-    Step("dense_1", "dense_1", 50, 125, "dense sample at 8192^3"),
-    Step("side_by_side", "side_by_side", 90, 170, "ours beside cuBLAS, Triton, PyTorch and a copy"),
+    Step("side_by_side", "side_by_side", 120, 300, "ours beside cuBLAS, Triton, PyTorch and a copy"),
     Step("calibration", "calibration", 30, 75, "measured device profile"),
+    Step("counters", "counters", 20, 45, "emulated and hardware counters"),
     Step("gpu_tests", "gpu_tests", 20, 80, "tests marked gpu"),
-    Step("counters", "counters", 15, 45, "emulated and hardware counters"),
+    Step("dense_0", "dense_0", 30, 80, "dense sample at 4096^3"),
+    Step("dense_1", "dense_1", 40, 125, "dense sample at 8192^3"),
     Step("sanitizer", "sanitizer", 15, 45, "compute-sanitizer"),
 )
 # Seconds of the whole that are kept for laying out, reports and killing.
-_KEPT_S = 8.0
+_KEPT_S = 12.0
 # A step is told to end so long before it is killed.
 _WARNING_S = 2.0
+# How often what a step has found so far is written.
+_TELL_S = 5.0
+# JAX would take three quarters of the GPU's memory as soon as it is imported.
+_SETTINGS = {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def conclude(
@@ -67,8 +70,8 @@ def conclude(
     """
     if "skipped" in found:
         return StepRecord(step, "skipped", found["skipped"], round(seconds, 1), round(limit_s, 1))
-    if "unavailable" in found:
-        return StepRecord(step, "failed", found["unavailable"], round(seconds, 1), round(limit_s, 1), found)
+    if "stop" in found:
+        return StepRecord(step, "failed", found["stop"], round(seconds, 1), round(limit_s, 1), found)
     if code is None:
         return StepRecord(step, "failed", f"killed after {seconds:.0f} s", round(seconds, 1), round(limit_s, 1), found)
     if code:
@@ -80,7 +83,7 @@ def conclude(
 class Run:
     """One call.
 
-    out   the folder of results: few files, rewritten after each step
+    out   the folder of results: few files, rewritten every few seconds
     work  everything else
     """
 
@@ -88,6 +91,7 @@ class Run:
         self, out: Path, work: Path, kit: Path, driver: str, path: Sequence[Path], say: Callable[[str], None]
     ) -> None:
         self.out, self.work, self.kit, self.driver, self.say = out, work, kit, driver, say
+        self.places = places_of(ROOT, work, out)
         self.records: list[StepRecord] = []
         self._path = os.pathsep.join(map(str, path))
 
@@ -100,48 +104,63 @@ class Run:
             sys.executable, "-P", "-m", f"gpu_call.{step.module}", "--kit", str(self.kit), "--work", str(folder),
             "--result", str(result), "--seconds", f"{limit_s - _WARNING_S:.1f}", "--driver", self.driver,
         ]  # fmt: skip
-        environment = {
-            **os.environ, "PYTHONPATH": self._path, "PYTHONUNBUFFERED": "1",
-            "TRITON_CACHE_DIR": str(self.work.parent / "triton"),
-        }  # fmt: skip
+        triton = str(self.work.parent / "triton")
+        environment = {**os.environ, **_SETTINGS, "PYTHONPATH": self._path, "TRITON_CACHE_DIR": triton}
         begun = time.monotonic()
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
             try:
-                code: int | None = process.wait(timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                code = None
+                code = self._wait(process, step.name, result, begun, limit_s)
             finally:
                 end_descendants(process)
         tail = log.read_text(errors="replace").strip().splitlines()
         return conclude(step.name, code, read_json(result), tail[-1] if tail else "", time.monotonic() - begun, limit_s)
 
+    def _wait(
+        self, process: subprocess.Popen[Any], step: str, result: Path, begun: float, limit_s: float
+    ) -> int | None:
+        """The code of a step's process, None where it takes too long; meanwhile what it has found is written."""
+        while (left := begun + limit_s - time.monotonic()) > 0:
+            try:
+                return process.wait(timeout=min(left, _TELL_S))
+            except subprocess.TimeoutExpired:
+                spent = round(time.monotonic() - begun, 1)
+                self.write(StepRecord(step, "running", "", spent, round(limit_s, 1), read_json(result)))
+        return None
+
     def take(self, record: StepRecord) -> None:
         """Keeps a record, and writes what is known so far."""
         self.records.append(record)
         found = f": {record.reason}" if record.reason else ""
-        self.say(f"{record.step}: {record.status} in {record.seconds:.0f} s{found}")
+        self.say(self.places.plain(f"{record.step}: {record.status} in {record.seconds:.0f} s{found}"))
         self.write()
+        self._pack_logs()
 
-    def write(self) -> None:
-        """results.json, report.md, the profile, the workers' results, and all logs in one file."""
-        results = {"schema": "tinygpu-gpu-call/1", "steps": [r.to_json() for r in self.records]}
-        write_json(self.out / "results.json", results)
-        write_text(self.out / "report.md", report(results))
+    def write(self, running: StepRecord | None = None) -> None:
+        """results.json, report.md, the profile, and the workers' results, without the names of places."""
+        records = [*self.records, *([] if running is None else [running])]
+        results = {"schema": "tinygpu-gpu-call/1", "steps": [r.to_json() for r in records]}
+        texts = {"results.json": json_text(results), "report.md": report(results)}
         for name, source in (
             ("profile.json", self.work / "calibration" / "profile.json"),
             ("dense-0.results.jsonl", self.work / "dense_0" / "results.jsonl"),
             ("dense-1.results.jsonl", self.work / "dense_1" / "results.jsonl"),
         ):
             if source.exists():
-                shutil.copyfile(source, self.out / name)
+                texts[name] = source.read_text(encoding="utf-8", errors="replace")
+        for name, text in texts.items():
+            write_text(self.out / name, self.places.plain(text))
+
+    def _pack_logs(self) -> None:
+        """All logs in one file."""
         draft = self.out / ".logs.zip"
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(self.work.rglob("*")):
                 if file.is_file() and file.suffix in (".log", ".json", ".jsonl", ".xml"):
-                    archive.write(file, file.relative_to(self.work))
+                    text = file.read_text(encoding="utf-8", errors="replace")
+                    archive.writestr(file.relative_to(self.work).as_posix(), self.places.plain(text))
         os.replace(draft, self.out / "logs.zip")
 
 
@@ -196,8 +215,9 @@ def call(
         shares = [Share(s.name, s.least_s, s.most_s).scaled(factor) for s in chosen]
         budget = Budget(shares, 60 * minutes - _KEPT_S * factor)
         for step in chosen:
-            if any("unavailable" in r.result for r in run.records):
-                run.take(StepRecord(step.name, "skipped", "there is no GPU to run it on"))
+            stopped = next((r.step for r in run.records if "stop" in r.result), "")
+            if stopped:
+                run.take(StepRecord(step.name, "skipped", f"{stopped} says why nothing more is measured"))
                 continue
             spent = time.monotonic() - begun
             share, limit = budget.limit(spent)

@@ -16,18 +16,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpu_call.kit import Job, Kit, unpacked_kit
+from gpu_call.kit import Job, unpacked_kit
 from gpu_call.records import read_lines
 from gpu_call.step import Call, Skip, end_group, python, run_step
 from gpu_call.turns import Turns
-from tinygpu.ptx.measuring.bundle import read_bundle
 
 # Without a line for so long, the process hangs: the longest silence is Triton's compiler.
 QUIET_S = 40.0
 # How the process ended that was still at work when the step's time was over.
 TIME_UP = "the time was up"
-# So many of the fastest kernels of a dense sample take part.
-BEST_OF_DENSE = 6
+# Kernels of a problem are tried for so many times its part of the time.
+MOST_OF_SHARE = 1.5
+# So many problems go before those that are bound by memory: the squares, and one layer with each number of rows.
+FIRST = 7
 # So many processes are started for one problem before it is given up.
 MOST_STARTS = 3
 
@@ -38,13 +39,13 @@ class Progress:
 
     rows      finished problems, by name
     failed    problems that were given up, with a sentence
-    skip      problem -> kernels that brought a process down
+    skip      problem -> kernels that brought a process down, with how that process ended
     starts    problem -> processes that ended in it
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    skip: dict[str, set[str]] = field(default_factory=dict)
+    skip: dict[str, dict[str, str]] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -73,7 +74,7 @@ class Progress:
             return
         self.starts[problem] = self.starts.get(problem, 0) + 1
         if kernel:
-            self.skip.setdefault(problem, set()).add(kernel)
+            self.skip.setdefault(problem, {})[kernel] = how
         if not kernel or self.starts[problem] >= MOST_STARTS:
             self.failed[problem] = how
 
@@ -91,39 +92,15 @@ class Progress:
         }  # fmt: skip
 
 
-def fastest(lines: Sequence[Mapping[str, Any]], most: int = BEST_OF_DENSE) -> tuple[str, ...]:
-    """The fastest kernels of a worker's results, cold."""
-    good = [line for line in lines if line.get("status") == "measured"]
-    return tuple(str(line["kernel"]) for line in sorted(good, key=lambda line: line["cold"]["median"])[:most])
-
-
-def of_dense(call: Call, kit: Kit, jobs: Sequence[Job]) -> dict[str, list[tuple[Path, tuple[str, ...]]]]:
-    """For problems that a dense sample was measured of in this call, the fastest kernels that it found."""
-    found: dict[str, list[tuple[Path, tuple[str, ...]]]] = {}
-    for number, sample in enumerate(kit.of("dense")):
-        names = fastest(read_lines(call.work.parent / f"dense_{number}" / "results.jsonl"))
-        if not names:
-            continue
-        path = call.kit / sample.file
-        (question,) = read_bundle(path).questions
-        for job in jobs:
-            if read_bundle(call.kit / job.file).questions[0].problem == question.problem:
-                found.setdefault(job.name, []).append((path, names))
-    return found
-
-
-def requests(
-    call: Call, jobs: Sequence[Job], progress: Progress, turns: Turns,
-    found: Mapping[str, Sequence[tuple[Path, tuple[str, ...]]]],
-) -> dict[str, Any]:  # fmt: skip
-    """What `beside` reads."""
+def requests(call: Call, jobs: Sequence[Job], progress: Progress, turns: Turns) -> dict[str, Any]:
+    """What `beside` reads. No problem takes much more than its part of the time, so that all are reached."""
+    seconds = MOST_OF_SHARE * max(call.left(), 0.0) / len(jobs)
     return {
         "driver": call.driver, "turns": turns.to_json(), "seed": 0, "noise": progress.noise(),
         "requests": [
             {
                 "role": j.role, "name": j.name, "bundle": str(call.kit / j.file), "machine": j.machine,
-                "facts": dict(j.facts), "skip": sorted(progress.skip.get(j.name, ())),
-                "more": [[str(path), list(names)] for path, names in found.get(j.name, ())],
+                "facts": dict(j.facts), "skip": progress.skip.get(j.name, {}), "seconds": seconds,
             }
             for j in jobs
         ],
@@ -162,24 +139,23 @@ def side_by_side(call: Call) -> Mapping[str, Any]:
         raise Skip("PyTorch is not installed here")
     kit = unpacked_kit(call.kit)
     streams, matmuls = kit.of("streams"), kit.of("matmuls")
-    # the squares first, then what is bound by memory, then the model
-    jobs = (*matmuls[:2], *streams, *matmuls[2:])
+    jobs = (*matmuls[:FIRST], *streams, *matmuls[FIRST:])
     if not jobs:
         raise Skip("the kit has no problems to lay side by side")
     turns = Turns(rounds=8, warm_rounds=2, sample_s=1e-4, warm_up_s=0.0, most_launches=4) if call.rehearsal else Turns()
     progress = Progress()
-    found = of_dense(call, kit, jobs)
     number = 0
     while (left := progress.open(jobs)) and call.left() > 5:
         asked, lines = call.work / f"asked-{number}.json", call.work / f"lines-{number}.jsonl"
-        asked.write_text(json.dumps(requests(call, left, progress, turns, found)))
+        asked.write_text(json.dumps(requests(call, left, progress, turns)))
 
         def seen(lines: Path = lines) -> None:
             done = [*progress.rows.values(), *(line["row"] for line in read_lines(lines) if "row" in line)]
             call.tell({**progress.to_json(jobs, turns), "rows": done})
 
         how = watch(
-            python("gpu_call.beside", asked, lines), lines, call.work / "beside.log", call.left() - 3, QUIET_S, seen
+            python("gpu_call.beside", asked, lines), lines, call.work / "beside.log", call.left() - 3,
+            call.limit(QUIET_S), seen,
         )
         before = len(progress.rows) + len(progress.failed) + sum(len(s) for s in progress.skip.values())
         progress.take(read_lines(lines), how)

@@ -20,6 +20,8 @@ from typing import Any
 from gpu_call.records import write_json
 
 REAL = "cuda.bindings.driver"
+# By how much longer a kernel may take in a rehearsal, which emulates it.
+REHEARSED = 10
 # Patterns of folders.
 TOOL_PLACES = ("/opt/nvidia/nsight-compute/*", "/usr/local/cuda/bin", "/usr/local/cuda-*/bin", "/opt/cuda/bin")
 
@@ -51,6 +53,10 @@ class Call:
     def rehearsal(self) -> bool:
         """Whether something stands for the GPU."""
         return self.driver != REAL
+
+    def limit(self, seconds: float) -> float:
+        """So many seconds for one kernel; an emulated one takes longer."""
+        return seconds * (REHEARSED if self.rehearsal else 1)
 
     def left(self) -> float:
         return self.seconds - (time.monotonic() - self.begun)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,17 @@ from tinygpu.ptx.measuring.statistics import LEAST_NOISE, Ratio, ratio, spread
 # A set of operands is forgotten by the L2 when so many times its size was touched since.
 L2_FACTOR = 2
 MOST_SETS = 32
+
+
+class ContenderFailed(RuntimeError):
+    """A contender whose launch failed while it was timed.
+
+    name  of the contender
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        super().__init__(why)
 
 
 class Recorded(Protocol):
@@ -100,11 +112,14 @@ def sets_for(bytes_per_set: int, l2_bytes: int, free_bytes: int) -> int:
 
 
 def take_turns(stage: Stage, contenders: Sequence[Contender], how: Turns, seed: int) -> dict[str, Times]:
-    """The times of contenders, by name."""
+    """The times of contenders, by name. Raises ContenderFailed."""
     if len({c.name for c in contenders}) != len(contenders):
         raise ValueError("two contenders have one name")
     rng = np.random.default_rng(seed)
-    singles = [stage.single(c.launch) for c in contenders]
+    singles = []
+    for contender in contenders:
+        with _blaming(contender):
+            singles.append(stage.single(contender.launch))
     taken: list[tuple[list[float], list[float]]] = [([], []) for _ in contenders]
     for kind, rounds in ((0, how.rounds), (1, how.warm_rounds)):
         if not rounds:
@@ -115,20 +130,33 @@ def take_turns(stage: Stage, contenders: Sequence[Contender], how: Turns, seed: 
             for contender, seconds in zip(contenders, singles, strict=True):
                 # a whole number of trips through the sets, so that no set is touched more often than another
                 trips = max(1, round(min(how.sample_s / seconds, how.most_launches) / sets))
-                recorded.append(stage.record(contender.launch, trips * sets, sets))
-            for run, seconds in zip(recorded, singles, strict=True):
-                run.sample()  # brings its code and its graph to the GPU
-                for _ in range(math.ceil(how.warm_up_s / max(how.sample_s, seconds * sets))):
-                    run.sample()
+                with _blaming(contender):
+                    recorded.append(stage.record(contender.launch, trips * sets, sets))
+            for contender, run, seconds in zip(contenders, recorded, singles, strict=True):
+                with _blaming(contender):
+                    run.sample()  # brings its code and its graph to the GPU
+                    for _ in range(math.ceil(how.warm_up_s / max(how.sample_s, seconds * sets))):
+                        run.sample()
             for _ in range(rounds):
                 for which in rng.permutation(len(contenders)).tolist():
-                    taken[which][kind].append(recorded[which].sample())
+                    with _blaming(contenders[which]):
+                        taken[which][kind].append(recorded[which].sample())
         finally:
             for run in recorded:
-                run.close()
+                with suppress(RuntimeError):  # after a fault nothing can be given back any more
+                    run.close()
     return {
         c.name: Times(tuple(cold), tuple(warm)) for c, (cold, warm) in zip(contenders, taken, strict=True)
     }
+
+
+@contextmanager
+def _blaming(contender: Contender) -> Iterator[None]:
+    """What fails within is this contender's: every sample waits for its end, so that nobody else's comes to light."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ContenderFailed(contender.name, str(error)) from error
 
 
 def best_of(stage: Stage, contenders: Sequence[Contender], seed: int) -> tuple[Contender, dict[str, float]]:

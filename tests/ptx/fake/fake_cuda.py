@@ -92,6 +92,7 @@ class FakeCuda:
     emulating     False: launches only move the clock
     refusal       what it calls machine code that it does not take
     aligned_maps  it writes tensor maps to multiples of 128 bytes only, where the bindings put theirs anywhere
+    late          launches never fail: whatever is called next says what befell them
     """
 
     name: str = "NVIDIA H200"
@@ -108,6 +109,7 @@ class FakeCuda:
     emulating: bool = True
     refusal: str = "CUDA_ERROR_NO_BINARY_FOR_GPU"
     aligned_maps: bool = False
+    late: bool = False
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     allocations: dict[int, Allocation] = field(default_factory=dict)
@@ -302,7 +304,7 @@ class FakeCuda:
     def cuGraphLaunch(self, graph: Any, stream: Any) -> Any:
         for work in self.handles[graph].work:
             work()
-        return (getattr(real.CUresult, self.lost) if self.lost else OK,)
+        return (getattr(real.CUresult, self.lost) if self.lost and not self.late else OK,)
 
     def cuEventCreate(self, flags: int) -> Any:
         return OK, self._handle(Stamp())
@@ -447,7 +449,7 @@ class FakeCuda:
             self._pass(function.ptx)
 
         self._put(stream, work, replay)
-        return (getattr(real.CUresult, self.lost) if self.lost else OK,)
+        return (getattr(real.CUresult, self.lost) if self.lost and not self.late else OK,)
 
     def _pass(self, ptx: str) -> None:
         """The clock moves by what a launch takes."""

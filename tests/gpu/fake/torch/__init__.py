@@ -91,6 +91,7 @@ class Tensor:
 
     def _write(self, values: Any) -> Tensor:
         """In the order of the current stream, now or whenever its graph runs."""
+        cuda.check()
 
         def work() -> None:
             self.array[...] = values()
@@ -126,6 +127,7 @@ def _of(value: Any) -> Any:
 
 
 def _allocate(shape: tuple[int, ...], kind: Any) -> Tensor:
+    cuda.check()
     count = int(np.prod(shape))
     _, address = _gpu.cuMemAlloc(max(count * kind.itemsize, 1))
     return Tensor(_gpu.allocations[address].bytes.view(kind)[:count].reshape(shape), address)

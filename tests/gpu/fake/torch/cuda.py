@@ -15,16 +15,32 @@ class OutOfMemoryError(RuntimeError):
     pass
 
 
+class AcceleratorError(RuntimeError):
+    """What PyTorch raises for whatever befell a kernel, anybody's, when it next speaks to the GPU; and ever after."""
+
+
+_MEANINGS = {"CUDA_ERROR_ILLEGAL_ADDRESS": "an illegal memory access was encountered"}
+
+
+def check() -> None:
+    if _gpu.lost:
+        raise AcceleratorError(
+            f"CUDA error: {_MEANINGS.get(_gpu.lost, 'unspecified launch failure')}\nCUDA kernel errors might be "
+            "asynchronously reported at some other API call, so the stacktrace below might be incorrect."
+        )
+
+
 def current() -> int:
     return _streams[-1]
 
 
 def synchronize() -> None:
-    pass
+    _gpu.cuCtxSynchronize()
+    check()
 
 
 def empty_cache() -> None:
-    pass
+    check()
 
 
 def _sleep(cycles: int) -> None:
@@ -37,6 +53,7 @@ class Stream:
 
     def synchronize(self) -> None:
         _gpu.cuStreamSynchronize(self.cuda_stream)
+        check()
 
 
 @contextmanager
@@ -55,6 +72,7 @@ class Event:
         self.seconds: float | None = None
 
     def record(self, where: Stream) -> None:
+        check()
         self.seconds = _gpu.now
 
     def elapsed_time(self, end: Event) -> float:
@@ -68,6 +86,7 @@ class CUDAGraph:
         self.work: list[Any] = []
 
     def replay(self) -> None:
+        check()
         for work in self.work:
             work()
 
