@@ -90,7 +90,7 @@ class Table:
         generator = torch.Generator(device="cuda").manual_seed(self.seed)
         sets = [operands(launch, generator) for _ in range(count)]
         right = function.right(sets[0])
-        terms = bundle.questions[0].rounding.terms
+        terms = function.terms(bundle.questions[0].problem["dims"])
         tried: dict[str, Any] = {"failed": {k: f"{DOWN}: {how}" for k, how in request.skip.items()}}
 
         def error_of(once: Callable[[int], None]) -> tuple[bool, float]:

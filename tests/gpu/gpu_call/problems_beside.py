@@ -15,6 +15,8 @@ from tinygpu.ptx.runtime.launch import Launch
 RESULT = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2.0**-22}
 # Sums of f32: per term, of the sum of absolute values.
 TERM = 2.0**-24
+# What epilogues and CTAs that share a result add up beside it.
+_MORE_TERMS = 64
 SCALARS = {"a": 1.25, "b": -0.75}
 
 Set = Mapping[str, Any]
@@ -27,13 +29,19 @@ class Function:
     kernels   that PyTorch launches for it
     write     the result, into the set's output, as PyTorch's users would
     right     (the result in double precision, the sum of absolute values of its terms)
+    sum       dimension along which a result's terms lie; "" where they are few
     relative  error of approximate functions, beside rounding
     """
 
     kernels: int
     write: Callable[[Set], Any]
     right: Callable[[Set], tuple[Any, Any]]
+    sum: str = ""
     relative: float = 0.0
+
+    def terms(self, dims: Mapping[str, int]) -> int:
+        """How many roundings a result of so many terms may have, partial sums of parts that share it included."""
+        return (dims[self.sum] if self.sum else 1) + _MORE_TERMS
 
 
 def _matmul_right(s: Set) -> tuple[Any, Any]:
@@ -62,13 +70,13 @@ def _add_right(s: Set) -> tuple[Any, Any]:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "matmul": Function(1, lambda s: torch.matmul(s["a"], s["b"], out=s["c"]), _matmul_right),
+    "matmul": Function(1, lambda s: torch.matmul(s["a"], s["b"], out=s["c"]), _matmul_right, "k"),
     "axpby": Function(
         2, lambda s: torch.mul(s["x"], SCALARS["a"], out=s["y"]).add_(s["z"], alpha=SCALARS["b"]), _axpby_right
     ),
     "bias_relu": Function(2, lambda s: torch.add(s["x"], s["bias"], out=s["y"]).relu_(), _bias_relu_right),
     "gelu": Function(
-        1, lambda s: torch.ops.aten.gelu.out(s["x"], approximate="tanh", out=s["y"]), _gelu_right, 2.0**-9
+        1, lambda s: torch.ops.aten.gelu.out(s["x"], approximate="tanh", out=s["y"]), _gelu_right, relative=2.0**-9
     ),
     "add": Function(1, lambda s: torch.add(s["x"], s["z"], out=s["y"]), _add_right),
 }
