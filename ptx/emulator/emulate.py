@@ -51,6 +51,7 @@ def emulate(
     step_limit: int = 20_000_000,
     buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
     caches: Caches | None = None,
+    short_sums: bool = False,
 ) -> Report:
     """Run one kernel of a PTX module, or of several, and return what was found and counted.
 
@@ -68,6 +69,8 @@ def emulate(
     step_limit    blocks that one batch of CTAs may run before it counts as hanging
     buffers       buffers that the kernel reaches only through addresses in other buffers or in bytes
     caches        sizes of a device's L1 and L2: report.traffic says what moved between them and DRAM
+    short_sums    wgmma adds products of 8-bit floats with some 13 bits behind the largest, as reported of Hopper; else
+                  every instruction adds exactly and rounds once
 
     Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
     """
@@ -87,7 +90,7 @@ def emulate(
             program = compile_program(function.name, code, binder)
         except (PtxSyntaxError, UnsupportedInstruction) as error:
             raise in_its_module(error, module) from None
-        emulation = Emulation(launch, program, memory, order, seed, check, module)
+        emulation = Emulation(launch, program, memory, order, seed, check, module, short_sums)
         chosen = choose_ctas(ctas, launch)
         stream = None
         if caches is not None:

@@ -21,6 +21,7 @@ from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.fragments import accumulator_fragment, left_fragment
+from tinygpu.ptx.emulator.units.short_sums import short_sum
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -161,11 +162,7 @@ def compute(residents: Residents, product: Product) -> None:
     right = _gather(residents, product.b.index, form.n, form.b_mn, form, False)
     if not form.b_mn:
         right = right.transpose(0, 2, 1)
-    result = np.matmul(left, right)
-    if form.sign < 0:
-        np.negative(result, out=result)
-    groups = result.shape[0]
-    values = np.take(result.reshape(groups, -1), plan.from_product, axis=1)
+    groups = left.shape[0]
     place = plan.d[:, None, None], product.rows[None, :, :]
     old = None
     if product.accumulate.any():
@@ -173,6 +170,17 @@ def compute(residents: Residents, product: Product) -> None:
         old = _unpacked(words, form.d_type)
         if not product.accumulate.all():
             old = np.where(product.accumulate[:, None, None], old, 0)
+    if residents.emulation.short_sums and form.a.bits == 8 and form.d_type != "s32":
+        before = np.zeros((groups, ROWS * form.n))
+        if old is not None:
+            before[:, plan.from_product] = old
+        result = short_sum(form.sign * left, right, before.reshape(groups, ROWS, form.n))
+        old = None
+    else:
+        result = np.matmul(left, right)
+        if form.sign < 0:
+            np.negative(result, out=result)
+    values = np.take(result.reshape(groups, -1), plan.from_product, axis=1)
     packed = _packed(_rounded(values, old, form))
     file[place] = packed.reshape(groups, form.registers, 4, LANES).transpose(1, 0, 2, 3)
     if residents.tainted:

@@ -53,6 +53,7 @@ class Emulation:
 
     tick      rises with every memory instruction; the time of happens-before
     line      of the instruction that is being carried out
+    short_sums  products of 8-bit floats are added as Hopper's wgmma adds them
     checking  whether races and uninitialised values are looked for
     changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
     signals   rises when a wait of warps that are set aside may be over: a completed phase, tensor memory set free
@@ -60,7 +61,7 @@ class Emulation:
 
     def __init__(
         self, launch: Launch, program: Program, memory: GlobalMemory, order: Order, seed: int, check: Check,
-        source: Module,
+        source: Module, short_sums: bool = False,
     ) -> None:  # fmt: skip
         self.launch = launch
         self.program = program
@@ -70,6 +71,7 @@ class Emulation:
         self.check = check
         self.checking = check is not False
         self.source = source
+        self.short_sums = short_sums
         self.tick = 1
         self.line = 0
         self._lines = array("i", (0, 0))
