@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,6 @@ from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.predicted_bound import PredictedBound
 from tinygpu.search.searchable import Columns, Point
 from tinygpu.spaces.build import MachineSpace
-
-# Among candidates that take the same time, the one that keeps its units less busy is preferred, and among those the
-# one whose data would come sooner: these shares of such seconds are added to a score, too little to order different
-# times.
-TIE_SHARE = 1e-7
-READS_TIE_SHARE = 1e-8
 
 
 class PredictedTime:
@@ -38,15 +32,14 @@ class PredictedTime:
         """(rows,) seconds; infinity where the launch would be refused."""
         rows = len(next(iter(columns.values())))
         out = np.full(rows, math.inf)
-        for index, mask in self._by_structure(columns, rows):
-            chosen = {a: np.asarray(columns[a])[mask].astype(np.int64) for a in self.space.traces[index].axes}
-            out[mask] = score(self.predict(index, chosen))
+        for index, mask, chosen in self.by_structure(columns, rows):
+            out[mask] = self.predict(index, chosen).seconds
         return out
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
         out = []
         for point in points:
-            seconds = float(score(self.prediction(point)))
+            seconds = float(self.prediction(point).seconds)
             if math.isfinite(seconds):
                 out.append(Evaluation(value=seconds))
             else:
@@ -74,21 +67,12 @@ class PredictedTime:
             demand = replace(demand, registers_per_thread=registers)
         return predict(self.space.device, demand)
 
-    def _by_structure(self, columns: Columns, rows: int) -> list[tuple[int, NDArray[np.bool_]]]:
-        names = [c.name for c in self.space.machine.choices()]
-        if not names:
-            return [(0, np.ones(rows, dtype=np.bool_))]
-        masks = []
+    def by_structure(self, columns: Columns, rows: int) -> Iterator[tuple[int, NDArray[np.bool_], dict[str, Any]]]:
+        """For each structure that some of the rows have: its number, which rows, and the values of its parameters."""
         for index, structure in enumerate(self.space.structures):
             mask = np.ones(rows, dtype=np.bool_)
             for name, label in structure:
                 mask &= np.asarray(columns[name]) == label
             if mask.any():
-                masks.append((index, mask))
-        return masks
-
-
-def score(prediction: Prediction) -> NDArray[np.float64]:
-    """Predicted seconds, ties broken."""
-    busy = sum(np.asarray(b) for b in prediction.busy_s.values())
-    return np.asarray(prediction.seconds + TIE_SHARE * busy + READS_TIE_SHARE * prediction.reads_s, dtype=np.float64)
+                axes = self.space.traces[index].axes
+                yield index, mask, {a: np.asarray(columns[a])[mask].astype(np.int64) for a in axes}

@@ -1,7 +1,7 @@
 """Refines the best predictions with what only shows candidate by candidate: bank conflicts that no layout avoids.
 
-A prediction without conflicts is a lower bound, so candidates are refined in the order of their bounds until no bound
-is below what has been found: the order that comes out is exact under the predictor.
+A score without conflicts is a lower bound, so candidates are refined in the order of their bounds until no bound is
+below what has been found: the order that comes out is exact under the predictor.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tinygpu.cost.predictor import Prediction
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.search.evaluation import Trial
-from tinygpu.search.predicted import PredictedTime, score
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import Ranked, strain_at
 from tinygpu.search.searchable import Point
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache
@@ -25,7 +25,7 @@ class Refined:
     """One candidate with its solved layouts.
 
     prediction  with the conflicts that its layouts leave
-    score       predicted seconds, ties broken
+    score       predicted seconds and strain
     extra       wavefronts per main-loop round that are conflicts
     registers   per thread, as estimated from the tiles that live together
     """
@@ -40,20 +40,17 @@ class Refined:
 
 
 def refine(
-    objective: PredictedTime, trials: Sequence[Trial], cache: SolverCache, *, keep: int = 8, most: int = 400
+    objective: PredictedTime, candidates: Sequence[Ranked], cache: SolverCache, *, keep: int = 8
 ) -> list[Refined]:
-    """The `keep` best candidates after refinement, best first.
+    """The `keep` best candidates after refinement, best first; of equal ones the earlier first.
 
-    trials  in the order of their predicted seconds
-    most    candidates refined at most; only when so many are refined can a better one be missed
+    candidates  in the order of their scores; where all of them are refined, a better one beyond them can be missed
     """
     best: list[Refined] = []
-    for trial in trials[:most]:
-        if trial.value is None:
-            continue
-        if len(best) == keep and trial.value >= best[-1].score:
+    for candidate in candidates:
+        if len(best) == keep and candidate.score >= best[-1].score:
             break
-        best.append(refined(objective, trial.point, cache))
+        best.append(refined(objective, candidate.point, cache))
         best.sort(key=lambda r: r.score)
         del best[keep:]
     return best
@@ -69,7 +66,8 @@ def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refin
     extra = conflict_wavefronts(program, layouts, float(counts.value("iterations", values)))
     prediction = objective.prediction(point, extra_wavefronts=extra)
     registers = int(counts.value("registers", values))
-    return Refined(point, program, layouts, prediction, float(score(prediction)), extra, registers)
+    score = float(prediction.seconds) + strain_at(objective.space, point, prediction)
+    return Refined(point, program, layouts, prediction, score, extra, registers)
 
 
 def conflict_wavefronts(program: Program, layouts: SolvedLayouts, rounds: float) -> float:

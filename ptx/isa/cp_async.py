@@ -50,6 +50,7 @@ class CpAsync(Transfer):
     completion: ClassVar[Completion] = "commit group"
     # PTX ISA, cp.async: cp-size is 4, 8 or 16; .cg takes 16 only.
     widths_bytes: ClassVar[tuple[int, ...]] = (4, 8, 16)
+    past_l1_bytes: ClassVar[int] = 16
     source: ClassVar[str] = "PTX ISA, cp.async"
 
     @staticmethod

@@ -23,7 +23,7 @@ from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.cache import Cache, CachedObjective
 from tinygpu.search.evaluation import Evaluation, Failure, Objective
 from tinygpu.search.parallel import ParallelObjective
-from tinygpu.search.predicted import PredictedTime, score
+from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.refine import refined
 from tinygpu.search.searchable import Point
 from tinygpu.solver.smem import SolverCache
@@ -61,7 +61,7 @@ class AssembledTime:
         if spilled:
             return Evaluation(failure=Failure("spills", f"{spilled} B of registers spill"))
         prediction = self._predicted.prediction(point, extra_wavefronts=found.extra, registers=assembly.registers)
-        seconds = float(score(prediction))
+        seconds = float(prediction.seconds)
         if seconds == float("inf"):
             return Evaluation(failure=Failure("launch", "no CTA of this candidate fits on an SM"))
         return Evaluation(value=seconds)

@@ -12,9 +12,11 @@ from typing import Literal
 import numpy as np
 
 from tinygpu import __version__
+from tinygpu.api.choosing import finalists, refine_best
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.api.tune import NothingFound, Watcher
+from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
@@ -30,6 +32,7 @@ from tinygpu.ptx.trial import adds_short, rounding_of
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import ranked, strain_at
 from tinygpu.search.refine import Refined, refined
 from tinygpu.search.searchable import Point
 from tinygpu.solver.smem import SolverCache
@@ -121,22 +124,22 @@ def bundle(
             made += kernels
             questions.append(question(space.machine, space.problem, [m.kernel for m in kernels]))
     assembled = _assemble(made, device, watch, skipped)
-    ranked = sorted(assembled, key=lambda pair: (pair[1].spills, _seconds(*pair)))[:count]
-    if not ranked:
+    standing = sorted(assembled, key=lambda pair: (pair[1].spills, _score(*pair)))[:count]
+    if not standing:
         raise NothingFound(f"none of {len(made)} candidates becomes a kernel: {skipped[0].sentence}")
     if shuffled:
-        order = np.random.default_rng([seed, len(ranked)]).permutation(len(ranked) - 1) + 1
-        ranked = [ranked[0], *(ranked[n] for n in order.tolist())]
-    watch.stage(f"writing {len(ranked)} kernels")
-    codes = [a.loadable if cubins else None for _, a in ranked]
-    entries = [_entry(f"k{n:04}", m, a, c) for n, ((m, a), c) in enumerate(zip(ranked, codes, strict=True))]
+        order = np.random.default_rng([seed, len(standing)]).permutation(len(standing) - 1) + 1
+        standing = [standing[0], *(standing[n] for n in order.tolist())]
+    watch.stage(f"writing {len(standing)} kernels")
+    codes = [a.loadable if cubins else None for _, a in standing]
+    entries = [_entry(f"k{n:04}", m, a, c) for n, ((m, a), c) in enumerate(zip(standing, codes, strict=True))]
     written = write_bundle(
         path,
-        title=f"{chosen.name} {ranked[0][0].space.problem}",
+        title=f"{chosen.name} {standing[0][0].space.problem}",
         device=device.name,
         made=_made_now(),
         questions=questions,
-        kernels=((e, m.kernel.ptx.encode(), c) for e, (m, _), c in zip(entries, ranked, codes, strict=True)),
+        kernels=((e, m.kernel.ptx.encode(), c) for e, (m, _), c in zip(entries, standing, codes, strict=True)),
     )
     return Bundled(written, tuple(refused), tuple(skipped))
 
@@ -245,8 +248,12 @@ def _kernels(
         )
         if result.ended == "interrupted":
             raise KeyboardInterrupt
-        best = (t.point for t in result.top(POINTS_PER_KERNEL * count))
-        add(best, count if choose == "best" else -(-count // 2))
+        # what `tinygpu tune` takes comes first, whatever the count
+        first = finalists(space, objective, refine_best(objective, result, cache))
+        groups = ranked(objective, result, count, POINTS_PER_KERNEL * count)
+        rest = sorted((r for group in groups for r in group), key=lambda r: r.score)
+        best = (*(f.refined.point for f in first), *(r.point for r in rest))
+        add(iter(best), count if choose == "best" else -(-count // 2))
     if choose != "best":
         rng = np.random.default_rng(seed)
         add(_drawn(space, rng), count)
@@ -282,11 +289,15 @@ def _assemble(
     return out
 
 
-def _seconds(made: _Made, assembly: Assembly) -> float:
-    prediction = made.objective.prediction(
+def _prediction(made: _Made, assembly: Assembly) -> Prediction:
+    return made.objective.prediction(
         made.refined.point, extra_wavefronts=made.refined.extra, registers=assembly.registers
     )
-    return float(prediction.seconds)
+
+
+def _score(made: _Made, assembly: Assembly) -> float:
+    prediction = _prediction(made, assembly)
+    return float(prediction.seconds) + strain_at(made.space, made.refined.point, prediction)
 
 
 def _entry(name: str, made: _Made, assembly: Assembly, code: bytes | None) -> Entry:
@@ -296,7 +307,7 @@ def _entry(name: str, made: _Made, assembly: Assembly, code: bytes | None) -> En
         made.kernel.machine,
         dict(made.kernel.point),
         launch_of(made.kernel, made.space.problem),
-        _seconds(made, assembly),
+        float(_prediction(made, assembly).seconds),
         assembly.registers,
         assembly.spill_store_bytes + assembly.spill_load_bytes,
         ptx_digest(made.kernel.ptx.encode()),

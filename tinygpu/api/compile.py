@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from tinygpu.api.emit import NotAdmitted, emit
+from tinygpu.api.choosing import Finalist, choose, choose_among
 from tinygpu.api.machines import Family, family
 from tinygpu.api.problems import Asked, problems
-from tinygpu.api.tune import Finalist, NothingFound, tune
+from tinygpu.api.tune import NothingFound, tune
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
@@ -104,11 +104,11 @@ def compile(
     asked = _asked(chosen, problem, arrays, options or {})
     target = find_device(device) if device is not None else _device_here(open_gpu)
     if point is not None:
-        finalist, origin = _given(chosen, asked, target, point), "given"
+        finalist, origin = choose_among(chosen, asked, target, point), "given"
     else:
         known = _known(chosen, asked, target, recipes)
         if known is None:
-            tuned = tune(chosen, asked, target, seconds=seconds, seed=seed, keep=2)
+            tuned = tune(chosen, asked, target, seconds=seconds, seed=seed)
             if not tuned.verification.passed:
                 raise NothingFound(f"the best candidate is wrong in the emulator: {tuned.verification}")
             return CompiledKernel(tuned.winner, "predicted", open_gpu)
@@ -211,15 +211,4 @@ def _known(chosen: Family, asked: Asked, target: Device, recipes: RecipeBook | N
     if not found:
         return None
     recipe, machine, posed = min(found, key=lambda f: f[0].seconds)
-    return emit(build_space(machine, posed, target), recipe.point), recipe.said
-
-
-def _given(chosen: Family, asked: Asked, target: Device, point: Mapping[str, int | str]) -> Finalist:
-    """The kernel of a point, by the first machine that admits it."""
-    reasons = []
-    for machine, posed in problems(chosen, asked)[0]:
-        try:
-            return emit(build_space(machine, posed, target), point)
-        except NotAdmitted as error:
-            reasons.append(f"{machine.__name__} does not admit this point: {error}")
-    raise NotAdmitted("; ".join(reasons))
+    return choose(build_space(machine, posed, target), recipe.point), recipe.said

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygpu.api.bundle import bundle, bundle_points
-from tinygpu.api.emit import NotAdmitted, emit
+from tinygpu.api.choosing import Finalist, NotAdmitted, choose
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
-from tinygpu.api.tune import Finalist, NothingFound, Watcher
+from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.devices import Device
 from tinygpu.ptx.measuring.bundle import ptx_digest
 from tinygpu.ptx.verification import Verification, verify
@@ -80,7 +80,7 @@ def tune_by_results(
     watch.stage(f"{best.machine}: building the kernel of the best")
     space = build_space(machine, posed, device)
     try:
-        winner = emit(space, best.point)
+        winner = choose(space, best.point)
     except NotAdmitted as error:
         raise NotResults(
             f"{results.path}: the best candidate is not in the space of this version of {best.machine}: {error}; "

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tinygpu.api.tune import Finalist
+from tinygpu.api.choosing import Finalist
 from tinygpu.ptx.verification import Verification
 from tinygpu.report.run import Run
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinygpu.api.emit import NotAdmitted
+from tinygpu.api.choosing import best_refined, finalists, of_each
 from tinygpu.api.machines import Family
-from tinygpu.api.problems import Asked, problems
+from tinygpu.api.problems import Asked
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
-from tinygpu.ptx.assembler import AssemblerUnavailable, Assembly, assemble
-from tinygpu.ptx.lowering.lower import lower
-from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime, score
-from tinygpu.search.refine import Refined, refine
+from tinygpu.ptx.assembler import AssemblerUnavailable, Assembly
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.refine import Refined
 from tinygpu.simulator.simulate import Simulation
 from tinygpu.simulator.simulator import Simulator
-from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import MachineSpace, build_space
-
-# Candidates that are tried at most where a point leaves parameters open.
-TRIED = 200_000
-# The best candidates that are assembled until one does not spill.
-ASSEMBLED = 30
+from tinygpu.spaces.build import MachineSpace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,17 +92,8 @@ def predict_point(
 
     Raises ProblemError where no machine takes the problem, and NotAdmitted where none has such a candidate.
     """
-    reasons: list[str] = []
-    found: list[tuple[float, MachineSpace, Refined, Assembly | None]] = []
-    for machine, problem in problems(family, asked)[0]:
-        space = build_space(machine, problem, device)
-        try:
-            found.append(_best(space, point))
-        except NotAdmitted as error:
-            reasons.append(f"{machine.__name__} does not admit this point: {error}")
-    if not found:
-        raise NotAdmitted("; ".join(reasons))
-    _, space, refined, assembly = min(found, key=lambda f: f[0])
+    best = min(of_each(family, asked, device, lambda space: _best(space, point)), key=lambda b: (b.spills, b.score))
+    space, refined, assembly = best.space, best.refined, best.assembly
     simulation = Simulator(space).simulate(
         refined.point,
         extra_wavefronts=refined.extra,
@@ -121,39 +104,24 @@ def predict_point(
     return Predicted(space, refined, assembly, simulation)
 
 
-def _best(space: MachineSpace, point: Mapping[str, int | str]) -> tuple[float, MachineSpace, Refined, Assembly | None]:
-    """(score, space, ...) of the best candidate of one space that has these values and does not spill."""
-    unknown = [name for name in point if name not in space.space.names]
-    if unknown:
-        names = ", ".join(space.space.names)
-        raise NotAdmitted(f"{space.machine.__name__} has no parameter {unknown[0]!r}; it has {names}")
-    violations = space.space.explain(point)
-    if violations:
-        raise NotAdmitted("; ".join(v.sentence for v in violations))
-    narrowed = space.space.restrict(point)
-    objective = PredictedTime(space)
-    result = minimize(narrowed, objective, evaluations=TRIED)
-    if result.best is None:
-        raise NotAdmitted("no candidate with these values can be launched")
-    ranked: list[tuple[bool, float, Refined, Assembly | None]] = []
-    for r in refine(objective, result.top(400), SolverCache(), keep=ASSEMBLED):
-        assembly = _assembled(space, r)
-        spills = assembly is not None and bool(assembly.spill_store_bytes or assembly.spill_load_bytes)
-        registers = None if assembly is None else assembly.registers
-        prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=registers)
-        ranked.append((spills, float(score(prediction)), r, assembly))
-        if not spills:
-            break
-    _, seconds, refined, kept = min(ranked, key=lambda entry: entry[:2])
-    return seconds, space, refined, kept
+@dataclass(frozen=True, slots=True, eq=False)
+class _Best:
+    """The best candidate of one space, assembled where there is an assembler."""
+
+    space: MachineSpace
+    refined: Refined
+    assembly: Assembly | None
+    spills: bool
+    score: float
 
 
-def _assembled(space: MachineSpace, r: Refined) -> Assembly | None:
-    kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
+def _best(space: MachineSpace, point: Mapping[str, int | str]) -> _Best:
+    best = best_refined(space, point)
     try:
-        return assemble(kernel.ptx, kernel.assembled_for(space.device.portable_target))
+        f = finalists(space, PredictedTime(space), best)[0]
     except AssemblerUnavailable:
-        return None
+        return _Best(space, best[0][0], None, False, best[0][0].score)
+    return _Best(space, f.refined, f.assembly, f.spills, f.score)
 
 
 __all__ = ["Predicted", "predict_point"]

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tinygpu import __version__
+from tinygpu.api.choosing import Finalist
 from tinygpu.api.problems import Refusal
-from tinygpu.api.tune import Finalist, Interrupted, Searched, Tuned
+from tinygpu.api.tune import Interrupted, Searched, Tuned
 from tinygpu.cost.demand import Demand
 from tinygpu.devices import Device
 from tinygpu.report import NotARun, Run, page

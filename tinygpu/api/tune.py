@@ -14,20 +14,16 @@ import numpy as np
 
 from tinygpu.api.assembled import BATCH_PER_PROCESS, assembled_objective
 from tinygpu.api.caching import source_digest
+from tinygpu.api.choosing import KEPT, Finalist, finalists, refine_best
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
-from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
-from tinygpu.ptx.assembler import Assembly, assemble
-from tinygpu.ptx.build import Built
-from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.verification import Verification, verify
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime, score
+from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.progress import Progress
-from tinygpu.search.refine import Refined, refine
 from tinygpu.search.result import Result
 from tinygpu.search.strategies import check_name
 from tinygpu.solver.smem import SolverCache
@@ -36,28 +32,6 @@ from tinygpu.spaces.build import MachineSpace, build_space
 
 class NothingFound(ValueError):
     """No candidate is legal, or none of the best survives; the sentence says why."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Finalist:
-    """A candidate that was lowered and assembled.
-
-    prediction  with the assembler's registers and the conflicts of its layouts
-    """
-
-    space: MachineSpace
-    refined: Refined
-    built: Built
-    assembly: Assembly
-    prediction: Prediction
-
-    @property
-    def spills(self) -> bool:
-        return bool(self.assembly.spill_store_bytes or self.assembly.spill_load_bytes)
-
-    @property
-    def score(self) -> float:
-        return float(score(self.prediction))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,10 +82,6 @@ class Interrupted(KeyboardInterrupt):
         return min(found, key=lambda pair: pair[1], default=None)
 
 
-# Candidates that are refined and, while they spill, assembled, per finalist that is kept.
-ASSEMBLED_PER_KEPT = 5
-
-
 @dataclass(frozen=True, slots=True)
 class Watcher:
     """Told what goes on: `stage` once per step, `progress` after each batch of evaluations."""
@@ -134,7 +104,7 @@ def tune(
     processes: int = 0,
     cache: Path | None = None,
     seed: int = 0,
-    keep: int = 6,
+    keep: int = KEPT,
     watcher: Watcher | None = None,
 ) -> Tuned:
     """Searches every machine of the family that is legal for problem and device; verifies the winner.
@@ -198,9 +168,9 @@ def tune(
             if result.ended == "interrupted":
                 raise KeyboardInterrupt
             watch.stage(f"{machine.__name__}: solving the layouts of the best")
-            best = refine(objective, result.top(400), layouts, keep=ASSEMBLED_PER_KEPT * keep)
+            best = refine_best(objective, result, layouts, keep)
             watch.stage(f"{machine.__name__}: lowering and assembling the best")
-            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, device, keep))
+            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, keep))
         ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
         if not ranked:
             raise NothingFound(_why_nothing(searched))
@@ -228,24 +198,6 @@ def roofline_seconds(objective: PredictedTime) -> float:
     return min(float(objective.prediction(point).roofline_s) for point in points)
 
 
-def finalists(
-    space: MachineSpace, objective: PredictedTime, best: Sequence[Refined], device: Device, keep: int
-) -> tuple[Finalist, ...]:
-    """The best candidates as kernels, until `keep` of them do not spill; ranked again with the assembler's registers.
-
-    Those that spill come last.
-    """
-    out: list[Finalist] = []
-    for r in best:
-        if sum(not f.spills for f in out) == keep:
-            break
-        kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
-        assembly = assemble(kernel.ptx, kernel.assembled_for(device.portable_target))
-        prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
-        out.append(Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction))
-    return tuple(sorted(out, key=lambda f: (f.spills, f.score)))
-
-
 def _why_nothing(searched: Sequence[Searched]) -> str:
     reasons = []
     for s in searched:
@@ -257,4 +209,4 @@ def _why_nothing(searched: Sequence[Searched]) -> str:
     return "; ".join(reasons) or "no machine has a candidate"
 
 
-__all__ = ["Asked", "Finalist", "NothingFound", "Searched", "Tuned", "Watcher", "tune"]
+__all__ = ["Asked", "NothingFound", "Searched", "Tuned", "Watcher", "tune"]

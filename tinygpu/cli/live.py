@@ -14,8 +14,11 @@ from tinygpu.spaces.build import MachineSpace
 
 
 @contextmanager
-def watching(console: Console, *, quiet: bool) -> Iterator[Watcher]:
-    """A watcher that shows each step, the search's rate and its best value while it runs."""
+def watching(console: Console, *, quiet: bool, verbose: bool = True) -> Iterator[Watcher]:
+    """A watcher that shows each step, the search's rate and its best value while it runs.
+
+    verbose  also what each constraint removed and, where the steps cannot be shown in place, a line for each
+    """
     if quiet:
         yield Watcher()
         return
@@ -26,14 +29,14 @@ def watching(console: Console, *, quiet: bool) -> Iterator[Watcher]:
             nonlocal current
             current = text
             status.update(text)
-            if not console.is_terminal:
+            if verbose and not console.is_terminal:
                 console.print(f"... {text}")
 
         def progress(p: Progress) -> None:
             status.update(f"{current}: {progress_text(p)}")
 
         def space(s: MachineSpace) -> None:
-            if s.space.size or s.space.raw_size:
+            if verbose and (s.space.size or s.space.raw_size):
                 space_report(s)
 
         yield Watcher(stage, progress, space)

@@ -86,7 +86,7 @@ class Counts:
             persistent=int(self.program.grid.persistent),
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
-            dram_bytes_read=self._dram_read(v, values, device),
+            dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
             useful_tensor_flops=v["useful"] if self.operand else None,
@@ -95,8 +95,15 @@ class Counts:
             tensor_path=self.path,
         )
 
-    def _dram_read(self, v: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> Any:
-        """Panels of a grid with two axes are read again when L2 forgot them; everything else is read once."""
+    def refetched_bytes(self, values: Mapping[str, Any], device: Device) -> Any:
+        """Bytes that would be read from DRAM if L2 kept nothing from one wave of CTAs to the next."""
+        return self._dram_read(dict(zip(self.names, self.compute(values), strict=True)), device, 0)
+
+    def _dram_read(self, v: Mapping[str, Any], device: Device, kept_bytes: int) -> Any:
+        """Panels of a grid with two axes are read again when L2 forgot them; everything else is read once.
+
+        kept_bytes  of L2, for data that all SMs read
+        """
         if "locality" not in self.heuristics:
             return v["compulsory"] - v["written"]
         if not self.program_has_panels:
@@ -108,7 +115,7 @@ class Counts:
         )
         per_sm = np.minimum(per_sm, np.maximum(device.registers_per_sm // (v["registers"] * v["threads"]), 1))
         panels = dram_read_bytes(
-            device.l2_near_bytes,
+            kept_bytes,
             v["row_panel"],
             v["column_panel"],
             v["tile_bytes"],
@@ -228,6 +235,7 @@ class _Counter:
         iteration = self.phases["iteration"]
         out = {
             "ctas": ctas,
+            "cluster": p.grid.cluster,
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
             "even": p.grid.stream_k,

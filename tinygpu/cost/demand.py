@@ -17,6 +17,8 @@ Cells: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
 TensorPath = Literal["mma.sync", "wgmma", "tcgen05"]
 
 SECTOR_BYTES = 32
+# What a slice of L2 serves in a clock. Source: NVIDIA A100 whitepaper (80 slices, 5,120 bytes per clock).
+ACCESS_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,8 +32,12 @@ class Work:
     warp_instructions      instructions issued, counted per warp, of all kinds
     smem_load_wavefronts   shared-memory wavefronts of loads (ld.shared, ldmatrix)
     smem_store_wavefronts  shared-memory wavefronts of stores (st.shared, and the shared side of cp.async)
+    l1_wavefronts          wavefronts of the same array in which global loads pass through L1
     sectors_read           32-byte sectors that global loads ask of L2
     sectors_written        32-byte sectors that global stores send to L2
+    accesses_read          accesses of L2, of up to 64 bytes each, that bring these sectors; more than half as many as
+                           sectors where requests ask for short runs. 0: as few as the sectors fill
+    accesses_written       the same of stores
     """
 
     tensor_flops: Cells = 0
@@ -41,8 +47,11 @@ class Work:
     warp_instructions: Cells = 0
     smem_load_wavefronts: Cells = 0
     smem_store_wavefronts: Cells = 0
+    l1_wavefronts: Cells = 0
     sectors_read: Cells = 0
     sectors_written: Cells = 0
+    accesses_read: Cells = 0
+    accesses_written: Cells = 0
 
     # An array times work is work, not an array of it.
     __array_ufunc__: ClassVar[None] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tinygpu.cost.demand import SECTOR_BYTES, Chain, Work
+from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, symbol, where
 from tinygpu.language.instruction import BulkTransfer, Instruction, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
@@ -166,17 +166,24 @@ class Operations:
         moved = bytes_of(s.source)
         buffer = (s.target if s.source.memory is GMEM else s.source).buffer
         boxes = expr(1)
-        if buffer is not None and buffer.span is not None:
-            boxes = ceil_div(buffer.shape[buffer.contiguous] * buffer.dtype.bits, 8 * buffer.span)
+        run = moved  # bytes of a row of a box, which are asked for together
+        if buffer is not None:
+            run = ceil_div(buffer.shape[buffer.contiguous] * buffer.dtype.bits, 8)
+            if buffer.span is not None:
+                boxes = ceil_div(run, buffer.span)
+                run = minimum(run, buffer.span)
+        accesses = moved * ceil_div(run, ACCESS_BYTES)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         if s.source.memory is GMEM:
             tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
+            tally.add("accesses_read", times * ceil_div(accesses, run * shared))
             tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
             tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
             self.prefetch = stages - 1
         else:
             tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))
+            tally.add("accesses_written", times * ceil_div(accesses, run))
             tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * boxes)
 
@@ -194,10 +201,15 @@ class Operations:
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
         if tile.memory is GMEM and tile.tensor is not None:
-            least = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * SECTOR_BYTES)
-            touched = request_sectors(partition, tile, expr(hop.vector)) if "coalescing" in self.heuristics else least
-            sectors = requests * touched
-            tally.add("sectors_written" if hop.writes is GMEM else "sectors_read", sectors)
+            verb = "written" if hop.writes is GMEM else "read"
+            for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
+                touched = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
+                if "coalescing" in self.heuristics:
+                    touched = request_pieces(partition, tile, expr(hop.vector), size)
+                tally.add(f"{what}_{verb}", requests * touched)
+            if hop.reads is GMEM:
+                passes = where(width == hop.past_l1_bytes, 0, 1) if hop.past_l1_bytes else expr(1)
+                tally.add("l1_wavefronts", requests * maximum(width // 4, 1) * passes)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
             tally.add(name, requests * maximum(width // 4, 1))
@@ -223,12 +235,12 @@ class Operations:
         tally.add("warp_instructions", times * count * 4)
 
 
-def request_sectors(partition: Partition, tile: Tile, vector: Expr) -> Expr:
-    """32-byte sectors that one warp instruction touches, for rows that begin at sector boundaries.
+def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: int) -> Expr:
+    """Pieces of `size_bytes` (sectors, L2 accesses) that one warp instruction touches, for rows that begin at one.
 
-    Along the contiguous axis lanes stand at regular steps: steps shorter than a sector share sectors, longer ones do
+    Along the contiguous axis lanes stand at regular steps: steps shorter than a piece share pieces, longer ones do
     not, and steps that continue each other are one. Lanes along other axes touch rows of their own. Where rows do not
-    begin at sector boundaries each row may touch one sector more, which is counted.
+    begin at sector boundaries each row may touch one piece more, which is counted.
     """
     steps = [(vector, expr(1))]  # (how many, elements from one to the next)
     whole = vector
@@ -249,13 +261,13 @@ def request_sectors(partition: Partition, tile: Tile, vector: Expr) -> Expr:
         elif tile.axes[mode.axis] is not None:
             rows = rows * here
     bits = tile.dtype.bits
-    sectors = rows
+    pieces = rows
     for count, step in steps:
-        sectors = sectors * where(step * bits >= 256, count, ceil_div(count * step * bits, 256))
+        pieces = pieces * where(step * bits >= 8 * size_bytes, count, ceil_div(count * step * bits, 8 * size_bytes))
     tensor = tile.tensor
     if tensor is None or tensor.rank == 1:
-        return sectors
-    return sectors + where((tensor.ld * bits // 8) % 32 == 0, 0, rows)
+        return pieces
+    return pieces + where((tensor.ld * bits // 8) % SECTOR_BYTES == 0, 0, rows)
 
 
 def idle_warps(partition: Partition) -> Expr:

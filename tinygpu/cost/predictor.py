@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.demand import SECTOR_BYTES, Chain, Demand, TensorPath, Work
+from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Cells, Chain, Demand, TensorPath, Work
 from tinygpu.cost.occupancy import Occupancy, occupancy
 from tinygpu.devices import Device
 
@@ -258,7 +258,8 @@ class Rates:
     def unit_s(self, work: Work) -> dict[str, Times]:
         """Seconds of one SM for the work of one CTA, by unit (without DRAM, which is shared by all)."""
         d = self.device
-        wavefronts = np.add(work.smem_load_wavefronts, work.smem_store_wavefronts)
+        # L1 and shared memory are one array.
+        wavefronts = np.add(work.smem_load_wavefronts, work.smem_store_wavefronts) + work.l1_wavefronts
         cycles = {
             "tensor": np.asarray(work.tensor_flops) / self.tensor_flops_per_clk,
             "fma": np.asarray(work.fma_flops) / (2 * d.number("fp32_fma_per_clk_sm")),
@@ -269,10 +270,18 @@ class Rates:
             "smem": wavefronts * 128 / d.number("smem_bytes_per_clk_sm"),
         }
         found: dict[str, Times] = {key: value / self.clock_hz for key, value in cycles.items()}
-        sectors = np.add(work.sectors_read, work.sectors_written)
-        # No figure says what a single SM can draw, so it gets its share of what all of them were measured to draw.
-        found["l2"] = sectors * (SECTOR_BYTES * d.sm_count / d.l2_bytes_per_s)
+        found["l2"] = self.l2_s(work.sectors_read, work.accesses_read) + self.l2_s(
+            work.sectors_written, work.accesses_written
+        )
         return found
+
+    def l2_s(self, sectors: Cells, accesses: Cells) -> Times:
+        """Seconds of one SM for what it asks of L2; an access takes a slice's clock, however few bytes it moves.
+
+        No figure says what a single SM can draw, so it gets its share of what all of them were measured to draw.
+        """
+        moved = np.maximum(np.multiply(sectors, SECTOR_BYTES), np.multiply(accesses, ACCESS_BYTES))
+        return np.asarray(moved * (self.device.sm_count / self.device.l2_bytes_per_s), dtype=np.float64)
 
     def memory_cycles(self, demand: Demand) -> Times:
         """Latency of global data: that of DRAM if any comes from there, since a tile waits for its slowest sector."""
@@ -360,9 +369,16 @@ def contended(units: list[Times], path: TensorPath) -> Times:
 def _works(demand: Demand) -> tuple[Work, Work, Work]:
     """Work of a CTA before, in and after its loop. A pipeline fetches its first tile before the loop can begin."""
     iteration, fetched = demand.iteration.work, np.minimum(demand.prefetch_iterations, 1)
-    first = Work(sectors_read=np.multiply(iteration.sectors_read, fetched))
-    rest = np.multiply(iteration.sectors_read, np.subtract(demand.iterations, fetched))
-    loop = replace(demand.iterations * iteration, sectors_read=rest)
+    left = np.subtract(demand.iterations, fetched)
+    first = Work(
+        sectors_read=np.multiply(iteration.sectors_read, fetched),
+        accesses_read=np.multiply(iteration.accesses_read, fetched),
+    )
+    loop = replace(
+        demand.iterations * iteration,
+        sectors_read=np.multiply(iteration.sectors_read, left),
+        accesses_read=np.multiply(iteration.accesses_read, left),
+    )
     return demand.prologue.work + first, loop, demand.epilogue.work
 
 

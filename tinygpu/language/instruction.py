@@ -117,6 +117,8 @@ class Transfer(Instruction):
     opcode: ClassVar[str] = ""
     # Legal widths of one thread's access, in bytes (PTX ISA: ld, st, cp.async).
     widths_bytes: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16)
+    # The width at which data from GMEM does not pass through L1; 0: none.
+    past_l1_bytes: ClassVar[int] = 0
     unit: ClassVar[Unit] = "lsu"
 
     @property

@@ -274,16 +274,17 @@ class _Planner:
         if extra_wavefronts:
             work = work + Work(smem_load_wavefronts=extra_wavefronts)
         units = {unit: float(s) for unit, s in self.rates.unit_s(work).items() if unit != "l2" and s > 0}
-        per_sector = float(self.rates.unit_s(Work(sectors_read=1))["l2"])
         read, written = float(np.asarray(work.sectors_read)), float(np.asarray(work.sectors_written))
+        read_l2_s = float(self.rates.l2_s(work.sectors_read, work.accesses_read))
+        written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written))
         if read:  # the first round trip is simulated
             chain = replace(chain, global_loads=0 if together else max(float(np.asarray(chain.global_loads)) - 1, 0))
         slowed = [s * self.idle if unit in engine.PER_SCHEDULER else s for unit, s in units.items()]
         return engine.Stretch(
             label,
             units,
-            (read * per_sector, read * self.read_dram_s),
-            (written * per_sector, written * self.write_dram_s),
+            (read_l2_s, read * self.read_dram_s),
+            (written_l2_s, written * self.write_dram_s),
             float(contended([np.asarray(s) for s in slowed], self.demand.tensor_path)) if slowed else 0.0,
             float(self.rates.chain_s(chain, self.rates.memory_cycles(self.demand))),
         )

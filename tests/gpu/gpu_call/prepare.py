@@ -22,7 +22,7 @@ from gpu_call.kit import MOST_BYTES, ROLES, Job, Kit, write_kit
 from gpu_call.records import read_json, write_json
 from tinygpu import __version__
 from tinygpu.api.bundle import Assembling, bundle_points
-from tinygpu.api.emit import NotAdmitted, complete, emit
+from tinygpu.api.choosing import NotAdmitted, choose
 from tinygpu.api.problems import Asked, problems
 from tinygpu.devices import Device, device
 from tinygpu.ptx.assembler import AssemblerUnavailable
@@ -32,6 +32,7 @@ from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
 from tinygpu.ptx.measuring.bundle import Entry, read_bundle, write_bundle
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import ranked
 from tinygpu.spaces.build import MachineSpace, build_space
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,18 +53,20 @@ def asked(case: Case) -> Asked:
 
 
 def near_best(space: MachineSpace, count: int, seed: int) -> tuple[float, list[Point]]:
-    """(seconds predicted for the best candidate, that one and others whose prediction is about as good, at random).
+    """(seconds predicted for the best candidate, the first choice and others whose prediction is about as good).
 
-    The prediction says the same of many candidates; the first of them in the order of the space are all alike.
+    The prediction says the same of many candidates; the others are drawn among all of them.
     """
-    tried = minimize(space.space, PredictedTime(space), seconds=_SEARCH_S).history
-    if not len(tried) - len(tried.failures):
+    objective = PredictedTime(space)
+    result = minimize(space.space, objective, seconds=_SEARCH_S)
+    groups = ranked(objective, result, 1, 1)
+    if not groups:
         raise ValueError(f"no candidate of {space.machine.__name__} can be launched for {space.problem}")
-    first = int(np.nanargmin(tried.values))
-    best = float(tried.values[first])
-    near = np.flatnonzero(tried.values <= (1 + _NEAR) * best)
-    others = np.random.default_rng(seed).permutation(near[near != first])[: count - 1]
-    return best, [dict(tried[int(n)].point) for n in (first, *others)]
+    tried, first = result.history, dict(groups[0][0].point)
+    best = float(np.nanmin(tried.values))
+    near = np.random.default_rng(seed).permutation(np.flatnonzero(tried.values <= (1 + _NEAR) * best))[:count]
+    others = [point for n in near if (point := dict(tried[int(n)].point)) != first]
+    return best, [first, *others[: count - 1]]
 
 
 def spread_points(space: MachineSpace, count: int, seed: int) -> list[Point]:
@@ -144,7 +147,7 @@ class Preparation:
         whole = []
         for part in case.points:
             try:
-                whole.append(complete(space, part))
+                whole.append(dict(choose(space, part).refined.point))
             except NotAdmitted as refused:
                 said = " ".join(f"{k}={v}" for k, v in part.items())
                 self.missing.append((f"{case.name}: {said}", str(refused)))
@@ -187,7 +190,7 @@ class Preparation:
         """The best predicted kernel with the case's point, and what the emulator counts of it on the whole problem."""
         ((machine, posed),) = problems(family_of(case.machine), asked(case))[0]
         space = build_space(machine, posed, self.target)
-        kernel = emit(space, case.points[0] if case.points else {}).built.kernel
+        kernel = choose(space, case.points[0] if case.points else {}).built.kernel
         for failed in bundle_points(space, [dict(kernel.point)], path, assembling=self.assembling):
             if not isinstance(failed, str):
                 raise ValueError(failed.sentence)

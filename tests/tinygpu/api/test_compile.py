@@ -8,8 +8,8 @@ import pytest
 from fake_cuda import FakeCuda
 
 import tinygpu
+from tinygpu.api.choosing import NotAdmitted
 from tinygpu.api.compile import CompiledKernel, library_device
-from tinygpu.api.emit import NotAdmitted
 from tinygpu.api.problems import Asked
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import ProblemError

@@ -248,12 +248,12 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
 
 def test_every_launch_of_a_bundle_is_that_of_its_kernel(folder: Path) -> None:
     """The round trip through the file, against the kernel made anew."""
-    from tinygpu.api.emit import emit
+    from tinygpu.api.choosing import choose
     from tinygpu.ptx.launches import launch_of
 
     space = build_space(Axpby, Asked({"n": 3000}).of(Axpby), device("h200"))
     made = read_bundle(folder / "a.bundle")
     for e in made.entries[:2]:
-        kernel: Kernel = emit(space, e.point).built.kernel
+        kernel: Kernel = choose(space, e.point).built.kernel
         assert made.ptx(e).decode() == kernel.ptx
         assert e.launch == launch_of(kernel, space.problem)

@@ -45,6 +45,37 @@ def test_joined_candidates_have_the_times_of_each(name: str, benchmarks: Any) ->
     assert sum(len(owners) for _, owners in near.groups) < sum(len(owners) for _, owners in joined.groups)
 
 
+@pytest.mark.parametrize(("name", "operand"), [("a100", "bf16"), ("h100", "bf16"), ("b200", "e4m3"), ("l40s", "e4m3")])
+def test_problems_predicted_at_once_have_the_times_of_each(name: str, operand: str, benchmarks: Any) -> None:
+    error = benchmarks("prediction_error")
+    gpu = device(name)
+    sizes = ((1, 4096, 4096), (16, 32, 32), (512, 512, 512), (777, 3000, 5000))
+    asked = [error.Problem(*size, operand) for size in sizes]
+    alone = np.array([error.seconds(p, gpu).min() for p in asked])
+    assert error.best_seconds(asked, gpu) == pytest.approx(alone, rel=1e-12)
+
+
+def test_a_table_of_errors_is_whole(benchmarks: Any, tmp_path: Path, capsys: Any) -> None:
+    """Every column, type and range of a file has its row; what sustains the tensor rate is said."""
+    error = benchmarks("prediction_error")
+    path = tmp_path / "t.csv"
+    rows = [("bfloat16", m, 1024, 1024) for m in (1, 64, 256, 1024)] + [("fp8", 16, 512, 512), ("nvfp4", 16, 512, 512)]
+    path.write_text("dtype,m,n,k,h200_sxm.x,l40s.y\n" + "".join(f"{d},{m},{n},{k},9.5,\n" for d, m, n, k in rows))
+    assert error.main([str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    kinds = [tuple(cell.strip() for cell in line.split("|")[1:4]) for line in lines[2:-1]]
+    assert kinds == [
+        ("H200-SXM, h200_sxm.x, bfloat16", "m <= 16", "1"),
+        ("H200-SXM, h200_sxm.x, bfloat16", "16 < m <= 128", "1"),
+        ("H200-SXM, h200_sxm.x, bfloat16", "m > 128, one of m, n, k < 512", "1"),
+        ("H200-SXM, h200_sxm.x, bfloat16", "m, n, k >= 512", "1"),
+        ("H200-SXM, h200_sxm.x, bfloat16", "all", "4"),
+        ("H200-SXM, h200_sxm.x, fp8", "m <= 16", "1"),
+        ("H200-SXM, h200_sxm.x, fp8", "all", "1"),
+    ]
+    assert lines[-1] == error.SUSTAINED
+
+
 def test_a_fit_finds_a_device_that_was_changed(benchmarks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of a device with other figures: the fit leaves an error of a few percent at most, within its bounds."""
     error, calibrated = benchmarks("prediction_error"), benchmarks("prediction_calibrated")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinygpu.cli.options import ALIGN, DEVICE, DTYPE, JSON, LD, MACHINE, MAJOR, OPTION, POINT, SHAPE
+
+if TYPE_CHECKING:
+    from tinygpu.api.choosing import Finalist
 
 
 def emit_command(
@@ -86,18 +89,12 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Any:
-    """The kernel of the first machine of a family that admits the point."""
-    from tinygpu.api.emit import NotAdmitted, emit, spaces
+def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Finalist:
+    """The kernel of the best candidate of a family that has these values."""
+    from tinygpu.api.choosing import choose_among
     from tinygpu.api.machines import family
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.arguments import point as read_point
     from tinygpu.devices import device as find
 
-    reasons = []
-    for s in spaces(family(machine), asked(shape, *words), find(device)):
-        try:
-            return emit(s, read_point(point))
-        except NotAdmitted as error:
-            reasons.append(f"{s.machine.__name__} does not admit this point: {error}")
-    raise NotAdmitted("; ".join(reasons))
+    return choose_among(family(machine), asked(shape, *words), find(device), read_point(point))

@@ -25,7 +25,7 @@ def space_command(
 
     Example: `tinygpu space matmul --shape m=4096,n=4096,k=4096 --device a100`
     """
-    from tinygpu.api.emit import spaces
+    from tinygpu.api.choosing import spaces
     from tinygpu.api.machines import family
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.printing import console, space_report
@@ -71,7 +71,8 @@ def explain_command(
 
     Example: `tinygpu explain matmul_ampere --shape m=4096,n=4096,k=4096 --device rtx4090 bm=256 bn=256 stages=6`
     """
-    from tinygpu.api.emit import explain, spaces
+    from tinygpu.api.choosing import spaces
+    from tinygpu.api.explain import explain
     from tinygpu.api.machines import family
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.arguments import point as read_point

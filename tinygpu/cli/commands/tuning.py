@@ -33,6 +33,7 @@ def tune_command(
     results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
     measure: Annotated[int, typer.Option(help="time so many of the best on the GPU that is here")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the kernel (runs/...)")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also reasons, constraints and checks")] = False,
     as_json: JSON = False,
 ) -> None:
     """Search every machine of a family, emit the best candidate as PTX, and prove it right in the emulator.
@@ -59,7 +60,8 @@ def tune_command(
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.interrupted import INTERRUPTED, MEASURING_INTERRUPTED, interrupted_report
     from tinygpu.cli.live import watching
-    from tinygpu.cli.printing import console, tuned_report
+    from tinygpu.cli.printing import console
+    from tinygpu.cli.tuned import tuned_report
     from tinygpu.devices import device as find
     from tinygpu.ptx.driver import available
 
@@ -76,7 +78,7 @@ def tune_command(
             raise typer.Exit(INTERRUPTED) from None
         return
     try:
-        with watching(console, quiet=as_json) as watcher:
+        with watching(console, quiet=as_json, verbose=verbose) as watcher:
             tuned = tune(
                 family(machine),
                 given,
@@ -103,7 +105,7 @@ def tune_command(
     if as_json:
         print((folder / "launch.json").read_text(), end="")
     else:
-        tuned_report(tuned, files, available())
+        tuned_report(tuned, files, available(), verbose=verbose)
 
 
 def _tune_measured(

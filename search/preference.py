@@ -1,0 +1,189 @@
+"""Preference: which of the candidates is taken where predicted times cannot decide.
+
+A predicted time is some per cent off (docs/predictor.md), and thousands of candidates lie closer together than that. Of
+those the one is taken that strains the device least. Each strain is a cost in seconds, a small share of the predicted
+time, so that it decides between neighbours and never makes up for a loss that the model can see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.cost.predictor import Prediction
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.result import Result
+from tinygpu.search.searchable import Columns, Point
+from tinygpu.spaces.build import MachineSpace
+
+# Predicted times that differ by less than this share are not told apart.
+RESOLUTION = 0.005
+
+# Work of a unit that is hidden behind a busier one: of each unit's busy time. It delays the busier one now and then,
+# costs power, and is the first to show where the model is too kind. Narrow copies, narrow swizzles, boxes that TMA
+# cuts, and stores that fill no sectors show here, as instructions and as accesses of L2.
+HIDDEN_SHARE = 5e-3
+# For each doubling of a cluster, which needs that many free SMs in one GPC. How many SMs the GPCs of a part have is not
+# known before it is asked, and those that are no multiple stay idle.
+CLUSTER_SHARE = 1e-3
+# Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
+REFETCH_SHARE = 1e-4
+# Of the time in which data would come with so much of it under way at a time, which work hides.
+READS_SHARE = 1e-4
+# For all registers that a thread can have: what the assembler needs beyond the estimate spills.
+REGISTERS_SHARE = 1e-4
+# For all shared memory that a CTA can have.
+SMEM_SHARE = 1e-6
+
+# Candidates that take so many times as long as the last that is wanted are not looked at.
+FAR = 1.05
+
+# Rows that are judged at once, and scores that count as equal: arrays of other lengths round differently.
+_ROWS = 16_384
+_EQUAL = 1e-10
+
+# CTAs, threads of each, rounds of each.
+Division = tuple[int, ...]
+
+
+def strain(
+    prediction: Prediction, registers: Any, smem_share: Any, cluster: Any, refetch_s: Any
+) -> NDArray[np.float64]:
+    """Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
+
+    registers   per thread
+    smem_share  shared memory of a CTA over the most that it can have
+    cluster     CTAs of a cluster
+    refetch_s   seconds of DRAM if L2 kept nothing from one wave to the next
+    """
+    seconds = prediction.seconds
+    hidden_s = sum(np.asarray(busy) for busy in prediction.busy_s.values())
+    shares = (
+        CLUSTER_SHARE * np.log2(np.maximum(cluster, 1))
+        + REGISTERS_SHARE * np.asarray(registers) / 255
+        + SMEM_SHARE * np.asarray(smem_share)
+    )
+    added = HIDDEN_SHARE * hidden_s + REFETCH_SHARE * np.asarray(refetch_s) + READS_SHARE * prediction.reads_s
+    return np.asarray(np.where(np.isfinite(seconds), added + shares * seconds, np.inf), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate with what it is chosen by: its value and its strain, in seconds."""
+
+    point: Point
+    score: float
+
+
+def ranked(objective: PredictedTime, result: Result, groups: int, each: int) -> list[list[Ranked]]:
+    """The candidates to be taken first, by value and strain; the order in which they were tried plays no part.
+
+    Candidates that divide the work alike (`division`) are one group, of up to `each`, best first; the `groups` whose
+    best are best, best first. Candidates that take `FAR` times as long as the last of these bests are left out.
+
+    objective  predicts the points of the result, whose values may be known better than by its prediction
+    """
+    history = result.history
+    order = np.argsort(history.values, kind="stable")
+    order = order[: int(np.count_nonzero(np.isfinite(history.values)))]
+    found: dict[Division, list[tuple[float, int]]] = {}
+    farthest = math.inf
+    for start in range(0, len(order), _ROWS):
+        rows = order[start : start + _ROWS]
+        rows = rows[history.values[rows] <= farthest]
+        if not len(rows):
+            break
+        columns = {name: np.asarray(column)[rows] for name, column in history.columns.items()}
+        strains, kinds = judge(objective, columns, len(rows))
+        totals = history.values[rows] + strains
+        for kind in np.unique(kinds, axis=0):
+            mine = np.flatnonzero((kinds == kind).all(axis=1))
+            pairs = found.get(tuple(kind.tolist()), [])
+            pairs = sorted([*pairs, *zip(totals[mine].tolist(), rows[mine].tolist(), strict=True)])
+            last = pairs[min(each, len(pairs)) - 1][0] * (1 + _EQUAL)
+            found[tuple(kind.tolist())] = [pair for pair in pairs if pair[0] <= last]
+        bests = sorted(pairs[0][0] for pairs in found.values())
+        farthest = FAR * bests[min(groups, len(bests)) - 1]
+    if not found:
+        return []
+    bests = sorted(pairs[0][0] for pairs in found.values())
+    last = bests[min(groups, len(bests)) - 1] * (1 + _EQUAL)
+
+    def key(r: Ranked) -> tuple[int, tuple[tuple[str, bool, Any], ...]]:
+        return round(r.score / bests[0] / _EQUAL), canonical(r.point)
+
+    out = []
+    for pairs in found.values():
+        if pairs[0][0] <= last:
+            group = [Ranked(history[row].point, score) for score, row in pairs if score <= farthest]
+            out.append(sorted(group, key=key)[:each])
+    return sorted(out, key=lambda group: key(group[0]))[:groups]
+
+
+def alike(objective: PredictedTime, result: Result, point: Point) -> tuple[int, tuple[str, ...]]:
+    """Candidates that divide the work as this one does and that the model does not tell apart from it.
+
+    How many others were tried, and the parameters in which they differ from it.
+    """
+    history, seconds = result.history, float(objective.prediction(point).seconds)
+    rows = np.flatnonzero(np.abs(history.values - seconds) <= RESOLUTION * seconds)
+    if not len(rows):
+        return 0, ()
+    columns = {name: np.asarray(column)[rows] for name, column in history.columns.items()}
+    index = objective.space.structure_index(point)
+    wanted = division(objective.space, index, {a: int(point[a]) for a in objective.space.traces[index].axes})
+    same = (judge(objective, columns, len(rows))[1] == wanted).all(axis=1)
+    differ = tuple(n for n, c in columns.items() if n in point and np.any(c[same] != point[n]))
+    others = int(np.count_nonzero(same)) - 1
+    return max(others, 0), differ
+
+
+def canonical(point: Point) -> tuple[tuple[str, bool, Any], ...]:
+    """A key that orders points by their parameters' names and values, wherever they were listed."""
+    return tuple((name, isinstance(point[name], str), point[name]) for name in sorted(point))
+
+
+def judge(
+    objective: PredictedTime, columns: Columns, rows: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """(rows,) strains and (rows, 3) divisions of many candidates."""
+    strains, kinds = np.full(rows, np.inf), np.zeros((rows, 3), dtype=np.int64)
+    for index, mask, chosen in objective.by_structure(columns, rows):
+        strains[mask] = strain_of(objective.space, index, chosen, objective.predict(index, chosen))
+        kinds[mask] = division(objective.space, index, chosen)
+    return strains, kinds
+
+
+def division(space: MachineSpace, index: int, chosen: Mapping[str, Any]) -> NDArray[np.int64]:
+    """(..., 3) how candidates of one structure divide the work: CTAs, their threads, and the rounds of each."""
+    counts = space.counts(index)
+    found = dict(zip(counts.names, counts.compute({**space.environment, **chosen}), strict=True))
+    parts = np.broadcast_arrays(found["ctas"], found["threads"], found["iterations"])
+    return np.stack([np.asarray(part, dtype=np.int64) for part in parts], axis=-1)
+
+
+def strain_at(space: MachineSpace, point: Point, prediction: Prediction) -> float:
+    """The strain of one candidate, given its prediction."""
+    index = space.structure_index(point)
+    chosen = {a: int(point[a]) for a in space.traces[index].axes}
+    return float(strain_of(space, index, chosen, prediction))
+
+
+def strain_of(
+    space: MachineSpace, index: int, chosen: Mapping[str, Any], prediction: Prediction
+) -> NDArray[np.float64]:
+    """The strain of candidates of one structure, given their prediction."""
+    counts, values = space.counts(index), {**space.environment, **chosen}
+    device = space.device
+    return strain(
+        prediction,
+        counts.value("registers", values),
+        np.divide(counts.value("smem", values), device.max_smem_bytes_per_block),
+        counts.value("cluster", values),
+        counts.refetched_bytes(values, device) / device.dram_bytes_per_s,
+    )

@@ -1,0 +1,197 @@
+"""Which candidate is taken: in any order of listing, the one that strains the device least among those as fast."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.api.machines import family
+from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES
+from tinygpu.cost.operations import request_pieces
+from tinygpu.devices import device
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import compile_arrays, expr
+from tinygpu.language.partition import blocked
+from tinygpu.language.problem import Problem
+from tinygpu.program import nodes as n
+from tinygpu.program.spread import spread
+from tinygpu.program.tree import walk
+from tinygpu.search.history import History
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import RESOLUTION, alike, division, judge, ranked
+from tinygpu.search.result import Result
+from tinygpu.search.searchable import Point
+from tinygpu.spaces.build import MachineSpace, build_space
+
+DEVICES = ("a100", "rtx3090", "rtx4090", "rtx5090", "l40s", "h100", "h200", "b200")
+KINDS = ("f16", "tf32", "e4m3", "s8")
+
+
+def drawn(seed: int) -> tuple[str, str, dict[str, int], str]:
+    """A machine, a device, sizes that are multiples of 64, and a type that the device has."""
+    rng = np.random.default_rng(seed)
+    gpu = str(rng.choice(DEVICES))
+    machine = str(rng.choice(("matmul_ampere", "matmul_hopper") if device(gpu).cc == 90 else ("matmul_ampere",)))
+    dims = {name: 64 * int(2 ** rng.uniform(0, 6)) for name in ("m", "n", "k")}
+    kind = str(rng.choice([k for k in KINDS if k != "e4m3" or device(gpu).cc >= 89]))
+    return machine, gpu, dims, kind
+
+
+@cache
+def searched(machine: str, gpu: str, sizes: tuple[int, int, int], kind: str) -> tuple[MachineSpace, Result | None]:
+    (chosen,) = family(machine).machines
+    posed: Problem = chosen.problem(**dict(zip(("m", "n", "k"), sizes, strict=True)), dtypes={"a": kind})
+    space = build_space(chosen, posed, device(gpu))
+    return space, minimize(space.space, PredictedTime(space)) if space.space.size else None
+
+
+def case(seed: int) -> tuple[MachineSpace, PredictedTime, Result]:
+    """The first of a row of draws whose space is not empty."""
+    for attempt in itertools.count():
+        machine, gpu, dims, kind = drawn(1000 * attempt + seed)
+        space, result = searched(machine, gpu, (dims["m"], dims["n"], dims["k"]), kind)
+        if result is not None:
+            return space, PredictedTime(space), result
+    raise AssertionError("unreachable")
+
+
+def shuffled(result: Result, seed: int) -> Result:
+    """The same trials in another order, with the parameters in another order too."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(result.history))
+    names = rng.permutation(sorted(result.history.columns)).tolist()
+    columns = {name: np.asarray(result.history.columns[name])[order] for name in names}
+    history = History(columns, result.history.values[order], {})
+    return Result("", "exhaustive", 0, result.space_size, history, 0.0, "every point")
+
+
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize("seed", range(30))
+def test_the_order_of_listing_plays_no_part(seed: int) -> None:
+    _, objective, result = case(seed)
+    expected = [[dict(r.point) for r in group] for group in ranked(objective, result, 6, 10)]
+    for again in range(3):
+        found = ranked(objective, shuffled(result, again), 6, 10)
+        assert [[dict(r.point) for r in group] for group in found] == expected
+
+
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
+    space, objective, result = case(seed)
+    columns = {name: np.asarray(column) for name, column in result.history.columns.items()}
+    strains, kinds = judge(objective, columns, len(result.history))
+    totals = result.history.values + strains
+    assert (strains >= 0).all()
+    groups = ranked(objective, result, 4, 8)
+    assert groups[0][0].score == pytest.approx(np.nanmin(totals), rel=1e-9)
+    assert [g[0].score for g in groups] == sorted(g[0].score for g in groups)
+    seen = set()
+    for group in groups:
+        index = space.structure_index(group[0].point)
+        kind = division(space, index, {a: int(group[0].point[a]) for a in space.traces[index].axes})
+        assert tuple(kind.tolist()) not in seen
+        seen.add(tuple(kind.tolist()))
+        mine = np.sort(totals[(kinds == kind).all(axis=1)])[: len(group)]
+        assert [r.score for r in group] == pytest.approx(mine.tolist(), rel=1e-9)
+    # no other way to divide the work is better than the last of these
+    others = [tuple(k) not in seen for k in kinds.tolist()]
+    assert totals[others].min(initial=np.inf) >= groups[-1][0].score * (1 - 1e-9)
+
+
+def widths(space: MachineSpace, point: Point) -> tuple[int, ...]:
+    """What an expert would have wide: bytes of copies and stores, swizzled spans."""
+    bits = {o.name: o.dtype.bits for o in space.problem.operands}
+    found = [int(point[name]) * bits[t] // 8 for name, t in (("va", "a"), ("vb", "b")) if name in point]
+    return (*found, *(int(point[name]) for name in ("swizzle", "swizzle_c") if name in point))
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("seed", range(48))
+def test_no_first_choice_is_narrower_than_an_equal_one(seed: int) -> None:
+    """Of the same tile, warps and structure, as fast as far as the model can tell: none has wider copies or spans.
+
+    Problems are aligned, so that nothing but the candidate itself forbids the width.
+    """
+    space, objective, result = case(seed)
+    first = ranked(objective, result, 1, 1)[0][0].point
+    seconds = float(objective.prediction(first).seconds)
+    same = [p for p in ("bm", "bn", "wm", "wn", "schedule", "out", "put", "copy_a", "copy_b") if p in first]
+    history = result.history
+    near = np.abs(history.values - seconds) <= NARROW * seconds
+    for name in same:
+        near &= np.asarray(history.columns[name]) == first[name]
+    for number in np.flatnonzero(near).tolist():
+        other = history[number].point
+        wider = [b > a for a, b in zip(widths(space, first), widths(space, other), strict=True)]
+        narrower = [b < a for a, b in zip(widths(space, first), widths(space, other), strict=True)]
+        assert not any(wider) or any(narrower), (dict(first), dict(other))
+
+
+# Closer than this, narrow copies bring nothing that the model could know of.
+NARROW = RESOLUTION / 5
+
+
+def test_the_5090_copies_sixteen_bytes_at_a_time() -> None:
+    """Rows of 32 bytes in copies of 8 once were its first choice: they take as many accesses of L2 as rows of 64."""
+    space, result = searched("matmul_ampere", "rtx5090", (4096, 4096, 4096), "f16")
+    first = ranked(PredictedTime(space), result, 1, 1)[0][0].point
+    assert widths(space, first) == (16, 16)
+    assert int(first["bk"]) >= 32
+
+
+def test_what_is_alike_divides_the_work_alike_and_takes_as_long() -> None:
+    space, objective, result = case(3)
+    point = ranked(objective, result, 1, 1)[0][0].point
+    count, differ = alike(objective, result, point)
+    seconds = float(objective.prediction(point).seconds)
+    expected = []
+    for trial in result.history:
+        if trial.value is not None and abs(trial.value - seconds) <= RESOLUTION * seconds:
+            pair = [(space.structure_index(p), p) for p in (point, trial.point)]
+            ways = [division(space, i, {a: int(p[a]) for a in space.traces[i].axes}).tolist() for i, p in pair]
+            if ways[0] == ways[1] and dict(trial.point) != dict(point):
+                expected.append(trial.point)
+    assert count == len(expected)
+    assert set(differ) == {name for p in expected for name in p if name in point and p[name] != point[name]}
+
+
+# -- accesses of L2 -------------------------------------------------------------------------------------------------
+
+
+def pieces(addresses: Any, width: int, size: int) -> int:
+    """Pieces of `size` bytes that one warp instruction touches."""
+    return len({int(a + b) // size for a in addresses for b in range(width)})
+
+
+def copies() -> Iterator[tuple[int, int, int, int, int]]:
+    """(rows, columns, vector, lanes side by side, bits) of tiles that a warp copies."""
+    sizes = itertools.product((16, 32, 64, 128), (1, 2, 4, 8), (1, 2, 4, 8, 16), (8, 16, 32))
+    for columns, vector, across, bits in sizes:
+        if columns % (vector * across) == 0 and vector * bits // 8 <= 16:
+            yield 64, columns, vector, across, bits
+
+
+@pytest.mark.parametrize("size", [SECTOR_BYTES, ACCESS_BYTES])
+def test_pieces_of_a_request_are_what_listing_gives(size: int) -> None:
+    space, _ = searched("matmul_ampere", "a100", (64, 64, 64), "f16")
+    copy = next(s for s in walk(space.traces[0].program.body) if isinstance(s, n.Copy) and s.source.name == "a")
+    tried = 0
+    for rows, columns, vector, across, bits in copies():
+        who = blocked((rows, columns), threads=32, vector=vector, across=across, name="x")
+        lanes = spread(who).coordinates()[:, 0, :]
+        addresses = (lanes[:, 0] * 4096 + lanes[:, 1]) * bits // 8
+        counted = pieces(addresses, vector * bits // 8, size)
+        kind = dtype({8: "s8", 16: "f16", 32: "f32"}[bits])
+        tile = replace(copy.source, shape=(expr(rows), expr(columns)), dtype=kind)
+        found = compile_arrays(request_pieces(who, tile, expr(vector), size))({"a.ld": 4096})[0]
+        assert int(found) == counted, (columns, vector, across, bits)
+        tried += 1
+    assert tried > 50

@@ -1,0 +1,119 @@
+"""Every door chooses in the same way: tune, emit, verify, predict, compile and bundle mean one kernel by "the best"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygpu.api.choosing as choosing
+import tinygpu.api.tune as tuning
+from tinygpu import compile
+from tinygpu.api.bundle import bundle
+from tinygpu.api.choosing import Finalist, NotAdmitted, choose, choose_among, spaces
+from tinygpu.api.machines import Family, family
+from tinygpu.api.predict import predict_point
+from tinygpu.api.problems import Asked
+from tinygpu.devices import device
+from tinygpu.ptx.verification import Verification, verify
+from tinygpu.search.predicted import PredictedTime
+
+DEVICES = ("a100", "rtx4090", "rtx5090", "h100", "b200", "l40s")
+
+
+def drawn(seed: int) -> tuple[str, Asked, str]:
+    """A machine or family, a problem, and a device."""
+    rng = np.random.default_rng(seed)
+    gpu = str(rng.choice(DEVICES))
+    if seed % 3 == 0:
+        return str(rng.choice(("axpby", "bias_relu"))), Asked({"m": 512, "n": 1024}), gpu
+    dims = {name: int(rng.choice((96, 128, 192, 256))) for name in ("m", "n", "k")}
+    machine = str(rng.choice(("matmul", "matmul_ampere", "matmul_simt")))
+    kind = "f32" if machine == "matmul_simt" else str(rng.choice(("f16", "e4m3" if gpu in ("h100", "b200") else "s8")))
+    return machine, Asked(dims, {"*": kind}), gpu
+
+
+def brief(kernel: Any, machine: Any, problem: Any, **_: Any) -> Verification:
+    """One run instead of all: this test asks which kernel is chosen."""
+    return verify(kernel, machine, problem, orders=("late",), random_inputs=False)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(24))
+def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, asked, gpu = drawn(seed)
+    if name == "axpby":
+        asked = Asked({"n": 100_000})
+    chosen = family(name)
+    monkeypatch.setattr(tuning, "verify", brief)
+    winner: Finalist = tuning.tune(chosen, asked, device(gpu)).winner
+    point, ptx = dict(winner.refined.point), winner.built.kernel.ptx
+    best = choose_among(chosen, asked, device(gpu), {})
+    assert (dict(best.refined.point), best.built.kernel.ptx) == (point, ptx)
+    found = predict_point(chosen, asked, device(gpu), {})
+    assert dict(found.refined.point) == point
+    assert found.registers == winner.assembly.registers
+    assert float(found.simulation.prediction.seconds) == float(winner.prediction.seconds)
+    assert compile(chosen, asked, device=gpu, seconds=1000.0).ptx == ptx
+    made = bundle(chosen, asked, device(gpu), tmp_path / "one.bundle", count=1, choose="best", cubins=False).bundle
+    assert made.ptx(made.entries[0]).decode() == ptx
+    # what the winner has is all that it takes to get it
+    assert dict(choose(winner.space, point).refined.point) == point
+    some = {n: point[n] for n in list(point)[::2] if n in winner.space.space.names}
+    assert dict(choose(winner.space, some).refined.point) == point
+
+
+def test_doors_predict_in_bulk_however_large_the_space_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No door has a budget of its own, and none asks for points one by one where they can be listed."""
+    asked = Asked({"m": 4096, "n": 4096, "k": 4096})
+    (space,) = spaces(family("matmul_hopper"), asked, device("h100"))
+    assert space.space.size > 200_000
+    searched: list[Any] = []
+    minimize = choosing.minimize
+
+    def noting(*args: Any, **options: Any) -> Any:
+        searched.append((options, minimize(*args, **options)))
+        return searched[-1][1]
+
+    def one_by_one(self: PredictedTime, points: Any) -> Any:
+        raise AssertionError(f"{len(points)} points are predicted one by one")
+
+    monkeypatch.setattr(choosing, "minimize", noting)
+    monkeypatch.setattr(PredictedTime, "__call__", one_by_one)
+    best = choosing.best_refined(space, {})
+    ((options, result),) = searched
+    assert options == {}
+    assert (result.strategy, result.ended, len(result.history)) == ("exhaustive", "every point", space.space.size)
+    least = min(objective_least(space))
+    assert best[0][0].prediction.seconds <= least * 1.005
+
+
+def objective_least(space: Any) -> list[float]:
+    objective = PredictedTime(space)
+    return [float(objective.score_columns(columns).min()) for _, columns in space.space.columns_by_part()]
+
+
+def test_of_a_family_the_best_machine_that_has_the_values_is_taken() -> None:
+    """Not the first machine that admits them."""
+    asked, gpu = Asked({"m": 16, "n": 512, "k": 1024}), device("rtx5090")
+    machines = tuple(m for m in family("matmul").machines if m.__name__ in ("MatmulAmpere", "MatmulSkinny"))
+    each = [choose_among(Family("one", (m,)), asked, gpu, {}) for m in machines]
+    least = min(f.score for f in each)
+    for order in (machines, machines[::-1]):
+        best = choose_among(Family("both", order), asked, gpu, {})
+        assert best.score == least < max(f.score for f in each)
+
+
+def test_values_that_no_candidate_has_are_refused_by_every_machine_with_its_reason() -> None:
+    asked = Asked({"m": 256, "n": 256, "k": 256}, {"*": "f32"})
+    with pytest.raises(NotAdmitted) as error:
+        choose_among(family("matmul_simt"), asked, device("a100"), {"bm": 63})
+    assert str(error.value) == (
+        "MatmulSimt does not admit this point: bm: 63 is not on offer; choose from 32, 64, 96, 128"
+    )
+    with pytest.raises(NotAdmitted) as error:
+        choose_among(family("matmul_simt"), asked, device("a100"), {"bq": 64})
+    begun = "MatmulSimt does not admit this point: MatmulSimt has no parameter 'bq'; it has "
+    assert str(error.value).startswith(begun)

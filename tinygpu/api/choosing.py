@@ -1,0 +1,185 @@
+"""Choosing: the best candidate of a space, of the part of it that has given values, or of a family.
+
+Every door (tune, emit, verify, predict, compile, bundle) chooses here, so that all of them mean the same kernel by
+"the best": everything is predicted, as arrays; of every way to divide the work the best are refined by their layouts,
+lowered and assembled; those that do not spill are ranked by what is then known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tinygpu.api.machines import Family
+from tinygpu.api.problems import Asked, problems
+from tinygpu.cost.predictor import Prediction
+from tinygpu.devices import Device
+from tinygpu.ptx.assembler import Assembly, assemble
+from tinygpu.ptx.build import Built
+from tinygpu.ptx.lowering.lower import lower
+from tinygpu.search.minimize import minimize
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.preference import ranked, strain_at
+from tinygpu.search.refine import Refined, refine
+from tinygpu.search.result import Result
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces import Space
+from tinygpu.spaces.build import MachineSpace, build_space
+
+Values = Mapping[str, int | str]
+T = TypeVar("T")
+
+# So many ways to divide the work are kept, each by its best candidate that does not spill.
+KEPT = 6
+# For each way, candidates whose layouts are solved, and of these candidates that are assembled, at most.
+REFINED = 60
+ASSEMBLED = 5
+# Ways that are looked at, at most, for each that is kept.
+WAYS = 4
+
+
+class NotAdmitted(ValueError):
+    """A point that the space does not hold, with every constraint that it breaks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finalist:
+    """A candidate that was lowered and assembled.
+
+    prediction  with the assembler's registers and the conflicts of its layouts
+    """
+
+    space: MachineSpace
+    refined: Refined
+    built: Built
+    assembly: Assembly
+    prediction: Prediction
+
+    @property
+    def spills(self) -> bool:
+        return bool(self.assembly.spill_store_bytes or self.assembly.spill_load_bytes)
+
+    @property
+    def score(self) -> float:
+        """Predicted seconds, and the strain that decides where these cannot."""
+        return float(self.prediction.seconds) + strain_at(self.space, self.refined.point, self.prediction)
+
+
+def having(space: MachineSpace, point: Values) -> Space:
+    """The candidates that have these values; raises NotAdmitted with every reason where there are none."""
+    unknown = [name for name in point if name not in space.space.names]
+    if unknown:
+        names = ", ".join(space.space.names)
+        raise NotAdmitted(f"{space.machine.__name__} has no parameter {unknown[0]!r}; it has {names}")
+    violations = space.space.explain(point)
+    if violations:
+        raise NotAdmitted("; ".join(v.sentence for v in violations))
+    return space.space.restrict(point)
+
+
+def refine_best(
+    objective: PredictedTime, result: Result, layouts: SolverCache, keep: int = KEPT
+) -> list[list[Refined]]:
+    """The best of what a search found, with their layouts, by the way in which they divide the work; best first."""
+    found: list[list[Refined]] = []
+    for group in ranked(objective, result, WAYS * keep, REFINED):
+        # conflicts only add to a score: what begins above the last that is kept does not get below it
+        if len(found) >= keep and group[0].score >= sorted(g[0].score for g in found)[keep - 1]:
+            break
+        found.append(refine(objective, group, layouts, keep=ASSEMBLED))
+    return sorted(found, key=lambda g: g[0].score)
+
+
+def finalists(
+    space: MachineSpace, objective: PredictedTime, best: Sequence[Sequence[Refined]], keep: int = KEPT
+) -> tuple[Finalist, ...]:
+    """For `keep` ways to divide the work the best candidate that does not spill, as a kernel, best first.
+
+    Ranked with the assembler's registers. Those that were assembled and spill come last.
+    """
+    kept: list[Finalist] = []
+    spilled: list[Finalist] = []
+    for group in best:
+        if len(kept) == keep:
+            break
+        mine: Finalist | None = None
+        for r in group:
+            if mine is not None and r.score >= mine.score:
+                break
+            made = assembled(space, objective, r)
+            if made.spills:
+                spilled.append(made)
+            elif mine is None or made.score < mine.score:
+                mine = made
+        if mine is not None:
+            kept.append(mine)
+    return (*sorted(kept, key=lambda f: f.score), *sorted(spilled, key=lambda f: f.score))
+
+
+def assembled(space: MachineSpace, objective: PredictedTime, r: Refined) -> Finalist:
+    """One candidate, lowered and assembled."""
+    kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
+    assembly = assemble(kernel.ptx, kernel.assembled_for(space.device.portable_target))
+    prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
+    return Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction)
+
+
+def best_refined(space: MachineSpace, point: Values) -> list[list[Refined]]:
+    """The best candidates that have these values, as `refine_best` gives them; raises NotAdmitted where none fits."""
+    objective = PredictedTime(space)
+    result = minimize(having(space, point), objective)
+    if result.ended == "interrupted":
+        raise KeyboardInterrupt
+    best = refine_best(objective, result, SolverCache())
+    if not best:
+        raise NotAdmitted("no candidate with these values can be launched")
+    return best
+
+
+def choose(space: MachineSpace, point: Values) -> Finalist:
+    """The best candidate that has these values, as a kernel; raises NotAdmitted where there is none."""
+    return finalists(space, PredictedTime(space), best_refined(space, point))[0]
+
+
+def choose_among(family: Family, asked: Asked, device: Device, point: Values) -> Finalist:
+    """The best candidate of all machines of a family that has these values.
+
+    Raises ProblemError where no machine takes the problem, and NotAdmitted where none has such a candidate.
+    """
+    found = of_each(family, asked, device, lambda space: choose(space, point))
+    return min(found, key=lambda f: (f.spills, f.score))
+
+
+def of_each(family: Family, asked: Asked, device: Device, choice: Callable[[MachineSpace], T]) -> list[T]:
+    """What `choice` finds in the space of each machine of a family; raises NotAdmitted where it finds nothing."""
+    found: list[T] = []
+    reasons: list[str] = []
+    for space in spaces(family, asked, device):
+        try:
+            found.append(choice(space))
+        except NotAdmitted as error:
+            reasons.append(f"{space.machine.__name__} does not admit this point: {error}")
+    if not found:
+        raise NotAdmitted("; ".join(reasons))
+    return found
+
+
+def spaces(family: Family, asked: Asked, device: Device) -> tuple[MachineSpace, ...]:
+    """The space of every machine of the family that takes the problem."""
+    return tuple(build_space(machine, problem, device) for machine, problem in problems(family, asked)[0])
+
+
+__all__ = [
+    "KEPT",
+    "Finalist",
+    "NotAdmitted",
+    "best_refined",
+    "choose",
+    "choose_among",
+    "finalists",
+    "having",
+    "of_each",
+    "refine_best",
+    "spaces",
+]
