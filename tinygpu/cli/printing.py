@@ -18,9 +18,9 @@ console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isat
 
 # What the words in the lines of a verification mean.
 RUNS = (
-    "each line is a run: its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and "
-    "extremes among random ones), and when asynchronous work gets done (late: as late as it may; early: as early; random: "
-    "at any time between; spurious: and what may fail at first does)"
+    "each line is a run: its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities "
+    "and extremes among random ones), and when asynchronous work gets done (late: as late as it may; early: as early; "
+    "random: at any time between; spurious: and what may fail at first does)"
 )
 
 
