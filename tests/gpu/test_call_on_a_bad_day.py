@@ -74,6 +74,7 @@ def failures(record: StepRecord, case: str) -> dict[str, str]:
     return {f["kernel"]: f["kind"] for f in record.result["cases"][case]["failures"]}
 
 
+@pytest.mark.slow
 def test_every_kernel_costs_itself_alone_and_every_figure_that_is_missing_is_left_out(
     bad_day: None, tmp_path: Path
 ) -> None:

@@ -76,14 +76,14 @@ def test_a_stream_is_timed_beside_a_copy_and_pytorch(tmp_path: Path, monkeypatch
         collect(out, tmp_path)
 
 
-def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
+def test_a_kernel_that_faults_or_is_wrong_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case("axpby f32", "axpby", {"n": 4096}, kernels=5)
     _, made, _ = prepared(Plan((), (), (case,), (), ()), tmp_path)
     bundle = read_bundle(tmp_path / "bundles" / made.jobs[0].file)
     ptx = {e.name: bundle.ptx(e).decode() for e in bundle.entries}
-    ptx["k0001"] = "// fake: exit 7\n" + ptx["k0001"]
+    ptx["k0001"] = "// fake: error CUDA_ERROR_ILLEGAL_ADDRESS\n" + ptx["k0001"]
     ptx["k0002"] = ptx["k0002"].replace("\n  add.rn.f32", "\n  sub.rn.f32")
     ptx["k0003"] = "// fake: us=80\n" + ptx["k0003"]
     # stores where it loads: over its input
@@ -97,6 +97,8 @@ def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
     (unpacked / "kit.json").write_text(json.dumps(made.to_json()))
     folders = [TESTS / "gpu", TESTS / "gpu" / "fake", TESTS / "ptx" / "fake", TESTS / "ptx" / "calibration"]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, folders), *[p for p in sys.path if p]]))
+    # a fault surfaces as PyTorch's own error, at whatever it is asked next, and stays
+    monkeypatch.setenv("FAKE_GPU", '{"late": true}')
     work = tmp_path / "work"
     work.mkdir()
     step = Call(unpacked, work, tmp_path / "told.json", 120.0, time.monotonic(), "rehearsal_cuda")
@@ -111,7 +113,9 @@ def test_a_kernel_that_ends_the_process_or_is_wrong_costs_itself_alone(
     assert row["tried"]["ours"] == 2
     assert found["skipped_kernels"] == {"axpby f32": ["k0001", "k0004"]}
     failed = row["tried"]["failed"]
-    assert failed["k0001"] == "it brought its process down, or made it useless: its process ended with code 7"
+    assert failed["k0001"] == (
+        "it brought its process down, or made it useless: CUDA error: an illegal memory access was encountered"
+    )
     assert failed["k0004"].startswith("it brought its process down, or made it useless: its result is wrong, by ")
     assert failed["k0004"].endswith("; and it wrote over other memory")
     assert failed["k0002"].startswith("its result is wrong, by ")

@@ -11,6 +11,8 @@ from typing import Any
 from gpu_call.step import Call, Skip, python, run_program, run_step
 
 TESTS = Path(__file__).resolve().parents[1]
+# One process, whatever the suite's own options say: several would share the GPU, and time one another.
+_OPTIONS = "-q --import-mode=importlib"
 
 
 def outcomes(text: str) -> dict[str, dict[str, str]]:
@@ -38,7 +40,7 @@ def gpu_tests(call: Call) -> Mapping[str, Any]:
     report = call.work / "junit.xml"
     command = python(
         "pytest", *files(), "-m", "gpu", "-p", "no:cacheprovider", "--rootdir", TESTS.parents[1], "-c",
-        TESTS.parents[1] / "pyproject.toml", "--junitxml", report,
+        TESTS.parents[1] / "pyproject.toml", "-o", f"addopts={_OPTIONS}", "--junitxml", report,
     )  # fmt: skip
     ended = run_program(command, call.left() - 1, cwd=call.work, log=call.work / "pytest.log")
     if not report.exists():
