@@ -1,11 +1,12 @@
 """Whatever is broken in a ring, verification sees it: waits, arrivals, phases, wraps and skips, at every depth.
 
 An edited kernel is caught where the assembler refuses it or `verify` finds a fault or a wrong result; else it is the
-same kernel, because the assembler makes the same machine code of it.
+same kernel, because the assembler makes the same machine code of it, or for a reason that is stated here.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -100,8 +101,22 @@ def made(name: str, depth: int) -> Kernel:
     return build(space.fill(point), of.problem, point, SolverCache()).kernel
 
 
-def alive(name: str, depth: int, every: int) -> Iterator[str]:
-    """Edits that nothing catches and that change the machine code, of every n-th edit."""
+# Edits of a kernel that change nothing, each with how many there are.
+EQUIVALENT = {
+    # Of two tiles, one of each role, with the same number of slots, the sum is even: the first role begins at slot 0.
+    ("hopper pingpong", 2): (r"skip: rem\.u32 (%r\d+, %r\d+), 2;  ->  rem\.u32 \1, 1;", 1),
+}
+
+
+def alive(name: str, depth: int, every: int) -> list[str]:
+    """Edits that nothing catches and that change what the kernel does, of every n-th edit."""
+    found = list(_alive(name, depth, every))
+    pattern, count = EQUIVALENT.get((name, depth), ("", 0))
+    same = [edit for edit in found if re.search(pattern, edit)][:count]
+    return [edit for edit in found if edit not in same]
+
+
+def _alive(name: str, depth: int, every: int) -> Iterator[str]:
     of, kernel = SUBJECTS[name], made(name, depth)
     cubin = assemble(kernel.ptx, kernel.architecture).cubin
     for kind, edit in list(ring_edits(kernel.ptx))[::every]:
@@ -120,16 +135,16 @@ def _caught(of: Subject, kernel: Kernel, edit: Edit) -> bool:
 
 @pytest.mark.parametrize(("name", "depth", "every"), QUICK)
 def test_a_broken_ring_is_caught(name: str, depth: int, every: int) -> None:
-    assert not list(alive(name, depth, every))
+    assert not alive(name, depth, every)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "depth"), [(name, depth) for name, of in SUBJECTS.items() for depth in of.depths])
 def test_every_broken_ring_is_caught_at_every_depth(name: str, depth: int) -> None:
     assert verify(made(name, depth), SUBJECTS[name].machine, SUBJECTS[name].problem, thorough=True).passed
-    assert not list(alive(name, depth, 1))
+    assert not alive(name, depth, 1)
 
 
 def test_edits_are_of_every_kind() -> None:
     kinds = {kind for name, depth, _ in QUICK for kind, _ in ring_edits(made(name, depth).ptx)}
-    assert kinds == {"wait", "arrival", "landing", "flip", "wrap", "skip"}
+    assert kinds == {"wait", "arrival", "landing", "flip", "wrap", "skip", "retry"}

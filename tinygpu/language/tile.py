@@ -115,6 +115,13 @@ class Tile:
         """A smaller window of the same thing, `offset` elements into this one."""
         if len(offset) != len(self.shape) or len(shape) != len(self.shape):
             raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
+        whole = all(expr(o).same(0) for o in offset) and all(map(Expr.same, self.shape, shape))
+        if self.memory is RMEM and not whole:
+            have, want = (" x ".join(map(str, extents)) for extents in (self.shape, shape))
+            raise ValueError(
+                f"%{self.name} is {have} values in registers, and a window of {want} of them has no partition; load "
+                "the window from memory under a partition of its own"
+            )
         return replace(
             self,
             offset=tuple(a + expr(b) for a, b in zip(self.offset, offset, strict=True)),

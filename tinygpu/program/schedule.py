@@ -18,7 +18,45 @@ from tinygpu.program.tree import replace_expressions, walk
 
 def schedule(program: Program) -> Program:
     """The program with the blocks of each role merged and same-role pipelines interleaved."""
-    return replace(program, body=_merge_roles(program, program.body))
+    made = replace(program, body=_merge_roles(program, program.body))
+    for s in walk(made.body):
+        if isinstance(s, n.InRole):
+            filled = {f.pipeline for f in walk(s.body) if isinstance(f, n.Fill)}
+            _check_pairs(program, s.body, frozenset(filled & drained_by(made, s.role)), "")
+    return made
+
+
+def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset[str], where: str) -> None:
+    """Raises DeclarationError where a slot is not drained in the block in which it was filled.
+
+    What is left of such pipelines after scheduling has one slot in use, which is drained before it is filled again.
+
+    own    pipelines that the role fills and drains
+    where  the slot around the block, in words
+    """
+    full: set[str] = set()
+    for s in body:
+        if isinstance(s, (n.Fill, n.Drain)) and s.pipeline in own:
+            if isinstance(s, n.Fill) == (s.pipeline in full):
+                raise _unpaired(program, s.pipeline, where)
+            full ^= {s.pipeline}
+        if isinstance(s, (n.Fill, n.Drain)):
+            verb = "fill" if isinstance(s, n.Fill) else "drain"
+            _check_pairs(program, s.body, own, f" inside the {verb} of {s.pipeline!r}")
+        elif isinstance(s, n.Pipelined):
+            _check_pairs(program, s.fill, own, f" inside the fill of {s.pipeline!r}")
+            _check_pairs(program, s.drain, own, f" inside the drain of {s.pipeline!r}")
+        elif isinstance(s, (n.Loop, n.Gather, n.Scope)):
+            _check_pairs(program, s.body, own, where)
+    if full:
+        raise _unpaired(program, min(full), where)
+
+
+def _unpaired(program: Program, pipeline: str, where: str) -> DeclarationError:
+    return DeclarationError(
+        f"{program.machine}.program: {pipeline!r} is filled in one block and drained in another{where}, by the same "
+        "warps; there, drain each slot right behind its fill, or let another role fill it"
+    )
 
 
 def _merge_roles(program: Program, body: tuple[n.Statement, ...]) -> tuple[n.Statement, ...]:

@@ -1,0 +1,79 @@
+"""Blocks nested at random: what is declared lowers, runs and is right, or is refused in a sentence."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.language import DeclarationError, Dim, Input, Machine, Output
+from tinygpu.ptx import isa
+from tinygpu.ptx.build import build
+from tinygpu.ptx.verification import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+sys.path.insert(0, str(Path(__file__).parent))
+from nested_blocks import WHO, block, machine
+
+SENTENCES = (
+    r"Nested\.program: 'ring\d' is filled in one block and drained in another inside the drain of 'ring\d', by the "
+    r"same warps; there, drain each slot right behind its fill, or let another role fill it",
+    r"Nested\.program: a loop that fills and drains 'ring\d' does nothing beside; move the other statements into one "
+    r"of the two",
+)
+
+
+def ended(seed: int) -> str:
+    """ "right", or the sentence with which the machine of this seed is refused."""
+    rng = np.random.default_rng(seed)
+    root, between_roles = block(rng, int(rng.integers(1, 4)), "ring"), bool(rng.integers(2))
+    try:
+        made = machine(root, between_roles)
+    except DeclarationError as refused:
+        return str(refused)
+    problem = made.problem(m=19, k=int(rng.choice([16, 64, 100])), w=32)
+    space = build_space(made, problem, device("h100"))
+    for stages in (1, 3):
+        (point,) = space.space.restrict({"stages": stages}).sample(1, rng)
+        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        found = verify(kernel, made, problem, orders=("late", "random"), random_inputs=False)
+        assert found.passed, f"seed {seed}: {root}, between roles: {between_roles}, {stages} stages\n{found}"
+    return "right"
+
+
+def test_windows_of_registers_are_refused() -> None:
+    sentence = (
+        "Narrow.program: %v1 is 8 x 32 values in registers, and a window of 8 x 16 of them has no partition; load the "
+        "window from memory under a partition of its own"
+    )
+    with pytest.raises(DeclarationError, match=f"^{re.escape(sentence)}$"):
+
+        class Narrow(Machine):
+            """y = x"""
+
+            m, n = Dim(), Dim()
+            x = Input("f32", m, n)
+            y = Output("f32", m, n)
+            ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+
+            def program(self, p: Any) -> None:
+                with p.grid((self.m, 8), (self.n, 32)) as (i, j), p.role("all", warps=1):
+                    x = p.load(self.ld, self.x.tile(i, j, shape=(8, 32)), WHO)
+                    p.store(self.st, self.y.tile(i, j, shape=(8, 16)), x.window((0, 0), (8, 16)))
+
+            @staticmethod
+            def reference(x: Any) -> Any:
+                return x
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(120))
+def test_blocks_nested_at_random_are_right_or_refused(seed: int) -> None:
+    end = ended(seed)
+    assert end == "right" or any(re.fullmatch(sentence, end) for sentence in SENTENCES), end
