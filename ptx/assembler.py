@@ -262,7 +262,7 @@ def faults_in(ptx: str, target: str, log: str, code: str) -> tuple[Fault, ...]:
             r"ptxas (?:error|fatal) *: (?P<message>.*) on line (?P<line>\d+)", complaint
         )
         if located:
-            number = int(located["line"])
+            number = statement_line(lines, int(located["line"]), located["message"])
             text = lines[number - 1].strip() if number <= len(lines) else ""
             faults.append(Fault(located["message"].strip(), number, text, instruction_above(lines, number)))
         elif (general := re.match(r"(?:ptxas )?(?:error|fatal) *: (.*)", complaint)) and not re.search(
@@ -272,6 +272,20 @@ def faults_in(ptx: str, target: str, log: str, code: str) -> tuple[Fault, ...]:
     # The assembler reports what it finds while parsing before unknown symbols; a reader goes from top to bottom.
     faults.sort(key=lambda fault: (fault.line is None, fault.line or 0))
     return tuple(faults) or (Fault(f"the assembler failed without saying why ({code})"),)
+
+
+def statement_line(lines: list[str], number: int, message: str) -> int:
+    """The line (from 1) of the statement that a parser stumbled over at line `number`.
+
+    A statement without its end is noticed at what follows; that may be lines and comments further down.
+    """
+    if not message.startswith("Parsing error"):
+        return number
+    code = [re.sub(r"//.*|/\*.*?\*/", "", line).strip() for line in lines]
+    before = next((n for n in range(min(number - 1, len(code)), 0, -1) if code[n - 1]), number)
+    here = code[number - 1] if number <= len(code) else ""
+    unfinished = before < number and code[before - 1][-1:] not in (";", "{", "}", ":", ")", ",")
+    return before if unfinished or not here else number
 
 
 def instruction_above(lines: list[str], number: int) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.language.reference import reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.inputs import SMALL, Inputs, drawn, host_tensors, largest_whole
@@ -72,7 +73,7 @@ def draw(
     large = inputs == "integers" and rounding.exact
     for amplitude in _AMPLITUDES if large else (SMALL,):
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
-        found = reference_answers(machine, problem, arrays, scalars, rounding)
+        found = reference_answers(machine, problem, arrays, scalars, rounding, shapes)
         if amplitude == SMALL or all(_holds(problem, name, a, rounding) for name, a in found.items()):
             break
     return Trial(problem, inputs, arrays, scalars, found)
@@ -84,6 +85,7 @@ def reference_answers(
     arrays: Mapping[str, NDArray[Any]],
     scalars: Mapping[str, Any],
     rounding: Rounding,
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Answer]:
     """What every output may be, by the machine's reference in 64 bits."""
     wide: dict[str, Any] = {
@@ -91,8 +93,8 @@ def reference_answers(
         for name, array in arrays.items()
     }
     wide |= {name: value.item() for name, value in scalars.items()}
-    outputs = [o.name for o in problem.operands if o.access != "in"]
-    return answers(machine.reference, wide, dict(problem.options), outputs, rounding)
+    outputs = {o.name: shapes.get(o.name, o.shape) for o in problem.operands if o.access != "in"}
+    return answers(reference_of(machine, outputs), wide, dict(problem.options), list(outputs), rounding)
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:

@@ -22,6 +22,7 @@ from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.plan import Run, plan
 from tinygpu.ptx.sampled import chosen_clusters, sampled_check, too_large
 from tinygpu.ptx.trial import Trial, draw
+from tinygpu.seeds import check_seed
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
@@ -76,6 +77,7 @@ def verify(
     cpu_seconds       CPU time after which no further run begins; what was left out is said
     to_first_failure  end with the first run that fails
     """
+    check_seed(seed)
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
     budget = _Budget(cpu_seconds)
     checks: list[Check] = []

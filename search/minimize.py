@@ -23,6 +23,7 @@ from tinygpu.search.seen import Seen
 from tinygpu.search.strategies import resolve
 from tinygpu.search.strategy import PROVED, Strategy
 from tinygpu.search.streaming import StreamingObjective
+from tinygpu.seeds import check_seed
 
 
 def minimize(
@@ -67,6 +68,7 @@ def minimize(
     budget = Budget(evaluations, seconds, within, floor)
     _check(space, batch, warm_start)
     name, strategy = resolve(strategy, space, objective, budget)
+    check_seed(seed)
     header = {"subject": subject, "strategy": name, "seed": seed, "batch": batch, "space size": space.size}
     with Journal(journal, header) if journal is not None else nullcontext() as opened:
         search = _Search(space, objective, budget, opened, callbacks, batch, clock)

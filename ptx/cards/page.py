@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tinygpu.constraints.table import constraint_table
+from tinygpu.language.instruction import OLDEST_TARGET
 from tinygpu.ptx.cards.collect import FAMILIES
 from tinygpu.ptx.isa.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
 
@@ -70,10 +71,16 @@ def _facts(card: Card) -> str:
         ("scope", instruction.scope),
         ("completes", f"by {instruction.completion}" if instruction.asynchronous else "when it is executed"),
         ("proxy", instruction.proxy),
-        ("exists on" if instruction.only else "exists from", f"{_since(card)}, `.version` {version(card.example.isa)}"),
+        (_from(card), f"{_since(card)}, `.version` {version(card.example.isa)}"),
         ("source", instruction.source),
     ]
     return markdown_table(("", ""), rows)
+
+
+def _from(card: Card) -> str:
+    if card.instruction.only:
+        return "exists on"
+    return "exists from" if card.instruction.target > OLDEST_TARGET else "written for"
 
 
 def _since(card: Card) -> str:
@@ -81,7 +88,7 @@ def _since(card: Card) -> str:
     instruction = card.instruction
     if instruction.only:
         return ", ".join(f"sm_{cc}a" for cc in instruction.only) + " alone"
-    return f"sm_{max(instruction.target, 80)}"
+    return f"sm_{max(instruction.target, OLDEST_TARGET)}"
 
 
 def _family(card: Card) -> str:
@@ -153,8 +160,7 @@ def index(listed: Iterable[Card]) -> str:
         "machines bring.",
         "Every rule has an *illegal twin* on its card: a kernel that differs from a legal one in one thing, with the "
         "judge's words.",
-        "sm_80 is the oldest target that kernels are written for: “exists from sm_80 on” says of an older instruction "
-        "that it is not written for anything older.",
+        "Kernels are written for sm_80 and later. Of an instruction that is as old, or older, the cards say just that.",
     ]
     for title, families in FAMILIES:
         members = [c for c in shown if _family(c) in families.split(", ")]

@@ -20,7 +20,7 @@ import numpy as np
 from tinygpu.constraints.condition import evaluator
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
-from tinygpu.language.instruction import Fragment, MatrixMultiply
+from tinygpu.language.instruction import Fragment, MatrixMultiply, since
 from tinygpu.language.partition import Mode
 from tinygpu.ptx.isa.specimen import (
     TARGETS,
@@ -167,7 +167,7 @@ class MmaSync(MatrixMultiply):
         """The oldest device that has this combination."""
         v = self.variant(a, b)
         return self.rule(
-            f"target for {a}", self._cc() >= v.target, f"mma.sync on {a} exists from sm_{v.target} on", "assembler"
+            f"target for {a}", self._cc() >= v.target, since(f"mma.sync on {a}", v.target), "assembler"
         )
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from tinygpu.constraints.constraint import Constraint, Judge
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import expr, symbol
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.blocked import blocked
+from tinygpu.language.instruction import OLDEST_TARGET, Instruction
 from tinygpu.language.memories import SMEM
-from tinygpu.language.partition import Partition, blocked
+from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 
@@ -32,8 +33,6 @@ TARGETS: tuple[tuple[str, tuple[int, int]], ...] = (
 )
 # The newest .version that the oldest supported assembler (CUDA 13.0) reads.
 NEWEST_ISA = (9, 0)
-# Kernels are written for this target or a later one.
-OLDEST_TARGET = 80
 
 _REGISTER_TYPES = {"r": "b32", "d": "b64", "h": "b16", "p": "pred"}
 _REGISTER = re.compile(r"%([rdhp])(\d+)\b")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from tinygpu.language.users_code import users_code
+
 # Functions beside NumPy's ufuncs.
 _FUNCTIONS = frozenset(
     {
@@ -70,7 +72,8 @@ def record(
     """
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
     stand_ins = {name: _StandIn(calls, {"input": name}, where) for name in names}
-    result = reference(**stand_ins, **constants)
+    with users_code(f"{where}: its reference", CannotRecord):
+        result = reference(**stand_ins, **constants)
     given = result if isinstance(result, dict) else {outputs[0]: result}
     missing = [name for name in outputs if not isinstance(given.get(name), _StandIn)]
     if missing:

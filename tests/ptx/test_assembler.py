@@ -23,6 +23,8 @@ from tinygpu.ptx.assembler import (
     instruction_above,
 )
 from tinygpu.ptx.assembler_pool import AssemblyJob, assemble_many
+from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.emulator.faults import PtxSyntaxError
 
 pytest.importorskip("cuda.bindings.nvjitlink", reason="the CUDA wheels exist for Linux and Windows only")
 
@@ -422,3 +424,29 @@ def test_no_items_need_no_process() -> None:
     with pytest.raises(ValueError) as refused:
         assemble_many([kernel()], "sm_80", processes=0)
     assert str(refused.value) == "assembling needs at least one process, not 0"
+
+
+STATEMENTS = (
+    ".reg .b32 %r<4>", ".reg .b64 %rd<3>", "ld.param.u64 %rd1, [x]", "mov.u32 %r1, %tid.x", "add.s32 %r2, %r1, 5",
+    "mul.wide.u32 %rd2, %r1, 4", "add.u64 %rd2, %rd1, %rd2", "st.global.u32 [%rd2], %r2", "ret",
+)  # fmt: skip
+
+
+@given(
+    st.integers(0, len(STATEMENTS) - 1),
+    st.lists(st.sampled_from(["", "// a word of ours", "/* two */", "  "]), min_size=len(STATEMENTS)),
+)
+@settings(max_examples=30)
+def test_a_missing_semicolon_is_told_at_its_statement(missing: int, between: list[str]) -> None:
+    """Whatever comments and empty lines follow it."""
+    lines = [".version 7.0", ".target sm_80", ".address_size 64", ".visible .entry k(.param .u64 x)", "{"]
+    for number, (statement, comment) in enumerate(zip(STATEMENTS, between, strict=False)):
+        lines += [statement + ";" * (number != missing), comment]
+    wanted = 6 + 2 * missing
+    ptx = "\n".join([*lines, "}", ""])
+    with pytest.raises(AssemblerError) as refused:
+        assemble(ptx, "sm_80")
+    assert (refused.value.faults[0].line, refused.value.faults[0].text) == (wanted, STATEMENTS[missing])
+    with pytest.raises(PtxSyntaxError) as misread:
+        emulate(ptx, grid=1, block=32, args=[0])
+    assert str(misread.value).startswith(f"PTX line {wanted}, column ")

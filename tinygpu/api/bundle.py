@@ -35,6 +35,7 @@ from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import ranked, strain_at
 from tinygpu.search.refine import Refined, refined
 from tinygpu.search.searchable import Point
+from tinygpu.seeds import check_seed
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -101,6 +102,7 @@ def bundle(
     Raises ProblemError where no machine takes the problem, NothingFound where none has a candidate, and CannotRecord
     where a machine's reference does more than a bundle can carry.
     """
+    check_seed(seed)
     if count < 1:
         raise ValueError(f"a bundle holds at least 1 kernel, not {count}")
     watch = watcher or Watcher()

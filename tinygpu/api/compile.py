@@ -22,6 +22,7 @@ from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import GpuUnavailable, WrongArray
 from tinygpu.ptx.verification import verify
 from tinygpu.search.recipe import Recipe, RecipeBook
+from tinygpu.seeds import check_seed
 from tinygpu.spaces.build import build_space
 
 # What the driver calls parts that the library knows by another name.
@@ -99,6 +100,7 @@ def compile(
     WrongArray for arrays that do not fit, ProblemError where no machine takes the problem, NothingFound where no
     candidate is legal or the verification fails, and NotAdmitted for a point that is not in the space.
     """
+    check_seed(seed)
     chosen = _family(machine)
     open_gpu = _default_context if context is None else context
     asked = _asked(chosen, problem, arrays, options or {})

@@ -17,6 +17,7 @@ from tinygpu.devices import device as find_device
 from tinygpu.ptx.emulator import Caches, EmulationFault, Fault, Order, Report, emulate
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function
+from tinygpu.seeds import check_seed
 
 Check = Literal["raise", "collect", "off"]
 # Relative error that a result may have by default: some units in the last place, for results of many additions.
@@ -112,6 +113,7 @@ def emulate_files(
         raise ArgumentError(f"one PTX file at a time can be run, not {len(files)}: link them into one module first")
     text = _text(files[0])
     function = _entry(text, entry)
+    check_seed(seed)
     given = read_arguments(function, arguments, seed)
     for name in results:
         given.array(name)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygpu.language.machine import Machine
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.users_code import users_code
 
 # Name -> module:class. A family lists machines for one operation; the first one decides default types.
 SHIPPED: Mapping[str, str] = {
@@ -69,7 +71,8 @@ def _from_file(name: str) -> type[Machine]:
         raise MachineNotFound(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    spec.loader.exec_module(module)
+    with users_code(f"{path} cannot be imported", DeclarationError):
+        spec.loader.exec_module(module)
     found = getattr(module, cls, None)
     if not isinstance(found, type) or not issubclass(found, Machine):
         classes = {k: v for k, v in vars(module).items() if isinstance(v, type)}

@@ -17,6 +17,7 @@ from tinygpu.search.rl.forest import Forest, Lesson
 from tinygpu.search.rl.lesson import NothingToLearn, lessons_of
 from tinygpu.search.rl.policy import Policy
 from tinygpu.search.rl.train import Training, check_budget, train
+from tinygpu.seeds import check_seed
 from tinygpu.spaces.build import MachineSpace, build_space
 
 # Devices that the shipped policy never saw: one of each generation, and one of each kind of odd balance.
@@ -133,6 +134,9 @@ class Curriculum:
     imagined: int = 1
     points: int = 4_096
     shares: Mapping[str, float] = field(default_factory=lambda: dict(SHARES))
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 def lessons(curriculum: Curriculum, on_lesson: Callable[[str], None] = lambda name: None) -> list[Lesson]:

@@ -26,6 +26,7 @@ from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.progress import Progress
 from tinygpu.search.result import Result
 from tinygpu.search.strategies import check_name
+from tinygpu.seeds import check_seed
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -122,6 +123,9 @@ def tune(
         raise ValueError(f"a search works in 1 process or more, or predicts with 0, not {processes}")
     if cache is not None and not processes:
         raise ValueError("a cache keeps assembled candidates, and 0 processes assemble none; predictions need no cache")
+    if keep < 1:
+        raise ValueError(f"tuning keeps 1 of the best candidates or more to choose from, not {keep}")
+    check_seed(seed)
     check_name(strategy)
     # Refused before any space is built; every machine has a floor of its own.
     Budget(evaluations, seconds, within, floor=None if within is None else 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -63,6 +64,9 @@ app.command("emulate")(emulate_command)
 
 def main() -> None:
     """Runs one command. Exit codes: 0 fine, 1 what was asked for is impossible or wrong, 2 usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows "?" in its place
     try:
         app()
     except Exception as error:

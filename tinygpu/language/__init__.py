@@ -2,6 +2,7 @@
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, maximum, minimum, symbol, where
+from tinygpu.language.blocked import blocked, register_blocked
 from tinygpu.language.instruction import (
     BulkTransfer,
     Elementwise,
@@ -16,7 +17,7 @@ from tinygpu.language.instruction import (
 from tinygpu.language.machine import Machine
 from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout
-from tinygpu.language.partition import Mode, Partition, blocked, register_blocked
+from tinygpu.language.partition import Mode, Partition
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.require import Require
 from tinygpu.language.route import Route

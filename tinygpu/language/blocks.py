@@ -16,6 +16,7 @@ from tinygpu.language.ring import BufferSpec, Ring, completion, uses
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
 from tinygpu.language.tile import Buffer
+from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
@@ -27,6 +28,7 @@ class Blocks(Checks):
     """Who works on what: tiles, warps, rounds and buffers."""
 
     # -- work ------------------------------------------------------------------------------------------------------
+    @verb("p.grid")
     @contextmanager
     def grid(
         self,
@@ -65,6 +67,7 @@ class Blocks(Checks):
         self._check_sharing(self.grid_node)
         yield tuple(symbol(a.index) * a.extent for a in made)
 
+    @verb("p.rank")
     def rank(self, axis: int) -> Expr:
         """Place of the CTA in its cluster along an axis of the grid: 0 up to the cluster's extent there."""
         if self.grid_node is None or not 0 <= axis < len(self.grid_node.axes):
@@ -72,6 +75,7 @@ class Blocks(Checks):
         of = self.grid_node.axes[axis]
         return symbol(of.index) % of.cluster
 
+    @verb("p.role")
     @contextmanager
     def role(
         self, name: str, *, warps: Operand, first: Operand = 0, registers: int = 0, share: tuple[int, int] = (0, 1)
@@ -100,6 +104,7 @@ class Blocks(Checks):
         self.current_role = None
         self.emit(n.InRole(name, tuple(body)))
 
+    @verb("p.loop")
     @contextmanager
     def loop(self, extent: Operand, *, step: Operand = 1, divided: bool = False) -> Iterator[Expr]:
         """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round.
@@ -119,6 +124,7 @@ class Blocks(Checks):
             yield symbol(index) * expr(step)
         self.emit(n.Loop(index, rounds, False, tuple(body), first, divided))
 
+    @verb("p.unroll")
     @contextmanager
     def unroll(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:
         """A loop that lowering writes out; `step` must divide `extent`, which knows only parameters."""
@@ -134,6 +140,7 @@ class Blocks(Checks):
         self.emit(n.Loop(index, expr(extent) // expr(step), True, tuple(body)))
 
     # -- buffers ---------------------------------------------------------------------------------------------------
+    @verb("p.smem")
     def smem(
         self,
         dtype_of: str | DType,
@@ -164,6 +171,7 @@ class Blocks(Checks):
         )
         return replace(made, span=span)
 
+    @verb("p.buffer")
     def buffer(
         self,
         where: Memory,
@@ -184,6 +192,7 @@ class Blocks(Checks):
             where, dtype(dtype_of), extents, contiguous % len(extents), expr(pad), layout.name if layout else ""
         )
 
+    @verb("p.pipeline")
     @contextmanager
     def pipeline(self, name: str, stages: Operand, **buffers: BufferSpec) -> Iterator[Ring]:
         """Buffers, `stages` times, that live as long as the block; hand them over with fill() and drain().

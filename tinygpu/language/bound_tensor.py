@@ -7,6 +7,7 @@ from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile, gmem_tile
+from tinygpu.language.verb import verb
 
 
 class BoundTensor:
@@ -22,11 +23,15 @@ class BoundTensor:
         self.dtype: DType = tensor.dtype
         self.contiguous = tensor.contiguous_axis
 
+    def __repr__(self) -> str:
+        return f"the tensor {self.name}"
+
     @property
     def rank(self) -> int:
         """Dims along which its windows run."""
         return self.tensor.rank - len(self.leading)
 
+    @verb(".at")
     def at(self, *leading: Operand) -> BoundTensor:
         """One part of a batch: the tensor of the remaining dims, at coordinates along the first ones."""
         if not 0 < len(leading) < self.rank:
@@ -36,6 +41,7 @@ class BoundTensor:
             )
         return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
 
+    @verb(".tile")
     def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
         """The window of `shape` that begins at `offset`."""
         if len(offset) != self.rank or len(shape) != self.rank:
@@ -44,10 +50,12 @@ class BoundTensor:
             )
         return gmem_tile(self.tensor, offset, shape, None, self.leading)
 
+    @verb(".row")
     def row(self, offset: Operand, extent: Operand) -> Tile:
         """A window of a tensor with one dim, as a 1 x extent tile that stands for every row."""
         return self._line(offset, extent, 1)
 
+    @verb(".column")
     def column(self, offset: Operand, extent: Operand) -> Tile:
         """A window of a tensor with one dim, as an extent x 1 tile that stands for every column."""
         return self._line(offset, extent, 0)

@@ -32,6 +32,10 @@ Scope = Literal["thread", "warp", "warpgroup", "cta", "cluster"]
 # "bulk group": cp.async.bulk.commit_group (stores by TMA); "wgmma group": wgmma.commit_group.
 Completion = Literal["", "commit group", "bulk group", "wgmma group", "mbarrier", "tcgen05 commit"]
 
+# The oldest GPUs that kernels are written for, and what is said of an instruction that these have.
+OLDEST_TARGET = 80
+WRITTEN_FOR = f"kernels are written for sm_{OLDEST_TARGET} and later"
+
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
@@ -47,7 +51,7 @@ class Instruction:
     source      where its facts come from
     """
 
-    target: ClassVar[int] = 80
+    target: ClassVar[int] = OLDEST_TARGET
     only: ClassVar[tuple[int, ...]] = ()
     isa: ClassVar[tuple[int, int]] = (7, 0)
     scope: ClassVar[Scope] = "thread"
@@ -69,11 +73,10 @@ class Instruction:
         return self.label
 
     def target_rule(self) -> Constraint:
-        where = f"on {_or([f'sm_{cc}' for cc in self.only])} only" if self.only else f"from sm_{self.target} on"
         return Constraint(
             f"{self.label} target",
             any_of([self._cc() == cc for cc in self.only]) if self.only else self._cc() >= self.target,
-            f"{self.label} exists {where}",
+            since(self.label, self.target, self.only),
             source=self.label,
             judge="assembler",
             why=self.source,
@@ -378,6 +381,13 @@ class Custom(Elementwise):
         if self.meaning is None:
             raise NotImplementedError(self.spelled)
         return self.meaning(*values)
+
+
+def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:
+    """Which GPUs have `what`. Of what is as old as the oldest GPU that kernels are written for, PTX may say less."""
+    if only:
+        return f"{what} exists on {_or([f'sm_{cc}' for cc in only])} only"
+    return f"{what} exists from sm_{target} on" if target > OLDEST_TARGET else WRITTEN_FOR
 
 
 def _or(values: Sequence[int | str]) -> str:

@@ -100,7 +100,7 @@ def _major(text: str) -> Major:
 def _known(title: str, what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
-            raise ProblemError(f"{title} has no {what} {name!r}; it has {', '.join(known)}")
+            raise ProblemError(f"{title} has no {what} {name!r}; it has {', '.join(known) or 'none'}")
 
 
 def _shape(names: tuple[str, ...]) -> str:

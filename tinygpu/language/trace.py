@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,6 +20,7 @@ from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tracer import Tracer
+from tinygpu.language.users_code import raised_by_them, said
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.schedule import schedule
@@ -87,7 +89,10 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
     except AttributeError as error:
         raise DeclarationError(f"{machine.__name__}.program: {_unknown(error, instance, tracer)}") from error
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"{machine.__name__}.program: {error}") from error
+        sentence = said(error) if raised_by_them(error) else str(error)
+        raise DeclarationError(f"{machine.__name__}.program: {sentence}") from error
+    except Exception as error:
+        raise DeclarationError(f"{machine.__name__}.program: {said(error)}") from error
     body = tracer.finish()
     if tracer.grid_node is None:
         raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
@@ -120,7 +125,12 @@ def _unknown(error: AttributeError, instance: Declared, tracer: Tracer) -> str:
         return f"the machine declares no {error.name!r}; it declares {', '.join(declared)}"
     if error.obj is tracer:
         return f"there is no verb p.{error.name}"
-    return str(error)
+    if isinstance(error.obj, BoundTensor):
+        offered = [name for name in dir(error.obj) if not name.startswith("_")]
+        near = difflib.get_close_matches(str(error.name), offered, 1)
+        meant = f"; did you mean .{near[0]}?" if near else f"; it has {', '.join(offered)}"
+        return f"the tensor {error.obj.name} has no .{error.name}{meant}"
+    return said(error) if raised_by_them(error) else str(error)
 
 
 def tensors_of(machine: type[Declared], signature: Signature) -> tuple[Tensor, ...]:

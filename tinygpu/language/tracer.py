@@ -33,6 +33,7 @@ from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
+from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 
 
@@ -41,6 +42,7 @@ class Tracer(Blocks):
     """Records one structure of a machine: the verbs of `program`."""
 
     # -- moving ----------------------------------------------------------------------------------------------------
+    @verb("p.load")
     def load(
         self, instruction: Instruction, source: Tile, partition: Partition, *, fill: float = 0.0
     ) -> Tile:
@@ -59,6 +61,7 @@ class Tracer(Blocks):
         self.emit(n.Load(name, instruction, source, result, fill))
         return result
 
+    @verb("p.store")
     def store(self, instruction: Transfer | MatrixStore, target: Tile, value: Tile) -> None:
         """Registers to memory."""
         name = self._instruction(instruction, (Transfer, MatrixStore), "store")
@@ -78,6 +81,7 @@ class Tracer(Blocks):
         self._bring(instruction, target, value.partition)
         self.emit(n.Store(name, instruction, value, target))
 
+    @verb("p.copy")
     def copy(
         self,
         instruction: Instruction | Route,
@@ -128,6 +132,7 @@ class Tracer(Blocks):
         self.emit(n.Copy(name, instruction, source, target, partition, token, multicast))
         return token
 
+    @verb("p.clear")
     def clear(self, tile: Tile) -> None:
         """The accumulator in TMEM begins as zeros; one in registers begins with `full`."""
         if tile.memory is not TMEM:
@@ -140,6 +145,7 @@ class Tracer(Blocks):
         return Token(self._number(), target.name, completion) if completion else None
 
     # -- computing -------------------------------------------------------------------------------------------------
+    @verb("p.full")
     def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
         """A register tile that holds one number everywhere; it can be accumulated into."""
         self._fits_role("the constant", partition)
@@ -147,6 +153,7 @@ class Tracer(Blocks):
         self.emit(n.Constant(result, value))
         return result
 
+    @verb("p.apply")
     def apply(
         self, instruction: Elementwise, *operands: Tile | n.ScalarArgument | Expr | float, into: Tile | None = None
     ) -> Tile:
@@ -193,6 +200,7 @@ class Tracer(Blocks):
         self.emit(n.Apply(name, instruction, operands, result))
         return result
 
+    @verb("p.multiply")
     def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> Token | None:
         """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them."""
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
@@ -229,6 +237,7 @@ class Tracer(Blocks):
         self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
         return token
 
+    @verb("p.reduce")
     def reduce(self, combine: Elementwise, shuffle: Shuffle, value: Tile, axis: int) -> Tile:
         """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it."""
         name = self._instruction(combine, (Elementwise,), "reduce")
@@ -250,6 +259,7 @@ class Tracer(Blocks):
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
         return result
 
+    @verb("p.gather")
     @contextmanager
     def gather(self, combine: Elementwise, store: Transfer, load: Transfer, value: Tile) -> Iterator[Tile]:
         """The CTAs that share a tile combine their values of it, in the order of the parts; yields the result.
@@ -276,16 +286,18 @@ class Tracer(Blocks):
         self.gathering = False
         self.emit(n.Gather(name, combine, store, load, value, result, tuple(body)))
 
+    @verb("p.tiled")
     def tiled(
         self,
         instruction: MatrixMultiply,
-        a: DType,
-        b: DType,
+        a: str | DType,
+        b: str | DType,
         shape: tuple[Operand, Operand],
         warps: tuple[Operand, Operand],
     ) -> Tiled:
         """Partitions of a, b and c when the warps repeat a matrix instruction over an m x n tile."""
-        made = tiled(instruction, a, b, shape, warps)
+        self._instruction(instruction, (MatrixMultiply,), "tiled")
+        made = tiled(instruction, dtype(a), dtype(b), shape, warps)
         self.require(made.c.conditions)
         return made
 

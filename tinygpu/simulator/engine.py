@@ -18,6 +18,10 @@ SERVERS = ("tensor", "fma", "alu", "sfu", "issue", "smem", "l2", "dram")
 PER_SCHEDULER = ("tensor", "fma", "alu", "sfu", "issue")
 
 
+class Deadlock(ValueError):
+    """The roles of the program wait for each other; the sentence says who waits for what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Work with its times.
@@ -185,7 +189,7 @@ def run(plan: Plan, keep: int = 0) -> Run:
 
     keep  how many spans of the timeline to keep
 
-    Raises RuntimeError where roles wait for each other for good.
+    Raises Deadlock where roles wait for each other for good.
     """
     engine = _Engine(plan, keep)
     engine.start()
@@ -193,7 +197,7 @@ def run(plan: Plan, keep: int = 0) -> Run:
         now, _, process = heapq.heappop(engine.heap)
         engine.resume(process, now)
     if engine.living:
-        raise RuntimeError(f"[simulator] the roles wait for each other for good: {engine.stuck()}")
+        raise Deadlock(f"[simulator] the roles wait for each other for good: {engine.stuck()}")
     engine.out.seconds = max(engine.ended, engine.drained)
     engine.out.drawn_s = min(engine.out.drawn_s, engine.out.seconds)
     engine.out.spans.sort(key=lambda s: (s.start_s, s.row))

@@ -11,6 +11,7 @@ import numpy as np
 from tinygpu.devices import Device, device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.seeds import check_seed
 from tinygpu.testing.bench import Bench, Progress, draw_problems, sample
 from tinygpu.testing.case import Case
 from tinygpu.testing.cases import examine
@@ -62,6 +63,7 @@ def run_check(
         raise CheckError("no device is given; name one, for example a100")
     if candidates < 1:
         raise CheckError(f"at least one candidate is drawn, not {candidates}")
+    check_seed(seed)
     rng = np.random.default_rng(seed)
     if isinstance(problems, int):
         if problems < 1:

@@ -29,7 +29,17 @@ class Cursor:
         return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
 
     def _fail(self, sentence: str, token: Token | None = None) -> PtxSyntaxError:
-        token = token or self._token
+        """A complaint about a token, by default the next one.
+
+        What is expected and not found is lacking on the line where it should stand, not where the text goes on.
+        """
+        if token is None:
+            token, last = self._token, self._tokens[max(self._at - 1, 0)]
+            lacking = sentence.startswith("expected ") and last.line < token.line
+            if lacking and token.kind != "end":
+                sentence += f" on line {token.line}"
+            if lacking or token.kind == "end":
+                token = last
         return PtxSyntaxError(token.line, token.column, sentence)
 
     def _next(self) -> Token:
@@ -50,7 +60,8 @@ class Cursor:
 
     def _expect(self, text: str, after: str) -> Token:
         if not self._is(text):
-            raise self._fail(f"expected `{text}` {after}, found `{self._token.text}`")
+            found = "the end of the text" if self._ended else f"`{self._token.text}`"
+            raise self._fail(f"expected `{text}` {after}, found {found}")
         return self._next()
 
     def _word(self, what: str) -> Token:
@@ -109,5 +120,6 @@ class Cursor:
         elif token.text == "WARP_SZ":
             value = 32
         else:
-            raise self._fail(f"expected a constant, found `{token.text}`", token)
+            self._at -= token.kind != "end"
+            raise self._fail(f"expected a constant, found `{token.text}`")
         return -value if negative else value

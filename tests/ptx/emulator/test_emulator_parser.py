@@ -87,7 +87,7 @@ REFUSED = [
     (HEAD + ".entry k() { bra L; }", 4, 14, "bra goes to L, which is no label here"),
     (HEAD + ".entry k() { .reg .b32 a; .reg .b64 a; }", 4, 37, "register a is declared twice in the same scope"),
     (HEAD + ".entry k() { .reg .b32 %r<4>; mov.u32 %r1 %r2; }", 4, 43, "expected `;` after `mov`, found `%r2`"),
-    (HEAD + ".entry k() { ret; ", 4, 19, "the text ends inside the body of k"),
+    (HEAD + ".entry k() { ret; ", 4, 17, "the text ends inside the body of k"),
     (HEAD + ".entry k() { .reg .b32 %r1; @%r1 ret; }", 4, 30, "%r1 is no predicate register"),
     (HEAD + ".shared .b8 s[4] = {1,2,3,4,5};", 4, 13, "s has 4 bytes but 5 bytes of initial values"),
     (HEAD + ".shared .align 3 .b8 s[4];", 4, 9, ".align takes a power of two up to 2^20, not 3"),

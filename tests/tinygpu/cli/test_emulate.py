@@ -224,7 +224,7 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
         ),
         (("add.ptx", *LAUNCH, *GOOD, "--check", "some"), "--check is raise, collect or off, not 'some'"),
         (("add.ptx", *LAUNCH, *GOOD, "-d", "a100", "--ctas-per-sm", "0"), "ctas_per_sm must be at least 1, not 0"),
-        (("add.ptx", *LAUNCH, *GOOD, "--order", "now"), "--order is late, early or random, not 'now'"),
+        (("add.ptx", *LAUNCH, *GOOD, "--order", "now"), "--order is late, early, random or spurious, not 'now'"),
         (("add.ptx", *LAUNCH, *GOOD, "--entry", "sub"), "this PTX has no entry 'sub'; it has add"),
         (
             ("add.ptx", *LAUNCH, *GOOD, "--ctas", "2nd"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tinygpu.simulator.engine import (
     SERVERS,
+    Deadlock,
     Plan,
     RingRounds,
     RolePlan,
@@ -232,7 +233,7 @@ def test_a_deadlock_is_an_error_that_names_who_waits_for_what(
     steps: tuple[tuple[Step, ...], ...], sentence: str
 ) -> None:
     parts = tuple(RolePlan(name, (0, 1), s, {}) for name, s in zip(("left", "right"), steps, strict=True))
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(Deadlock) as caught:
         run(Plan(parts, {"ring": 1, "a": 1, "b": 1}, 1, (1,), 0.0, False, 1, 1.0))
     assert str(caught.value) == sentence
 

@@ -1,0 +1,63 @@
+"""A machine's reference as others call it: every output by name, or a sentence that says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tinygpu.language.declared import Declared
+from tinygpu.language.users_code import UsersCodeError, users_code
+
+
+def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]]) -> Callable[..., dict[str, Any]]:
+    """`machine.reference`, checked.
+
+    shapes  of the outputs, by name, in the order in which the machine declares them; a reference of one output may
+            return it without its name
+
+    What it gives raises UsersCodeError where the reference raises, or returns anything but numbers of these shapes.
+    """
+    here = f"{machine.__name__}.reference"
+
+    def call(**arguments: Any) -> dict[str, Any]:
+        with users_code(here):
+            result = machine.reference(**arguments)
+        named = result if isinstance(result, Mapping) else dict.fromkeys(list(shapes)[:1], result)
+        for name, shape in shapes.items():
+            if name not in named:
+                got = f"{', '.join(map(repr, named))}" if isinstance(result, Mapping) else f"one {_kind(result)}"
+                raise UsersCodeError(
+                    f"{here} returns {got or 'an empty dict'}, and there is no {name!r} in it: it must return "
+                    f"{_wanted(shapes)}"
+                )
+            _check(f"{here} returns ", name, named[name], shape, shapes)
+        return {name: named[name] for name in shapes}
+
+    return call
+
+
+def _check(here: str, name: str, value: Any, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    of = f" for {name}" if len(shapes) > 1 else ""
+    if not hasattr(value, "shape") and not isinstance(value, int | float):
+        raise UsersCodeError(f"{here}{_kind(value)}{of}: it must return {_wanted(shapes)}")
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "biufV":
+        raise UsersCodeError(f"{here}an array of {value.dtype}{of}: it must return numbers")
+    if np.shape(value) != shape:
+        got = _extents(np.shape(value))
+        raise UsersCodeError(f"{here}an array of shape {got}{of}: it must return {_wanted(shapes)}")
+
+
+def _wanted(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """`an array of shape (40,) for y`, or a dict of them."""
+    listed = [f"an array of shape {_extents(shape)} for {name}" for name, shape in shapes.items()]
+    return listed[0] if len(listed) == 1 else f"a dict with {' and '.join(listed)}"
+
+
+def _extents(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"

@@ -1,0 +1,90 @@
+"""Code that is the user's: where it raised, in a sentence, with their file and line instead of our stack.
+
+A machine's module, its `program`, its `reference` and an instruction's `semantics` are Python of the user's. What they
+raise is an answer to them: the line of theirs that was running, what it says, and Python's own words.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# The standard library and what pip installed: never where a mistake of the user's is.
+LIBRARIES = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+# The folder of this package, and of the rooms that are mapped into it where the install is editable.
+PACKAGE = Path(__file__).resolve().parents[1]
+ROOMS = (PACKAGE, PACKAGE.parent / "ptx", PACKAGE.parent / "search")
+
+
+class UsersCodeError(ValueError):
+    """Code of the user's raised something, or gave what it may not give; the sentence says where and what."""
+
+
+@contextmanager
+def users_code(what: str, *passed_on: type[Exception]) -> Iterator[None]:
+    """Runs code of the user's; what it raises becomes a UsersCodeError that begins with `what`.
+
+    passed_on  exceptions that are sentences already
+
+    >>> with users_code("Twice.reference"):
+    ...     [][1]
+    Traceback (most recent call last):
+    tinygpu.language.users_code.UsersCodeError: Twice.reference: IndexError: list index out of range
+    """
+    try:
+        yield
+    except SystemExit as left:
+        raise UsersCodeError(f"{what}: {where(left)}it ends the process, with status {left.code!r}") from left
+    except Exception as error:
+        if isinstance(error, (UsersCodeError, *passed_on)):
+            raise
+        raise UsersCodeError(f"{what}: {said(error)}") from error
+
+
+def said(error: Exception) -> str:
+    """An exception of the user's code in a sentence: place, kind and message, and the line as they wrote it.
+
+    >>> said(KeyError("rows"))
+    "KeyError: 'rows'"
+    """
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        line = f": {error.text.strip()}" if error.text else ""
+        return f"{_name(error.filename)}:{error.lineno}: {error.msg}{line}"
+    kind = type(error).__name__
+    return f"{where(error)}{kind}: {error}" if str(error) else f"{where(error)}{kind}"
+
+
+def where(error: BaseException) -> str:
+    """`file.py:12, in reference (return x / 0): `, the last line of the user's that was running; "" where none was."""
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if is_theirs(frame.filename)]
+    if not theirs:
+        return ""
+    last = theirs[-1]
+    inside = "" if last.name == "<module>" else f", in {last.name}"
+    return f"{_name(last.filename)}:{last.lineno}{inside}{f' ({last.line})' if last.line else ''}: "
+
+
+def raised_by_them(error: BaseException) -> bool:
+    """Whether the user's own line raised, and nothing of ours that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and is_theirs(frames[-1].filename)
+
+
+def is_theirs(filename: str) -> bool:
+    """Whether a file holds the user's code; a machine that ships counts, since it is written as theirs are."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    libraries = any(path.is_relative_to(library) for library in LIBRARIES)
+    if path.is_relative_to(PACKAGE / "machines"):
+        return True
+    return not libraries and not any(path.is_relative_to(room) for room in ROOMS)
+
+
+def _name(filename: str) -> str:
+    """A file as the user would name it: from the current folder, where it lies below it."""
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
