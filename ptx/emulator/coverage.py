@@ -11,20 +11,19 @@ from tinygpu.ptx.emulator.instructions.refused import REFUSED
 from tinygpu.ptx.emulator.run.program import INSTRUCTION_TABLES
 
 _CONTROL = (
-    "alloca", "bra", "brx.idx", "call", "exit", "ret", "stackrestore", "stacksave", "trap", "bar", "barrier"
+    "alloca", "bra", "brx.idx", "call", "exit", "ret", "stackrestore", "stacksave", "trap", "brkpt", "bar", "barrier"
 )  # fmt: skip
 _CHOICE = re.compile(r"\(([^()]*)\)")
 # Forms that assemble and have no semantics, by how they start, and why.
 REFUSED_FORMS: dict[str, str] = {
     "fma.rn.oob": "which NaN marks an element out of bounds is not documented",
     "tcgen05.ld.red": "reductions while loading",
-    "brkpt": REFUSED["brkpt"],
     "multimem": REFUSED["multimem"],
 }
 
 
 def supported_instructions() -> dict[str, tuple[str, ...]]:
-    """Opcodes with semantics, by class; forms that an opcode lacks raise UnsupportedInstruction by name."""
+    """Opcodes with semantics, by class; forms that they lack raise UnsupportedInstruction where they are executed."""
     result = {"integer": tuple(sorted(INTEGER)), "float": tuple(sorted(FLOATING))}
     for kind, table in INSTRUCTION_TABLES:
         # Names that start with % are the emulator's own: what calls of the system become.
@@ -43,9 +42,23 @@ def coverage_table() -> str:
         parts[-1] += "".join(f"\n| `{opcode}` | {text} |" for opcode, text in sorted(rows.items()))
     control = " ".join(f"`{name}`" for name in _CONTROL)
     parts.append(f"**control**\n\n{control}: calls, through registers too, recursion, tables of branches")
-    refused = " ".join(f"`{name}`" for name in sorted({*REFUSED, *REFUSED_FORMS}))
-    parts.append(f"**refused by name**\n\n{refused}")
+    parts.append("**refused by name, where they are executed**\n\n| form | from | why |\n| --- | --- | --- |")
+    for form, why in refused_forms():
+        parts[-1] += f"\n| `{_braces(form.name)}` | {form.target} | {why} |"
+    textures = " ".join(f"`{name}`" for name in sorted(REFUSED) if name not in REFUSED_FORMS)
+    parts.append(f"and all forms of {textures}: {REFUSED['tex']}")
     return "\n\n".join(parts)
+
+
+def refused_forms() -> list[tuple[Form, str]]:
+    """The forms that assemble and have no semantics, and why."""
+    return [
+        (form, why)
+        for name in FORM_CLASSES
+        for form in forms_of(name)
+        for start, why in REFUSED_FORMS.items()
+        if form.name.startswith(start)
+    ]
 
 
 def _rows(forms: tuple[Form, ...]) -> dict[str, str]:

@@ -72,7 +72,7 @@ def emulate(
     short_sums    wgmma adds products of 8-bit floats with some 13 bits behind the largest, as reported of Hopper; else
                   every instruction adds exactly and rounds once
 
-    Raises PtxSyntaxError, UnsupportedInstruction, LaunchError, and EmulationFault.
+    Raises PtxSyntaxError, LaunchError, EmulationFault, and UnsupportedInstruction where one is executed.
     """
     if order not in ORDERS:
         raise LaunchError(f'order is "late", "early", "random" or "spurious", not {order!r}')
@@ -98,6 +98,8 @@ def emulate(
             stream.follow(program)
         try:
             _run(emulation, chosen, step_limit)
+        except UnsupportedInstruction as error:
+            raise in_its_module(error, module) from None
         finally:
             for window in memory.windows:
                 window.write_back()

@@ -225,8 +225,34 @@ def _check_order(
     bad = _unordered(c, site, selection, ticks, who)
     if changed is not None:
         bad &= changed[..., None] if bad.ndim > changed.ndim else changed
+    if verb == "writes" and c.emulation.observed and bad.any():
+        strongly = atomics.reshape(-1, span)[index] if span > 1 else atomics[index]
+        seen = _observed(c, window, index * (span * shadow.granule_bytes), selection)
+        bad &= ~(strongly & ((seen[..., None] if span > 1 else seen) >= ticks))
     if bad.any():
         _report(c, site, window, index, span, size, selection, bad, ticks, who, verb, "wrote")
+
+
+def note_observed(c: Cohort, addresses: Array) -> None:
+    """Active lanes have seen, by strong loads or atomics, what was written at these addresses.
+
+    Who resets a lock after it has seen its release need not be ordered behind that by anything else: a write after a
+    read of the same place comes after what was read (PTX memory model, "Coherence").
+    """
+    if not c.emulation.checking:
+        return
+    tick = c.emulation.tick
+    warps = np.broadcast_to(c.pick_column(c.set.global_warp), addresses.shape).reshape(-1).tolist()
+    for key in zip(warps, addresses.reshape(-1).tolist(), strict=True):
+        c.emulation.observed[key] = tick
+
+
+def _observed(c: Cohort, window: Window, offsets: NDArray[np.int64], selection: Selection) -> NDArray[np.int64]:
+    """When the warp of each access last saw what stands there; 0 where it never has."""
+    warps = np.broadcast_to(_warps(c, selection), offsets.shape).reshape(-1).tolist()
+    places = (offsets + window.origin).reshape(-1).tolist()
+    seen = [c.emulation.observed.get(key, 0) for key in zip(warps, places, strict=True)]
+    return np.array(seen, np.int64).reshape(offsets.shape)
 
 
 def _advise_scope(
@@ -389,4 +415,4 @@ def _check_same_instruction(
     )  # fmt: skip
 
 
-__all__ = ["OWN", "check_read", "check_write", "load", "resolve", "store"]
+__all__ = ["OWN", "check_read", "check_write", "load", "note_observed", "resolve", "store"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinygpu.ptx.emulator.instructions.atomics import ATOMICS
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.bulk_copies import lanes_of, require_defined, shared_range
 from tinygpu.ptx.emulator.instructions.bulk_loads import Target, start_shared_copy
 from tinygpu.ptx.emulator.instructions.bulk_parts import barrier_at, threads
+from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
 from tinygpu.ptx.emulator.instructions.mbarriers import shared_addresses
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import TYPES
@@ -16,11 +18,14 @@ from tinygpu.ptx.emulator.units.reductions import OPERATIONS, Reduction, reducti
 
 # PTX ISA, "red.async": operations and their types.
 _REDUCED = {"inc": ("u32",), "dec": ("u32",), "min": ("u32", "s32"), "max": ("u32", "s32"),
-            "add": ("u32", "s32", "u64"), "and": ("b32",), "or": ("b32",), "xor": ("b32",)}  # fmt: skip
+            "add": ("u32", "s32", "u64", "s64"), "and": ("b32",), "or": ("b32",), "xor": ("b32",)}  # fmt: skip
 
 
 def async_store(b: Binder, i: Instruction) -> Run:
     """st.async of one value or a vector, red.async of one value."""
+    if i.has("mmio"):
+        # Into global memory, with .release.sys: what is asynchronous about it, nothing can wait for.
+        return (LOADS_STORES["st"] if i.opcode == "st" else ATOMICS["red"])(b, i)
     if not any(m.startswith("mbarrier::complete_tx") for m in i.modifiers):
         raise b.unsupported("stores that complete on no mbarrier")
     where, value, signal = b.operands(i, 3)
@@ -71,7 +76,7 @@ def _reduction(b: Binder, i: Instruction, type_name: str) -> Reduction:
     operation = next((m for m in i.modifiers if m in OPERATIONS), None)
     if operation is None or type_name not in _REDUCED[operation]:
         raise b.fail(f"`{i.name}` has no form for .{type_name}")
-    found = reduction(operation, type_name)
+    found = reduction(operation, "u64" if type_name == "s64" else type_name)
     if found is None:
         raise b.fail(f"`{i.name}` has no form for .{type_name}")
     return found

@@ -80,7 +80,9 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
         values = global_access.load(c, site, addresses, width, count, strong)
         if strong:
             near, acquires = site.instruction.has("cta"), site.instruction.has("acquire")
-            c.residents.order.access(c, c.pick(addresses), True, False, acquire=acquires, near=near)
+            picked = c.pick(addresses)
+            c.residents.order.access(c, picked, True, False, acquire=acquires, near=near)
+            global_access.note_observed(c, picked)
         return values
 
     def read_shared(c: Cohort, addresses: Array) -> Loaded:

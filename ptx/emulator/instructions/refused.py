@@ -10,7 +10,6 @@ REFUSED: dict[str, str] = {
         ("tex", "tld4", "txq", "istypep", "suld", "sust", "sured", "suq", "suld2", "sust2"), _TEXTURES
     ),
     "multimem": _MULTIMEM,
-    "brkpt": "no debugger is attached",
 }
 
 

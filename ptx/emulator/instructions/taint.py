@@ -43,6 +43,8 @@ def make_taint(
             if moves:
                 c.residents.settle_before_move(c, reads, i)
             c.residents.check_busy(c, used, i)
+        if c.residents.awaited and used:
+            c.residents.check_awaited(c, used, i)
         if not c.residents.tainted:
             run(c)
             return

@@ -20,6 +20,7 @@ from tinygpu.ptx.emulator.instructions.tcgen05_work import (
     threads,
 )
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, Operand, VectorOperand
+from tinygpu.ptx.emulator.source.targets import has
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.tensor_order import Access, Region, lane_run
 from tinygpu.ptx.emulator.units.block_scales import scale_columns
@@ -171,15 +172,23 @@ class _Fetcher:
         )  # fmt: skip
 
 
+# Of 4-bit operands sm_103a takes so many elements of K, if bit 31 of the descriptor says so.
+_LONG_K = 96
+
 # ---- issue --------------------------------------------------------------------------------------------------------
 
 
 def _issue(start: Issue, form: MmaForm, collector: str | None, scale: int, v: Values) -> None:
     """Check the operands of one thread and hand the multiplication over."""
-    what, problems = judge_descriptor(v.descriptor, form)
+    target = start.origin.residents.emulation.source.target
+    what, problems = judge_descriptor(v.descriptor, form, has(target, "103f"))
     if what is None:
         start.origin.fault("descriptor", f"instruction descriptor {v.descriptor:#010x}: {'; '.join(problems)}")
         return
+    if what.k == _LONG_K:
+        raise UnsupportedInstruction(
+            start.origin.instruction.line, start.origin.instruction.name, f"{_LONG_K} elements of K at once"
+        )
     call = _call(start, form, what, scale, v)
     if call is None:
         return

@@ -117,6 +117,7 @@ def load(b: Binder, i: Instruction) -> Run:
     elements = b.vector(operands[0], form.cells.lane.shape[1], f"`{i.name}`")
     writers = [b.destination(element, "u32") for element in elements]
     slots = [b.slot(element) if isinstance(element, RegisterOperand) else None for element in elements]
+    filled = frozenset(slot for slot in slots if slot is not None)
     b.owns_taint = True
 
     def run(c: Cohort) -> None:
@@ -139,6 +140,8 @@ def load(b: Binder, i: Instruction) -> Run:
             undefined[at] = _gather(cta.undefined, form.cells, lane, column)
         for position, writer in enumerate(writers):
             np.copyto(writer(c), values[:, :, position], where=c.where)
+        if c.emulation.checking:
+            c.residents.set_awaited(filled, _rows(c), i.line)
         if c.emulation.checking and (c.residents.tainted or undefined.any()):
             for position, slot in enumerate(slots):
                 if slot is not None:
@@ -235,5 +238,11 @@ def wait(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         for _, row in active_warps(c):
             tensor_memory(c.residents).order.wait(row, kind)
+        if kind == "ld":
+            c.residents.release_awaited(_rows(c))
 
     return run
+
+
+def _rows(c: Cohort) -> NDArray[np.int64]:
+    return c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]

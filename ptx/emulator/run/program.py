@@ -143,8 +143,8 @@ class Program:
 def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
     """Compile flat code. Raises PtxSyntaxError or UnsupportedInstruction."""
     for statement in code.statements:
-        if isinstance(statement, Instruction) and compile_function(statement) is None and not _is_control(statement):
-            raise UnsupportedInstruction(statement.line, statement.name, why_refused(statement.opcode))
+        if isinstance(statement, Instruction) and not _is_known(statement):
+            raise UnsupportedInstruction(statement.line, statement.name)
     binder.guesses = first_guesses(code.statements)
     binder.data_loads = data_loads(code.statements)
     blocks = build_blocks(code.statements, code.branch_targets)
@@ -199,8 +199,10 @@ def compile_function(i: Instruction) -> tuple[str, Compile] | None:
     return None
 
 
-def _is_control(i: Instruction) -> bool:
-    return i.opcode in ("bra", "brx", "exit", "ret", "trap", "barrier")
+def _is_known(i: Instruction) -> bool:
+    """Whether PTX has the opcode."""
+    control = i.opcode in ("bra", "brx", "exit", "ret", "trap", "brkpt", "barrier")
+    return control or bool(why_refused(i.opcode)) or compile_function(i) is not None
 
 
 def _is_float(i: Instruction) -> bool:
@@ -214,11 +216,13 @@ def compile_instruction(b: Binder, i: Instruction) -> Operation:
     """One instruction that does not end a block."""
     b.begin(i)
     found = compile_function(i)
-    if found is None:
-        raise b.unsupported()
-    kind, compile_it = found
+    kind, compile_it = ("refused", _refused) if found is None else found
     try:
         run = compile_it(b, i)
+    except UnsupportedInstruction as refused:
+        # Code that is never reached may hold what has no semantics here.
+        b.begin(i)
+        run = _refusing(refused)
     except (TypeError, ValueError, KeyError, IndexError) as error:
         if isinstance(error, PtxSyntaxError):
             raise
@@ -235,6 +239,18 @@ def compile_instruction(b: Binder, i: Instruction) -> Operation:
         operation.careful = _guarded(operation, careful, guard, slot)
         return operation
     return Operation(i, run, careful, None, reads, writes, kind)
+
+
+def _refused(b: Binder, i: Instruction) -> Run:
+    raise b.unsupported(why_refused(i.opcode))
+
+
+def _refusing(refused: UnsupportedInstruction) -> Run:
+    def refuse(c: Cohort) -> None:
+        if c.mask is None or c.mask.any():
+            raise refused
+
+    return refuse
 
 
 def _guard_operand(guard: Guard) -> RegisterOperand:
@@ -307,7 +323,7 @@ def _compile_end(b: Binder, block: Block) -> tuple[Terminator, set[Slot], set[Sl
     if end.opcode in ("exit", "ret"):
         kind = "branch" if condition is not None else "exit"
         return Terminator(kind, end, condition, slots), b.reads, b.writes
-    if end.opcode == "trap":
+    if end.opcode in ("trap", "brkpt"):
         return Terminator("trap", end, condition, slots), b.reads, b.writes
     if end.opcode == "brx":
         selector = b.source(b.operands(end, 2)[0], "u32")

@@ -27,6 +27,10 @@ from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete, MustWait, RowS
 from tinygpu.ptx.emulator.state.registers import LANES
 from tinygpu.ptx.emulator.state.residents import Residents
 
+_STOPPED = {
+    "trap": "the kernel stopped itself (trap, or a failed assertion)",
+    "brkpt": "the kernel came to a breakpoint (brkpt), and no debugger is attached",
+}
 # After so many polling blocks during which others could have run but did not, everyone gets turns for a while.
 _PATIENCE = 128
 _FAIR_TURNS = 512
@@ -278,7 +282,7 @@ class Scheduler:
         try:
             for operation in block.operations[position:] if position else block.operations:
                 residents.emulation.line = operation.instruction.line
-                if residents.tainted or residents.busy:
+                if residents.tainted or residents.busy or residents.awaited:
                     operation.careful(c)
                 else:
                     operation.run(c)
@@ -433,6 +437,6 @@ class Scheduler:
         said = [operand.text for operand in terminator.instruction.operands if isinstance(operand, TextOperand)]
         c.emulation.fault(
             "trap", terminator.instruction, self._residents, int(c.set.index[at]), lane,
-            said[0] if said else "the kernel stopped itself (trap, or a failed assertion)", count=int(active.sum()),
+            said[0] if said else _STOPPED[terminator.instruction.opcode], count=int(active.sum()),
         )  # fmt: skip
         self._exit(*self._subset(active, c.set))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
+from tinygpu.ptx.emulator.faults import PtxSyntaxError
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, Label, Statement, SymbolOperand
 
 EXIT = -1
@@ -39,8 +39,13 @@ def is_blocking(instruction: Instruction) -> bool:
     return instruction.opcode == "barrier" and "cluster" not in instruction.modifiers
 
 
+def _stands_alone(instruction: Instruction) -> bool:
+    """Blocking instructions, and jumps into a table under a guard."""
+    return is_blocking(instruction) or (instruction.opcode == "brx" and instruction.guard is not None)
+
+
 def _ends_block(instruction: Instruction) -> bool:
-    return instruction.opcode in ("bra", "brx", "exit", "ret", "trap") or is_blocking(instruction)
+    return instruction.opcode in ("bra", "brx", "exit", "ret", "trap", "brkpt") or is_blocking(instruction)
 
 
 def build_blocks(statements: list[Statement], branch_targets: dict[str, tuple[str, ...]]) -> list[Block]:
@@ -53,8 +58,8 @@ def build_blocks(statements: list[Statement], branch_targets: dict[str, tuple[st
             if current.body or current.end is not None:
                 blocks.append(Block([], None))
             labels[statement.key] = len(blocks) - 1
-        elif is_blocking(statement) and (current.body or statement.guard is not None):
-            # A blocking instruction stands alone, so that waiting warps resume behind it; its guard becomes a branch.
+        elif _stands_alone(statement) and (current.body or statement.guard is not None):
+            # So that waiting warps resume behind it; its guard becomes a branch.
             if statement.guard is not None:
                 current.end = _skip(statement)
                 blocks.append(Block([], None))
@@ -99,7 +104,7 @@ def _targets(
         return [following]
     if end.opcode == "skip":
         return [index + 2 if index + 2 <= last else EXIT, following]
-    if end.opcode in ("exit", "ret", "trap"):
+    if end.opcode in ("exit", "ret", "trap", "brkpt"):
         return [EXIT] if end.guard is None else [EXIT, following]
     if end.opcode == "bra":
         target = labels[_symbol(end, 0)]
@@ -111,8 +116,6 @@ def _targets(
         missing = [name for name in names if name not in labels]
         if missing:
             raise PtxSyntaxError(end.line, end.column, f"the branch target {missing[0]} is no label here")
-        if end.guard is not None:
-            raise UnsupportedInstruction(end.line, end.name, "with a guard")
         return [labels[name] for name in names]
     return [following]
 

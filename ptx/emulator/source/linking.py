@@ -14,6 +14,7 @@ from tinygpu.ptx.emulator.source.calls import signature
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.renaming import Renaming
 from tinygpu.ptx.emulator.source.syntax import Function, Instruction, Module, SymbolOperand, Variable
+from tinygpu.ptx.emulator.source.targets import check_targets
 
 
 def read_modules(texts: Sequence[str]) -> Module:
@@ -34,7 +35,9 @@ def read_modules(texts: Sequence[str]) -> Module:
 
 def _parse(text: str, number: int, before: int) -> Module:
     try:
-        return parse(text, before + 1)
+        module = parse(text, before + 1)
+        check_targets(module)
+        return module
     except PtxSyntaxError as error:
         raise PtxSyntaxError(error.line - before, error.column, error.sentence, number) from None
     except UnsupportedInstruction as error:

@@ -87,6 +87,8 @@ class Emulation:
         self.locations: dict[int, NDArray[np.int32]] = {}
         self.near_locations: dict[tuple[int, int], NDArray[np.int32]] = {}
         self.location_doubts: dict[int, dict[int, Doubt]] = {}
+        # By warp of the launch and address: when the warp last saw what strong accesses and atomics left there.
+        self.observed: dict[tuple[int, int], int] = {}
         self.run_ctas: list[Dim3] = []
         self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}

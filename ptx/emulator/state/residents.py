@@ -71,6 +71,8 @@ class Residents:
         self.extensions: dict[str, Any] = {}
         self.busy: dict[Slot, NDArray[np.bool_]] = {}
         self.busy_because: dict[Slot, str] = {}
+        # Registers that tcgen05.ld fills until tcgen05.wait::ld: by its line, and in which warps.
+        self.awaited: dict[int, tuple[frozenset[Slot], NDArray[np.bool_]]] = {}
         # What waits for all asynchronous instructions that a cohort's registers belong to.
         self.settle: Callable[[Cohort], None] | None = None
         self.touched: dict[Slot, NDArray[np.bool_]] = {}
@@ -404,6 +406,32 @@ class Residents:
                 mask[rows] = False
                 if not mask.any():
                     del self.busy[slot]
+
+    def set_awaited(self, slots: frozenset[Slot], rows: NDArray[np.int64], line: int) -> None:
+        """A load of these warps that gives these registers was issued."""
+        mask = self.awaited.setdefault(line, (slots, np.zeros(self.warps, np.bool_)))[1]
+        mask[rows] = True
+
+    def release_awaited(self, rows: NDArray[np.int64]) -> None:
+        """These warps have waited for their loads."""
+        for line, (_, mask) in list(self.awaited.items()):
+            mask[rows] = False
+            if not mask.any():
+                del self.awaited[line]
+
+    def check_awaited(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
+        """An advisory where an instruction uses a register before the load that fills it was waited for."""
+        for line, (loaded, mask) in self.awaited.items():
+            used = loaded & slots
+            rows = mask[c.set.rows]
+            if not used or not (rows if c.mask is None else rows & c.mask.any(axis=1)).any():
+                continue
+            name = self.emulation.program.register_names.get(min(used), "a register")
+            self.emulation.advise(
+                "tcgen05.ld without its wait", instruction,
+                f"uses {name}, which `tcgen05.ld` on line {line} fills, before tcgen05.wait::ld: until then it is not "
+                "defined what it holds",
+            )  # fmt: skip
 
     def settle_before_move(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
         """A register is moved that an asynchronous instruction still works with: the assembler waits for it there."""

@@ -8,14 +8,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator import emulate
+from tinygpu.ptx.emulator import PtxSyntaxError, UnsupportedInstruction, emulate
+from tinygpu.ptx.emulator.source.linking import read_modules
 
+TARGETS = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
 _STORAGE = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 _REGISTER = {1: "b16", 2: "b16", 4: "b32", 8: "b64"}
 
 
-def module(body: str, parameters: Sequence[str], *, target: str = "sm_90a", head: str = "") -> str:
-    """A PTX module with one entry `k` around a body; parameters as in ".param .u64 p0"."""
+def module(body: str, parameters: Sequence[str], *, target: str = "", head: str = "") -> str:
+    """A PTX module with one entry `k` around a body; parameters as in ".param .u64 p0".
+
+    target  "" for the first on which every instruction of the body exists
+    """
+    for choice in () if target else TARGETS[:-1]:
+        text = module(body, parameters, target=choice, head=head)
+        try:
+            read_modules((text,))
+        except PtxSyntaxError as refused:
+            if "but .target is" in refused.sentence:
+                continue
+        except UnsupportedInstruction:
+            pass
+        return text
+    target = target or TARGETS[-1]
     return (
         f".version 8.5\n.target {target}\n.address_size 64\n{head}\n"
         f".visible .entry k({', '.join(parameters)})\n{{\n{body}\n}}\n"

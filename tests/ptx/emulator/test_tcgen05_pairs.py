@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,9 @@ def test_bugs_between_ctas_are_found(name: str, order: Any) -> None:
     with pytest.raises(EmulationFault) as caught:
         emulate(text, grid=2, block=128, cluster=2, args=arguments, order=order)
     assert caught.value.kind == kind
-    assert caught.value.sentence == sentence
+    # Which warp comes first is left to chance.
+    first = r"warp \d+|lanes \d+ to \d+" if order == "random" else r"(?!)"
+    assert re.sub(first, "", caught.value.sentence) == re.sub(first, "", sentence)
 
 
 def test_the_kernel_without_these_bugs_runs_clean() -> None:

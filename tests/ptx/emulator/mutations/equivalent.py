@@ -41,7 +41,6 @@ LATER_WAIT = "it is waited for through the mbarrier, before the CTA can exit"
 IDLE = "the threads that wait here do nothing afterwards that others could disturb"
 
 OWN_CTA = "nobody but its own CTA uses the barrier, whose threads meet at bar.sync; the fence is for clusters"
-SCOREBOARD = "hardware makes who uses the registers wait; before tensor memory changes, another wait::ld follows"
 NEXT_WAIT = "the next wait::st, before anybody is told, waits for this store too"
 OWN_LANES = "each warp loads and stores its own lanes of tensor memory in between"
 LATER_COMMIT = "the wait before it is for a later commit of the same thread, which tracks this product too"
@@ -159,7 +158,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "nvcc sm_90a split_k": {f"barrier {n}": WARPGROUP for n in range(1, 6)},
     "nvcc sm_100a simple_f16": {
         **_TENSOR_MEMORY, **{f"tcgen05.fence after {n}": OPERANDS_ONLY for n in range(1, 6)},
-        "warp barrier 0": ELECTED_ENDS, "mbarrier order 15": EXECUTION, "tcgen05.wait::ld 0": SCOREBOARD,
+        "warp barrier 0": ELECTED_ENDS, "mbarrier order 15": EXECUTION,
         "tcgen05.fence before 1": LOADED,
     },
     "nvcc sm_100a persistent": {
@@ -167,7 +166,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         "election 0": SAME_TWICE, "election 1": SAME_TWICE,
         **{f"mbarrier order {n}": EXECUTION for n in (14, 19, 20)},
         "mbarrier wait 11": IDLE, "retry 11": IDLE, "mbarrier order 18": IDLE,
-        **{f"tcgen05.wait::ld {n}": SCOREBOARD for n in range(3)}, "barrier 3": MEETS_BEFORE,
+        "barrier 3": MEETS_BEFORE,
     },
     "nvcc sm_100a pair": {
         **_TENSOR_MEMORY, **{f"tcgen05.fence after {n}": OPERANDS_ONLY for n in range(1, 4)},
@@ -185,7 +184,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         **_TENSOR_MEMORY, "tcgen05.fence after 1": OPERANDS_ONLY,
         "warp barrier 0": ELECTED_ENDS, "warp barrier 1": ELECTED_ENDS,
         "mbarrier order 3": EXECUTION, "mbarrier order 4": EXECUTION,
-        "tcgen05.wait::ld 0": SCOREBOARD, "tcgen05.wait::ld 2": SCOREBOARD, "tcgen05.fence before 2": LOADED,
+        "tcgen05.fence before 2": LOADED,
     },
     "nvcc sm_100a steal": {
         "proxy fence 0": TWICE_FENCED, "proxy fence 1": TWICE_FENCED, "atomic made plain 0": ONE_EACH,
@@ -225,7 +224,6 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "triton attention-64w4.sm_100": {
         **{f"barrier {n}": BOTH_SIDES for n in (2, 3, 5, 11)},
         **{f"barrier {n}": WAITED_ALL for n in (4, 9, 10)},
-        "tcgen05.wait::ld 0": SCOREBOARD, "tcgen05.wait::ld 2": SCOREBOARD,
         "tcgen05.wait::st 1": NEXT_WAIT, "tcgen05.wait::st 3": NEXT_WAIT,
         "barrier 6": OWN_LANES, "barrier 12": OWN_LANES,
         **{f"proxy fence {n}": NOTHING_NEW for n in (2, 4)}, **{f"barrier {n}": NOTHING_NEW for n in (8, 14)},
