@@ -120,14 +120,16 @@ def with_specials(
 ) -> dict[str, NDArray[Any]]:
     """The arrays with special values among those of every float input, each in a row and a column of its own.
 
-    So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more.
+    So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more. Where there
+    is room for one, it is the number whose exponential overflows, which leaves a result to judge.
     """
     out = dict(arrays)
     for o in problem.operands:
         if o.name not in arrays or not o.dtype.is_float:
             continue
         array = arrays[o.name].copy()
-        values = rng.permutation(specials(o.dtype))[: max(min(array.shape) // 4, 1)]
+        first, *others = specials(o.dtype)
+        values = np.array([first, *rng.permutation(others)])[: max(min(array.shape) // 2, 1)]
         places = [rng.permutation(extent)[: len(values)] for extent in array.shape]
         array[tuple(places)] = values.astype(o.dtype.numpy)
         out[o.name] = array
@@ -135,11 +137,11 @@ def with_specials(
 
 
 def specials(dtype: DType) -> NDArray[np.float64]:
-    """NaN, infinities, the largest and smallest elements, negative zero, and a number whose exponential overflows."""
+    """A number whose exponential overflows; NaN, infinities, the largest and smallest elements, negative zero."""
     largest, smallest = _EXTREMES[dtype.name]
     infinities = [] if dtype.name == "e4m3" else [np.inf, -np.inf]
     large = min(_LARGE, largest)
-    return np.array([np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, large, -large])
+    return np.array([large, np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, -large])
 
 
 def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:

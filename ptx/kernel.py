@@ -87,7 +87,6 @@ class Kernel:
     group          tile rows that are visited together (see `tinygpu.cost.locality.raster`)
     shapes         per tensor the names of its dims, slowest axis first
     steps          (dim, elements per round) of loops over a dim
-    sums           (dims along which loops add up, elements that reductions combine): what rounding grows with
     facts          what the launch must check
     point          the candidate
     maps           tensor maps that the launch makes
@@ -113,7 +112,6 @@ class Kernel:
     group: int
     shapes: tuple[tuple[str, tuple[str, ...]], ...]
     steps: tuple[tuple[str, int], ...]
-    sums: tuple[tuple[str, ...], int]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
     maps: tuple[TensorMapSpec, ...] = ()
@@ -168,11 +166,6 @@ class Kernel:
     def workspace_bytes(self, problem: Problem, ctas: int) -> dict[str, int]:
         """Bytes of every workspace, by name, where so many CTAs are launched."""
         return {w.name: w.tile_bytes * self.tiles_of(problem) + w.cta_bytes * ctas for w in self.workspaces}
-
-    def terms(self, problem: Problem) -> int:
-        """Terms of the longest sum for one problem, at most."""
-        dims, combined = self.sums
-        return combined + math.prod(problem.dim[d] for d in dims)
 
     def check(self, problem: Problem) -> None:
         """Raises LaunchError for a problem that breaks a fact for which the kernel was specialised, or is too long."""
@@ -249,7 +242,6 @@ class Kernel:
             data["group"],
             tuple((name, tuple(dims)) for name, dims in data["shapes"]),
             tuple((d, e) for d, e in data["steps"]),
-            (tuple(data["sums"][0]), data["sums"][1]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
             tuple(

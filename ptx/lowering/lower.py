@@ -11,7 +11,6 @@ from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
-from tinygpu.ptx.isa.alu import Max, Min
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
@@ -107,7 +106,6 @@ def lower(
         int(program.grid.group),
         tuple((t.name, t.dims) for t in program.tensors),
         rounds.steps(program),
-        _sums(program),
         used,
         tuple(sorted(point.items())),
         maps,
@@ -164,18 +162,6 @@ def _spans(program: Program) -> dict[str, tuple[str, int]]:
 def _divisors(trips: Expr) -> list[int]:
     """Numbers that a trip count divides by, and 1."""
     return [1, *[int(f.args[1]) for f in trips.sympy.atoms(FloorDiv) if f.args[1].is_Integer]]
-
-
-def _sums(program: Program) -> tuple[tuple[str, ...], int]:
-    """Dims along which loops at run time add up, and elements that reductions combine: what rounding grows with."""
-    dims: dict[str, None] = {}
-    combined = 0
-    for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
-            dims |= dict.fromkeys(sorted(rounds.dims_of(program, s.trips)))
-        elif isinstance(s, n.Reduce) and not isinstance(s.combine, (Max, Min)):
-            combined += int(s.source.shape[s.axis])
-    return tuple(dims), combined
 
 
 def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:

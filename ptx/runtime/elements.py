@@ -50,18 +50,6 @@ class Element:
         found: np.dtype[Any] = np.dtype(_UNSIGNED[self.bits])
         return found
 
-    @property
-    def half_ulp(self) -> float:
-        """Largest relative error of rounding to it; 0 for integers. tf32 results are f32."""
-        return 2.0 ** -(self.mantissa + 1) if self.is_float else 0.0
-
-    @property
-    def half_smallest(self) -> float:
-        """Half of the smallest subnormal: what rounding may add to a result near zero."""
-        if not self.is_float:
-            return 0.0
-        return 2.0 ** max(2 - (1 << (self.exponent - 1)) - self.mantissa - 1, -1074)
-
     def decode(self, bits: Bits) -> NDArray[Any]:
         """The values: float32 where that holds them, else float64."""
         if self.kind != "float":

@@ -389,6 +389,42 @@ def test_an_operation_of_a_user_agrees_with_numpy(machine: type[Machine], asked:
     check(machine, **asked)
 
 
+def softmax_without(step: str) -> type[Machine]:
+    """Softmax of which one step of the program is forgotten, and none of the reference."""
+
+    class Forgetful(Softmax):
+        def program(self, p: Any) -> None:
+            shape = (self.warps * self.rows, 32 * self.vector * self.step)
+            who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
+            with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+                x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)
+                moved = x
+                if step != "maximum":
+                    moved = p.apply(self.sub, x, p.reduce(self.larger, self.shfl, x, axis=1))
+                e = p.apply(self.ex2, p.apply(self.mul, moved, 1.4426950408889634))
+                combine = self.larger if step == "sum" else self.add
+                share = p.apply(self.rcp, p.reduce(combine, self.shfl, e, axis=1))
+                p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
+
+    return Forgetful
+
+
+@pytest.mark.parametrize(("step", "sizes"), [("maximum", (5, 100)), ("maximum", (1, 30)), ("sum", (7, 101))])
+def test_a_softmax_that_forgets_a_step_is_refused(step: str, sizes: tuple[int, int]) -> None:
+    """Without the maximum all is well while numbers are small: one input is so large that its exponential overflows."""
+    machine = softmax_without(step)
+    problem = machine.problem(m=sizes[0], n=sizes[1])
+    space = build_space(machine, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(0))
+    found = verify(build(space.fill(point), problem, point, CACHE).kernel, machine, problem, orders=("late",))
+    assert not found.passed
+    wrong = next(c for c in found.checks if not c.passed)
+    assert str(wrong.worst).startswith("y[")
+    if step == "maximum":
+        assert [c.passed for c in found.checks if c.inputs == "integers"] == [True]
+        assert wrong.inputs == "specials"
+
+
 def test_windows_between_vectors_admit_narrow_vectors_only() -> None:
     space = build_space(ShiftedVectors, ShiftedVectors.problem(n=1024), device("a100"))
     assert {point["vector"] for point in space.space} == {1, 2}
