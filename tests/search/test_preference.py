@@ -92,7 +92,7 @@ def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
     assert (strains >= 0).all()
     groups = ranked(objective, result, 4, 8)
     assert groups[0][0].score == pytest.approx(np.nanmin(totals), rel=1e-9)
-    assert [g[0].score for g in groups] == sorted(g[0].score for g in groups)
+    assert all(a[0].score <= b[0].score * (1 + 1e-9) for a, b in itertools.pairwise(groups))
     seen = set()
     for group in groups:
         index = space.structure_index(group[0].point)
@@ -102,7 +102,7 @@ def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
         mine = np.sort(totals[(kinds == kind).all(axis=1)])[: len(group)]
         assert [r.score for r in group] == pytest.approx(mine.tolist(), rel=1e-9)
     # no other way to divide the work is better than the last of these
-    others = [tuple(k) not in seen for k in kinds.tolist()]
+    others = np.isfinite(totals) & [tuple(k) not in seen for k in kinds.tolist()]
     assert totals[others].min(initial=np.inf) >= groups[-1][0].score * (1 - 1e-9)
 
 
