@@ -11,12 +11,19 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 # ptxas says "lower bound of 24" for a smaller limit (sm_80) and ignores one above 255, the most that an instruction
 # can address (PTX ISA, .maxnreg).
 LEAST_REGISTER_LIMIT = 24
 GREATEST_REGISTER_LIMIT = 255
+# What launch_registers divides up: an SM of compute capability 9.0 and later (CUDA C++ Programming Guide, "Compute
+# Capabilities").
+WARPS_PER_SM = 64
+PARTITIONS_PER_SM = 4
+REGISTERS_PER_PARTITION = 16384
+REGISTERS_AT_A_TIME = 8
 
 _LINES = re.DOTALL | re.MULTILINE
 
@@ -72,7 +79,8 @@ class Assembly:
 
     cubin              the ELF file that a driver loads
     target             the architecture that it runs on: "sm_90a"
-    registers          32-bit registers per thread
+    registers          32-bit registers per thread, as the driver allocates them at launch; where roles have budgets
+                       (setmaxnreg) that is what all threads begin with (`launch_registers`)
     spill_store_bytes  bytes that one thread writes to local memory because registers ran out; where roles have register
                        budgets (setmaxnreg), under the largest of them
     spill_load_bytes   bytes that it reads back
@@ -174,10 +182,35 @@ def assemble(ptx: str, target: str, *, max_registers: int | None = None) -> Asse
     whole = _read_log(*_link(wide, target, options), target, kernels[0]) if wide else assembly
     return replace(
         assembly,
+        registers=launch_registers(ptx) or assembly.registers,
         spill_store_bytes=whole.spill_store_bytes,
         spill_load_bytes=whole.spill_load_bytes,
         stack_bytes=whole.stack_bytes,
     )
+
+
+def launch_registers(ptx: str) -> int | None:
+    """The registers that every thread of a kernel with register budgets (setmaxnreg) has at launch.
+
+    As many as let the CTAs of .minnctapersm be on an SM together, or those of .maxnreg: setmaxnreg moves them between
+    roles later, and the SM has no others. None without budgets, or where the PTX does not say how many CTAs or threads
+    there are: then budgets are ignored. The rule was read off ptxas 13.5, by assembling sizes and numbers of CTAs.
+    """
+    text = _without_comments(ptx)
+    if "setmaxnreg" not in text:
+        return None
+    limit = re.search(r"\.maxnreg\s+(\d+)", text)
+    if limit is not None:
+        return int(limit[1])
+    size = re.search(r"\.(?:reqntid|maxntid)\s+([\d\s,]+)", text)
+    ctas = re.search(r"\.minnctapersm\s+(\d+)", text)
+    if size is None or ctas is None:
+        return None
+    warps = -(-prod(int(extent) for extent in size[1].split(",")) // 32) * int(ctas[1])
+    if not 0 < warps <= WARPS_PER_SM:
+        return None
+    each = REGISTERS_PER_PARTITION // (32 * -(-warps // PARTITIONS_PER_SM))
+    return min(each // REGISTERS_AT_A_TIME * REGISTERS_AT_A_TIME, GREATEST_REGISTER_LIMIT)
 
 
 def _with_largest_budget(ptx: str) -> str:

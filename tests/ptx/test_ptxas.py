@@ -8,7 +8,7 @@ from small_kernels import add_ptx
 
 from tinygpu.devices import device
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble
+from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble, launch_registers
 from tinygpu.ptx.build import build
 from tinygpu.ptx.ptxas import Ptxas, find_ptxas
 from tinygpu.solver.smem import SolverCache
@@ -44,9 +44,55 @@ def test_the_machine_code_has_the_budgets_that_nvjitlink_ignores(ptxas: Ptxas) -
     assert whole.heeds_budgets
     assert whole.loadable == whole.cubin
     assert whole.cubin.startswith(b"\x7fELF")
-    # what every thread gets at the launch, where nvJitLink says the most that any role wants
+    # what every thread gets at the launch
+    assert whole.registers == linked.registers
     assert whole.registers * kernel.threads <= 65536
     assert whole.registers % 8 == 0
+
+
+BUDGETED = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 y) DIRECTIVES
+{
+    .reg .b32 %r; .reg .b64 %rd;
+    ld.param.u64 %rd, [y]; // setmaxnreg in a comment is none
+    BUDGET
+    mov.u32 %r, %tid.x; st.global.u32 [%rd], %r; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 60))])
+def test_the_registers_at_launch_are_those_that_ptxas_allots(ptxas: Ptxas, seed: int) -> None:
+    """Any size of a CTA and any number of CTAs that an SM holds, .maxntid or .reqntid in one or three dimensions."""
+    rng = np.random.default_rng(seed)
+    ctas = int(rng.choice([1, 1, 2, 3, 4, 7]))
+    threads = int(rng.integers(32, max(33, 1200 // ctas)))
+    size = str(rng.choice([f"{threads}", f"{threads}, 1, 1", f"{-(-threads // 2)}, 2"]))
+    directives = f".{rng.choice(['maxntid', 'reqntid'])} {size} .minnctapersm {ctas}"
+    if seed % 4 == 3:
+        directives = f".maxntid {min(threads, 128)} .maxnreg {8 * int(rng.integers(5, 20))}"
+    text = BUDGETED.replace("DIRECTIVES", directives).replace("BUDGET", "setmaxnreg.dec.sync.aligned.u32 24;")
+    whole, linked = ptxas.assemble(text, "sm_90a"), assemble(text, "sm_90a")
+    assert whole.heeds_budgets
+    assert not linked.heeds_budgets
+    assert launch_registers(text) == linked.registers == whole.registers, directives
+
+
+@pytest.mark.parametrize("directives", ["", ".maxntid 384", ".minnctapersm 1", ".maxntid 128 .minnctapersm 32"])
+def test_where_nothing_says_how_many_registers_there_are_budgets_are_ignored(ptxas: Ptxas, directives: str) -> None:
+    text = BUDGETED.replace("DIRECTIVES", directives).replace("BUDGET", "setmaxnreg.dec.sync.aligned.u32 40;")
+    whole, linked = ptxas.assemble(text, "sm_90a"), assemble(text, "sm_90a")
+    assert launch_registers(text) is None
+    assert not whole.heeds_budgets
+    assert abs(whole.registers - linked.registers) <= 4
+
+
+def test_a_kernel_without_budgets_has_no_registers_of_its_own_at_launch() -> None:
+    text = BUDGETED.replace("DIRECTIVES", ".maxntid 384 .minnctapersm 1").replace("BUDGET", "")
+    assert launch_registers(text) is None
 
 
 def test_the_figures_of_a_kernel_without_budgets_are_those_of_nvjitlink(ptxas: Ptxas) -> None:
