@@ -89,9 +89,11 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "reads")
     elif agent.proxy:
-        unfenced = (columns < residents.clocks.members) & (ticks > agent.clock.proxied_limit(columns)) & (ticks > 0)
-        if unfenced.any():
-            _report_unfenced(agent, index, size, span, unfenced, writer)
+        generic = (columns < residents.clocks.members) & (ticks > 0)
+        if generic.any():
+            unfenced = generic & (ticks > agent.clock.proxied_limit(columns))
+            if unfenced.any():
+                _report_unfenced(agent, index, size, span, unfenced, writer)
     shadow.mark_foreign_read(agent.column, _granules(at, span), int(PENDING))
     shadow.note_lines(agent.column, index, agent.site.line)
     return invalid
@@ -130,14 +132,15 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
     ticks = gather(shadow.written, at, span)
     writer = gather(shadow.writer, at, span)
     columns = writer & ACTORS
-    limit = agent.clock.completed_limit(columns, clocks.members) if agent.proxy else agent.clock.limit(columns)
-    bad = ticks > limit
+    bad = ticks > agent.clock.limit(columns)
+    if agent.proxy and bad.any():
+        bad = ticks > agent.clock.completed_limit(columns, clocks.members)
     _advise_lanes(agent, columns, ticks, None)
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "writes")
     elif agent.proxy:
-        crossed = (columns < clocks.members) & (ticks > agent.clock.proxied_limit(columns)) & (ticks > clocks.start)
-        if crossed.any():
+        crossed = (columns < clocks.members) & (ticks > clocks.start)
+        if crossed.any() and (crossed & (ticks > agent.clock.proxied_limit(columns))).any():
             agent.origin.advise(
                 "asynchronous write over generic accesses",
                 "overwrites through the asynchronous proxy what was written through the generic proxy, without "
@@ -154,10 +157,15 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
     reads = shadow.reads()
     if reads is not None:
         rank = int(index.reshape(-1)[0]) // residents.shared.stride_bytes % residents.cluster_size
-        for warp in range(shadow.warps_per_cta):
-            seen = gather(reads[1][warp], at, span)
-            column = rank * residents.warps_per_cta + warp
-            _advise_lanes(agent, np.full(seen.shape, column), seen, None)
+        first = rank * residents.warps_per_cta
+        warps = np.arange(first, first + shadow.warps_per_cta)
+        # No warp has read here later than whoever issues knows of every warp: nothing to ask of each.
+        least = min(int(agent.clock.limit(warps).min()), int(agent.clock.proxied_limit(warps).min()))
+        if not residents.doubts and int(gather(reads[0], at, span).max()) <= least:
+            warps = warps[:0]
+        for column in warps.tolist():
+            seen = gather(reads[1][column - first], at, span)
+            _advise_readers(agent, column, seen)
             bad = seen > _entry(agent.clock.known, column)
             if bad.any():
                 who = np.full(bad.shape, column, np.int32)
@@ -166,7 +174,7 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
             crossed |= bool((seen > _entry(agent.clock.proxied, column)).any())
     for column, read in shadow.foreign.items():
         seen = gather(read, at, span)
-        _advise_lanes(agent, np.full(seen.shape, column), seen, None)
+        _advise_readers(agent, column, seen)
         known = _entry(agent.clock.known, column)
         if agent.proxy and column >= clocks.members:
             known = max(known, _entry(agent.clock.proxied, column))
@@ -202,11 +210,15 @@ def _advise_lanes(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np
     writer  who wrote (site, lane and column); None where what is relied on was not written
     """
     origin, residents = agent.origin, agent.origin.residents
-    rows = np.full(1, origin.row)
     if residents.doubts:
-        residents.advise_doubts(origin.instruction, rows, columns, ticks)
+        residents.advise_doubts(origin.instruction, np.full(1, origin.row), columns, ticks)
     if writer is not None and origin.lane is not None:
         _advise_unmet(agent, columns, ticks, writer)
+
+
+def _advise_readers(agent: Agent, column: int, ticks: Ticks) -> None:
+    if agent.origin.residents.doubts:
+        _advise_lanes(agent, np.full(ticks.shape, column), ticks, None)
 
 
 def _advise_unmet(agent: Agent, columns: Index, ticks: Ticks, writer: NDArray[np.int32]) -> None:

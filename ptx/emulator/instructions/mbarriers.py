@@ -268,8 +268,7 @@ def _wait(b: Binder, i: Instruction) -> Run:
             if barrier is None:
                 continue
             row, at = origin.row, _row_of(c, origin.row)
-            for value in np.unique(wanted[at, lanes]).tolist():
-                chosen = lanes[wanted[at, lanes] == value]
+            for value, chosen in _by_value(wanted[at, lanes], lanes):
                 woken = residents.woken[row] == i.line
                 over = woken or completed(barrier, value)
                 if over and (setbacks is None or woken or residents.mbarriers.certain(row, barrier)):
@@ -308,6 +307,13 @@ def _wait(b: Binder, i: Instruction) -> Run:
         np.copyto(write(c), result, where=c.where)
 
     return run
+
+
+def _by_value(values: NDArray[np.int64], lanes: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+    """(value, the lanes that give it), in order of the values."""
+    if (values == values[0]).all():
+        return [(int(values[0]), lanes)]
+    return [(value, lanes[values == value]) for value in np.unique(values).tolist()]
 
 
 def _reason(i: Instruction, items: list[tuple[Mbarrier, int]]) -> str:

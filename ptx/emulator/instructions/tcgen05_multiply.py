@@ -24,11 +24,11 @@ from tinygpu.ptx.emulator.units.tcgen05_math import (
     slice_bytes,
 )
 from tinygpu.ptx.emulator.units.tensor_memory_maps import (
-    LANES,
     LayoutId,
     Slab,
     accumulator_columns,
     accumulator_slabs,
+    joined_slabs,
     split_address,
 )
 
@@ -101,9 +101,9 @@ class Call:
     @property
     def steps(self) -> tuple[Slab, ...]:
         """The slabs, taken as one where they lie and work side by side with operands in common."""
-        if self.layout in ("A", "D") and not self.form.scales_per_row and not self.what.sparse:
-            return (Slab(0, 0, LANES, 0, self.what.n),)
-        return self.slabs
+        if self.form.scales_per_row or self.what.sparse:
+            return self.slabs
+        return joined_slabs(self.layout, self.what.n, self.half)
 
     @property
     def stored_k(self) -> int:

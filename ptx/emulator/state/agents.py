@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tinygpu.ptx.emulator.faults import FaultKind
@@ -77,7 +78,8 @@ class Agents:
     def __init__(self, order: str, random: Any) -> None:
         self._order = order
         self._random = random
-        self._pending: deque[Operation] = deque()
+        self._pending: dict[int, Operation] = {}  # by identity: each is found at once, however many there are
+        self._queues: dict[Hashable, deque[Operation]] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -85,27 +87,29 @@ class Agents:
     @property
     def pending(self) -> tuple[Operation, ...]:
         """What has not completed, oldest first."""
-        return tuple(self._pending)
+        return tuple(self._pending.values())
 
     def start(self, operation: Operation) -> None:
         """Take over an operation that was issued."""
-        self._pending.append(operation)
+        self._pending[id(operation)] = operation
+        if operation.queue is not None:
+            self._queues.setdefault(operation.queue, deque()).append(operation)
         if self._order == "early":
             self.finish(operation)
         elif self._order == "random":
             while self._pending and self._random.integers(3) == 0:
-                self._complete(int(self._random.integers(len(self._pending))))
+                self._complete_any()
 
     def run_one(self) -> bool:
         """Complete operations as nobody else can go on: one at random, or the oldest of each CTA. False for none."""
         if not self._pending:
             return False
         if self._order == "random":
-            self._complete(int(self._random.integers(len(self._pending))))
+            self._complete_any()
             return True
         # CTAs that stay in step are carried out together.
         oldest: dict[int, Operation] = {}
-        for operation in self._pending:
+        for operation in self._pending.values():
             oldest.setdefault(operation.origin.cta, operation)
         for operation in oldest.values():
             self.finish(operation)
@@ -113,24 +117,22 @@ class Agents:
 
     def finish(self, operation: Operation) -> None:
         """Complete an operation now, and before it those of its queue; nothing where it has completed."""
-        for at, pending in enumerate(self._pending):
-            if pending is operation:
-                while any(o is operation for o in self._pending):
-                    self._complete(at)
-                    at = next((k for k, o in enumerate(self._pending) if o is operation), 0)
-                return
+        while self._pending.get(id(operation)) is operation:
+            self._complete(operation)
 
     def finish_all(self) -> None:
         """Complete everything: the launch is over."""
         while self._pending:
-            self._complete(0)
+            self._complete(next(iter(self._pending.values())))
 
-    def _complete(self, at: int) -> None:
-        """Complete the operation at this place, or the oldest one of its queue."""
-        queue = self._pending[at].queue
-        if queue is not None:
-            at = next(k for k, operation in enumerate(self._pending) if operation.queue == queue)
-        operation = self._pending[at]
-        del self._pending[at]
+    def _complete_any(self) -> None:
+        chosen = int(self._random.integers(len(self._pending)))
+        self._complete(next(islice(self._pending.values(), chosen, None)))
+
+    def _complete(self, operation: Operation) -> None:
+        """Complete an operation, or the oldest one of its queue."""
+        if operation.queue is not None:
+            operation = self._queues[operation.queue].popleft()
+        del self._pending[id(operation)]
         operation.origin.residents.emulation.line = operation.origin.instruction.line
         operation.complete()

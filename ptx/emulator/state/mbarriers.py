@@ -79,6 +79,7 @@ class Mbarriers:
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
         self.live: dict[tuple[int, int], Mbarrier] = {}
+        self._places: dict[int, set[int]] = {}
         self._gone: dict[tuple[int, int], str] = {}
 
     def init(self, origin: Origin, cta: int, address: int, count: int) -> None:
@@ -109,6 +110,7 @@ class Mbarriers:
             cluster, ("mbarrier", cta, address), f"what completes on mbarrier {address:#x}"
         )
         maker = (int(residents.clocks.own_column[origin.row]), residents.emulation.tick)
+        self._places.setdefault(cta, set()).add(address)
         self.live[cta, address] = Mbarrier(cta, address, count, count, column, maker, origin.instruction.line)
         self._gone.pop((cta, address), None)
         residents.emulation.changes += 1
@@ -119,13 +121,19 @@ class Mbarriers:
         if barrier is not None:
             self._check_users(origin, barrier, "invalidates")
             del self.live[cta, address]
+            self._places[cta].discard(address)
             self._gone[cta, address] = f"it was invalidated on line {origin.instruction.line}"
 
     def overwritten(self, cta: int, low: int, high: int, line: int) -> None:
         """Bytes [low, high) of a CTA's shared memory were written by something else: barriers there are gone."""
-        for key in [k for k in self.live if k[0] == cta and k[1] < high and low < k[1] + 8]:
+        for key in [(cta, place) for place in self.places(cta) if place < high and low < place + 8]:
             del self.live[key]
+            self._places[cta].discard(key[1])
             self._gone[key] = f"it was overwritten on line {line}"
+
+    def places(self, cta: int) -> tuple[int, ...]:
+        """The addresses of a CTA's live mbarriers, from low to high."""
+        return tuple(sorted(self._places.get(cta, ())))
 
     def find(self, origin: Origin, cta: int, address: int) -> Mbarrier | None:
         """The live mbarrier there. A fault, and None, where there is none or where its making is not ordered before."""

@@ -383,11 +383,12 @@ class Residents:
     def drop_overwritten_mbarriers(self, index: NDArray[np.int64], size: int, line: int) -> None:
         """Mbarriers whose bytes are written by something else are gone; `index` counts in all CTAs' shared memory."""
         stride = self.shared.stride_bytes
-        first, last = int(index.min()) // stride, (int(index.max()) + size - 1) // stride
-        for cta, address in list(self.mbarriers.live):
-            place = cta * stride + address
-            if first <= cta <= last and bool(((index < place + 8) & (index + size > place)).any()):
-                self.mbarriers.overwritten(cta, address, address + 8, line)
+        low, high = int(index.min()), int(index.max()) + size
+        for cta in range(low // stride, (high - 1) // stride + 1):
+            for address in self.mbarriers.places(cta):
+                place = cta * stride + address
+                if low < place + 8 and place < high and bool(((index < place + 8) & (index + size > place)).any()):
+                    self.mbarriers.overwritten(cta, address, address + 8, line)
 
     # ---- registers that asynchronous instructions use -------------------------------------------------------------
 

@@ -10,7 +10,7 @@ reads from tensor memory (A, scale factors) it reads in its own lanes. From that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -100,6 +100,21 @@ def accumulator_slabs(layout: LayoutId, n: int, half: int = 0) -> tuple[Slab, ..
     if layout in ("B", "E"):
         return tuple(Slab(32 * q, 32 * (q % 2), 32, n // 2 * (q // 2), n // 2) for q in quarters)
     return tuple(Slab(32 * q, 0, 32, n // 4 * q, n // 4) for q in quarters)
+
+
+@lru_cache(maxsize=256)
+def joined_slabs(layout: LayoutId, n: int, half: int = 0) -> tuple[Slab, ...]:
+    """The same cells of D in fewer slabs: those are one whose lanes and rows follow each other in the same columns."""
+    joined: list[Slab] = []
+    for slab in accumulator_slabs(layout, n, half):
+        last = joined[-1] if joined else None
+        if last is not None and slab == Slab(
+            last.lane + last.rows, last.row + last.rows, slab.rows, last.column, last.columns
+        ):
+            joined[-1] = replace(last, rows=last.rows + slab.rows)
+        else:
+            joined.append(slab)
+    return tuple(joined)
 
 
 def accumulator_cells(layout: LayoutId, n: int, half: int = 0) -> tuple[Ints, Ints]:
