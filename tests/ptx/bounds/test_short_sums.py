@@ -53,7 +53,8 @@ def test_a_kernel_that_is_right_on_hopper_is_right_by_its_own_bound_alone(kind: 
     assert adds_short(kernel, problem)
     trial = draw(MatmulHopper, problem, "random", 0)
     knowing = replace(rounding_of(MatmulHopper, problem), short_sums=True)
-    answers = reference_answers(MatmulHopper, problem, trial.arrays, trial.scalars, knowing)
+    shapes = {o.name: o.shape for o in problem.operands}
+    answers = reference_answers(MatmulHopper, problem, trial.arrays, trial.scalars, knowing, shapes)
     allowed = Trial(problem, "random", trial.arrays, trial.scalars, answers)
     for short in (False, True):
         operands, spaces = trial.operands(), workspaces(kernel, problem, kernel.grid(problem)[0])
