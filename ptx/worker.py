@@ -26,8 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tinygpu.ptx.measuring.bundle import Bundle, Entry, NotABundle, read_bundle
-from tinygpu.ptx.measuring.results import MOST_BEGINNINGS, Results, ResultsMismatch, failed, measured
+from tinygpu.files import FileError
+from tinygpu.ptx.measuring.bundle import Bundle, Entry, read_bundle
+from tinygpu.ptx.measuring.results import MOST_BEGINNINGS, Results, failed, measured
 from tinygpu.ptx.measuring.statistics import LEAST_NOISE, Ratio, Spread, Verdict, noise_of
 from tinygpu.ptx.measuring.subject import DISTRIBUTION
 from tinygpu.ptx.measuring.timing import Protocol
@@ -174,7 +175,7 @@ def measure(bundle: Bundle, path: Path, settings: Settings, say: Callable[[str],
     path  the results file, made or continued
     say   told what goes on, a line at a time
 
-    Raises GpuUnavailable, ResultsMismatch, and WorkerError where measuring cannot go on.
+    Raises GpuUnavailable, FileError, and WorkerError where measuring cannot go on.
     """
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tinygpu-answers-") as folder:
@@ -357,12 +358,12 @@ def main(words: list[str] | None = None) -> int:
             driver=given.driver,
         )  # fmt: skip
         bundle = read_bundle(given.bundle)
-    except (NotABundle, ValueError) as error:
+    except ValueError as error:
         print(f"worker: {error}", file=sys.stderr)
         return 2
     try:
         results = measure(bundle, out, settings, lambda line: print(line, flush=True))
-    except (GpuUnavailable, ResultsMismatch, WorkerError) as error:
+    except (GpuUnavailable, FileError, WorkerError) as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     count = sum(line["status"] == "measured" for line in results.done.values())

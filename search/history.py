@@ -78,12 +78,25 @@ class History(Sequence[Trial]):
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> History:
-        return History(
-            {name: _column(values) for name, values in data["columns"].items()},
-            np.array([np.nan if value is None else value for value in data["values"]], dtype=np.float64),
-            {int(number): Failure(f["kind"], f["sentence"]) for number, f in data["failures"].items()},
-        )
+    def of_columns(
+        columns: Mapping[str, Sequence[Value | None]],
+        values: Sequence[float | None],
+        failures: Mapping[str, Failure],
+    ) -> History:
+        """What `to_json` gave. Raises ValueError where the columns are not of one length, or not those of a search."""
+        trials = len(values)
+        for name, column in columns.items():
+            if len(column) != trials:
+                raise ValueError(f"there are {trials:,} values, and {len(column):,} of the parameter {name!r}")
+        numbered = {int(n): failure for n, failure in failures.items() if n.isdecimal() and str(int(n)) == n}
+        if {n for n, value in enumerate(values) if value is None} != {*numbered} or len(numbered) != len(failures):
+            raise ValueError("its failures are not those of the trials that have no value")
+        try:
+            made = {name: _column(column) for name, column in columns.items()}
+        except OverflowError:
+            raise ValueError("a parameter has a value of more than 64 bits") from None
+        numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        return History(made, numbers, numbered)
 
 
 class HistoryBuilder:

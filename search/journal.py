@@ -1,22 +1,24 @@
 """Journal: every evaluation on disk as soon as it is made, so that a search which was killed goes on where it was.
 
-A text file of JSON lines. The first line says which search it belongs to; every other line is one evaluation. A kill
-can cut the last line short; that line is dropped, and nothing else can be damaged.
+A text file of JSON lines (`tinygpu.files.lines`). The first line says which search it belongs to; every other line is
+one evaluation. A kill can cut the last line short; that line is dropped, and nothing else can be damaged unseen.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
-from tinygpu.search.evaluation import Evaluation
+from tinygpu.files import FileError
+from tinygpu.files.lines import LineFile
+from tinygpu.files.schema import decoded_as
+from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.searchable import Point, Value
 
+KEY = "tinygpu_journal"
 _VERSION = 1
 
 
@@ -29,28 +31,49 @@ class Entry:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line, as it is written."""
+
+    tinygpu_journal: int
+    search: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Every other line, as it is written."""
+
+    point: dict[str, int | str]
+    seconds: float
+    value: float | None = None
+    failure: Failure | None = None
+
+
 class Journal:
     """An open journal: the entries of earlier runs, and the place for new ones.
 
     path    the file; made if it is not there
     search  what the search is, compared on every later run: a journal is never continued by another search
 
-    Raises ValueError when the file belongs to another search, is in use by one, or is not a journal.
+    Raises FileError when the file belongs to another search, is in use by one, or is not a journal; it is left as it
+    is.
     """
 
     def __init__(self, path: str | Path, search: Mapping[str, Any]) -> None:
         self.path = Path(path)
         self._entries: list[Entry] = []
-        self._file = open(self.path, "ab")  # noqa: SIM115  closed by __exit__
+        self._file = LineFile(self.path, KEY, "a search journal")
         try:
-            _lock(self._file, self.path)
-            kept_bytes = self._read(search)
+            for number, (where, text) in enumerate(self._file.lines()):
+                if number == 0:
+                    self._check_head(decoded_as(_Head, text, where), search)
+                else:
+                    self._entries.append(_entry(decoded_as(_Line, text, where), where))
+            if not self._file.resume():
+                self._file.write({KEY: _VERSION, "search": dict(search)})
         except BaseException:
             self._file.close()
             raise
-        self._file.truncate(kept_bytes)
-        if kept_bytes == 0:
-            self._write({"tinygpu_journal": _VERSION, "search": dict(search)})
 
     def __enter__(self) -> Journal:
         return self
@@ -69,50 +92,20 @@ class Journal:
 
     def record(self, point: Point, evaluation: Evaluation, seconds: float) -> None:
         """One more evaluation; it is the operating system's when this returns, and survives kill -9."""
-        self._write({"point": dict(point), **evaluation.to_json(), "seconds": round(seconds, 6)})
+        self._file.write({"point": dict(point), **evaluation.to_json(), "seconds": round(seconds, 6)})
 
-    def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
-
-    def _read(self, search: Mapping[str, Any]) -> int:
-        """Fill the entries from the file; the number of bytes that are whole lines."""
-        data = self.path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                fields = json.loads(line)
-                if number == 1:
-                    version, before = fields["tinygpu_journal"], dict(fields["search"])
-                else:
-                    entry = Entry(dict(fields["point"]), Evaluation.from_json(fields), float(fields["seconds"]))
-                    self._entries.append(entry)
-            except (ValueError, KeyError, TypeError) as broken:
-                raise ValueError(
-                    f"{self.path}, line {number}: this is not a line of a search journal; give another path"
-                ) from broken
-            if number == 1:
-                self._check_header(version, before, search)
-        return len(whole)
-
-    def _check_header(self, version: Any, before: Mapping[str, Any], search: Mapping[str, Any]) -> None:
+    def _check_head(self, head: _Head, search: Mapping[str, Any]) -> None:
+        version, before = head.tinygpu_journal, head.search
         if version != _VERSION:
-            raise ValueError(f"{self.path} is a journal of version {version}, and this is version {_VERSION}")
+            raise FileError(f"{self.path} is a journal of version {version}, and this is version {_VERSION}")
         changed = [name for name in search if before.get(name) != search[name]]
         if changed:
             differences = ", ".join(f"{name} {before.get(name)!r}, now {search[name]!r}" for name in changed)
-            raise ValueError(f"{self.path} belongs to another search ({differences}); give another path")
+            raise FileError(f"{self.path} belongs to another search ({differences}); give another path")
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Refuses a journal that another process writes; the lock goes with the process, however it ends."""
-    if sys.platform == "win32":
-        return
-    import fcntl
-
+def _entry(line: _Line, where: str) -> Entry:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"{path} is being written by another search; give another path, or wait for it") from None
-    except OSError:  # a file system without locks
-        return
+        return Entry(line.point, Evaluation(line.value, line.failure), line.seconds)
+    except ValueError as broken:
+        raise FileError(f"{where} is damaged, or of another version: {broken}") from None

@@ -9,17 +9,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tinygpu.files import FileError
+from tinygpu.files.json_text import parse
+from tinygpu.files.lines import begins, read_lines
+from tinygpu.files.shape import built, picked
 from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.recipe import Recipe
 from tinygpu.search.searchable import Point
 
+KEY = "tinygpu_results"
 _VERSION = 1
-
-
-class NotResults(ValueError):
-    """A file that is no results file, or one that does not hold what is looked for."""
+_NO_RESULTS = f"{{}} is no results file of version {_VERSION}; `python -m tinygpu.ptx.worker` writes one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,59 +144,112 @@ class MeasuredTime:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    name: str
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What is taken of the first line."""
+
+    title: str
+    device: str
+    gpu: Mapping[str, Any]
+    date: str
+    problems: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What is taken of a kernel's line."""
+
+    kernel: str
+    status: Literal["measured", "failed"]
+    machine: str
+    point: Mapping[str, int | str]
+    question: int
+    digest: str
+    predicted_s: float
+    cold: Mapping[str, Any] | None = None
+    warm: Mapping[str, Any] | None = None
+    relative: float | None = None
+    verdict: Literal["faster", "slower", "tie"] | None = None
+    failure: Failure | None = None
+
+    def __post_init__(self) -> None:
+        if self.status == "failed" and self.failure is None:
+            raise ValueError("a kernel that failed has no failure")
+        if self.status == "measured" and (self.cold is None or self.relative is None or self.relative <= 0):
+            raise ValueError("a kernel that was measured has no time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    kernel: str
+    verdict: Literal["faster", "slower", "tie", "failed"] = "failed"
+
+
 def load_results(path: str | Path) -> MeasuredResults:
-    """Reads a results file; lines that a kill cut short are left out. Raises NotResults."""
+    """Reads a results file; a line that a kill cut short is left out. Raises FileError."""
     file = Path(path)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise NotResults(f"{file} cannot be read: {error.strerror}") from None
-    lines: list[dict[str, Any]] = []
-    for number, text in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
-        try:
-            line = json.loads(text)
-        except ValueError:
-            line = None
+    head: _Head | None = None
+    lines: list[_Line] = []
+    found: dict[str, Measurement] = {}
+    finals: dict[str, str] = {}
+    noise = 0.0
+    if file.is_file() and not begins(file, KEY):
+        raise FileError(_NO_RESULTS.format(file))
+    for where, text, _, _ in read_lines(file):
+        line = parse(text, where)
         if not isinstance(line, dict):
-            raise NotResults(f"{file}, line {number}: this is no line of a results file")
-        lines.append(line)
-    if not lines or lines[0].get("tinygpu_results") != _VERSION:
-        raise NotResults(f"{file} is no results file of version {_VERSION}; `python -m tinygpu.ptx.worker` writes one")
-    head = lines[0]
-    noise = [float(line["noise"]) for line in lines if "noise" in line]
-    finals = [line["final"] for line in lines if "final" in line]
-    found = {line["kernel"]: _measurement(line, head["problems"]) for line in lines if "status" in line}
+            raise FileError(f"{where}: this is no line of a results file")
+        if head is None:
+            if line.get(KEY) != _VERSION:
+                break
+            head = picked(_Head, line, where)
+        elif "status" in line:
+            lines.append(picked(_Line, line, where))
+            found[lines[-1].kernel] = _measurement(lines[-1], head.problems, where)
+        elif "noise" in line:
+            noise = built(float, line["noise"], where)
+        elif "final" in line:
+            final = picked(_Final, line["final"], where)
+            finals[final.kernel] = final.verdict
+    if head is None:
+        raise FileError(_NO_RESULTS.format(file))
+    gpu = picked(_Gpu, head.gpu, f"{file}, line 1")
     return MeasuredResults(
-        file,
-        head["title"],
-        head["device"],
-        head["gpu"]["name"],
-        head["gpu"]["driver"],
-        head["date"],
-        noise[-1] if noise else 0.0,
-        tuple(found.values()),
-        _incumbent(lines),
-        {f["kernel"]: f.get("verdict", "failed") for f in finals},
-    )
+        file, head.title, head.device, gpu.name, gpu.driver, head.date, noise, tuple(found.values()), _incumbent(lines),
+        finals,
+    )  # fmt: skip
 
 
-def _incumbent(lines: Sequence[Mapping[str, Any]]) -> str:
+def _incumbent(lines: Sequence[_Line]) -> str:
     best = ""
     for line in lines:
-        if line.get("status") == "measured" and (not best or line["verdict"] == "faster"):
-            best = line["kernel"]
+        if line.status == "measured" and (not best or line.verdict == "faster"):
+            best = line.kernel
     return best
 
 
-def _measurement(line: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> Measurement:
-    problem = _plain(problems[line["question"]])
-    same = (line["kernel"], line["machine"], line["point"], problem, line["digest"], line["predicted_s"])
-    if line["status"] == "failed":
-        return Measurement(*same, failure=Failure(line["failure"]["kind"], line["failure"]["sentence"]))
-    cold, warm = line["cold"], line["warm"]
-    return Measurement(
-        *same, cold["median"], cold["low"], cold["high"], warm["median"] if warm else None, line["relative"]
-    )
+def _measurement(line: _Line, problems: Sequence[Mapping[str, Any]], where: str) -> Measurement:
+    if not 0 <= line.question < len(problems):
+        raise FileError(f"{where}: question must be one of {len(problems)} problems, from 0 on, not {line.question}")
+    same = (line.kernel, line.machine, line.point, problems[line.question], line.digest, line.predicted_s)
+    if line.failure is not None:
+        return Measurement(*same, failure=line.failure)
+    cold = picked(_Spread, line.cold, where)
+    warm = None if line.warm is None else picked(_Spread, line.warm, where).median
+    return Measurement(*same, cold.median, cold.low, cold.high, warm, line.relative)
 
 
 def _plain(problem: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ class Figure:
         number = finite(measured)
         if number is None or abs(number) >= _FAILED or (self.is_rate and number <= 0):
             return None
-        return 1 / number if self.is_rate else number if self.less_is_better else -number
+        return finite(1 / number) if self.is_rate else number if self.less_is_better else -number
 
 
 def chosen_figure(asked: str | None, named: Any, measured: Iterable[str]) -> Figure:
@@ -78,6 +78,6 @@ def finite(value: Any) -> float | None:
     """A finite number, or None."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

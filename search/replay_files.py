@@ -12,11 +12,19 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any
 
+import msgspec
+
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.reading import TABLE_BYTES, expanded, read_file
+from tinygpu.files.schema import decoded_as, versions
+from tinygpu.files.writing import write_file
 from tinygpu.search.evaluation import Evaluation, Failure, Trial
 from tinygpu.search.replay import ReplaySpace
 from tinygpu.search.replay_figure import TIME, Figure, chosen_figure, finite
@@ -42,10 +50,6 @@ _T4_VERSION = "1.0.0"
 _UNITS = {"milliseconds": "ms", "miliseconds": "ms", "seconds": "s", "microseconds": "us"}
 
 
-class NotMeasurements(ValueError):
-    """A file that holds no measured space; the message says why."""
-
-
 def load_replay(path: str | Path, objective: str | None = None) -> ReplaySpace:
     """The space that a cache file or a T4 file holds; it may be compressed (.xz, .gz).
 
@@ -53,19 +57,23 @@ def load_replay(path: str | Path, objective: str | None = None) -> ReplaySpace:
                more of it is better, the value is the inverse of a rate ("GFLOP/s"), and the negative of another figure;
                of a file that names nothing but rates, the time is taken if it was measured
 
-    Raises NotMeasurements.
+    Raises FileError.
     """
     file = Path(path)
-    text = _read(file)
-    try:
-        data = json.loads(text)
-    except ValueError:
-        data = _closed(file, text)
-    if isinstance(data, dict) and isinstance(data.get("results"), list):
-        return _from_t4(file, data, objective)
-    if isinstance(data, dict) and isinstance(data.get("cache"), dict):
-        return _from_cache(file, data, objective)
-    raise NotMeasurements(f"{file} is neither a cache file of Kernel Tuner (a 'cache') nor T4 (a list 'results')")
+    where = str(file)
+    data = _finite_only(expanded(read_file(file, TABLE_BYTES), file.suffix, where))
+    kinds = versions(data, ("cache", "results"), raw=True)
+    if not kinds:
+        # a cache file to which entries were still being appended
+        closed = data.rstrip().rstrip(b",") + b"}}"
+        kinds = versions(closed, ("cache", "results"), raw=True)
+        data = closed if kinds else data
+    if bytes(kinds.get("results", b""))[:1] == b"[":
+        return _from_t4(file, decoded_as(_T4File, data, where, beside=None), objective)
+    if bytes(kinds.get("cache", b""))[:1] == b"{":
+        return _from_cache(file, decoded_as(_CacheFile, data, where, beside=None), objective)
+    decoded_as(dict[str, msgspec.Raw], data, where)
+    raise FileError(f"{file} is neither a cache file of Kernel Tuner (a 'cache') nor T4 (a list 'results')")
 
 
 def save_cache(space: ReplaySpace, path: str | Path) -> None:
@@ -112,83 +120,125 @@ def save_t4(space: ReplaySpace, path: str | Path) -> None:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-
-def _read(file: Path) -> str:
-    try:
-        with _open(file, file.suffix, "rt") as opened:
-            return opened.read()
-    except (OSError, UnicodeDecodeError, lzma.LZMAError, EOFError) as error:
-        raise NotMeasurements(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+# Entries are decoded one at a time, and twice: a large space takes many times its bytes as Python objects.
+_NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity', re.S)
+_Measured = float | int | str | bool | None | list[Any] | dict[str, Any]
 
 
-def _open(file: Path, suffix: str, mode: Literal["rt", "wt"]) -> IO[str]:
-    """Compressed or not, by the suffix of the file's name."""
-    if suffix == ".xz":
-        return lzma.open(file, mode, encoding="utf-8")
-    if suffix == ".gz":
-        return gzip.open(file, mode, encoding="utf-8")
-    return open(file, mode, encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class _CacheFile:
+    """What is taken of a cache file of Kernel Tuner; an entry may be an object or the measured figure alone."""
+
+    cache: dict[str, msgspec.Raw]
+    tune_params: dict[str, list[Any]] | None = None
+    tune_params_keys: list[str] | None = None
+    objective: str | list[str] | None = None
+    kernel_name: str | None = None
+    device_name: str | None = None
+    problem_size: Any = None
 
 
-def _closed(file: Path, text: str) -> Any:
-    """A cache file to which entries were still being appended."""
-    try:
-        return json.loads(text.rstrip().rstrip(",") + "}}")
-    except ValueError as error:
-        raise NotMeasurements(f"{file} is not JSON: {error}") from None
+@dataclass(frozen=True, slots=True)
+class _T4File:
+    """What is taken of a T4 file."""
+
+    results: list[msgspec.Raw]
+    metadata: dict[str, Any] | None = None
 
 
-def _from_cache(file: Path, data: Mapping[str, Any], objective: str | None) -> ReplaySpace:
-    named = data.get("objective")
-    measured = {name for entry in data["cache"].values() if isinstance(entry, dict) for name in entry}
-    figure = chosen_figure(objective, named, measured)
-    entries = {key: entry if isinstance(entry, dict) else {figure.name: entry} for key, entry in data["cache"].items()}
-    offered = data.get("tune_params") or {}
-    names = data.get("tune_params_keys") or list(offered)
+@dataclass(frozen=True, slots=True)
+class _T4Measurement:
+    name: str | None = None
+    value: _Measured = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _T4Times:
+    runtimes: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _T4Result:
+    """One configuration with what was measured of it."""
+
+    configuration: dict[str, Any]
+    invalidity: str
+    measurements: list[_T4Measurement] | None = None
+    times: _T4Times | None = None
+    objectives: list[str] | None = None
+
+
+def _finite_only(data: bytes) -> bytes:
+    """NaN and infinities, which Kernel Tuner writes and JSON has no word for, as null: nothing was measured."""
+    if b"NaN" not in data and b"Infinity" not in data:
+        return data
+    return _NOT_FINITE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", data)
+
+
+def _entries(file: Path, data: _CacheFile) -> Iterator[tuple[str, Any]]:
+    for key, raw in data.cache.items():
+        yield key, decoded_as(_Measured, bytes(raw), f"{file}, the entry {excerpt(key)}")  # type: ignore[arg-type]
+
+
+def _from_cache(file: Path, data: _CacheFile, objective: str | None) -> ReplaySpace:
+    measured = {name for _, entry in _entries(file, data) if isinstance(entry, dict) for name in entry}
+    figure = chosen_figure(objective, data.objective, measured)
+    offered = data.tune_params or {}
+    names = data.tune_params_keys or list(offered)
     if not names:
-        raise NotMeasurements(f"{file} does not say what its parameters are ('tune_params_keys')")
+        raise FileError(f"{file} does not say what its parameters are ('tune_params_keys')")
+    if len({*names}) != len(names):
+        raise FileError(f"{file} names a parameter twice in its 'tune_params_keys'")
     texts = {name: {str(value): value for value in values} for name, values in offered.items()}
     trials: dict[tuple[Value, ...], Trial] = {}
-    for key, entry in entries.items():
+    for key, found in _entries(file, data):
+        entry = found if isinstance(found, dict) else {figure.name: found}
         parts = key.split(",")
         point = {}
         for number, name in enumerate(names):
             if name in entry:
-                point[name] = _value(entry[name])
+                point[name] = _value(file, entry[name])
             elif len(parts) == len(names):
                 text = parts[number]
-                point[name] = _value(texts.get(name, {}).get(text, _number_or_text(text)))
+                point[name] = _value(file, texts.get(name, {}).get(text, _number_or_text(text)))
             else:
-                raise NotMeasurements(f"{file}: the entry {key!r} has no value for {name}")
+                raise FileError(f"{file}: the entry {excerpt(key)} has no value for {name}")
         trials.setdefault(tuple(point.values()), Trial(point, _cache_evaluation(entry, figure)))
     return _space(
         file,
         list(trials.values()),
-        {name: [_value(v) for v in offered[name]] for name in names} if set(names) <= set(offered) else None,
-        kernel=str(data.get("kernel_name", "")),
-        device=str(data.get("device_name", "")),
-        problem=_sizes(data.get("problem_size")),
+        {name: [_value(file, v) for v in offered[name]] for name in names} if set(names) <= set(offered) else None,
+        kernel=data.kernel_name or "",
+        device=data.device_name or "",
+        problem=_sizes(data.problem_size),
         objective=figure.objective,
         unit="ms" if figure.name.startswith("time") else "",
     )
 
 
-def _from_t4(file: Path, data: Mapping[str, Any], objective: str | None) -> ReplaySpace:
-    metadata = data.get("metadata") or {}
+def _results(file: Path, data: _T4File) -> Iterator[_T4Result]:
+    for number, raw in enumerate(data.results):
+        where = f"{file}, result {number}"
+        members = versions(bytes(raw), ("configuration", "invalidity"), raw=True)
+        if len(members) < 2:
+            raise FileError(f"{file}: result {number} has no 'configuration' or no 'invalidity'")
+        yield decoded_as(_T4Result, bytes(raw), where, beside=None)
+
+
+def _from_t4(file: Path, data: _T4File, objective: str | None) -> ReplaySpace:
+    metadata = data.metadata or {}
     trials: dict[frozenset[tuple[str, Value]], Trial] = {}
-    figure, unit = _t4_figure(data["results"], objective), ""
-    for number, result in enumerate(data["results"]):
-        try:
-            point = {name: _value(value) for name, value in result["configuration"].items()}
-            invalidity = str(result["invalidity"])
-        except (KeyError, TypeError, AttributeError):
-            raise NotMeasurements(f"{file}: result {number} has no 'configuration' or no 'invalidity'") from None
-        evaluation = Evaluation(failure=_failure(invalidity))
-        if invalidity == "correct":
-            measured = {m.get("name"): m for m in result.get("measurements") or ()}
-            value = figure.value(measured.get(figure.name, {}).get("value"))
-            unit = unit or str(measured.get(figure.name, {}).get("unit") or "")
-            runtimes = (result.get("times") or {}).get("runtimes") or []
+    figure, unit = _t4_figure(_results(file, data), objective), ""
+    for result in _results(file, data):
+        point = {name: _value(file, value) for name, value in result.configuration.items()}
+        evaluation = Evaluation(failure=_failure(result.invalidity))
+        if result.invalidity == "correct":
+            measured = {m.name: m for m in result.measurements or ()}
+            found = measured.get(figure.name, _T4Measurement())
+            value = figure.value(found.value)
+            unit = unit or found.unit or ""
+            runtimes = (result.times.runtimes if result.times is not None else None) or []
             if value is None and figure.name == TIME and runtimes:
                 value = figure.value(sum(runtimes) / len(runtimes))
             if value is None:
@@ -211,13 +261,15 @@ def _from_t4(file: Path, data: Mapping[str, Any], objective: str | None) -> Repl
     )
 
 
-def _t4_figure(results: Sequence[Any], objective: str | None) -> Figure:
+def _t4_figure(results: Iterable[_T4Result], objective: str | None) -> Figure:
     """What the results are searched for; the first one that names objectives speaks for all."""
-    told = [result for result in results if isinstance(result, dict)]
-    named = next((result["objectives"] for result in told if result.get("objectives")), None)
-    measured = {m.get("name") for result in told for m in result.get("measurements") or ()}
-    if any((result.get("times") or {}).get("runtimes") for result in told):
-        measured.add(TIME)
+    named: list[str] | None = None
+    measured: set[str] = set()
+    for result in results:
+        named = named or result.objectives
+        measured |= {m.name for m in result.measurements or () if m.name is not None}
+        if result.times is not None and result.times.runtimes:
+            measured.add(TIME)
     return chosen_figure(objective, named, measured)
 
 
@@ -225,11 +277,11 @@ def _space(
     file: Path, trials: list[Trial], parameters: Mapping[str, Sequence[Value]] | None, **facts: Any
 ) -> ReplaySpace:
     if not trials:
-        raise NotMeasurements(f"{file} holds no measurement")
+        raise FileError(f"{file} holds no measurement")
     try:
         return ReplaySpace(trials, parameters=parameters, **facts)
     except ValueError as refused:
-        raise NotMeasurements(f"{file}: {refused}") from None
+        raise FileError(f"{file}: {refused}") from None
 
 
 def _cache_evaluation(entry: Mapping[str, Any], figure: Figure) -> Evaluation:
@@ -247,8 +299,12 @@ def _failure(kind: str) -> Failure:
     return Failure(kind or "runtime", _SENTENCES.get(kind, f"it failed: {kind}"))
 
 
-def _value(value: Any) -> Value:
-    return value if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)) else str(value)
+def _value(file: Path, value: Any) -> Value:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -(2**63) <= value < 2**63:
+            raise FileError(f"{file}: a parameter has the value {excerpt(value)}, which takes more than 64 bits")
+        return value
+    return value if isinstance(value, str) else str(value)
 
 
 def _number_or_text(text: str) -> Value:
@@ -261,11 +317,7 @@ def _number_or_text(text: str) -> Value:
 def _sizes(problem: Any) -> list[int]:
     if isinstance(problem, int):
         return [problem]
-    return [int(size) for size in problem] if isinstance(problem, list) and all(map(_is_size, problem)) else []
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int)
+    return list(problem) if isinstance(problem, list) and all(isinstance(size, int) for size in problem) else []
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -284,8 +336,9 @@ def _invalidity(failure: Failure) -> str:
 
 
 def _write(target: Path, text: str) -> None:
-    """The file is there whole or not at all."""
-    draft = target.with_name(target.name + f".{os.getpid()}.draft")
-    with _open(draft, target.suffix, "wt") as opened:
-        opened.write(text)
-    draft.replace(target)
+    """The file is there whole or not at all, and replaces nothing but a measured space."""
+    data = text.encode()
+    if target.suffix in (".xz", ".gz"):
+        data = lzma.compress(data) if target.suffix == ".xz" else gzip.compress(data)
+    begins = {".xz": b"\xfd7zXZ\0", ".gz": b"\x1f\x8b"}.get(target.suffix, b"{")
+    write_file(target, data, (begins,), "a measured space")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tinygpu.search.evaluation import Trial
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.json_text import sealed
+from tinygpu.files.reading import TABLE_BYTES, read_file
+from tinygpu.files.schema import converted, decoded_as, versions
+from tinygpu.files.writing import write_file
+from tinygpu.search.evaluation import Failure, Trial
 from tinygpu.search.history import History
 from tinygpu.search.searchable import Point
 
+KEY = "tinygpu_search"
 _VERSION = 1
 Ended = Literal["every point", "evaluations", "seconds", "within", "strategy", "proof", "interrupted"]
 
@@ -87,7 +92,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "tinygpu_search": _VERSION,
+            KEY: _VERSION,
             "subject": self.subject,
             "strategy": self.strategy,
             "seed": self.seed,
@@ -97,30 +102,61 @@ class Result:
             "history": self.history.to_json(),
         }
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Result:
-        """The result that `to_json` wrote. Raises ValueError for anything else."""
-        if data.get("tinygpu_search") != _VERSION:
-            raise ValueError(
-                f"this is not a search result of version {_VERSION}: its version is {data.get('tinygpu_search')!r}"
-            )
-        return Result(
-            subject=data["subject"],
-            strategy=data["strategy"],
-            seed=data["seed"],
-            space_size=data["space_size"],
-            history=History.from_json(data["history"]),
-            seconds=data["seconds"],
-            ended=data["ended"],
-        )
-
     def save(self, path: str | Path) -> None:
-        """Write the result as JSON; the file is there whole or not at all."""
-        target = Path(path)
-        draft = target.with_name(target.name + f".{os.getpid()}.draft")
-        draft.write_text(json.dumps(self.to_json()))
-        draft.replace(target)
+        """Write the result as JSON; the file is there whole or not at all, and replaces no other kind of file."""
+        write_file(path, sealed(self.to_json()), (f'{{"{KEY}"'.encode(),), "a search result")
 
     @staticmethod
     def load(path: str | Path) -> Result:
-        return Result.from_json(json.loads(Path(path).read_text()))
+        """The result that `save` wrote. Raises FileError for anything else."""
+        return Result.from_text(read_file(path, TABLE_BYTES), str(path))
+
+    @staticmethod
+    def from_text(data: bytes, where: str) -> Result:
+        """The result that `save` wrote into a file called `where`. Raises FileError for anything else."""
+        _check_version(versions(data, (KEY,)).get(KEY), where)
+        return _result(decoded_as(_Saved, data, where), where)
+
+    @staticmethod
+    def from_json(data: Any, where: str = "the search result") -> Result:
+        """The result that `to_json` gave. Raises FileError for anything else."""
+        _check_version(data.get(KEY) if isinstance(data, Mapping) else None, where)
+        return _result(converted(_Saved, data, where), where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """A history, as it is written."""
+
+    columns: dict[str, list[int | str | None]]
+    values: list[float | None]
+    failures: dict[str, Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A result, as it is written."""
+
+    tinygpu_search: int
+    subject: str
+    strategy: str
+    seed: int
+    space_size: int
+    seconds: float
+    ended: Ended
+    history: _Columns
+
+
+def _check_version(version: Any, where: str) -> None:
+    if version != _VERSION:
+        raise FileError(f"{where} is no search result of version {_VERSION}: its version is {excerpt(version)}")
+
+
+def _result(saved: _Saved, where: str) -> Result:
+    try:
+        history = History.of_columns(saved.history.columns, saved.history.values, saved.history.failures)
+    except ValueError as broken:
+        raise FileError(f"{where} is damaged: {broken}") from None
+    return Result(
+        saved.subject, saved.strategy, saved.seed, saved.space_size, history, saved.seconds, saved.ended
+    )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from tinygpu.files import FileError
+from tinygpu.files.json_text import sealed
+from tinygpu.files.reading import read_file
+from tinygpu.files.schema import decoded_as
+from tinygpu.files.writing import write_file
 from tinygpu.search.evaluation import Evaluation, Failure
-from tinygpu.search.measured import MeasuredResults, Measurement, NotResults, load_results
+from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point
 
 WORKER = (sys.executable, "-m", "tinygpu.ptx.worker")
@@ -23,6 +28,19 @@ WriteBundle = Callable[[Sequence[Point], Path], Sequence[str | Failure]]
 _TRIES = 3
 # Seconds between two looks at what a worker has written.
 _LOOK_SECONDS = 0.2
+_ANCHOR_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """The first candidate that was measured, as it is kept."""
+
+    point: dict[str, int | str]
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise ValueError(f"a time is above 0, not {self.seconds}")
 
 
 class WorkerFailed(RuntimeError):
@@ -48,8 +66,8 @@ class WorkerTime:
         self._kept = folder / "anchor.json"
         self._anchor: tuple[Point, float] | None = None
         if self._kept.exists():
-            anchor = json.loads(self._kept.read_text())
-            self._anchor = (anchor["point"], anchor["seconds"])
+            anchor = decoded_as(_Anchor, read_file(self._kept, _ANCHOR_BYTES), str(self._kept))
+            self._anchor = (anchor.point, anchor.seconds)
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
         found = dict(self.stream(points))
@@ -91,9 +109,8 @@ class WorkerTime:
     def _keep_anchor(self, point: Point, evaluation: Evaluation) -> None:
         if self._anchor is None and evaluation.value is not None:
             self._anchor = (point, evaluation.value)
-            draft = self._kept.with_suffix(".draft")
-            draft.write_text(json.dumps({"point": dict(point), "seconds": evaluation.value}))
-            draft.replace(self._kept)
+            text = sealed({"point": dict(point), "seconds": evaluation.value})
+            write_file(self._kept, text, (b'{"point"',), "the first candidate of a search")
 
     def _scale(self, results: MeasuredResults, first: str | Failure) -> float | None:
         """Seconds of what times of this batch are relative to."""
@@ -123,7 +140,7 @@ class WorkerTime:
                     size = out.stat().st_size if out.exists() else 0
                     if size > seen:
                         seen = size
-                        with contextlib.suppress(NotResults):  # its first line is not yet whole
+                        with contextlib.suppress(FileError):  # its first line is not yet whole
                             yield load_results(out)
             finally:
                 _end(process)

@@ -98,7 +98,7 @@ def test_every_dependency_has_a_lower_bound() -> None:
 
 # --- what an import costs -----------------------------------------------------------------------------------------
 
-HEAVY = {"sympy", "z3", "cuda", "rich", "typer", "hypothesis", "pytest", "ml_dtypes"}
+HEAVY = {"sympy", "z3", "cuda", "rich", "typer", "hypothesis", "pytest", "ml_dtypes", "msgspec"}
 
 
 def modules_after(statement: str) -> set[str]:

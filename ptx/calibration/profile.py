@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tinygpu.devices import Device, Figure
+from tinygpu.devices.device import BEGINS, DEVICE_BYTES
 from tinygpu.devices.fields import UNITS
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.json_text import parse
+from tinygpu.files.reading import read_file
+from tinygpu.files.shape import built
+from tinygpu.files.writing import write_file
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Measured, Outcome
 
@@ -64,19 +69,10 @@ class Calibration:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], where: str = "calibration") -> Calibration:
-        """What `to_json` gave; raises ValueError for another schema."""
+        """What `to_json` gave. Raises FileError for anything else."""
         if data.get("schema") != SCHEMA:
-            raise ValueError(f"[{where}] the schema must be {SCHEMA!r}, not {data.get('schema')!r}")
-        return Calibration(
-            gpu=Gpu(**data["gpu"]),
-            date=data["date"],
-            command=data["command"],
-            base=data["base"],
-            figures=tuple(Measured(**f) for f in data["figures"]),
-            failures=tuple(Failure(**f) for f in data["failures"]),
-            before=data["before"],
-            after=data["after"],
-        )
+            raise FileError(f"[{where}] the schema must be {SCHEMA!r}, not {excerpt(data.get('schema'))}")
+        return built(Calibration, {key: value for key, value in data.items() if key != "schema"}, f"[{where}]")
 
 
 def calibration_of(
@@ -142,7 +138,7 @@ def _figure(measured: Measured, calibration: Calibration) -> Figure:
 def save_profile(path: str | Path, base: Device, calibration: Calibration) -> Device:
     """Writes the measured profile, a device file with all that was measured beside it; all of it, or nothing.
 
-    Returns the device. Raises OSError where the place cannot be written to.
+    Returns the device. Raises FileError where the place cannot be written to.
     """
     device = measured_profile(base, calibration)
     data = device.to_json()
@@ -153,29 +149,14 @@ def save_profile(path: str | Path, base: Device, calibration: Calibration) -> De
     lines = ",\n".join(f"    {json.dumps(field)}: {json.dumps(figure)}" for field, figure in figures.items())
     tail = json.dumps(calibration.to_json(), indent=2).replace("\n", "\n  ")
     text = f'{{\n{head},\n  "figures": {{\n{lines}\n  }},\n  "calibration": {tail}\n}}\n'
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(fresh).chmod(0o644)
-        os.replace(fresh, target)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
-        raise
+    write_file(path, text, (BEGINS,), "a device file")
     return device
 
 
 def load_calibration(path: str | Path) -> Calibration:
-    """What stands beside the figures in a measured profile; raises ValueError where it is none."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"[{path}] cannot be read: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"[{path}] is not JSON: {error.msg} at line {error.lineno}") from error
+    """What stands beside the figures in a measured profile. Raises FileError where it is none."""
+    data = parse(read_file(path, DEVICE_BYTES), f"[{path}]")
     found = data.get("calibration") if isinstance(data, dict) else None
     if not isinstance(found, dict):
-        raise ValueError(f"[{path}] is no measured profile: it has no calibration")
+        raise FileError(f"[{path}] is no measured profile: it has no calibration")
     return Calibration.from_json(found, str(path))

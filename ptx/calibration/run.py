@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tinygpu.devices import Device, device, devices
+from tinygpu.devices.device import BEGINS
+from tinygpu.files.writing import check_replaceable
 from tinygpu.ptx.calibration.benchmark import Microbenchmark
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
@@ -141,6 +143,8 @@ def calibrate_to_file(
     Raises GpuUnavailable without a GPU, and ValueError for words and devices that do not exist.
     """
     benchmarks = chosen(words)
+    if out is not None:
+        check_replaceable(out, (BEGINS,), "a device file")
     base = None if like is None else device(like)
     base, found = calibrate(benchmarks, settings or Settings(), base=base, command=command, tell=tell)
     stand_in = _stand_in(found.gpu, base) if like is None else ""

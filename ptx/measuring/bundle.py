@@ -7,24 +7,32 @@ every memory layout that a kernel wants it in, and per kernel its launch; beside
 from __future__ import annotations
 
 import hashlib
-import json
-import os
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tinygpu.files import FileError
+from tinygpu.files.archive import Archive
+from tinygpu.files.error import excerpt
+from tinygpu.files.json_text import dumped, parse
+from tinygpu.files.reading import read_file
+from tinygpu.files.shape import built
+from tinygpu.files.writing import check_replaceable, draft_of
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.measuring.reference import Graph
+from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.runtime.launch import Launch, Tensor
 
+KEY = "tinygpu_bundle"
 # 2: machine code has the register budgets of its PTX, so that it is loaded wherever it is there.
 VERSION = 2
-
-
-class NotABundle(ValueError):
-    """A file that is no bundle, or one of another version."""
+BEGINS = (b"PK\x03\x04",)
+_INDEX = "bundle.json"
+# Bytes of a bundle, of all that it holds, decompressed, and of one kernel: 500 take some 20 MB and 200 MB.
+_MOST_BYTES, _MOST_HELD, _MOST_MEMBER = 2**27, 2**30, 2**25
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +60,18 @@ class Question:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "reference": self.reference.to_json()}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Question:
-        tensors = tuple(
-            Tensor(**{**t, "shape": tuple(t["shape"]), "strides": tuple(t["strides"])}) for t in data["tensors"]
-        )
-        return Question(
-            data["name"],
-            data["problem"],
-            tensors,
-            tuple((n, t) for n, t in data["scalars"]),
-            Graph.from_json(data["reference"]),
-            Rounding(**data["rounding"]),
-        )
+    def __post_init__(self) -> None:
+        names = [t.name for t in self.tensors] + [name for name, _ in self.scalars]
+        if len({*names}) != len(names) or not all(map(_is_name, names)):
+            raise ValueError(f"tensors and scalars have names of their own, of letters, digits, _ and -, not {names}")
+        for _, kind in self.scalars:
+            element(kind)
+        unknown = sorted(self.reference.inputs() - {*names})
+        if unknown:
+            raise ValueError(f"the reference uses {unknown[0]}, which is no tensor or scalar")
+        for t in self.tensors:
+            if t.access != "in" and t.name not in self.reference.outputs:
+                raise ValueError(f"the reference gives no {t.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +97,34 @@ class Entry:
     digest: str
     cubin: bool
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Entry:
-        return Entry(**{**data, "launch": Launch.from_json(data["launch"])})
+    def __post_init__(self) -> None:
+        if not _is_name(self.name):
+            raise ValueError(f"the name of a kernel is of letters, digits, _ and -, not {excerpt(self.name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """bundle.json, as it is written."""
+
+    tinygpu_bundle: int
+    title: str
+    device: str
+    made: str
+    questions: tuple[Question, ...]
+    kernels: tuple[Entry, ...]
+
+    def __post_init__(self) -> None:
+        if len({e.name for e in self.kernels}) != len(self.kernels):
+            raise ValueError("two kernels have one name")
+        for e in self.kernels:
+            if not 0 <= e.question < len(self.questions):
+                raise ValueError(f"{e.name} answers question {e.question} of {len(self.questions)}")
+            of = self.questions[e.question]
+            if e.launch.tensors != of.tensors:
+                raise ValueError(f"{e.name} is not launched on the tensors of its question")
+            scalars = {a.name for a in e.launch.arguments if a.kind == "scalar"}
+            if scalars - {name for name, _ in of.scalars}:
+                raise ValueError(f"{e.name} takes the scalar {sorted(scalars)[0]}, which its question does not give")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +146,15 @@ class Bundle:
     entries: tuple[Entry, ...]
 
     def ptx(self, entry: Entry) -> bytes:
-        return self._file(f"kernels/{entry.name}.ptx")
+        """Its PTX."""
+        return self._archive().read(f"kernels/{entry.name}.ptx")
 
     def cubin(self, entry: Entry) -> bytes | None:
         """The machine code for the device that the bundle was made for; None where there is PTX alone."""
-        return self._file(f"kernels/{entry.name}.cubin") if entry.cubin else None
+        return self._archive().read(f"kernels/{entry.name}.cubin") if entry.cubin else None
 
-    def _file(self, name: str) -> bytes:
-        with zipfile.ZipFile(self.path) as archive:
-            return archive.read(name)
+    def _archive(self) -> Archive:
+        return _archive(self.path, read_file(self.path, _MOST_BYTES))
 
 
 def ptx_digest(ptx: bytes) -> str:
@@ -140,51 +172,47 @@ def write_bundle(
 ) -> Bundle:
     """Writes a bundle of (entry, PTX, cubin); the file is there whole or not at all."""
     entries = []
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-            for entry, ptx, cubin in kernels:
-                entries.append(asdict(entry))
-                archive.writestr(f"kernels/{entry.name}.ptx", ptx)
-                if cubin is not None:
-                    archive.writestr(f"kernels/{entry.name}.cubin", cubin)
-            index = {
-                "tinygpu_bundle": VERSION,
-                "title": title,
-                "device": device,
-                "made": made,
-                "questions": [q.to_json() for q in questions],
-                "kernels": entries,
-            }
-            archive.writestr("bundle.json", json.dumps(index))
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    check_replaceable(path, BEGINS, "a bundle")
+    with draft_of(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry, ptx, cubin in kernels:
+            entries.append(asdict(entry))
+            archive.writestr(f"kernels/{entry.name}.ptx", ptx)
+            if cubin is not None:
+                archive.writestr(f"kernels/{entry.name}.cubin", cubin)
+        index = {
+            KEY: VERSION,
+            "title": title,
+            "device": device,
+            "made": made,
+            "questions": [q.to_json() for q in questions],
+            "kernels": entries,
+        }
+        archive.writestr(_INDEX, dumped(index))
     return read_bundle(path)
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Opens a bundle. Raises NotABundle."""
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        with zipfile.ZipFile(path) as archive:
-            index = json.loads(archive.read("bundle.json"))
-    except OSError as error:
-        raise NotABundle(f"{path} cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, KeyError, ValueError):
-        raise NotABundle(f"{path} is no bundle; `tinygpu bundle` writes one") from None
-    if index.get("tinygpu_bundle") != VERSION:
-        raise NotABundle(
-            f"{path} is a bundle of version {index.get('tinygpu_bundle')}, and this worker takes version {VERSION}; "
+    """Opens a bundle. Raises FileError."""
+    data = read_file(path, _MOST_BYTES)
+    archive = _archive(path, data)
+    if _INDEX not in archive.names:
+        raise FileError(f"{path} is no bundle; `tinygpu bundle` writes one")
+    found = parse(archive.read(_INDEX), f"{path}, {_INDEX}")
+    version = found.get(KEY) if isinstance(found, dict) else None
+    if version != VERSION:
+        raise FileError(
+            f"{path} is a bundle of version {excerpt(version)}, and this worker takes version {VERSION}; "
             "use the same version of tinygpu on both machines"
         )
-    return Bundle(
-        path,
-        index["title"],
-        index["device"],
-        index["made"],
-        digest,
-        tuple(Question.from_json(q) for q in index["questions"]),
-        tuple(Entry.from_json(e) for e in index["kernels"]),
-    )
+    index = built(_Index, found, f"{path}, {_INDEX}")
+    digest = hashlib.sha256(data).hexdigest()
+    return Bundle(path, index.title, index.device, index.made, digest, index.questions, index.kernels)
+
+
+def _archive(path: Path, data: bytes) -> Archive:
+    return Archive(data, str(path), _MOST_HELD, _MOST_MEMBER)
+
+
+def _is_name(text: str) -> bool:
+    """A name that is nothing but a name: of a file as it stands in an archive, of a parameter."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}", text) is not None

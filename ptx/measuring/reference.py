@@ -6,6 +6,7 @@ may call is listed here, so that reading one never runs anything else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from tinygpu.language.users_code import users_code
+from tinygpu.files.error import excerpt
+from tinygpu.files.shape import built
 
 # Functions beside NumPy's ufuncs.
 _FUNCTIONS = frozenset(
@@ -37,23 +39,49 @@ class Graph:
     """Calls in order; each may use inputs and the results of earlier ones.
 
     calls    (name of a function, arguments, keyword arguments); an argument {"input": name} or {"call": number} is a
-             value, {"slice": [start, stop, step]} a slice, {"tuple": [...]} a tuple, all else itself
+             value, {"slice": [start, stop, step]} a slice, {"tuple": [...]} a tuple, {"float": "inf"} a number that
+             JSON lacks, all else itself
     outputs  name -> argument
+
+    Raises CannotRecord for a function that no graph may call, ValueError for arguments that are none of these.
     """
 
     calls: tuple[tuple[str, tuple[Any, ...], Mapping[str, Any]], ...]
     outputs: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for number, (name, args, kwargs) in enumerate(self.calls):
+            _function(name)
+            for argument in (*args, *kwargs.values()):
+                _check_argument(argument, number)
+        for argument in self.outputs.values():
+            _check_argument(argument, len(self.calls))
+
+    def inputs(self) -> frozenset[str]:
+        """Names of the inputs that it uses."""
+        found: set[str] = set()
+
+        def look(argument: Any) -> None:
+            if isinstance(argument, Mapping):
+                if "input" in argument:
+                    found.add(argument["input"])
+                look(argument.get("tuple", []))
+            elif isinstance(argument, list):
+                for each in argument:
+                    look(each)
+
+        for _, args, kwargs in self.calls:
+            look([*args, *kwargs.values()])
+        look(list(self.outputs.values()))
+        return frozenset(found)
 
     def to_json(self) -> dict[str, Any]:
         return {"calls": [[n, list(a), dict(k)] for n, a, k in self.calls], "outputs": dict(self.outputs)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Graph:
-        """Raises CannotRecord for a function that no graph may call."""
-        calls = tuple((name, tuple(args), dict(kwargs)) for name, args, kwargs in data["calls"])
-        for name, _, _ in calls:
-            _function(name)
-        return Graph(calls, dict(data["outputs"]))
+        """What `to_json` gave. Raises FileError for anything else."""
+        return built(Graph, data, "a reference graph")
 
 
 def record(
@@ -72,6 +100,9 @@ def record(
     """
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
     stand_ins = {name: _StandIn(calls, {"input": name}, where) for name in names}
+    # Recording is done where kernels are searched; the machine that times them may lack what the language needs.
+    from tinygpu.language.users_code import users_code
+
     with users_code(f"{where}: its reference", CannotRecord):
         result = reference(**stand_ins, **constants)
     given = result if isinstance(result, dict) else {outputs[0]: result}
@@ -101,6 +132,8 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any = None) -> 
                 return values[argument["call"]]
             if "slice" in argument:
                 return slice(*argument["slice"])
+            if "float" in argument:
+                return float(argument["float"])
             return tuple(value(a) for a in argument["tuple"])
         return [value(a) for a in argument] if isinstance(argument, list) else argument
 
@@ -111,6 +144,29 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], precision: Any = None) -> 
             for used in [u for u, n in last.items() if n == number and u not in kept]:
                 values.pop(used, None)
         return {name: value(argument) for name, argument in graph.outputs.items()}
+
+
+def _check_argument(argument: Any, calls: int) -> None:
+    """Raises ValueError for what no argument is; `calls` were made before."""
+    match argument:
+        case None | bool() | int() | float() | str():
+            return
+        case {"input": str(), **rest} if not rest:
+            return
+        case {"call": int(number), **rest} if not rest and type(number) is int and 0 <= number < calls:
+            return
+        case {"slice": [_, _, _] as bounds, **rest} if not rest and all(b is None or type(b) is int for b in bounds):
+            return
+        case {"float": "inf" | "-inf" | "nan", **rest} if not rest:
+            return
+        case {"tuple": list(parts), **rest} if not rest:
+            for part in parts:
+                _check_argument(part, calls)
+        case list():
+            for part in argument:
+                _check_argument(part, calls)
+        case _:
+            raise ValueError(f"{excerpt(argument)} is no argument of call {calls} of a reference graph")
 
 
 def _used(arguments: Sequence[Any]) -> list[int]:
@@ -196,7 +252,9 @@ class _StandIn(NDArrayOperatorsMixin):
         if isinstance(value, list):
             return [self._argument(v) for v in value]
         if isinstance(value, np.generic):
-            return value.item()
+            return self._argument(value.item())
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"float": repr(value)}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         kind = type(value).__name__

@@ -6,20 +6,54 @@ that one which takes the machine down with it is known, and not tried for ever.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tinygpu.files import FileError
+from tinygpu.files.json_text import parse
+from tinygpu.files.lines import LineFile
+from tinygpu.files.shape import built, picked
 from tinygpu.ptx.measuring.statistics import Ratio, Spread, Verdict
 
+KEY = "tinygpu_results"
 VERSION = 1
 # A kernel that was begun so often without an end is not begun again.
 MOST_BEGINNINGS = 2
 
 
-class ResultsMismatch(ValueError):
-    """A results file of another bundle or another GPU."""
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What is compared of the first line."""
+
+    tinygpu_results: int
+    bundle: str
+    gpu: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What a run that goes on uses of a kernel's line."""
+
+    kernel: str
+    status: Literal["measured", "failed"]
+    relative: float | None = None
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        if self.status == "measured" and (self.relative is None or self.relative <= 0):
+            raise ValueError(f"the time relative to the first kernel must be above 0, not {self.relative}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    kernel: str
 
 
 def measured(
@@ -65,78 +99,72 @@ class Results:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
-        """Opens or continues a file; raises ResultsMismatch for one of another bundle or GPU."""
+        """Opens or continues a file. Raises FileError for one of another bundle or GPU, or of another kind."""
         self.path = path
         self.done: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, int] = {}
         self.finals: dict[str, dict[str, Any]] = {}
         self.noise: float | None = None
-        kept = self._read(header)
-        self._file = open(path, "ab")  # noqa: SIM115  closed by `close`
-        self._file.truncate(kept)
-        if not kept:
-            self._write({"tinygpu_results": VERSION, **header})
-        else:
-            self._write({"resumed": header["date"]})
+        self._file = LineFile(path, KEY, "a results file")
+        try:
+            for number, (where, text) in enumerate(self._file.lines()):
+                line = parse(text, where)
+                if not isinstance(line, dict):
+                    raise FileError(f"{where}: this is no line of a results file; give another path")
+                if number == 0:
+                    self._check(line, where, header)
+                else:
+                    self._take(line, where)
+            if self._file.resume():
+                self._file.write({"resumed": header["date"]})
+            else:
+                self._file.write({KEY: VERSION, **header})
+        except BaseException:
+            self._file.close()
+            raise
 
     def begin(self, kernel: str) -> None:
         self.begun[kernel] = self.begun.get(kernel, 0) + 1
-        self._write({"begin": kernel})
+        self._file.write({"begin": kernel})
 
     def record(self, line: Mapping[str, Any]) -> None:
         """A kernel's line from `measured` or `failed`."""
         self.done[line["kernel"]] = dict(line)
-        self._write(line)
+        self._file.write(line)
 
     def record_noise(self, noise: float, same: Ratio) -> None:
         """What timing one kernel under two names gave."""
         self.noise = noise
-        self._write({"noise": noise, "ratio": same.to_json()})
+        self._file.write({"noise": noise, "ratio": same.to_json()})
 
     def record_final(self, line: Mapping[str, Any]) -> None:
         self.finals[line["kernel"]] = dict(line)
-        self._write({"final": dict(line)})
+        self._file.write({"final": dict(line)})
 
     def end(self, seconds: float) -> None:
-        self._write({"end": {"seconds": round(seconds, 3)}})
+        self._file.write({"end": {"seconds": round(seconds, 3)}})
 
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
+    def _take(self, line: dict[str, Any], where: str) -> None:
+        """One line of an earlier run."""
+        if "begin" in line:
+            name = built(str, line["begin"], where)
+            self.begun[name] = self.begun.get(name, 0) + 1
+        elif "kernel" in line:
+            self.done[picked(_Line, line, where).kernel] = line
+        elif "noise" in line:
+            self.noise = built(float, line["noise"], where)
+        elif "final" in line:
+            self.finals[picked(_Final, line["final"], where).kernel] = line["final"]
 
-    def _read(self, header: Mapping[str, Any]) -> int:
-        """Takes in the lines of earlier runs; the number of bytes that are whole lines."""
-        if not self.path.exists():
-            return 0
-        data = self.path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        for number, text in enumerate(whole.splitlines(), start=1):
-            try:
-                line = json.loads(text)
-            except ValueError:
-                line = None
-            if not isinstance(line, dict):
-                raise ResultsMismatch(f"{self.path}, line {number}: this is no line of a results file")
-            if number == 1:
-                self._check(line, header)
-            elif "begin" in line:
-                self.begun[line["begin"]] = self.begun.get(line["begin"], 0) + 1
-            elif "kernel" in line:
-                self.done[line["kernel"]] = line
-            elif "noise" in line:
-                self.noise = float(line["noise"])
-            elif "final" in line:
-                self.finals[line["final"]["kernel"]] = line["final"]
-        return len(whole)
-
-    def _check(self, line: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-        if line.get("tinygpu_results") != VERSION:
-            raise ResultsMismatch(f"{self.path} is no results file of version {VERSION}; give another path")
-        if line["bundle"] != header["bundle"]:
-            raise ResultsMismatch(f"{self.path} holds results of another bundle; give another path")
-        before, now = line["gpu"]["name"], header["gpu"]["name"]
+    def _check(self, line: dict[str, Any], where: str, header: Mapping[str, Any]) -> None:
+        if line.get(KEY) != VERSION:
+            raise FileError(f"{self.path} is no results file of version {VERSION}; give another path")
+        head = picked(_Head, line, where)
+        if head.bundle != header["bundle"]:
+            raise FileError(f"{self.path} holds results of another bundle; give another path")
+        before, now = picked(_Gpu, head.gpu, where).name, header["gpu"]["name"]
         if before != now:
-            raise ResultsMismatch(f"{self.path} was measured on {before}, and this is {now}; give another path")
+            raise FileError(f"{self.path} was measured on {before}, and this is {now}; give another path")

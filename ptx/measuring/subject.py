@@ -140,7 +140,8 @@ class Subject:
         """Where inputs and answers are kept; a file is there whole or not at all."""
         names = [t.name for t in self.question.tensors if t.access != "out"]
         names += [f"{t.name}-{end}" for t in self._outputs() for end in ("low", "high")]
-        files = {name: self._folder / f"{inputs}-{name}.npy" for name in names}
+        # by number: names come from a file, and form no paths
+        files = {name: self._folder / f"{inputs}-{number}.npy" for number, name in enumerate(names)}
         return {**files, "scalars": self._folder / f"{inputs}-scalars.json"}
 
     def _write(self, inputs: Inputs, drawn: tuple[dict[str, NDArray[Any]], dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tinygpu.files.shape import built
 from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.errors import LaunchRefused
 
@@ -28,6 +29,15 @@ class Tensor:
     strides: tuple[int, ...]
     align_bytes: int
     access: Literal["in", "out", "inout"]
+
+    def __post_init__(self) -> None:
+        element(self.type)
+        if len(self.shape) != len(self.strides) or not all(0 <= n < 2**48 for n in (*self.shape, *self.strides)):
+            raise ValueError(
+                f"{self.name} has one stride per extent, each below 2^48, not {self.shape} by {self.strides}"
+            )
+        if not 1 <= self.align_bytes <= 2**20:
+            raise ValueError(f"{self.name} is aligned to 1 to {2**20:,} bytes, not {self.align_bytes:,}")
 
     @property
     def element(self) -> Element:
@@ -137,6 +147,23 @@ class Launch:
     cooperative: bool = False
     dependent: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("ctas", "threads", "cluster"):
+            if not 1 <= getattr(self, name) < 2**31:
+                raise ValueError(f"{name} of {self.kernel} is 1 to {2**31 - 1:,}, not {getattr(self, name):,}")
+        if not 0 <= self.smem_bytes < 2**31:
+            raise ValueError(f"{self.kernel} has 0 to {2**31 - 1:,} bytes of shared memory, not {self.smem_bytes:,}")
+        tensors = {t.name for t in self.tensors}
+        addresses = tensors | {w.name for w in self.workspaces}
+        for a in self.arguments:
+            if a.kind == "address" and a.name not in addresses:
+                raise ValueError(f"{self.kernel} takes the address of {a.name}, which is no tensor and no workspace")
+            if a.kind == "map" and not 0 <= a.map < len(self.maps):
+                raise ValueError(f"{self.kernel} takes map {a.map} of {len(self.maps)}")
+        for m in self.maps:
+            if m.tensor not in tensors:
+                raise ValueError(f"{self.kernel} has a map of {m.tensor}, which is no tensor of it")
+
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)
 
@@ -151,16 +178,5 @@ class Launch:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Launch:
-        tensors = tuple(
-            Tensor(t["name"], t["type"], tuple(t["shape"]), tuple(t["strides"]), t["align_bytes"], t["access"])
-            for t in data["tensors"]
-        )
-        maps = tuple(
-            Map(**{**m, "dims": tuple(m["dims"]), "strides_bytes": tuple(m["strides_bytes"]), "box": tuple(m["box"])})
-            for m in data["maps"]
-        )
-        arguments = tuple(Argument(**a) for a in data["arguments"])
-        workspaces = tuple(Workspace(**w) for w in data["workspaces"])
-        return Launch(
-            **{**data, "arguments": arguments, "tensors": tensors, "maps": maps, "workspaces": workspaces}
-        )
+        """What `to_json` gave. Raises FileError for anything else."""
+        return built(Launch, data, "a launch")

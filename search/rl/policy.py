@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.files import FileError
+from tinygpu.files.archive import Archive
+from tinygpu.files.json_text import dumped, parse
+from tinygpu.files.reading import read_file
+from tinygpu.files.writing import write_file
 from tinygpu.search.rl.figures import CONTEXT, FIGURES
 from tinygpu.search.rl.network import Shape, initial, log_softmax, scores
 from tinygpu.search.rl.situation import EDGE_WIDTH, NODE_WIDTH, Situation
@@ -26,6 +29,9 @@ SHIPPED = Path(__file__).parent / "policy.npz"
 INPUTS = Shape(EDGE_WIDTH, NODE_WIDTH)
 # Edges whose scores are worked out at a time; a few arrays of this size stay in a core's cache.
 _CHUNK = 4_096
+# Bytes of a policy or checkpoint; the shipped policy has some 200 KB.
+_MOST_BYTES = 2**27
+BEGINS = (b"PK\x03\x04",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,15 +67,17 @@ class Policy:
 
     @staticmethod
     def load(path: str | Path) -> Policy:
-        """Raises ValueError where the file is no policy of this version."""
+        """Raises FileError where the file is no policy of this version."""
         arrays, provenance = read_archive(path, SCHEMA)
         weights = {name.removeprefix("weights/"): array for name, array in arrays.items()}
         wanted = {name: array.shape for name, array in initial(INPUTS, np.random.default_rng(0)).items()}
         if {name: array.shape for name, array in weights.items()} != wanted:
-            raise ValueError(
-                f"[{path}] the weights do not fit {len(FIGURES)} figures and {len(CONTEXT)} columns of context; train "
+            raise FileError(
+                f"{path}: the weights do not fit {len(FIGURES)} figures and {len(CONTEXT)} columns of context; train "
                 "a policy for this version with tinygpu train"
             )
+        if not all(array.dtype == np.float32 and np.isfinite(array).all() for array in weights.values()):
+            raise FileError(f"{path}: the weights must be finite numbers of 32 bits")
         return Policy(weights, provenance)
 
 
@@ -101,24 +109,21 @@ def leaf_log_chances(tree: Tree, values: Array) -> NDArray[np.float64]:
 
 
 def write_archive(path: str | Path, arrays: Mapping[str, NDArray[Any]], schema: str, facts: Mapping[str, Any]) -> None:
-    """A NumPy archive of arrays and JSON facts; it replaces what was there, whole or not at all."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    with part.open("wb") as file:
-        head = np.array(json.dumps({"schema": schema, **facts}))
-        np.savez_compressed(file, **{"facts": head, **arrays})  # type: ignore[arg-type]
-    os.replace(part, target)
+    """A NumPy archive of arrays and JSON facts; it replaces what was there if that is one too, whole or not at all."""
+    held = io.BytesIO()
+    head = np.array(dumped({"schema": schema, **facts}))
+    np.savez_compressed(held, **{"facts": head, **arrays})  # type: ignore[arg-type]
+    write_file(path, held.getvalue(), BEGINS, f"a file of the kind {schema!r}")
 
 
 def read_archive(path: str | Path, schema: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays and facts of `write_archive`. Raises ValueError for any other file, OSError where there is none."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            facts = json.loads(str(file["facts"]))
-            arrays = {name: file[name] for name in file.files if name != "facts"}
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile):
-        facts, arrays = {}, {}
+    """Arrays and facts of `write_archive`. Raises FileError for any other file."""
+    where = str(path)
+    arrays = dict(Archive(read_file(path, _MOST_BYTES), where, _MOST_BYTES).arrays())
+    head = arrays.pop("facts", None)
+    facts = None
+    if head is not None and head.dtype.kind == "U" and head.shape == ():
+        facts = parse(str(head).encode("utf-8", "replace"), where)
     if not isinstance(facts, dict) or facts.get("schema") != schema:
-        raise ValueError(f"[{path}] this is no file of the kind {schema!r}")
+        raise FileError(f"{where} is no file of the kind {schema!r}")
     return arrays, {key: value for key, value in facts.items() if key != "schema"}

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tinygpu.files import FileError
+from tinygpu.files.shape import picked
 from tinygpu.search.rl.forest import Forest
 from tinygpu.search.rl.network import Adam, Array, initial
 from tinygpu.search.rl.policy import INPUTS, Policy, read_archive, write_archive
@@ -129,6 +131,20 @@ class _Run:
         return {f"{kind}/{name}": array for kind, arrays in kinds.items() for name, array in arrays.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Where a training stood, as its checkpoint says."""
+
+    step: int
+    adam_steps: int
+    seconds: float
+    random: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if min(self.step, self.adam_steps, self.seconds) < 0:
+            raise ValueError("steps and seconds are not negative")
+
+
 def _save(path: Path, header: Mapping[str, Any], run: _Run, step: int, seconds: float) -> None:
     state = {"step": step, "adam steps": run.adam.steps, "seconds": seconds, "random": run.rng.bit_generator.state}
     write_archive(path, run.arrays(), _CHECKPOINT, {**header, **state})
@@ -138,12 +154,19 @@ def _resume(path: Path, header: Mapping[str, Any], run: _Run) -> tuple[int, floa
     arrays, facts = read_archive(path, _CHECKPOINT)
     for name, wanted in header.items():
         if facts.get(name) != wanted:
-            raise ValueError(
-                f"[{path}] this checkpoint belongs to another training: its {name} is {facts.get(name)!r}, not "
+            raise FileError(
+                f"{path}: this checkpoint belongs to another training: its {name} is {facts.get(name)!r}, not "
                 f"{wanted!r}; give another file, or delete it"
             )
-    for name, array in run.arrays().items():
+    wanted = run.arrays()
+    if {n: (a.shape, a.dtype) for n, a in arrays.items()} != {n: (a.shape, a.dtype) for n, a in wanted.items()}:
+        raise FileError(f"{path} is damaged: its arrays are not those of a training; delete it, or give another file")
+    state = picked(_State, {name.replace(" ", "_"): value for name, value in facts.items()}, str(path))
+    try:
+        run.rng.bit_generator.state = state.random
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise FileError(f"{path} is damaged: its random state is none; delete it, or give another file") from None
+    for name, array in wanted.items():
         array[...] = arrays[name]
-    run.adam.steps = int(facts["adam steps"])
-    run.rng.bit_generator.state = facts["random"]
-    return int(facts["step"]), float(facts["seconds"])
+    run.adam.steps = state.adam_steps
+    return state.step, state.seconds

@@ -206,20 +206,41 @@ def test_a_journal_of_another_search_is_refused_and_left_alone(tmp_path: Path) -
     )
 
 
+FOREIGN = "{path} is there and is not a search journal; it is left as it is: give another path"
+DAMAGED = "{path}, line %d is damaged, or of another version: "
+
+
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "sentence"),
     [
-        ("hello\n", 1),
-        ("[]\n", 1),
-        ('{"point": {"bm": 16}, "value": 1.0, "seconds": 0}\n', 1),
-        ('{"tinygpu_journal": 1, "search": 5}\n', 1),
-        ("HEADER\n{}\n", 2),
-        ('HEADER\n{"point": {"bm": 16}, "value": NaN, "seconds": 0}\n', 2),
-        ('HEADER\n{"point": {"bm": 16}, "value": 1.0, "seconds": 0}\nnot json\n', 3),
-        ('HEADER\n{"point": {"bm": 16}, "failure": {"kind": ""}, "seconds": 0}\n', 2),
+        ("hello\n", FOREIGN),
+        ("hello", FOREIGN),
+        ("x" * 60_000, FOREIGN),
+        ('{"tinygpu_run": 1, "title": "no line end"}', FOREIGN),
+        ('{"tinygpu_journals": 1}', FOREIGN),
+        ("[]\n", FOREIGN),
+        ('{"point": {"bm": 16}, "value": 1.0, "seconds": 0}\n', FOREIGN),
+        ('{"tinygpu_journal": 1, "search": 5}\n', DAMAGED % 1 + "search is a whole number, and must be an object"),
+        ("HEADER\n{}\n", DAMAGED % 2 + "it lacks point"),
+        (
+            'HEADER\n{"point": {"bm": 16}, "value": NaN, "seconds": 0}\n',
+            "{path}, line 2 is not JSON: invalid character (byte 31)",
+        ),
+        (
+            'HEADER\n{"point": {"bm": 16}, "value": 1.0, "seconds": 0}\nnot json\n',
+            "{path}, line 3 is not JSON: invalid character (byte 4)",
+        ),
+        (
+            'HEADER\n{"point": {"bm": 16}, "failure": {"kind": ""}, "seconds": 0}\n',
+            DAMAGED % 2 + "failure lacks sentence",
+        ),
+        (
+            'HEADER\n{"point": {"bm": 16}, "seconds": 0}\n',
+            DAMAGED % 2 + "an evaluation is either a value or a failure",
+        ),
     ],
 )
-def test_a_file_that_is_no_journal_is_refused_and_left_alone(text: str, line: int, tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     header = json.dumps(
         {
@@ -228,7 +249,18 @@ def test_a_file_that_is_no_journal_is_refused_and_left_alone(text: str, line: in
         }
     )
     path.write_text(text.replace("HEADER", header))
-    assert refusal(path) == f"{path}, line {line}: this is not a line of a search journal; give another path"
+    assert refusal(path) == sentence.format(path=path)
+
+
+@pytest.mark.parametrize("cut", [1, 10, 19, 40])
+def test_a_journal_that_was_cut_in_its_first_line_begins_anew(cut: int, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", {"seed": 1}):
+        pass
+    whole = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(whole[:cut])
+    with Journal(tmp_path / "j", {"seed": 1}) as journal:
+        assert len(journal) == 0
+    assert (tmp_path / "j").read_bytes() == whole
 
 
 def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:

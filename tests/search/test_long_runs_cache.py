@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_space import Recording, TableSpace, problems
 
+from tinygpu.files import FileError
 from tinygpu.search import Evaluation, Failure, Point, minimize
-from tinygpu.search.cache import Cache, CachedObjective, Circumstances, NotACache
+from tinygpu.search.cache import Cache, CachedObjective, Circumstances
 
 HERE = Circumstances("seconds", "machine", "code", "problem", "device", "driver", "assembler")
 
@@ -142,19 +143,38 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a cache, but something longer than the header of a data base " * 20)
     before = path.read_bytes()
-    with pytest.raises(NotACache) as refused:
+    with pytest.raises(FileError) as refused:
         Cache(path)
-    assert str(refused.value) == f"{path} is no cache of evaluations: file is not a database; give another path"
+    sentence = "is there and is no cache of evaluations; it is left as it is: give another path"
+    assert str(refused.value) == f"{path} {sentence}"
     assert path.read_bytes() == before
+
+
+def test_another_programs_data_base_is_refused_and_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "notes.db"
+    base = sqlite3.connect(path)
+    base.execute("CREATE TABLE notes (text TEXT)")
+    base.commit()
+    base.close()
+    before = path.read_bytes()
+    with pytest.raises(FileError) as refused:
+        Cache(path)
+    sentence = "is there and is no cache of evaluations; it is left as it is: give another path"
+    assert str(refused.value) == f"{path} {sentence}"
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.db"]
 
 
 def test_a_cache_of_another_version_is_refused(tmp_path: Path) -> None:
     import sqlite3
 
     base = sqlite3.connect(tmp_path / "cache")
+    base.execute(f"PRAGMA application_id={0x74475055}")
     base.execute("PRAGMA user_version=7")
     base.close()
-    with pytest.raises(NotACache) as refused:
+    with pytest.raises(FileError) as refused:
         Cache(tmp_path / "cache")
     assert str(refused.value) == f"{tmp_path / 'cache'} is a cache of version 7, and this is version 1"
 

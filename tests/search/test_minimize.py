@@ -325,7 +325,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({"tinygpu_search": 99}))
     with pytest.raises(ValueError) as refused:
         Result.load(path)
-    assert str(refused.value) == "this is not a search result of version 1: its version is 99"
+    assert str(refused.value) == f"{path} is no search result of version 1: its version is 99"
 
 
 def test_histories_are_sequences() -> None:
@@ -334,7 +334,7 @@ def test_histories_are_sequences() -> None:
     assert history[1:3] == [history[1], history[2]]
     with pytest.raises(IndexError):
         history[5]
-    assert History.from_json(json.loads(json.dumps(history.to_json()))) == history
+    assert History.of_columns(**json.loads(json.dumps(history.to_json()))) == history
     assert history != minimize(grid(4), bowl, strategy="exhaustive").history
 
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_space import TableSpace
 
+from tinygpu.files import FileError
 from tinygpu.search import STRATEGIES, Evaluation, Failure, Trial, minimize
 from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_files import NotMeasurements, load_replay, save_cache, save_t4
+from tinygpu.search.replay_files import load_replay, save_cache, save_t4
 
 # Kinds that both formats have a name for.
 KINDS = {
@@ -237,7 +238,7 @@ def test_t4_results_of_a_rate_and_their_units_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2", "{path} is not JSON: Expecting ',' delimiter: line 1 column 6 (char 5)"),
+        ("[1, 2", "{path} is damaged, or of another version: it is a list, and must be an object"),
         ('{"rows": []}', "{path} is neither a cache file of Kernel Tuner (a 'cache') nor T4 (a list 'results')"),
         (cache_text(cache={}), "{path} holds no measurement"),
         (
@@ -255,20 +256,20 @@ def test_t4_results_of_a_rate_and_their_units_are_read(tmp_path: Path) -> None:
 def test_what_holds_no_measurements_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(NotMeasurements) as refused:
+    with pytest.raises(FileError) as refused:
         load_replay(path)
     assert str(refused.value) == message.format(path=path)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     missing = tmp_path / "missing.json"
-    with pytest.raises(NotMeasurements) as refused:
+    with pytest.raises(FileError) as refused:
         load_replay(missing)
     assert str(refused.value) == f"{missing} cannot be read: No such file or directory"
     for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
         cut = tmp_path / f"cut.json{suffix}"
         cut.write_bytes(compress(cache_text().encode())[:-20])
-        with pytest.raises(NotMeasurements, match="cannot be read"):
+        with pytest.raises(FileError, match="cannot be read"):
             load_replay(cut)
 
 

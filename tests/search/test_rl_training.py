@@ -138,7 +138,7 @@ def test_the_same_seed_gives_the_same_weights_and_a_cut_run_goes_on(tmp_path: Pa
     with pytest.raises(ValueError) as refused:
         train(forest, seed=7, steps=9, settings=SMALL, checkpoint=path)
     assert str(refused.value) == (
-        f"[{path}] this checkpoint belongs to another training: its seed is 5, not 7; give another file, or delete it"
+        f"{path}: this checkpoint belongs to another training: its seed is 5, not 7; give another file, or delete it"
     )
 
 

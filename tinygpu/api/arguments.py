@@ -13,6 +13,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.files.array import array_of
+from tinygpu.files.reading import read_file
 from tinygpu.ptx.emulator import DeviceBuffer, SparseBuffer, TensorMap
 from tinygpu.ptx.emulator.source.syntax import Function, Variable
 
@@ -23,6 +25,8 @@ class ArgumentError(ValueError):
     """An argument that cannot be read, or does not fit the kernel; the sentence says which and what would do."""
 
 
+# Bytes of an array in a file.
+_ARRAY_BYTES = 2**34
 DTYPES: Mapping[str, Any] = {
     "f64": np.float64, "f32": np.float32, "tf32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
     "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "ue8m0": ml_dtypes.float8_e8m0fnu,
@@ -263,13 +267,7 @@ def _load(name: str, spec: str) -> NDArray[Any]:
 
 def load_array(path: Path) -> NDArray[Any]:
     """The array in a .npy file."""
-    if not path.is_file():
-        raise ArgumentError(f"there is no file {path}")
-    try:
-        found: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ArgumentError(f"{path} is no NumPy file: {error}") from None
-    return found
+    return array_of(read_file(path, _ARRAY_BYTES), str(path))
 
 
 def _raw(name: str, spec: str) -> bytes:

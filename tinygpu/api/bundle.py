@@ -18,6 +18,7 @@ from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
+from tinygpu.files.writing import check_replaceable
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.assembler import AssemblerError, Assembly, assemble
@@ -26,7 +27,7 @@ from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.launches import launch_of, tensors_of
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
-from tinygpu.ptx.measuring.bundle import Bundle, Entry, Question, ptx_digest, write_bundle
+from tinygpu.ptx.measuring.bundle import BEGINS, Bundle, Entry, Question, ptx_digest, write_bundle
 from tinygpu.ptx.measuring.reference import record
 from tinygpu.ptx.trial import adds_short, rounding_of
 from tinygpu.search.evaluation import Failure
@@ -105,6 +106,7 @@ def bundle(
     check_seed(seed)
     if count < 1:
         raise ValueError(f"a bundle holds at least 1 kernel, not {count}")
+    check_replaceable(path, BEGINS, "a bundle")
     watch = watcher or Watcher()
     accepted, refused = problems(chosen, asked)
     skipped: list[Skipped] = []

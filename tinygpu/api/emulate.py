@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from tinygpu.api.arguments import ArgumentError, Arguments, load_array, read_arguments
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
+from tinygpu.files import FileError
+from tinygpu.files.reading import decoded, read_file
 from tinygpu.ptx.emulator import Caches, EmulationFault, Fault, Order, Report, emulate
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function
 from tinygpu.seeds import check_seed
 
+# Bytes of a PTX file; those of the largest libraries have some 20 MB. A cubin has zeros near its beginning.
+_PTX_BYTES, _LOOKED_AT = 2**27, 4096
 Check = Literal["raise", "collect", "off"]
 # Relative error that a result may have by default: some units in the last place, for results of many additions.
 _TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}
@@ -180,12 +184,10 @@ def compare(
 
 
 def _text(path: Path) -> str:
-    if not path.is_file():
-        raise ArgumentError(f"there is no file {path}")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ArgumentError(f"{path} is no text, so it is no PTX: a cubin is not, its PTX is") from None
+    data = read_file(path, _PTX_BYTES)
+    if b"\0" in data[:_LOOKED_AT]:
+        raise FileError(f"{path} is no text, so it is no PTX: a cubin is not, its PTX is")
+    return decoded(data, str(path))
 
 
 def _entry(text: str, name: str | None) -> Function:

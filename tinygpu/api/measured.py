@@ -12,11 +12,12 @@ from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.devices import Device
+from tinygpu.files import FileError
 from tinygpu.ptx.measuring.bundle import ptx_digest
 from tinygpu.ptx.verification import Verification, verify
 from tinygpu.ptx.worker import Settings, measure
 from tinygpu.search.evaluation import Failure
-from tinygpu.search.measured import MeasuredResults, Measurement, NotResults, load_results
+from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point
 from tinygpu.search.worker_time import WORKER, WorkerTime
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -57,20 +58,20 @@ def tune_by_results(
 ) -> MeasuredTuning:
     """The best measured candidate of a family for a problem, as a verified kernel.
 
-    Raises NotResults where the file holds nothing of this problem on this device, and NothingFound where every
+    Raises FileError where the file holds nothing of this problem on this device, and NothingFound where every
     candidate failed.
     """
     watch = watcher or Watcher()
     accepted, refused = problems(chosen, asked)
     if results.device != device.name:
-        raise NotResults(
+        raise FileError(
             f"{results.path} holds kernels made for {results.device}, not for {device.name}; "
             f"give --device {results.device}"
         )
     spaces = {m.__name__: (m, p) for m, p in accepted}
     listed = [m for name, (_, p) in spaces.items() for m in results.of(name, p.to_json())]
     if not listed:
-        raise NotResults(f"{results.path} holds results of {results.title}, and nothing of this problem")
+        raise FileError(f"{results.path} holds results of {results.title}, and nothing of this problem")
     order = {m.kernel: n for n, m in enumerate(results.ranked())}
     listed.sort(key=lambda m: order.get(m.kernel, len(order)))
     if listed[0].seconds is None:
@@ -82,7 +83,7 @@ def tune_by_results(
     try:
         winner = choose(space, best.point)
     except NotAdmitted as error:
-        raise NotResults(
+        raise FileError(
             f"{results.path}: the best candidate is not in the space of this version of {best.machine}: {error}; "
             "measure again"
         ) from None

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import os
+import itertools
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tinygpu.api.choosing import Finalist
+from tinygpu.files import FileError
+from tinygpu.files.folder import check_folder, write_folder
+from tinygpu.files.json_text import dumped
+from tinygpu.files.lines import begins
 from tinygpu.ptx.verification import Verification
 from tinygpu.report.run import Run
+from tinygpu.search.cache import is_cache
+from tinygpu.search.journal import KEY as JOURNAL
+
+NAMES = ("kernel.ptx", "launch.json", "summary.txt", "run.json")
 
 
 def default_folder(winner: Finalist) -> Path:
-    """runs/MACHINE-DIMS-DEVICE."""
+    """runs/MACHINE-DIMS-DEVICE; with -2, -3 and so on where that is a folder of somebody else's."""
     dims = "-".join(f"{k}{v}" for k, v in winner.space.problem.dims)
     kinds = "-".join(dict.fromkeys(o.dtype.name for o in winner.space.problem.operands))
     name = f"{winner.space.machine.__name__.lower()}-{dims}-{kinds}-{winner.space.device.name}"
-    return Path("runs") / re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    first = Path("runs") / re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    others = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(folder for folder in itertools.chain([first], others) if _takes_output(folder))
+
+
+def _takes_output(folder: Path) -> bool:
+    try:
+        check_output(folder)
+    except FileError:
+        return False
+    return True
+
+
+def check_output(folder: Path) -> None:
+    """Raises FileError where a kernel cannot be written to a folder, before anything is searched for it."""
+    check_folder(folder, NAMES, beside=of_a_run)
+
+
+def of_a_run(path: Path) -> bool:
+    """Whether a file is what a run itself keeps while it goes on: a journal or a cache, which may lie in its folder."""
+    if not path.is_file():
+        return False
+    name = path.name
+    for ending in ("-wal", "-shm"):
+        name = name.removesuffix(ending)
+    return begins(path, JOURNAL) or is_cache(path.with_name(name))
 
 
 def write_kernel(
@@ -31,7 +61,9 @@ def write_kernel(
     measured: Mapping[str, Any] | None = None,
     run: Run | None = None,
 ) -> tuple[Path, ...]:
-    """Writes kernel.ptx, launch.json, summary.txt and, of a tuning run, run.json; replaces the folder as a whole.
+    """Writes kernel.ptx, launch.json, summary.txt and, of a tuning run, run.json: all of them, or nothing.
+
+    They replace those of an earlier run in the same folder. Raises FileError where the folder is not ours.
 
     measured  what a GPU said of it: seconds, gpu, driver, date
     run       what `tinygpu report` shows
@@ -49,20 +81,12 @@ def write_kernel(
     }
     files = {
         "kernel.ptx": kernel.ptx,
-        "launch.json": json.dumps(launch, indent=2) + "\n",
+        "launch.json": dumped(launch, indent=2) + "\n",
         "summary.txt": summary(finalist, verification, measured),
     }
     if run is not None:
-        files["run.json"] = json.dumps(run.to_json())
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    for name, text in files.items():
-        (fresh / name).write_text(text)
-    fresh.chmod(0o755)
-    if folder.exists():
-        shutil.rmtree(folder)
-    os.replace(fresh, folder)
-    return tuple(folder / name for name in files)
+        files["run.json"] = run.to_text()
+    return write_folder(folder, files, beside=of_a_run)
 
 
 def summary(

@@ -17,11 +17,16 @@ from tinygpu.api.problems import Refusal
 from tinygpu.api.tune import Interrupted, Searched, Tuned
 from tinygpu.cost.demand import Demand
 from tinygpu.devices import Device
-from tinygpu.report import NotARun, Run, page
+from tinygpu.files import FileError
+from tinygpu.files.reading import TABLE_BYTES, read_file
+from tinygpu.files.schema import versions
+from tinygpu.report import Run, page
 from tinygpu.report.run import Access, Candidate, Placed, Roof, Sample, Step, Stretch, Timed, Timeline
 from tinygpu.report.run import Searched as Part
 from tinygpu.search.history import History
+from tinygpu.search.measured import KEY as RESULTS
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
+from tinygpu.search.result import KEY as RESULT
 from tinygpu.search.result import Result
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.solution import Solution
@@ -75,41 +80,30 @@ def run_of(tuned: Tuned | Interrupted) -> Run:
 
 def load_run(path: str | Path) -> Run:
     """The run of a file, or of the folder that holds it: what `tinygpu tune` writes, a saved search result, or a
-    results file of the worker. Raises NotARun for anything else."""
+    results file of the worker. Raises FileError for anything else."""
     file = Path(path)
     if file.is_dir():
         file = file / RUN_FILE
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise NotARun(f"{file} cannot be read: {why}; `tinygpu tune` writes runs") from None
-    if text.startswith('{"tinygpu_results"'):
+    data = read_file(file, TABLE_BYTES, hint="`tinygpu tune` writes runs")
+    if data.startswith(f'{{"{RESULTS}"'.encode()):
         results = load_results(file)
         return with_results(_empty(results), results)
-    try:
-        data = json.loads(text)
-    except ValueError:
-        data = None
-    if isinstance(data, dict) and "tinygpu_search" in data:
-        return _run_of_result(Result.from_json(data), _modified(file))
-    try:
-        return Run.from_json(data)
-    except NotARun as error:
-        raise NotARun(f"{file}: {error}; `tinygpu tune` writes runs") from None
+    if RESULT in versions(data, (RESULT,)):
+        return _run_of_result(Result.from_text(data, str(file)), _modified(file))
+    return Run.from_text(data, str(file))
 
 
 def with_results(run: Run, results: MeasuredResults) -> Run:
     """The run with measured times beside its predictions: those of its problems, or of all if it has none.
 
-    Raises NotARun where the results are of another device, or hold nothing of its problems.
+    Raises FileError where the results are of another device, or hold nothing of its problems.
     """
     if run.device and results.device != run.device:
-        raise NotARun(f"{results.path} holds kernels made for {results.device}, and this run is for {run.device}")
+        raise FileError(f"{results.path} holds kernels made for {results.device}, and this run is for {run.device}")
     problems = {part.problem for part in run.searched}
     found = [m for m in results.measurements if not problems or _problem_text(m) in problems]
     if not found:
-        raise NotARun(f"{results.path} holds results of {results.title}, and nothing of this run's problem")
+        raise FileError(f"{results.path} holds results of {results.title}, and nothing of this run's problem")
     return replace(run, measured=results.said, timed=[_timed(m) for m in found])
 
 
@@ -224,7 +218,7 @@ def _roofs(device: Device, searched: Sequence[Searched]) -> list[Roof]:
 def _placed(name: str, s: Solution) -> Placed:
     accesses = [Access(a.name, a.wavefronts, a.ideal, a.instances) for a in s.accesses]
     at = s.layout
-    xor = [[bit, mask] for bit, mask in at.xor]
+    xor = [(bit, mask) for bit, mask in at.xor]
     return Placed(name, str(at), at.rows, at.row_bytes, at.pitch_bytes, xor, s.sentence, s.proof, accesses)
 
 

@@ -13,6 +13,7 @@ from tinygpu.api.problems import Asked
 from tinygpu.api.timeline import short_point
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import Device
+from tinygpu.files.writing import write_file
 from tinygpu.simulator.roofline import Marks, ceilings, marks, roofline_svg
 from tinygpu.spaces.build import MachineSpace
 
@@ -36,8 +37,7 @@ def write_roofline(
     says = f"{short_point(found)}: {found.simulation.prediction.sentence()}"
     cloud = _cloud(found.space, point, seed)
     drawn = roofline_svg(device, ceilings(device, demand), cloud, best, found.title, says)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(drawn, encoding="utf-8")
+    write_file(path, drawn, (b"<svg ",), "a drawing")
     return found
 
 

@@ -9,6 +9,7 @@ from tinygpu.api.machines import Family
 from tinygpu.api.predict import Predicted, predict_point
 from tinygpu.api.problems import Asked
 from tinygpu.devices import Device
+from tinygpu.files.writing import write_file
 from tinygpu.simulator.chrome_trace import chrome_trace
 from tinygpu.simulator.timeline import timeline_svg
 
@@ -28,8 +29,7 @@ def write_timeline(
     found = predict_point(family, asked, device, point, keep=SPANS[path.suffix])
     title = f"{found.title}, candidate {short_point(found)}"
     text = timeline_svg(found.simulation, title) if path.suffix == ".svg" else chrome_trace(found.simulation, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_file(path, text, (b"<svg ",) if path.suffix == ".svg" else (b'{"traceEvents"',), "a timeline")
     return found
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from tinygpu.api.machines import family
 from tinygpu.devices import Device, devices
+from tinygpu.files.writing import check_replaceable
 from tinygpu.language.problem import ProblemError
 from tinygpu.search.rl.forest import Forest, Lesson
 from tinygpu.search.rl.lesson import NothingToLearn, lessons_of
-from tinygpu.search.rl.policy import Policy
+from tinygpu.search.rl.policy import BEGINS, Policy
 from tinygpu.search.rl.train import Training, check_budget, train
 from tinygpu.seeds import check_seed
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -176,6 +177,9 @@ def train_policy(
     for file in (out, checkpoint or out):
         if not file.parent.is_dir():
             raise ValueError(f"{file.parent} is not a folder, and {file.name} would be written there in the end")
+    check_replaceable(out, BEGINS, "a policy")
+    if checkpoint is not None:
+        check_replaceable(checkpoint, BEGINS, "a checkpoint of a training")
     forest = Forest(lessons(curriculum, on_lesson))
     facts = {
         "curriculum": asdict(curriculum),

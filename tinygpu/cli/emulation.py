@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from rich.markup import escape
 from tinygpu.api.arguments import ArgumentError
 from tinygpu.api.emulate import Comparison, Emulated, compare
 from tinygpu.cli.printing import console, table
+from tinygpu.files.writing import check_replaceable, write_file
 from tinygpu.ptx.emulator import Fault, Report, UnsupportedInstruction
 from tinygpu.ptx.emulator.report import REMEDIES, one_line, plural
 
@@ -63,6 +65,8 @@ def named_files(where: str, words: Sequence[str]) -> dict[str, Path]:
             raise ArgumentError(f"there is no folder {path.parent}")
         if where == "--compare" and not path.is_file():
             raise ArgumentError(f"there is no file {path}")
+        if where != "--compare":
+            check_replaceable(path, (b"\x93NUMPY",), "an array")
         out[name] = path
     return out
 
@@ -77,7 +81,9 @@ def compared(
 def saved(done: Emulated, targets: Mapping[str, Path]) -> tuple[Path, ...]:
     """Writes each array to its file."""
     for name, path in targets.items():
-        np.save(path, done.arguments.array(name))
+        held = io.BytesIO()
+        np.save(held, done.arguments.array(name))
+        write_file(path, held.getvalue(), (b"\x93NUMPY",), "an array")
     return tuple(targets.values())
 
 

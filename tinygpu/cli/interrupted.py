@@ -19,7 +19,9 @@ MEASURING_INTERRUPTED = (
 
 def interrupted_report(stopped: Interrupted, out: Path | None, journal: Path | None) -> None:
     """One sentence on what was found, and the run's file."""
+    from tinygpu.api.output import of_a_run
     from tinygpu.api.report import RUN_FILE, run_of
+    from tinygpu.files.folder import write_folder
 
     tried = sum(len(s.result.history) for s in stopped.searched if s.result is not None)
     best = stopped.best
@@ -31,7 +33,7 @@ def interrupted_report(stopped: Interrupted, out: Path | None, journal: Path | N
     dims = "-".join(f"{k}{v}" for k, v in part.space.problem.dims)
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{stopped.family}-{dims}-{stopped.device.name}-interrupted")
     file = (out or Path("runs") / name) / RUN_FILE
-    run_of(stopped).save(file)
+    write_folder(file.parent, {RUN_FILE: run_of(stopped).to_text()}, beside=of_a_run, keep=True)
     on = "; the same command goes on from there" if journal is not None else ""
     print(
         f"tinygpu: {said}: the best is {part.space.machine.__name__}'s, predicted {seconds * 1e6:,.1f} us, neither "

@@ -14,8 +14,14 @@ from tinygpu.devices.fields import DERIVED, REQUIRED, UNITS, WORDS
 from tinygpu.devices.figure import Figure, FigureValue, figure_from_json
 from tinygpu.devices.rules import derive
 from tinygpu.devices.targets import Target, target
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.writing import write_file
 
 SCHEMA = "tinygpu-device/1"
+# The files that ship have some 30 KB; a measured profile has its calibration beside that.
+DEVICE_BYTES = 2**22
+BEGINS = f'{{\n  "schema": "{SCHEMA}"'.encode()
 
 # Tensor rate fields by (operand dtype, accumulator dtype). Operands of 6 and 8 bits share one rate.
 _TENSOR_FIELDS: Mapping[tuple[str, str], str] = {
@@ -322,25 +328,30 @@ class Device:
         figures = ",\n".join(f"    {json.dumps(f)}: {json.dumps(g.to_json())}" for f, g in self.figures.items())
         head = f'  "schema": "{SCHEMA}",\n  "name": {json.dumps(self.name)},\n'
         head += f'  "aliases": {json.dumps(list(self.aliases))},\n'
-        Path(path).write_text("{\n" + head + '  "figures": {\n' + figures + "\n  }\n}\n", encoding="utf-8")
+        write_file(path, "{\n" + head + '  "figures": {\n' + figures + "\n  }\n}\n", (BEGINS,), "a device file")
 
 
 def device_from_json(data: object, where: str = "device file") -> Device:
-    """The device written as a JSON object {schema, name, aliases, figures}."""
+    """The device written as a JSON object {schema, name, aliases, figures}. Raises FileError."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else None
-        raise ValueError(f"[{where}] the schema must be {SCHEMA!r}, not {found!r}")
+        raise FileError(f"[{where}] the schema must be {SCHEMA!r}, not {excerpt(found)}")
     name, aliases, figures = data.get("name"), data.get("aliases", []), data.get("figures")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"[{where}] the name must be a text, not {name!r}")
+        raise FileError(f"[{where}] the name must be a text, not {excerpt(name)}")
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise ValueError(f"[{where}] aliases must be a list of texts, not {aliases!r}")
+        raise FileError(f"[{where}] aliases must be a list of texts, not {excerpt(aliases)}")
     if not isinstance(figures, dict):
-        raise ValueError(f"[{where}] figures must be an object of field: figure, not {figures!r}")
+        raise FileError(f"[{where}] figures must be an object of field: figure, not {excerpt(figures)}")
+    extra = sorted(set(data) - {"schema", "name", "aliases", "figures", "calibration"})
+    if extra:
+        raise FileError(
+            f"[{where}] there is no {excerpt(extra[0])} in a device file; there are schema, name, aliases and figures"
+        )
     try:
         return Device(name, tuple(aliases), {field: figure_from_json(field, f) for field, f in figures.items()})
-    except ValueError as error:
-        raise ValueError(f"[{where}] {error}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileError(f"[{where}] {error}") from error
 
 
 __all__ = ["SCHEMA", "Device", "FigureValue", "device_from_json"]

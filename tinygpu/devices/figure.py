@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tinygpu.files.error import excerpt
+
 FigureValue: TypeAlias = int | float | str | None
 
 # What each kind says about a figure. "null" means that no source was found; the value is then None.
@@ -40,15 +42,15 @@ class Figure:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"unknown kind of figure {self.kind!r}; known: {', '.join(KINDS)}")
+            raise ValueError(f"unknown kind of figure {excerpt(self.kind)}; known: {', '.join(KINDS)}")
         if self.value is None and self.kind != "null":
             raise ValueError(f"a figure of kind {self.kind!r} needs a value; a figure without one has kind 'null'")
         if self.value is not None and self.kind == "null":
-            raise ValueError(f"a figure of kind 'null' has no value, not {self.value!r}")
+            raise ValueError(f"a figure of kind 'null' has no value, not {excerpt(self.value)}")
         if isinstance(self.value, bool) or not isinstance(self.value, int | float | str | None):
-            raise TypeError(f"the value of a figure is a number, a text or null, not {self.value!r}")
+            raise TypeError(f"the value of a figure is a number, a text or null, not {excerpt(self.value)}")
         if isinstance(self.value, int | float) and not 0 <= self.value < float("inf"):
-            raise ValueError(f"the value of a figure is finite and not negative, not {self.value!r}")
+            raise ValueError(f"the value of a figure is finite and not negative, not {excerpt(self.value)}")
 
     def __str__(self) -> str:
         if self.value is None:
@@ -64,19 +66,20 @@ class Figure:
 def figure_from_json(field: str, data: object) -> Figure:
     """The figure written as a JSON object {value, unit, source, kind, note?}."""
     if not isinstance(data, dict):
-        raise ValueError(f"figure {field!r} must be an object with value, unit, source and kind, not {data!r}")
+        raise ValueError(f"figure {field!r} must be an object with value, unit, source and kind, not {excerpt(data)}")
     missing = [key for key in ("value", "unit", "source", "kind") if key not in data]
     if missing:
         raise ValueError(f"figure {field!r} lacks {' and '.join(missing)}: every figure says what it is and where from")
     extra = sorted(set(data) - {"value", "unit", "source", "kind", "note"})
     if extra:
-        raise ValueError(f"figure {field!r} has the unknown key {extra[0]!r}; known: value, unit, source, kind, note")
+        found = excerpt(extra[0])
+        raise ValueError(f"figure {field!r} has the unknown key {found}; known: value, unit, source, kind, note")
     texts = {key: data.get(key, "") for key in ("unit", "source", "kind", "note")}
     if texts["kind"] == "null" and texts["source"] is None:
         texts["source"] = ""
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise ValueError(f"figure {field!r}: {key} must be a text, not {text!r}")
+            raise ValueError(f"figure {field!r}: {key} must be a text, not {excerpt(text)}")
     try:
         return Figure(data["value"], texts["unit"], texts["source"], texts["kind"], texts["note"])
     except (TypeError, ValueError) as error:

@@ -9,7 +9,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from tinygpu.devices.device import Device, device_from_json
+from tinygpu.devices.device import DEVICE_BYTES, Device, device_from_json
+from tinygpu.files.json_text import parse
+from tinygpu.files.reading import read_file
 
 
 @cache
@@ -42,16 +44,8 @@ def device(name: str | Path | Device) -> Device:
 
 
 def load_device(path: str | Path) -> Device:
-    """The device of a user's own file (schema "tinygpu-device/1", docs/devices.md)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"[{path}] cannot be read: {error.strerror}") from error
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"[{path}] is not JSON: {error.msg} at line {error.lineno}") from error
-    return device_from_json(data, str(path))
+    """The device of a user's own file (schema "tinygpu-device/1", docs/devices.md). Raises FileError."""
+    return device_from_json(parse(read_file(path, DEVICE_BYTES), f"[{path}]"), str(path))
 
 
 def _plain(name: str) -> str:

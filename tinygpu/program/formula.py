@@ -29,12 +29,43 @@ def write(expression: Expr) -> str:
 
 
 def read(text: str) -> Expr:
-    """The expression that `write` wrote."""
+    """The expression that `write` wrote. Raises FormulaError for another text, and for one that would take long."""
+    if len(text) > MOST_CHARACTERS:
+        raise FormulaError(f"an expression has at most {MOST_CHARACTERS:,} characters, not {len(text):,}")
     try:
         tree = ast.parse(text, mode="eval")
-    except SyntaxError:
-        raise FormulaError(f"{text!r} is not an expression in Python's syntax") from None
-    return Expr(_read(tree.body, text))
+        if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
+            raise FormulaError(f"{_shown(text)} has more than {MOST_NODES:,} parts")
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        if len(calls) > _MOST_EXTREMES or any(len(call.args) > _MOST_OPERANDS for call in calls):
+            raise FormulaError(
+                f"{_shown(text)} has more than {_MOST_EXTREMES} of max and min, or one with more than {_MOST_OPERANDS} "
+                "operands"
+            )
+        found = _read(tree.body, text)
+        if found.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
+            raise FormulaError(f"{_shown(text)} divides by zero")
+        return Expr(found)
+    except (SyntaxError, MemoryError, RecursionError):
+        raise FormulaError(f"{_shown(text)} is not an expression in Python's syntax") from None
+    except (TypeError, ArithmeticError, AttributeError) as error:
+        raise FormulaError(f"{_shown(text)} has no value: {error}") from None
+    except ValueError as error:  # of Python's reader: a zero byte, a number of thousands of digits
+        if isinstance(error, FormulaError):
+            raise
+        raise FormulaError(f"{_shown(text)} is not an expression in Python's syntax") from None
+
+
+# The longest expression of the shipped machines has 57 characters and 33 parts.
+MOST_CHARACTERS, MOST_NODES = 4_000, 500
+# What sympy compares with one another: the time grows with the square of their number and more.
+_MOST_EXTREMES, _MOST_OPERANDS = 40, 16
+# Bits of a whole number, and the largest exponent.
+_MOST_BITS, _MOST_EXPONENT = 512, 16
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 _JOINED: Mapping[Any, str] = {sympy.Add: " + ", sympy.Mul: " * ", sympy.And: " and ", sympy.Or: " or "}
@@ -74,7 +105,6 @@ def _written(node: Any) -> str:
 _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: FloorDiv,
     ast.Mod: Remainder,
-    ast.Pow: sympy.Pow,
     ast.Sub: lambda a, b: a - b,
 }
 _RELATIONS: Mapping[type, Any] = {
@@ -92,30 +122,62 @@ def _read(node: ast.expr, text: str) -> Any:
         case ast.Constant(value=bool(value)):
             return sympy.true if value else sympy.false
         case ast.Constant(value=int(value)):
-            return sympy.Integer(value)
+            return _bounded(sympy.Integer(value), text)
         case ast.Name() | ast.Attribute():
             return symbol(_name(node, text)).sympy
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_read(operand, text)
+            return -_number(operand, text)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return sympy.Not(_read(operand, text))
+            return sympy.Not(_truth(operand, text))
         case ast.BinOp(op=ast.Add()):
-            return sympy.Add(*[_read(n, text) for n in _chain(node, ast.Add)])
+            return _bounded(sympy.Add(*[_number(n, text) for n in _chain(node, ast.Add)]), text)
         case ast.BinOp(op=ast.Mult()):
-            return sympy.Mul(*[_read(n, text) for n in _chain(node, ast.Mult)])
-        case ast.BinOp(op=ast.Div(), left=ast.expr() as a, right=ast.Constant(value=int(q))) if q:
-            return _read(a, text) / sympy.Integer(q)
+            return _bounded(sympy.Mul(*[_number(n, text) for n in _chain(node, ast.Mult)]), text)
+        case ast.BinOp(op=ast.Div(), left=ast.expr() as a, right=ast.Constant(value=int(q))) if q and type(q) is int:
+            return _number(a, text) / _bounded(sympy.Integer(q), text)
+        case ast.BinOp(op=ast.Pow(), left=a, right=b):
+            return _power(_number(a, text), b, text)
         case ast.BinOp(op=op, left=a, right=b) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_read(a, text), _read(b, text))
+            return _OPERATORS[type(op)](_number(a, text), _number(b, text))
         case ast.BoolOp(op=op, values=values):
-            return (sympy.And if isinstance(op, ast.And) else sympy.Or)(*[_read(v, text) for v in values])
+            return (sympy.And if isinstance(op, ast.And) else sympy.Or)(*[_truth(v, text) for v in values])
         case ast.Compare(left=a, ops=[op], comparators=[b]) if type(op) in _RELATIONS:
-            return _RELATIONS[type(op)](_read(a, text), _read(b, text))
+            return _RELATIONS[type(op)](_number(a, text), _number(b, text))
         case ast.IfExp():
             return _cases(node, text)
         case ast.Call(func=ast.Name(id=("max" | "min") as called), args=[_, *_] as args, keywords=[]):
-            return (sympy.Max if called == "max" else sympy.Min)(*[_read(a, text) for a in args])
-    raise FormulaError(f"{text!r} is not an expression of the language: {ast.unparse(node)!r} is not part of it")
+            return (sympy.Max if called == "max" else sympy.Min)(*[_number(a, text) for a in args])
+    raise FormulaError(f"{_shown(text)} is not an expression of the language: {ast.unparse(node)!r} is not part of it")
+
+
+def _number(node: ast.expr, text: str) -> Any:
+    found = _read(node, text)
+    if isinstance(found, sympy.logic.boolalg.Boolean) and not found.is_Symbol:
+        raise FormulaError(f"{_shown(text)} is not an expression of the language: a condition stands for a number")
+    return found
+
+
+def _truth(node: ast.expr, text: str) -> Any:
+    found = _read(node, text)
+    if not isinstance(found, sympy.logic.boolalg.Boolean):
+        raise FormulaError(f"{_shown(text)} is not an expression of the language: a number stands for a condition")
+    return found
+
+
+def _bounded(number: Any, text: str) -> Any:
+    if number.is_Rational and max(int(number.p).bit_length(), int(number.q).bit_length()) > _MOST_BITS:
+        raise FormulaError(f"{_shown(text)} has a number of more than {_MOST_BITS} bits")
+    return number
+
+
+def _power(base: Any, exponent: ast.expr, text: str) -> Any:
+    """Powers are written out: what is to a high power, or to one that is not known, is no expression of a machine."""
+    match exponent:
+        case ast.Constant(value=int(n)) if type(n) is int and 0 <= n <= _MOST_EXPONENT:
+            return _bounded(sympy.Pow(base, n), text)
+    raise FormulaError(
+        f"{_shown(text)} is not an expression of the language: an exponent is a number from 0 to {_MOST_EXPONENT}"
+    )
 
 
 def _name(node: ast.expr, text: str) -> str:
@@ -123,7 +185,7 @@ def _name(node: ast.expr, text: str) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{_name(node.value, text)}.{node.attr}"
-    raise FormulaError(f"{text!r} is not an expression of the language: {ast.unparse(node)!r} is not a name")
+    raise FormulaError(f"{_shown(text)} is not an expression of the language: {ast.unparse(node)!r} is not a name")
 
 
 def _chain(node: ast.expr, kind: type) -> list[ast.expr]:
@@ -138,6 +200,6 @@ def _chain(node: ast.expr, kind: type) -> list[ast.expr]:
 def _cases(node: ast.expr, text: str) -> Any:
     cases = []
     while isinstance(node, ast.IfExp):
-        cases.append((_read(node.body, text), _read(node.test, text)))
+        cases.append((_number(node.body, text), _truth(node.test, text)))
         node = node.orelse
-    return sympy.Piecewise(*cases, (_read(node, text), True))
+    return sympy.Piecewise(*cases, (_number(node, text), True))

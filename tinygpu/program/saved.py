@@ -4,22 +4,28 @@ Every value of a program is written with the name of its class and its fields, e
 and instructions with the path of their class, so that a user's own instruction comes back as what it was. Values that
 many statements share (tensors, buffers, partitions, instructions) are written once, under "shared".
 
-Loading imports the modules that define the program's instructions: load only what you would run.
+Loading is data only: it imports nothing, and makes only instructions of classes that exist already.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
+import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 from tinygpu.dtypes import DTYPES, DType, dtype
 from tinygpu.expressions import Expr
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.shape import fits
 from tinygpu.language.instruction import Fragment, Instruction
 from tinygpu.language.memories import MEMORIES, Memory, memory
+from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Mode, Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
@@ -29,7 +35,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
 from tinygpu.program.program import Program
 
-SCHEMA = 2
+SCHEMA = 3
 
 _CLASSES: tuple[type, ...] = (
     Program,
@@ -68,29 +74,50 @@ _SHARED: tuple[type, ...] = (Tensor, Buffer, Partition, Instruction, Route)
 
 
 class SaveError(ValueError):
-    """A program that cannot be written, or text that is not a saved program; the message says which part of it."""
+    """A program that cannot be written; the message says which part of it."""
 
 
 def save_program(program: Program) -> dict[str, Any]:
     """The program as JSON values; raises SaveError for a part that could not be loaded again."""
     writer = _Writer()
     body = writer.value(program, program.machine)
-    return {"schema": SCHEMA, "shared": writer.shared, "program": body}
+    return {"schema": SCHEMA, "shared": writer.shared, "program": body, "checksum": _checksum(writer.shared, body)}
 
 
-def load_program(data: Mapping[str, Any]) -> Program:
-    """The program that `save_program` wrote; raises SaveError where `data` is not one."""
+def load_program(data: Any) -> Program:
+    """The program that `save_program` wrote. Raises FileError where `data` is not one.
+
+    Nothing is imported: instructions of one's own are those of classes that exist already. The module that defines them
+    is imported before, as it would be to run the program.
+    """
     if not isinstance(data, Mapping) or not {"schema", "shared", "program"} <= set(data):
-        raise SaveError("a saved program has the entries schema, shared and program")
+        raise FileError("a saved program has the entries schema, shared, program and checksum")
     if data["schema"] != SCHEMA:
-        raise SaveError(f"this version reads saved programs of schema {SCHEMA}, not {data['schema']!r}")
-    reader = _Reader()
-    for entry in data["shared"]:
-        reader.shared.append(reader.value(entry))
-    program = reader.value(data["program"])
+        raise FileError(f"this version reads saved programs of schema {SCHEMA}, not {excerpt(data['schema'])}")
+    shared, body = data["shared"], data["program"]
+    if not isinstance(shared, list):
+        raise FileError(f"the entry shared of a saved program is a list, not {excerpt(shared)}")
+    try:
+        if data.get("checksum", _checksum(shared, body)) != _checksum(shared, body):
+            raise FileError("the saved program was changed after it was saved: its checksum does not fit")
+        reader = _Reader()
+        for entry in shared:
+            reader.shared.append(reader.value(entry))
+        program = reader.value(body)
+    except RecursionError:
+        raise FileError("the saved program is nested too deeply to be read") from None
     if not isinstance(program, Program):
-        raise SaveError(f"the entry program holds a {type(program).__name__}, not a Program")
+        raise FileError(f"the entry program holds a {type(program).__name__}, not a Program")
     return program
+
+
+def _checksum(shared: Any, body: Any) -> str:
+    """Of the values, whatever the text that they were written as."""
+    try:
+        text = json.dumps([shared, body], sort_keys=True, allow_nan=False)
+        return f"{zlib.crc32(text.encode('utf-8')):08x}"
+    except (TypeError, ValueError):
+        raise FileError("the saved program holds what JSON has no word for") from None
 
 
 class _Writer:
@@ -136,12 +163,8 @@ def _path(cls: type, where: str) -> str:
     """module:name of an instruction's class, checked to lead back to it."""
     if not issubclass(cls, Instruction):
         raise SaveError(f"{where} holds a {cls.__name__}, which is neither a value of the language nor an Instruction")
-    path = f"{cls.__module__}:{cls.__qualname__}"
-    try:
-        found = _find(path)
-    except SaveError:
-        found = None
-    if found is not cls:
+    path = _name_of(cls)
+    if _at_top(cls) is not cls:
         raise SaveError(
             f"{where} uses the instruction {cls.__qualname__}, which cannot be imported from {cls.__module__}; "
             "define it at the top of a module"
@@ -149,30 +172,52 @@ def _path(cls: type, where: str) -> str:
     return path
 
 
-def _find(path: str) -> type:
-    module, _, name = path.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError):
-        raise SaveError(
-            f"the saved program uses {name} of {module}, which cannot be imported; import its file first"
-        ) from None
-    if not isinstance(found, type) or not issubclass(found, Instruction):
-        raise SaveError(f"the saved program uses {name} of {module} as an instruction, and it is none")
+def _name_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _at_top(cls: type) -> Any:
+    """What the name of a class leads to in its module."""
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
     return found
+
+
+def _instructions() -> dict[str, type]:
+    """Every class of instructions that exists, by module:name."""
+    found: dict[str, type] = {}
+    left: list[type] = [Instruction]
+    while left:
+        cls = left.pop()
+        left += cls.__subclasses__()
+        if is_dataclass(cls) and _at_top(cls) is cls:
+            found[_name_of(cls)] = cls
+    return found
+
+
+@cache
+def _hints(cls: type) -> Mapping[str, Any]:
+    """Field -> type. Aliases of the language name classes of other modules; what cannot be resolved may be anything."""
+    try:
+        hints = get_type_hints(cls, localns={**_NAMED, "Expr": Expr})
+    except NameError:
+        return dict.fromkeys((f.name for f in fields(cls)), Any)
+    return {f.name: hints[f.name] for f in fields(cls)}
 
 
 class _Reader:
     def __init__(self) -> None:
         self.shared: list[Any] = []
         self.formulas: dict[str, Expr] = {}
+        self.instructions = _instructions()
 
     def value(self, data: Any) -> Any:
         if isinstance(data, list):
             return tuple(self.value(v) for v in data)
         if not isinstance(data, Mapping):
+            if isinstance(data, float) and not math.isfinite(data):
+                raise FileError(f"the saved program holds the number {data}, which JSON has no word for")
             return data
         match data:
             case {"is": str(name)}:
@@ -187,26 +232,42 @@ class _Reader:
                 return dtype(name)
             case {"memory": str(name), **rest} if not rest and name in {m.name for m in MEMORIES}:
                 return memory(name)
-        raise SaveError(f"the saved program holds {json.dumps(data)[:80]}, which is no value of this schema")
+        raise FileError(f"the saved program holds {json.dumps(data)[:80]}, which is no value of this schema")
 
     def formula(self, text: str) -> Expr:
         if text not in self.formulas:
             try:
                 self.formulas[text] = read(text)
             except FormulaError as error:
-                raise SaveError(f"the saved program holds an expression that cannot be read: {error}") from None
+                raise FileError(f"the saved program holds an expression that cannot be read: {error}") from None
         return self.formulas[text]
 
     def object(self, name: str, data: Mapping[str, Any]) -> Any:
-        cls = _find(name) if ":" in name else _NAMED.get(name)
+        cls = self.instructions.get(name) if ":" in name else _NAMED.get(name)
         if cls is None:
-            raise SaveError(f"the saved program holds a {name}, which is no value of the language")
+            module, colon, path = name.partition(":")
+            raise FileError(
+                f"the saved program uses the instruction {excerpt(path)} of {excerpt(module)}, which is not there: "
+                "import what defines it before, if you trust it"
+                if colon
+                else f"the saved program holds a {excerpt(name)}, which is no value of the language"
+            )
         given = {k: self.value(v) for k, v in data.items() if k != "is"}
-        known = fields(cls)
+        known = [f for f in fields(cls) if f.init]
         unknown = sorted(set(given) - {f.name for f in known})
         needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
         missing = [name for name in needed if name not in given]
         if unknown or missing:
             what = f"has no {unknown[0]}" if unknown else f"lacks its {missing[0]}"
-            raise SaveError(f"the saved program holds a {cls.__name__} that does not fit this version: it {what}")
-        return cls(**given)
+            raise FileError(f"the saved program holds a {cls.__name__} that does not fit this version: it {what}")
+        hints = _hints(cls)
+        for field, value in given.items():
+            if not fits(value, hints[field]):
+                raise FileError(
+                    f"the saved program holds a {cls.__name__} whose {field} is a {type(value).__name__}, which it "
+                    "cannot be"
+                )
+        try:
+            return cls(**given)
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, DeclarationError) as error:
+            raise FileError(f"the saved program holds a {cls.__name__} that cannot be: {error}") from None

@@ -1,6 +1,6 @@
 """The report of a tuning run: one page that needs no network."""
 
 from tinygpu.report.page import page
-from tinygpu.report.run import NotARun, Run
+from tinygpu.report.run import Run
 
-__all__ = ["NotARun", "Run", "page"]
+__all__ = ["Run", "page"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from tinygpu.report.chart import seconds_text, tip
@@ -39,7 +40,7 @@ def candidates(run: Run) -> str:
     return "".join(out)
 
 
-def _card(number: int, c: Candidate, slowest: float, won: bool, first: dict[str, object]) -> str:
+def _card(number: int, c: Candidate, slowest: float, won: bool, first: Mapping[str, object]) -> str:
     spilled = f'<span class="bad">spills {c.spill_bytes} B</span>' if c.spill_bytes else ""
     # of all but the first only what is different from the first
     shown = {name: value for name, value in c.point.items() if not first or first.get(name) != value}

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from tinygpu.files import FileError
+from tinygpu.files.error import excerpt
+from tinygpu.files.json_text import sealed
+from tinygpu.files.schema import converted, decoded_as, versions
+from tinygpu.solver.smem_layout import SmemLayout
+
+KEY = "tinygpu_run"
 VERSION = 1
-_T = TypeVar("_T")
-
-
-class NotARun(ValueError):
-    """A file that holds no run."""
+# Of seconds, FLOP and bytes: what a drawing can still scale.
+_LEAST, _MOST = 1e-15, 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,12 @@ class Sample:
     seconds  per candidate
     """
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[int | str | None]]
     seconds: list[float]
+
+    def __post_init__(self) -> None:
+        if any(len(column) != len(self.seconds) for column in self.columns.values()):
+            raise ValueError("a sample has as many values of every parameter as it has times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Access:
     wavefronts: int
     ideal: int
     instances: int
+
+    def __post_init__(self) -> None:
+        if self.instances < 1:
+            raise ValueError(f"an access has at least one instance, not {self.instances}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +72,15 @@ class Placed:
     rows: int
     row_bytes: int
     pitch_bytes: int
-    xor: list[list[int]]
+    xor: list[tuple[int, int]]
     sentence: str
     proof: str
     accesses: list[Access]
+
+    def __post_init__(self) -> None:
+        if max(self.rows, self.pitch_bytes) > 2**20:
+            raise ValueError(f"a layout of {self.rows:,} rows at {self.pitch_bytes:,} bytes is larger than any memory")
+        SmemLayout(self.rows, self.row_bytes, self.pitch_bytes, tuple((bit, mask) for bit, mask in self.xor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class Candidate:
     roof           which of the run's roofs it works under
     """
 
-    point: dict[str, Any]
+    point: dict[str, int | str]
     seconds: float
     roofline: float
     registers: int
@@ -96,6 +108,13 @@ class Candidate:
     dram_bytes: float
     roof: str
     layouts: list[Placed]
+
+    def __post_init__(self) -> None:
+        if not _LEAST <= self.seconds <= _MOST:
+            raise ValueError(f"a candidate takes {_LEAST} to {_MOST} seconds, not {self.seconds}")
+        shares = (self.flops, self.dram_bytes, self.roofline, *self.breakdown.values())
+        if min(shares) < 0 or max(shares) > _MOST:
+            raise ValueError(f"the amounts and shares of a candidate are 0 to {_MOST}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +152,17 @@ class Roof:
     name: str
     flops_per_s: float
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.flops_per_s <= _MOST:
+            raise ValueError(f"a peak is 1 to {_MOST} FLOP per second, not {self.flops_per_s}")
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A candidate that was measured, or failed at it (`failure` is then its kind)."""
 
     machine: str
-    point: dict[str, Any]
+    point: dict[str, int | str]
     predicted: float
     seconds: float | None
     low: float | None
@@ -208,48 +231,33 @@ class Run:
         return self.searched[machine].candidates[number]
 
     def to_json(self) -> dict[str, Any]:
-        return {"tinygpu_run": VERSION, **dataclasses.asdict(self)}
+        return {KEY: VERSION, **dataclasses.asdict(self)}
+
+    def __post_init__(self) -> None:
+        if self.roofs and not 1 <= self.dram_bytes_s <= _MOST:
+            raise ValueError(f"a bandwidth is 1 to {_MOST} bytes per second, not {self.dram_bytes_s}")
+        if self.winner is not None:
+            machine, number = self.winner
+            if not (0 <= machine < len(self.searched) and 0 <= number < len(self.searched[machine].candidates)):
+                raise ValueError(f"the winner {list(self.winner)} is none of its candidates")
+
+    def to_text(self) -> str:
+        """The run as it is written to a file."""
+        return sealed(self.to_json())
 
     @staticmethod
-    def from_json(data: Any) -> Run:
-        """The run that `to_json` wrote. Raises NotARun for anything else."""
-        if not isinstance(data, dict) or data.get("tinygpu_run") != VERSION:
-            found = data.get("tinygpu_run") if isinstance(data, dict) else None
-            raise NotARun(f"this is no run of version {VERSION}: its version is {found!r}")
-        try:
-            return _read(Run, {key: value for key, value in data.items() if key != "tinygpu_run"})
-        except (KeyError, TypeError, ValueError, AttributeError) as broken:
-            raise NotARun(f"this run is damaged: {broken}") from None
+    def from_text(data: bytes, where: str) -> Run:
+        """The run of a file called `where`. Raises FileError for anything else."""
+        _check_version(versions(data, (KEY,)).get(KEY), where)
+        return decoded_as(Run, data, where, beside=(KEY,))
 
-    def save(self, path: str | Path) -> None:
-        """Writes the run; the file is there whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(target.name + f".{os.getpid()}.draft")
-        draft.write_text(json.dumps(self.to_json()))
-        draft.replace(target)
+    @staticmethod
+    def from_json(data: Any, where: str = "the run") -> Run:
+        """The run that `to_json` gave. Raises FileError for anything else."""
+        _check_version(data.get(KEY) if isinstance(data, Mapping) else None, where)
+        return converted(Run, data, where, beside=(KEY,))
 
 
-def _read(kind: type[_T], data: Mapping[str, Any]) -> _T:
-    """A dataclass from its fields as JSON."""
-    hints = typing.get_type_hints(kind)
-    return kind(**{name: _value(hints[name], value) for name, value in data.items()})
-
-
-def _value(kind: Any, value: Any) -> Any:
-    origin, inside = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        return None if value is None else _value(next(k for k in inside if k is not type(None)), value)
-    if dataclasses.is_dataclass(kind):
-        return _read(typing.cast("type[Any]", kind), value)
-    if origin is list:
-        return [_value(inside[0], item) for item in value]
-    if origin is dict:
-        return {key: _value(inside[1], item) for key, item in value.items()}
-    if origin is tuple:
-        return tuple(_value(k, item) for k, item in zip(inside, value, strict=True))
-    if kind is float and isinstance(value, int):
-        return float(value)
-    if kind is not Any and not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+def _check_version(version: Any, where: str) -> None:
+    if version != VERSION:
+        raise FileError(f"{where} is no run of version {VERSION}: its version is {excerpt(version)}")

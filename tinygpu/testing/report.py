@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tinygpu.files.writing import write_file
 from tinygpu.testing.case import Case
 
 TIERS: dict[int, str] = {
@@ -146,4 +147,5 @@ class CheckReport:
 
     def save(self, path: str | Path) -> None:
         """Writes the report as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(self.to_json(), indent=2) + "\n"
+        write_file(path, text, (b'{\n  "schema": "tinygpu-check/',), "a report of a check")

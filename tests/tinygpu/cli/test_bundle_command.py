@@ -18,12 +18,13 @@ from tinygpu.api.measured import measured_objective, tune_by_results
 from tinygpu.api.problems import Asked
 from tinygpu.cli.app import app
 from tinygpu.devices import device
+from tinygpu.files import FileError
 from tinygpu.language import Input, Machine, Output, Param
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.measuring.bundle import NotABundle, read_bundle
+from tinygpu.ptx.measuring.bundle import read_bundle
 from tinygpu.ptx.measuring.reference import CannotRecord
-from tinygpu.search.measured import MeasuredTime, NotResults, load_results
+from tinygpu.search.measured import MeasuredTime, load_results
 from tinygpu.search.minimize import minimize
 from tinygpu.spaces.build import build_space
 
@@ -118,25 +119,28 @@ def test_measured_beats_predicted(folder: Path) -> None:
 
 def test_results_of_other_questions_are_refused(folder: Path) -> None:
     results = load_results(folder / "b.jsonl")
-    with pytest.raises(NotResults) as error:
+    with pytest.raises(FileError) as error:
         tune_by_results(family("axpby"), Asked({"n": 4}), device("h200"), results)
     assert str(error.value) == (
         f"{folder}/b.jsonl holds results of axpby n=3000 x:f32 z:f32 y:f32, and nothing of this problem"
     )
-    with pytest.raises(NotResults) as error:
+    with pytest.raises(FileError) as error:
         tune_by_results(family("axpby"), Asked({"n": 3000}), device("a100"), results)
     assert str(error.value) == (
         f"{folder}/b.jsonl holds kernels made for H200-SXM, not for A100-SXM4-80GB; give --device H200-SXM"
     )
     for path, sentence in (
         (folder / "absent", f"{folder}/absent cannot be read: No such file or directory"),
-        (folder / "a.bundle", f"{folder}/a.bundle, line 1: this is no line of a results file"),
+        (
+            folder / "a.bundle",
+            f"{folder}/a.bundle is no results file of version 1; `python -m tinygpu.ptx.worker` writes one",
+        ),
     ):
-        with pytest.raises(NotResults) as error:
+        with pytest.raises(FileError) as error:
             load_results(path)
         assert str(error.value) == sentence
     (folder / "empty").write_text("")
-    with pytest.raises(NotResults) as error:
+    with pytest.raises(FileError) as error:
         load_results(folder / "empty")
     assert str(error.value) == (
         f"{folder}/empty is no results file of version 1; `python -m tinygpu.ptx.worker` writes one"
@@ -238,7 +242,7 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"")
     with zipfile.ZipFile(tmp_path / "old", "w") as archive:
         archive.writestr("bundle.json", '{"tinygpu_bundle": 0}')
-    with pytest.raises(NotABundle) as error:
+    with pytest.raises(FileError) as error:
         read_bundle(tmp_path / "old")
     assert str(error.value) == (
         f"{tmp_path}/old is a bundle of version 0, and this worker takes version 2; use the same version of tinygpu on "

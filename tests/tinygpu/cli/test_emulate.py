@@ -205,7 +205,7 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("none.ptx", *LAUNCH, *GOOD), "there is no file none.ptx"),
+        (("none.ptx", *LAUNCH, *GOOD), "none.ptx cannot be read: No such file or directory"),
         (
             ("add.ptx", "two.ptx", *LAUNCH, *GOOD),
             "one PTX file at a time can be run, not 2: link them into one module first",

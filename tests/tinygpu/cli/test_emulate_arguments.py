@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygpu.api.arguments import DTYPES, ArgumentError, read_arguments
+from tinygpu.files import FileError
 from tinygpu.ptx.emulator import DeviceBuffer, LaunchError, SparseBuffer, TensorMap
 from tinygpu.ptx.emulator.source.parser import parse
 from tinygpu.ptx.emulator.source.syntax import Function
@@ -36,7 +37,7 @@ def array(spec: str, seed: int = 0) -> Any:
 
 
 def refusal(function: Function, words: list[str]) -> str:
-    with pytest.raises(ArgumentError) as caught:
+    with pytest.raises((ArgumentError, FileError)) as caught:
         read_arguments(function, words)
     return str(caught.value)
 
@@ -101,7 +102,8 @@ def test_files(tmp_path: Path) -> None:
     np.save(tmp_path / "h.npy", halves)
     np.testing.assert_array_equal(array(f"bf16:{tmp_path}/h.npy"), halves)
     (tmp_path / "bad.npy").write_text("no array")
-    assert refusal(POINTER, [f"{tmp_path}/none.npy"]) == f"there is no file {tmp_path}/none.npy"
+    none = f"{tmp_path}/none.npy"
+    assert refusal(POINTER, [none]) == f"{none} cannot be read: No such file or directory"
     assert refusal(POINTER, [f"{tmp_path}/bad.npy"]).startswith(f"{tmp_path}/bad.npy is no NumPy file: ")
     assert refusal(POINTER, [f"f64:{tmp_path}/x.npy"]) == (f"x: {tmp_path}/x.npy has elements of 4 bytes, f64 has 8")
 

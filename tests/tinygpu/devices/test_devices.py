@@ -351,7 +351,7 @@ def test_a_device_file_needs_only_the_required_figures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("{", "[{path}] is not JSON: Expecting property name enclosed in double quotes at line 1"),
+        ("{", "[{path}] is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
         ({"schema": "other"}, "[{path}] the schema must be 'tinygpu-device/1', not 'other'"),
         ({"name": ""}, "[{path}] the name must be a text, not ''"),
         ({"aliases": "x"}, "[{path}] aliases must be a list of texts, not 'x'"),
@@ -414,7 +414,7 @@ def test_a_bad_device_file_is_refused_with_a_sentence(change: object, sentence: 
 def test_a_missing_file_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as caught:
         device(str(tmp_path / "none.json"))
-    assert str(caught.value) == f"[{tmp_path / 'none.json'}] cannot be read: No such file or directory"
+    assert str(caught.value) == f"{tmp_path / 'none.json'} cannot be read: No such file or directory"
 
 
 def test_tables_show_every_figure_and_every_device() -> None:

@@ -84,6 +84,22 @@ def test_a_product_with_a_sum_is_read_as_a_whole() -> None:
         ("1.5 * a", "'1.5 * a' is not an expression of the language: '1.5' is not part of it"),
         ("f(x).y", "'f(x).y' is not an expression of the language: 'f(x)' is not a name"),
         ("[a][0]", "'[a][0]' is not an expression of the language: '[a][0]' is not part of it"),
+        ("10**10**10", "'10**10**10' is not an expression of the language: an exponent is a number from 0 to 16"),
+        ("a ** b", "'a ** b' is not an expression of the language: an exponent is a number from 0 to 16"),
+        ("((9**16)**16)**16", "'((9**16)**16)**16' has a number of more than 512 bits"),
+        ("7 // 0", "'7 // 0' has no value: integer division or modulo by zero"),
+        ("a // 0", "'a // 0' divides by zero"),
+        ("-True", "'-True' is not an expression of the language: a condition stands for a number"),
+        ("not 3", "'not 3' is not an expression of the language: a number stands for a condition"),
+        ("a\0", r"'a\x00' is not an expression in Python's syntax"),
+        ("x" * 4001, "an expression has at most 4,000 characters, not 4,001"),
+        ("-" * 600 + "1", f"'{'-' * 77}...' has more than 500 parts"),
+        (
+            f"max({', '.join('abcdefghijklmnopq')})",
+            "'max(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)' has more than 40 of max and min, or one with "
+            "more than 16 operands",
+        ),
+        ("(" * 3000 + "1" + ")" * 900, f"'{'(' * 77}...' is not an expression in Python's syntax"),
         ("open(a)", "'open(a)' is not an expression of the language: 'open(a)' is not part of it"),
     ],
 )

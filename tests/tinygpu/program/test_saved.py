@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from tinygpu.devices import device
+from tinygpu.files import FileError
 from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Problem, blocked
 from tinygpu.language.declared import Structure
 from tinygpu.language.instruction import Custom
@@ -149,19 +152,24 @@ def test_a_function_inside_an_instruction_is_refused() -> None:
 
 
 def broken(**changes: Any) -> dict[str, Any]:
-    return {**save_program(one_step(Halve())), **changes}
-
-
-PATH = f"{__name__}:Halve"
+    saved = {**save_program(one_step(Halve())), **changes}
+    del saved["checksum"]
+    return saved
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ({}, "a saved program has the entries schema, shared and program"),
-        (broken(schema=7), "this version reads saved programs of schema 2, not 7"),
+        ({}, "a saved program has the entries schema, shared, program and checksum"),
+        ([], "a saved program has the entries schema, shared, program and checksum"),
+        (broken(schema=7), "this version reads saved programs of schema 3, not 7"),
+        (broken(shared=7), "the entry shared of a saved program is a list, not 7"),
         (broken(program=3), "the entry program holds a int, not a Program"),
-        (broken(program={"is": "Loops"}), "the saved program holds a Loops, which is no value of the language"),
+        (
+            {**broken(), "checksum": "12345678"},
+            "the saved program was changed after it was saved: its checksum does not fit",
+        ),
+        (broken(program={"is": "Loops"}), "the saved program holds a 'Loops', which is no value of the language"),
         (broken(program={"nothing": 1}), 'the saved program holds {"nothing": 1}, which is no value of this schema'),
         (broken(program={"shared": 99}), 'the saved program holds {"shared": 99}, which is no value of this schema'),
         (broken(program={"dtype": "f1"}), 'the saved program holds {"dtype": "f1"}, which is no value of this schema'),
@@ -174,19 +182,39 @@ PATH = f"{__name__}:Halve"
             "the saved program holds a Fill that does not fit this version: it has no speed",
         ),
         (
+            broken(program={"is": "ScalarArgument", "name": 5, "dtype": {"dtype": "f32"}}),
+            "the saved program holds a ScalarArgument whose name is a int, which it cannot be",
+        ),
+        (
             broken(program={"expr": "1 +"}),
             "the saved program holds an expression that cannot be read: '1 +' is not an expression in Python's syntax",
         ),
         (
             broken(program={"is": "tinygpu.nowhere:Thing"}),
-            "the saved program uses Thing of tinygpu.nowhere, which cannot be imported; import its file first",
+            "the saved program uses the instruction 'Thing' of 'tinygpu.nowhere', which is not there: import what "
+            "defines it before, if you trust it",
         ),
-        (broken(program={"is": "os:system"}), "the saved program uses system of os as an instruction, and it is none"),
+        (
+            broken(program={"is": "os:system"}),
+            "the saved program uses the instruction 'system' of 'os', which is not there: import what defines it "
+            "before, if you trust it",
+        ),
     ],
 )
-def test_other_data_is_refused(data: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SaveError, match=f"^{re.escape(sentence)}$"):
+def test_other_data_is_refused(data: Any, sentence: str) -> None:
+    with pytest.raises(FileError, match=f"^{re.escape(sentence)}$"):
         load_program(data)
+
+
+def test_loading_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a module of the user nor one of the standard library, whatever is asked of it."""
+    (tmp_path / "trap_of_a_file.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for path in ("trap_of_a_file:Thing", "antigravity:x", "os.path:join", "tinygpu.ptx.isa:LdGlobal.x", ":", "a:b:c"):
+        before = set(sys.modules)
+        with pytest.raises(FileError, match="which is not there"):
+            load_program(broken(program={"is": path}))
+        assert set(sys.modules) == before
 
 
 def test_shared_values_are_written_once() -> None:

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_strategies import UNITS, placed, runs, seconds
 
-from tinygpu.report import NotARun, Run, page
+from tinygpu.files import FileError
+from tinygpu.report import Run, page
 from tinygpu.report.chart import Scale, count_text, digits, seconds_text
 from tinygpu.report.funnel import merged
 from tinygpu.report.run import Candidate, Placed, Searched, Stretch, Timed, Timeline
@@ -254,14 +255,23 @@ def test_counts_in_words() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ([], "this is no run of version 1: its version is None"),
-        ({"tinygpu_run": 2}, "this is no run of version 1: its version is 2"),
-        (EMPTY.to_json() | {"title": 5}, "this run is damaged: 5 is no str"),
-        (EMPTY.to_json() | {"searched": 5}, "this run is damaged: 'int' object is not iterable"),
-        (EMPTY.to_json() | {"more": 5}, "this run is damaged: 'more'"),
+        ([], "the run is no run of version 1: its version is None"),
+        ({"tinygpu_run": 2}, "the run is no run of version 1: its version is 2"),
+        (
+            EMPTY.to_json() | {"title": 5},
+            "the run is damaged, or of another version: title is a whole number, and must be a text",
+        ),
+        (
+            EMPTY.to_json() | {"searched": 5},
+            "the run is damaged, or of another version: searched is a whole number, and must be a list",
+        ),
+        (
+            EMPTY.to_json() | {"more": 5},
+            "the run is damaged, or of another version: it has the unknown member 'more'",
+        ),
     ],
 )
 def test_what_is_no_run_is_refused(data: object, sentence: str) -> None:
-    with pytest.raises(NotARun) as refused:
+    with pytest.raises(FileError) as refused:
         Run.from_json(data)
     assert str(refused.value) == sentence

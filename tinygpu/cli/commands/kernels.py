@@ -37,9 +37,11 @@ def emit_command(
 
     Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
     """
-    from tinygpu.api.output import verdict, write_kernel
+    from tinygpu.api.output import check_output, verdict, write_kernel
     from tinygpu.ptx.verification import verify
 
+    if out is not None:
+        check_output(out)
     made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
     kernel, problem = made.built.kernel, made.space.problem
     result = verify(kernel, made.space.machine, problem, thorough=True) if verified else None

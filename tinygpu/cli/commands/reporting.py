@@ -20,11 +20,12 @@ def report_command(
     Examples: `tinygpu report runs/FOLDER -o report.html`, `tinygpu report run.json --results mm.results.jsonl`
     """
     from tinygpu.api.report import load_run, report, with_results
+    from tinygpu.files.writing import write_file
     from tinygpu.search.measured import load_results
 
     found = load_run(run)
     if results is not None:
         found = with_results(found, load_results(results))
     page = report(found)
-    out.write_text(page, encoding="utf-8")
+    write_file(out, page, (b"<!DOCTYPE html>",), "a page")
     print(f"wrote {out}: {found.title}, {len(page.encode()) / 1024:,.0f} KiB")

@@ -54,7 +54,7 @@ def tune_command(
     `tinygpu tune matmul --shape m=4096,n=4096,k=4096 --device h200 --results mm.bundle.results.jsonl`
     """
     from tinygpu.api.machines import family
-    from tinygpu.api.output import default_folder, write_kernel
+    from tinygpu.api.output import check_output, default_folder, write_kernel
     from tinygpu.api.report import run_of
     from tinygpu.api.tune import Interrupted, tune
     from tinygpu.cli.arguments import asked
@@ -68,6 +68,8 @@ def tune_command(
     if within is not None and not within >= 0:
         raise typer.BadParameter(f"--within is in per cent above the roofline's time, 5 or 0.5, not {within:g}")
     given = asked(shape, dtype, major, ld, align, option)
+    if out is not None:
+        check_output(out)
     if results is not None or measure:
         if results is not None and measure:
             raise typer.BadParameter("give --results or --measure, not both")
