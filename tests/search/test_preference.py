@@ -17,7 +17,7 @@ from tinygpu.cost.operations import request_pieces
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import compile_arrays, expr
-from tinygpu.language.partition import blocked
+from tinygpu.language import blocked
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.spread import spread
