@@ -33,11 +33,15 @@ class MatmulSkinny(epilogue.Epilogue):
     split_k = Param(1, 2, 3, 4, 5, 6, 7, 8, 12, 16)  # CTAs that share each tile, so that all SMs have work
     swizzle = Param(32, 64, 128)
 
-    once = Require(
-        m <= bm,
-        "all rows of a, at most 64, fit into one tile, so that b is read once",
-        kind="dominance",
+    rows = Require(
+        m <= 64, "a has at most 64 rows", kind="dominance",
         why="with more rows than 64 the product takes the time, not the stream of b: larger tiles of a share more of b",
+    )  # fmt: skip
+    once = Require(
+        (m <= bm) | (ceil_div(n, bn) * ceil_div(k, bk) < symbol("device.sm_count")),
+        "all rows of a fit into one tile, so that b is read once, where b has a piece for every SM",
+        kind="dominance",
+        why="every further tile of rows reads all of b again",
     )
     tight = Require(
         (bm == 8) | (bm < m + 16), "a tile of a has fewer than 16 rows too many", kind="dominance",

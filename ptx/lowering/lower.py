@@ -18,6 +18,7 @@ from tinygpu.ptx.lowering import control, gather, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
+from tinygpu.ptx.lowering.handover import refuse_unordered
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.stream import rounds_of_tile
 
@@ -37,6 +38,8 @@ def lower(
     """
     check_reach(program)
     several = side_by_side(program)
+    if several:
+        refuse_unordered(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)

@@ -16,10 +16,10 @@ from tinygpu.machines.epilogue import RESULTS, Epilogue
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import KINDS, MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
 from tinygpu.testing.judges import judge
+from tinygpu.testing.workbench import Workbench
 
 EVERYTHING = {"with_bias": True, "scaling": "columns", "with_residual": True}
 
@@ -29,7 +29,7 @@ def right(machine: type[Machine], problem: Problem, seed: int, count: int = 1) -
     space = build_space(machine, problem, device("h100"))
     points = space.space.sample(count, np.random.default_rng(seed)) if space.space.size else ()
     for point in points:
-        found = judge(Case(machine, problem, space.device, point), SolverCache(), seed=seed)
+        found = judge(Case(machine, problem, space.device, point), Workbench(), seed=seed)
         assert found.stage == "right", f"{problem} {dict(point)}\n{found.sentence}"
     return len(points)
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
 from tinygpu.testing.bench import draw_problems
 from tinygpu.testing.draws import DEVICES
 from tinygpu.testing.judges import judge
+from tinygpu.testing.workbench import Workbench
 
 # Problems that share types, orders and options share traces, which take seconds for the larger machines.
 CANDIDATES_PER_PROBLEM = 25
@@ -39,13 +39,13 @@ def wrong(
 ) -> tuple[int, list[str]]:
     """(how many candidates were judged, what is wrong with those that are)."""
     rng = np.random.default_rng(seed)
-    cache = SolverCache()
+    bench = Workbench()
     judged, faults = 0, []
     for problem in problems:
         space = build_space(machine, problem, device(on))
         for point in space.space.sample(each, rng) if space.space.size else ():
             case = Case(machine, problem, space.device, point)
-            found = judge(case, cache, seed=seed)
+            found = judge(case, bench, seed=seed)
             judged += 1
             if found.stage != "right":
                 faults.append(f"{case}\n{found.stage}: {found.sentence}\n{case.snippet('kernel')}")
@@ -110,5 +110,5 @@ def test_candidates_that_hypothesis_draws_are_right(name: str, data: st.DataObje
     machine = shipped(name)
     problem, on = data.draw(problems(machine)), data.draw(devices())
     point = data.draw(candidates(machine, problem, on))
-    found = judge(Case(machine, problem, on, point), SolverCache())
+    found = judge(Case(machine, problem, on, point), Workbench())
     assert found.stage == "right", found.sentence

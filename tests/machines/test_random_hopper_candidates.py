@@ -22,10 +22,10 @@ from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.language import Machine, Problem, ProblemError
 from tinygpu.machines.epilogue import BIASES, FACTORS, RESULTS
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
 from tinygpu.testing.judges import ORDERS, Judgement, judge
+from tinygpu.testing.workbench import Workbench
 
 # One, a remainder of everything, multiples of tiles and their neighbours. Loops over k have fewer and more rounds than
 # stages; tiles are fewer than SMs, so that CTAs may share them.
@@ -107,7 +107,7 @@ def _whole_pieces(size: int, kind: str) -> int:
 def candidates(machine: type[Machine], seed: int, count: int) -> Iterator[Judged]:
     """`count` candidates, each of a problem of its own, drawn uniformly from its space and judged."""
     rng = np.random.default_rng([3, seed])
-    cache = SolverCache()
+    bench = Workbench()
     while count:
         problem = drawn(machine, rng)
         space = build_space(machine, problem, device(ON))
@@ -116,7 +116,7 @@ def candidates(machine: type[Machine], seed: int, count: int) -> Iterator[Judged
         (point,) = space.space.sample(1, rng)
         case = Case(machine, problem, space.device, point)
         order = ORDERS[int(rng.integers(len(ORDERS)))]
-        yield Judged(case, judge(case, cache, orders=(order,), random_inputs=bool(rng.random() < 0.3), seed=count))
+        yield Judged(case, judge(case, bench, orders=(order,), random_inputs=bool(rng.random() < 0.3), seed=count))
         count -= 1
 
 

@@ -240,7 +240,8 @@ def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: i
 
     Along the contiguous axis lanes stand at regular steps: steps shorter than a piece share pieces, longer ones do
     not, and steps that continue each other are one. Lanes along other axes touch rows of their own. Where rows do not
-    begin at sector boundaries each row may touch one piece more, which is counted.
+    begin at sector boundaries each row may touch one piece more, which is counted; a window that is shifted by a
+    constant begins between pieces.
     """
     steps = [(vector, expr(1))]  # (how many, elements from one to the next)
     whole = vector
@@ -262,12 +263,22 @@ def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: i
             rows = rows * here
     bits = tile.dtype.bits
     pieces = rows
+    between = _between_pieces(tile, size_bytes)
     for count, step in steps:
-        pieces = pieces * where(step * bits >= 8 * size_bytes, count, ceil_div(count * step * bits, 8 * size_bytes))
+        together = ceil_div(count * step * bits + between, 8 * size_bytes)
+        pieces = pieces * where(step * bits >= 8 * size_bytes, count, together)
     tensor = tile.tensor
     if tensor is None or tensor.rank == 1:
         return pieces
     return pieces + where((tensor.ld * bits // 8) % SECTOR_BYTES == 0, 0, rows)
+
+
+def _between_pieces(tile: Tile, size_bytes: int) -> int:
+    """Bits from the boundary of a piece to where a window begins, by the constant part of its offset: if it is shifted."""
+    if tile.contiguous is None:
+        return 0
+    constant, _ = tile.offset[tile.contiguous].sympy.expand().as_coeff_Add()
+    return int(constant) * tile.dtype.bits % (8 * size_bytes) if constant.is_Integer else 0
 
 
 def idle_warps(partition: Partition) -> Expr:

@@ -14,6 +14,7 @@ from tinygpu.language.instruction import Transfer
 from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
 from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
@@ -107,8 +108,14 @@ def _vector_params(program: Program, params: tuple[Param, ...]) -> list[Param]:
 
 
 def _shapes(program: Program) -> set[str]:
-    """Names that decide extents of tiles, of the grid, or numbers of warps."""
+    """Names that decide extents of tiles, rounds of loops, the grid, or numbers of warps."""
     found: set[str] = set()
+    for s in walk(program.body):
+        for tile in (getattr(s, "source", None), getattr(s, "target", None)):
+            if isinstance(tile, Tile) and tile.tensor is not None:
+                found |= {name for extent in tile.shape for name in extent.symbols}
+        if isinstance(s, (n.Loop, n.Pipelined)):
+            found |= s.trips.symbols
     for e in expressions(program.grid):
         found |= e.symbols
     for r in program.roles:

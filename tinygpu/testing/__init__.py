@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tinygpu.testing.case import Case
 from tinygpu.testing.cases import examine
 from tinygpu.testing.check import CheckError, check_machine, run_check
+from tinygpu.testing.finding import Finding
 from tinygpu.testing.report import CheckReport, Failure, Row
+from tinygpu.testing.workbench import Workbench
 
 if TYPE_CHECKING:
     from tinygpu.testing.strategies import candidates, devices, problems
@@ -31,7 +33,9 @@ __all__ = [
     "CheckError",
     "CheckReport",
     "Failure",
+    "Finding",
     "Row",
+    "Workbench",
     "candidates",
     "check_machine",
     "devices",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tinygpu.expressions import FloorDiv
-from tinygpu.language.memories import GMEM
+from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
+from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -16,7 +18,6 @@ from tinygpu.program.tree import walk
 from tinygpu.ptx.build import build
 from tinygpu.ptx.verification import verify
 from tinygpu.solver.buffers import solve_buffers
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.case import Case, resize
 from tinygpu.testing.coverage import (
@@ -28,116 +29,142 @@ from tinygpu.testing.coverage import (
     value,
 )
 from tinygpu.testing.enumeration import enumerate_cta, statements
+from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
+from tinygpu.testing.workbench import Workbench
 
 # Pointers at the start of a row of banks and rows in whole sectors: the layouts for which closed forms are exact.
 ROOMY_ALIGN_BYTES = 256
 SECTOR_BITS = 256
+# The heuristic that each amount of the closed forms stands for.
+HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 
 
-def examine(check: str, case: Case, cache: SolverCache | None = None) -> str:
-    """What is wrong with a case, by one of the checks; "" when nothing is.
+def examine(check: str, case: Case, bench: Workbench | None = None) -> Finding:
+    """What one of the checks says of a case.
 
     check  "traces", "partitions", "layouts", "counts", "meter", "kernel" or "refused"
     """
     if check not in CHECKS:
         raise ValueError(f"there is no check {check!r}; there are {', '.join(CHECKS)}")
-    return CHECKS[check](case, cache or SolverCache())
+    return CHECKS[check](case, bench or Workbench())
 
 
-def traces(case: Case, cache: SolverCache) -> str:
+def traces(case: Case, bench: Workbench) -> Finding:
     """The space can be built: every structure can be traced for these types, orders and options."""
     try:
-        case.space()
+        case.space(bench)
     except Exception as error:  # whatever a user's program raises is a finding, not the end of the check
-        return f"no space can be built: {type(error).__name__}: {error}"
-    return ""
+        return Finding(f"no space can be built: {type(error).__name__}: {error}")
+    return RIGHT
 
 
-def covers(case: Case, cache: SolverCache) -> str:
+def covers(case: Case, bench: Workbench) -> Finding:
     """Every partition holds every element of its tile once, and every output element is stored once."""
-    program = _filled(case)
+    program = _filled(case, bench)
     for name, partition in partitions(program):
         fault = partition_fault(partition)
         if fault:
-            return f"the partition of {name}: {fault}"
+            return Finding(f"the partition of {name}: {fault}")
     small = resize(case.machine, case.problem, small_problem_dims(program, case.problem))
-    return store_fault(program, small)
+    return Finding(store_fault(program, small))
 
 
-def lays_out(case: Case, cache: SolverCache) -> str:
+def lays_out(case: Case, bench: Workbench) -> Finding:
     """Buffers lie apart, their layouts keep every element, and no access leaves its buffer."""
-    program = _filled(case)
-    return layout_fault(program, solve_buffers(program, cache))
+    program = _filled(case, bench)
+    if not any(b.memory is SMEM for p in program.pipelines for b in p.buffers):
+        return Finding(absent="buffers in shared memory")
+    return Finding(layout_fault(program, solve_buffers(program, bench.solver)))
 
 
-def counts(case: Case, cache: SolverCache) -> str:
+def counts(case: Case, bench: Workbench) -> Finding:
     """Closed forms of one CTA inside the tensors equal what listing every lane's address gives.
 
     Rows begin at sector boundaries here; elsewhere the closed form of sectors is a bound.
     """
-    program = _filled(case)
-    inside = whole_problem(program, case, tiles=1)
+    program = _filled(case, bench)
+    if shared := _beyond_listing(program):
+        return Finding(blind=shared)
+    inside = whole_problem(program, case, bench, tiles=1)
+    middle: dict[str, int] = {}
+    if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
+        middle = {a.index: 1 for a in program.grid.axes}
+        inside = whole_problem(program, case, bench, tiles=3, within=(middle,))
     if inside is None:
-        return ""
-    space = case.space()
-    layouts = solve_buffers(program, cache)
-    listed = enumerate_cta(program, inside, layouts, {})
-    said = closed_forms(space, case, inside)
+        return Finding(blind="its windows reach beyond the tensors of every problem")
+    layouts = solve_buffers(program, bench.solver)
+    listed = enumerate_cta(program, inside, layouts, middle)
+    said = closed_forms(case.space(bench), case, inside)
+    if _by_engines(program):  # what engines read and write of shared memory goes by whole rows of banks, not by lanes
+        said = {name: amount for name, amount in said.items() if not name.startswith("ideal")}
     for name, amount in said.items():
         if amount != getattr(listed, name):
-            return f"{name} of one CTA on {inside}: the closed form says {amount:,}, listing {getattr(listed, name):,}"
+            left_out = HEURISTIC_OF.get(name, "")
+            missing = left_out not in case.machine.heuristics if left_out else False
+            because = f"; heuristics of {case.machine.__name__} leaves out {left_out!r}" if missing else ""
+            counted = f"the closed form says {amount:,}, listing {getattr(listed, name):,}"
+            return Finding(f"{name} of one CTA on {inside}: {counted}{because}")
     if _only_solved(program):
         promised = sum(layouts.conflicts.values())
         found = listed.wavefronts_read + listed.wavefronts_written - listed.ideal_read - listed.ideal_written
         if bool(promised) != bool(found):
-            return f"the solver leaves {promised:,} conflicts in all buffers together, and listing finds {found:,}"
-    return ""
+            wrong = f"the solver leaves {promised:,} conflicts in all buffers together, and listing finds {found:,}"
+            return Finding(wrong)
+    return RIGHT
 
 
-def meter(case: Case, cache: SolverCache) -> str:
-    """The emulator's exact counts on whole tiles equal those of listing one CTA, times the CTAs."""
-    found = whole_problem(_filled(case), case)
+def meter(case: Case, bench: Workbench) -> Finding:
+    """The emulator's exact counts on whole tiles equal those of listing every CTA."""
+    program = _filled(case, bench)
+    if shared := _beyond_listing(program):
+        return Finding(blind=shared)
+    found = whole_problem(program, case, bench, within=())
     if found is None:
-        return ""
-    program = case.space().fill(case.point or {})
-    built = build(program, found, case.point or {}, cache)
-    ctas = math.prod(built.kernel.grid(found))
-    one = enumerate_cta(program, found, built.layouts, {})
+        return Finding(blind="the machine takes no problem of whole tiles")
+    built = build(program, found, case.point or {}, bench.solver)
+    numbers = [range(-(-found.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
+    names = [a.index for a in program.grid.axes]
+    listed = [
+        enumerate_cta(program, found, built.layouts, dict(zip(names, tile, strict=True)), threads_only=True)
+        for tile in itertools.product(*numbers)
+    ]
     verification = verify(
         built.kernel, case.machine, found, orders=("late",), random_inputs=False, derived=found
     )
     c = verification.counters
     if c is None:
-        return f"on {found}: {verification.checks[0]}"
+        return Finding(f"on {found}: {verification.checks[0]}")
     pairs = {
-        "sectors read": (one.sectors_read, c.global_load_sectors),
-        "sectors written": (one.sectors_written, c.global_store_sectors),
-        "shared wavefronts read": (one.wavefronts_read, c.shared_load_wavefronts),
-        "shared wavefronts written": (one.wavefronts_written, c.shared_store_wavefronts),
+        "sectors_read": c.global_load_sectors,
+        "sectors_written": c.global_store_sectors,
+        "wavefronts_read": c.shared_load_wavefronts,
+        "wavefronts_written": c.shared_store_wavefronts,
     }
-    for name, (each, measured) in pairs.items():
-        if each * ctas != measured:
-            return f"{name} on {found}: {ctas} CTAs x {each:,} by listing, {measured:,} by the emulator"
-    return ""
+    for name, measured in pairs.items():
+        counted = sum(getattr(one, name) for one in listed)
+        if counted != measured:
+            where = f"{name.replace('_', ' ')} in {len(listed)} tiles of {found}"
+            return Finding(f"{where}: {counted:,} by listing, {measured:,} by the emulator")
+    return RIGHT
 
 
-def kernel(case: Case, cache: SolverCache) -> str:
+def kernel(case: Case, bench: Workbench) -> Finding:
     """The candidate lowers, assembles, runs without a fault, and gives what the reference gives."""
-    judged = judge(case, cache)
-    return "" if judged.stage == "right" else f"{judged.stage}: {judged.sentence}"
+    judged = judge(case, bench)
+    return RIGHT if judged.stage == "right" else Finding(f"{judged.stage}: {judged.sentence}")
 
 
-def refused(case: Case, cache: SolverCache) -> str:
+def refused(case: Case, bench: Workbench) -> Finding:
     """The candidate, which the space rejects as illegal, does not work."""
-    judged = judge(case, cache)
+    judged = judge(case, bench)
     if judged.stage != "right":
-        return ""
-    reasons = "; ".join(str(v) for v in case.space().space.explain(case.point or {}))
-    return f"it lowers, assembles and is right, and yet the space rejects it: {reasons}"
+        return RIGHT
+    reasons = "; ".join(str(v) for v in case.space(bench).space.explain(case.point or {}))
+    return Finding(f"it lowers, assembles and is right, and yet the space rejects it: {reasons}")
 
 
-CHECKS: Mapping[str, Callable[[Case, SolverCache], str]] = {
+CHECKS: Mapping[str, Callable[[Case, Workbench], Finding]] = {
     "traces": traces,
     "partitions": covers,
     "layouts": lays_out,
@@ -151,10 +178,28 @@ CHECKS: Mapping[str, Callable[[Case, SolverCache], str]] = {
 # -- what the checks share -------------------------------------------------------------------------------------------
 
 
-def _filled(case: Case) -> Program:
+def _filled(case: Case, bench: Workbench) -> Program:
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
-    return case.space().fill(case.point)
+    return case.space(bench).fill(case.point)
+
+
+def _beyond_listing(program: Program) -> str:
+    """Why the CTAs of a program cannot be listed one by one; "" where they can."""
+    if program.grid.shares and not (program.grid.parts.same(1) and program.grid.stream_k.same(0)):
+        return "CTAs that share a tile do not all do the same"
+    return ""
+
+
+def _by_engines(program: Program) -> bool:
+    """Whether copy engines or tensor cores read or write shared memory by themselves."""
+    for s in walk(program.body):
+        instruction = getattr(s, "instruction", None)
+        if isinstance(instruction, BulkTransfer):
+            return True
+        if isinstance(instruction, MatrixMultiply) and SMEM in instruction.places:
+            return True
+    return False
 
 
 def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str, int]:
@@ -202,10 +247,18 @@ class _Extent:
     grid: bool
 
 
-def whole_problem(program: Program, case: Case, tiles: int = 2) -> Problem | None:
+def whole_problem(
+    program: Program,
+    case: Case,
+    bench: Workbench,
+    tiles: int = 2,
+    within: Sequence[Mapping[str, int]] | None = None,
+) -> Problem | None:
     """The problem with whole tiles only, `tiles` of them along each grid axis, rows and pointers at sector boundaries.
 
-    None where windows reach beyond the tensors all the same, or where the machine refuses such sizes.
+    within  tiles all of whose windows lie inside the tensors; by default the first and the last
+
+    None where windows of these reach beyond the tensors all the same, or where the machine refuses such sizes.
     """
     wanted: dict[str, int] = {}
     least: dict[str, int] = {}
@@ -218,9 +271,9 @@ def whole_problem(program: Program, case: Case, tiles: int = 2) -> Problem | Non
         step = wanted.get(name, 1)
         dims[name] = least.get(name, -(-size // step)) * step
     roomy = roomy_problem(resize(case.machine, case.problem, dims))
-    if math.prod(dims.values()) > 1 << 27 or _illegal(case, roomy):
+    if math.prod(dims.values()) > 1 << 27 or _illegal(case, roomy, bench):
         return None
-    if not _inside(program, roomy):
+    if not _inside(program, roomy, within):
         return None
     return roomy
 
@@ -250,16 +303,16 @@ def _windows(s: n.Statement) -> list[Any]:
     return [t for t in tiles if t is not None and t.memory is GMEM]
 
 
-def _illegal(case: Case, problem: Problem) -> bool:
-    space = replace(case, problem=problem).space().space
+def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
+    space = replace(case, problem=problem).space(bench).space
     return any(v.constraint is None or v.constraint.kind == "legality" for v in space.explain(case.point or {}))
 
 
-def _inside(program: Program, problem: Problem) -> bool:
-    """Whether every window of the first and of the last CTA lies inside its tensor."""
+def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
+    """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
     last = {a.index: -(-problem.dim[a.size.sympy.name] // int(a.extent)) - 1 for a in program.grid.axes}
-    for rounds in ({a.index: 0 for a in program.grid.axes}, last):
-        known = {**problem.environment(), **rounds}
+    for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
+        known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in statements(program.body, known):
             for tile in _windows(s):
                 shape = problem.operand(tile.name).shape

@@ -31,10 +31,23 @@ LIMIT = 4_000_000
 def partitions(program: Program) -> Iterator[tuple[str, Partition]]:
     """Every partition of a program, with the statement that uses it."""
     for s in walk(program.body):
-        if isinstance(s, (n.Load, n.Constant, n.Apply, n.Reduce)) and s.result.partition is not None:
-            yield getattr(s, "name", "constant"), s.result.partition
+        if isinstance(s, n.Load) and s.result.partition is not None:
+            yield f"{s.name} ({s.instruction}) of {s.source.name}", s.result.partition
+        elif isinstance(s, n.Constant) and s.result.partition is not None:
+            yield f"%{s.result.name}, which p.full makes,", s.result.partition
+        elif isinstance(s, (n.Apply, n.Reduce)) and s.result.partition is not None:
+            yield f"%{s.result.name}, the result of {s.name},", s.result.partition
         elif isinstance(s, n.Copy) and s.partition is not None:
-            yield s.name, s.partition
+            yield f"{s.name} ({s.instruction}) of {s.source.name}", s.partition
+
+
+def stores(program: Program) -> dict[str, tuple[str, ...]]:
+    """Per output, the statements that store into it, as a report names them."""
+    found: dict[str, dict[str, None]] = {}
+    for s in walk(program.body):
+        if isinstance(s, (n.Store, n.Copy)) and s.target.tensor is not None:
+            found.setdefault(s.target.tensor.name, {})[f"{s.name} ({s.instruction})"] = None
+    return {name: tuple(listed) for name, listed in found.items()}
 
 
 def partition_fault(partition: Partition) -> str:
@@ -78,33 +91,49 @@ def store_fault(program: Program, problem: Problem) -> str:
     }
     tiles = [range(-(-problem.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
-    for numbers in itertools.product(*tiles):
-        at = {**environment, **dict(zip(names, numbers, strict=True))}
-        for s, known in _stores(program.body, at):
-            if s.target.tensor is not None and s.target.tensor.name in counts and s.value.partition is not None:
-                _count_store(counts[s.target.tensor.name], s.target, spread(s.value.partition), known)
+    for number, numbers in enumerate(itertools.product(*tiles)):
+        at = {**environment, n.PART: 0, **dict(zip(names, numbers, strict=True))}
+        # roles that take turns at tiles: this tile is of one of them
+        idle = frozenset(r.name for r in program.roles if number % r.share[1] != r.share[0])
+        for s, known in _stores(program.body, at, idle):
+            tensor = s.target.tensor
+            if tensor is None or tensor.name not in counts:
+                continue
+            if isinstance(s, n.Copy):
+                whole = np.indices([int(e) for e in s.target.shape]).reshape(len(s.target.shape), -1).T
+                _count_store(counts[tensor.name], s.target, whole, known)
+            elif s.value.partition is not None:
+                who = spread(s.value.partition)
+                held = who.coordinates()[holders(who)].reshape(-1, len(who.shape))
+                _count_store(counts[tensor.name], s.target, held, known)
+    by = stores(program)
     for name, count in counts.items():
-        wrong = np.argwhere(count != 1)
+        kept = problem.operand(name).access == "inout"  # what is not stored keeps its value
+        wrong = np.argwhere(count > 1 if kept else count != 1)
         if len(wrong):
             first = tuple(int(c) for c in wrong[0])
-            return f"{name}{list(first)} is stored {int(count[first])} times, not once"
+            return f"{name}{list(first)} is stored {int(count[first])} times by {' and '.join(by[name])}, not once"
     return ""
 
 
-def _stores(body: tuple[n.Statement, ...], known: Mapping[str, int]) -> Iterator[tuple[n.Store, Mapping[str, int]]]:
+def _stores(
+    body: tuple[n.Statement, ...], known: Mapping[str, int], idle: frozenset[str]
+) -> Iterator[tuple[n.Store | n.Copy, Mapping[str, int]]]:
     for s in body:
-        if isinstance(s, n.Store):
+        if isinstance(s, (n.Store, n.Copy)):
             if s.target.tensor is not None:
                 yield s, known
         elif isinstance(s, n.Loop):
-            if any(isinstance(i, n.Store) and i.target.tensor is not None for i in walk(s.body)):
+            if any(isinstance(i, (n.Store, n.Copy)) and i.target.tensor is not None for i in walk(s.body)):
                 for index in range(value(s.trips, known)):
-                    yield from _stores(s.body, {**known, s.index: index})
+                    yield from _stores(s.body, {**known, s.index: index}, idle)
         elif isinstance(s, n.Pipelined):
             for index in range(value(s.trips, known)):
-                yield from _stores(s.drain, {**known, s.index: index})
+                yield from _stores(s.drain, {**known, s.index: index}, idle)
+        elif isinstance(s, n.InRole) and s.role in idle:
+            continue
         elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
-            yield from _stores(s.body, known)
+            yield from _stores(s.body, known, idle)
 
 
 def value(e: Expr, known: Mapping[str, int]) -> int:
@@ -117,8 +146,10 @@ def _compiled(node: Any) -> Callable[[Mapping[str, int]], tuple[Any, ...]]:
     return compile_scalars(Expr(node))
 
 
-def _count_store(count: NDArray[np.int64], target: Tile, who: Spread, known: Mapping[str, int]) -> None:
-    held = who.coordinates()[holders(who)].reshape(-1, len(who.shape))
+def _count_store(
+    count: NDArray[np.int64], target: Tile, held: NDArray[np.int64], known: Mapping[str, int]
+) -> None:
+    """Counts the elements of a window whose coordinates are `held`."""
     place_in = [np.zeros(len(held), dtype=np.int64) for _ in count.shape]
     for axis, home in enumerate(target.axes):
         if home is not None:
@@ -156,11 +187,16 @@ def layout_fault(program: Program, layouts: SolvedLayouts) -> str:
 
 
 def element_address(place_of: BufferPlace, row: NDArray[np.int64], byte: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes from the start of a stage to byte columns of rows: the XOR of the row's masks, then the row's pitch."""
-    moved = byte.copy()
+    """Bytes from the start of a stage to byte columns of rows: the XOR of the row's masks, then the row's pitch.
+
+    Where rows are cut into spans, the first span of every row comes first, then the second of every row, and the masks
+    move bytes within their span.
+    """
+    span = place_of.span_bytes
+    block, moved = np.divmod(byte, span) if span else (np.zeros_like(byte), byte.copy())
     for bit, mask in place_of.xor:
         moved = np.where(row >> bit & 1, moved ^ mask, moved)
-    return row * place_of.pitch_bytes + moved
+    return row * place_of.pitch_bytes + moved + block * place_of.block_bytes
 
 
 def _buffer_fault(b: Buffer, where: BufferPlace) -> str:

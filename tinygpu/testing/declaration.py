@@ -13,6 +13,7 @@ from tinygpu.program.tree import walk
 from tinygpu.spaces import Axis, Part, Space
 from tinygpu.spaces.part import SpaceError
 from tinygpu.testing.bench import Bench
+from tinygpu.testing.meanings import check_meanings
 from tinygpu.testing.report import Failure, Row
 
 Name = tuple[str, str, str]
@@ -29,15 +30,12 @@ class Seen:
 
 def check_declaration(bench: Bench) -> list[Row]:
     """The rows of tier 1."""
-    bench.progress("building spaces")
-    built = list(bench.spaces())
-    failures = [Failure(f"{bench.problems[i]}: {fault}") for i, fault in bench.broken.items()]
-    rows = [Row(1, "every structure can be traced", len(bench.problems), "problems", tuple(failures))]
+    traced = len(bench.posings) + len(bench.empty) + len(bench.broken)
+    rows = [Row(1, "every structure can be traced", traced, "problems", tuple(bench.broken)), _existence(bench)]
     bench.progress("constraints: do they ever hold, do they ever reject")
     rows.append(_constraints(bench))
-    rows.append(_spaces(bench))
     rows.append(_paths(bench))
-    del built
+    rows.append(check_meanings(bench))
     return rows
 
 
@@ -45,10 +43,47 @@ def key(c: Constraint) -> Name:
     return c.name, c.kind, c.source
 
 
+def _existence(bench: Bench) -> Row:
+    """Where the machine has candidates: devices, problems, structures and values of parameters."""
+    notes = [f"not on {name}: {reason}" for name, reason in bench.elsewhere.items()]
+    failures: tuple[Failure, ...] = ()
+    if not bench.devices:
+        failures = (Failure(f"the machine exists on none of the devices: {next(iter(bench.elsewhere.values()))}"),)
+    elif not bench.posings and bench.empty:
+        failures = (Failure(f"no problem of {len(bench.empty)} has a candidate, for example: {bench.empty[0]}"),)
+    elif bench.empty:
+        notes.append(f"{len(bench.empty)} problems more have no candidate, for example: {bench.empty[0]}")
+    if not failures:
+        notes += _unused(bench)
+    return Row(1, "problems have candidates", len(bench.posings), "problems", failures, tuple(notes))
+
+
+def _unused(bench: Bench) -> list[str]:
+    """Structures and values of parameters that no candidate has here."""
+    structures: dict[str, bool] = {}
+    values: dict[str, bool] = {}
+    for _, space in bench.spaces():
+        for part, solution in zip(space.space.parts, space.space.solutions, strict=True):
+            structures[part.label] = structures.get(part.label, False) or solution.size > 0
+            for axis in part.axes:
+                open_values = set(solution.legal(axis.name, {}).nonzero()[0].tolist()) if solution.size else set()
+                for place, v in enumerate(axis.values):
+                    name = f"{axis.name}={v}"
+                    values[name] = values.get(name, False) or place in open_values
+    dead = [label for label, alive in structures.items() if not alive]
+    unused = [name for name, alive in values.items() if not alive]
+    notes = [f"never a candidate here with: {'; '.join(dead)}"] if dead else []
+    return notes + ([f"values that no candidate has here: {', '.join(unused)}"] if unused else [])
+
+
 def _constraints(bench: Bench) -> Row:
+    """Constraints of the author that no point can satisfy, whatever the problem and the device."""
     seen: dict[Name, Seen] = {}
     known: dict[object, tuple[int, int]] = {}
+    own = {r.constraint(bench.machine.__name__).name for r in bench.machine.requirements()}
+    facts: set[str] = set()
     for _, space in bench.spaces():
+        facts.update(space.environment)
         for part in space.space.parts:
             for c in part.constraints:
                 entry = seen.setdefault(key(c), Seen(c))
@@ -58,11 +93,11 @@ def _constraints(bench: Bench) -> Row:
                 entry.rejected |= size < raw
                 entry.admitted |= size > 0
     failures = [
-        Failure(f"the constraint {s.constraint.name!r} ({s.constraint.sentence}) holds for no point of any space tried")
+        Failure(f"the constraint {s.constraint.name!r} ({s.constraint.sentence}) holds for no values of its parameters")
         for s in seen.values()
-        if not s.admitted and s.constraint.kind == "legality"
+        if not s.admitted and s.constraint.name in own and not s.constraint.condition.symbols & facts
     ]
-    idle = [s.constraint.name for s in seen.values() if s.admitted and not s.rejected]
+    idle = [s.constraint.name for s in seen.values() if s.constraint.name in own and s.admitted and not s.rejected]
     notes = [f"never rejects here: {', '.join(idle)}"] if idle else []
     return Row(1, "constraints can hold", len(seen), "constraints", tuple(failures), tuple(notes))
 
@@ -81,41 +116,15 @@ def _alone(part: Part, c: Constraint, known: dict[object, tuple[int, int]]) -> t
     return known[question]
 
 
-def _spaces(bench: Bench) -> Row:
-    """Which spaces, structures and values ever have a candidate."""
-    empty: list[str] = []
-    structures: dict[str, bool] = {}
-    values: dict[tuple[str, int], bool] = {}
-    tried = 0
-    for case, space in bench.spaces():
-        tried += 1
-        if not space.space.size:
-            empty.append(f"{case} has no candidate: {space.space.conflict()[0]}")
-        for part, solution in zip(space.space.parts, space.space.solutions, strict=True):
-            structures[part.label] = structures.get(part.label, False) or solution.size > 0
-            for axis in part.axes:
-                open_values = set(solution.legal(axis.name, {}).nonzero()[0].tolist()) if solution.size else set()
-                for place, v in enumerate(axis.values):
-                    name = (axis.name, int(v))
-                    values[name] = values.get(name, False) or place in open_values
-    failures = [Failure(empty[0])] if tried and len(empty) == tried else []
-    notes = [] if failures else [f"{len(empty)} of {tried} spaces are empty, for example: {e}" for e in empty[:1]]
-    dead = [label for label, alive in structures.items() if not alive]
-    if dead and not failures:
-        notes.append(f"never a candidate with: {'; '.join(dead)}")
-    unused = [f"{name}={v}" for (name, v), alive in values.items() if not alive]
-    if unused and not failures:
-        notes.append(f"values that no candidate has here: {', '.join(unused)}")
-    return Row(1, "spaces have candidates", tried, "spaces", tuple(failures), tuple(notes))
-
-
 def _paths(bench: Bench) -> Row:
+    """Of every structure that has candidates: data get from every input to an output."""
     faults: dict[str, None] = {}
     tried = 0
     for _, space in bench.spaces():
-        for traced in space.traces:
-            tried += 1
-            faults.update(dict.fromkeys(path_faults(traced.program)))
+        for traced, solution in zip(space.traces, space.space.solutions, strict=True):
+            if solution.size:
+                tried += 1
+                faults.update(dict.fromkeys(path_faults(traced.program)))
     failures = tuple(Failure(f"{bench.machine.__name__}: {fault}") for fault in faults)
     return Row(1, "every memory has a path in and out", tried, "programs", failures)
 
@@ -161,6 +170,8 @@ def _moves(s: n.Statement) -> Iterable[tuple[str, str]]:
             yield s.b.name, s.accumulator.name
         case n.Reduce():
             yield s.source.name, s.result.name
+        case n.Gather():
+            yield s.value.name, s.result.name
 
 
 def _reach(edges: list[tuple[str, str]], start: set[str]) -> set[str]:

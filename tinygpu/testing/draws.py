@@ -43,23 +43,34 @@ class SeededDraw:
         return options[int(self.rng.integers(len(options)))]
 
 
-def draw_problem(machine: type[Machine], draw: Draw, sizes: Sequence[int] = SIZES) -> Problem:
+def draw_problem(
+    machine: type[Machine],
+    draw: Draw,
+    sizes: Sequence[int] = SIZES,
+    *,
+    plain: bool = False,
+    like: Problem | None = None,
+) -> Problem:
     """A problem: any dims, every dtype, order and option on offer, odd pitches, low alignments.
 
     sizes  what a dim can be, the simplest first
+    plain  with the machine's default types, orders and options
+    like   a problem whose types, orders and options this one has too
 
     Raises ProblemError for a combination that the machine refuses.
     """
     dims = {name: int(draw(sizes)) for name in machine.dim_names()}
-    options = {o.name: draw(o.values) for o in machine.option_declarations()}
+    copied = machine.problem(**dims) if plain else like
+    options = dict(copied.options) if copied else {o.name: draw(o.values) for o in machine.option_declarations()}
+    known = {o.name: o for o in copied.operands} if copied else {}
     kinds: dict[str, DType] = {}
     majors: dict[str, str] = {}
     lds: dict[str, int] = {}
     aligns: dict[str, int] = {}
     gaps, alignments = draw([(PLAIN_GAPS, PLAIN_ALIGNMENTS_BYTES), (GAPS, ALIGNMENTS_BYTES)])
     for t in machine.tensor_declarations():
-        kind = kinds[t.name] = draw(dtypes_on_offer(t, kinds))
-        majors[t.name] = draw(t.majors)
+        kind = kinds[t.name] = known[t.name].dtype if t.name in known else draw(dtypes_on_offer(t, kinds))
+        majors[t.name] = known[t.name].major if t.name in known else draw(t.majors)
         shape = [dims[d.name] for d in t.dims]
         contiguous = shape[0 if majors[t.name] == "col" else -1]
         if len(shape) > 1:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
@@ -45,13 +46,28 @@ class Asked:
     tensor_flops: int = 0
 
 
-def enumerate_cta(program: Program, problem: Problem, layouts: SolvedLayouts, rounds: Mapping[str, int]) -> Asked:
-    """What a CTA asks whose tile numbers are `rounds` (0 where they are not named)."""
+def enumerate_cta(
+    program: Program,
+    problem: Problem,
+    layouts: SolvedLayouts,
+    rounds: Mapping[str, int],
+    *,
+    threads_only: bool = False,
+) -> Asked:
+    """What a CTA asks for one tile, whose numbers are `rounds` (0 where they are not named).
+
+    Of roles that take turns at tiles the first takes this one.
+
+    threads_only  leave out what copy engines move by themselves
+    """
     places = place(program, layouts.swizzles).places
     known = {**problem.environment(), n.PART: 0, **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
     asked = Asked()
     cached: dict[int, list[Touch]] = {}
-    for s, at in statements(program.body, known):
+    idle = frozenset(r.name for r in program.roles if r.share[0])
+    for s, at in statements(program.body, known, idle):
+        if isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) and not threads_only:
+            _count_bulk(asked, s, at, problem, program)
         if isinstance(s, n.Multiply):
             asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
         if id(s) not in cached:
@@ -62,19 +78,24 @@ def enumerate_cta(program: Program, problem: Problem, layouts: SolvedLayouts, ro
 
 
 def statements(
-    body: tuple[n.Statement, ...], known: Mapping[str, int]
+    body: tuple[n.Statement, ...], known: Mapping[str, int], idle: frozenset[str] = frozenset()
 ) -> Iterator[tuple[n.Statement, Mapping[str, int]]]:
-    """Every statement, once per round of every loop around it, with the values of the loops' counters."""
+    """Every statement, once per round of every loop around it, with the values of the loops' counters.
+
+    idle  roles that are left out
+    """
     for s in body:
         if isinstance(s, n.Loop):
             for index in _rounds(s, known):
-                yield from statements(s.body, {**known, s.index: index})
+                yield from statements(s.body, {**known, s.index: index}, idle)
         elif isinstance(s, n.Pipelined):
             for index in _rounds(s, known):
-                yield from statements(s.fill, {**known, s.index: index})
-                yield from statements(s.drain, {**known, s.index: index})
+                yield from statements(s.fill, {**known, s.index: index}, idle)
+                yield from statements(s.drain, {**known, s.index: index}, idle)
+        elif isinstance(s, n.InRole) and s.role in idle:
+            continue
         elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
-            yield from statements(s.body, known)
+            yield from statements(s.body, known, idle)
         else:
             yield s, known
 
@@ -91,6 +112,7 @@ def _count(
     out_of_play = touch.lanes[..., 0] < 0
     where = touch.lanes + start
     if touch.tile.memory is GMEM:
+        out_of_play = out_of_play | _outside(touch, where, problem)
         sectors = count_sectors(_gmem_addresses(touch, where, problem), out_of_play, touch.width_bytes)
         if touch.writes:
             asked.sectors_written += sectors
@@ -108,6 +130,33 @@ def _count(
         else:
             asked.wavefronts_read += found
             asked.ideal_read += ideal
+
+
+def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Problem, program: Program) -> None:
+    """The sectors of a whole tile; of one that is multicast each CTA brings its share."""
+    tile, writes = (s.target, True) if s.target.memory is GMEM else (s.source, False)
+    operand = problem.operand(tile.name)
+    address = np.zeros(1, dtype=np.int64)
+    for axis, home in enumerate(tile.axes):
+        if home is not None:
+            along = value(tile.offset[axis], known) + np.arange(int(tile.shape[axis]), dtype=np.int64)
+            address = (address[:, None] + along * operand.strides()[home]).reshape(-1)
+    sectors = len(np.unique(address * operand.dtype.bytes // SECTOR_BYTES))
+    if writes:
+        asked.sectors_written += sectors
+    else:
+        ctas = 1 if s.multicast is None else int(program.grid.axes[s.multicast].cluster)
+        asked.sectors_read += sectors // ctas
+
+
+def _outside(touch: Touch, where: NDArray[np.int64], problem: Problem) -> NDArray[np.bool_]:
+    """Lanes that stay out because their elements lie beyond the tensor."""
+    shape = problem.operand(touch.tile.name).shape
+    out = np.zeros(where.shape[:-1], dtype=np.bool_)
+    for axis, home in enumerate(touch.tile.axes):
+        if home is not None:
+            out |= (where[..., axis] < 0) | (where[..., axis] >= shape[home])
+    return out
 
 
 def _gmem_addresses(touch: Touch, where: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:

@@ -15,8 +15,8 @@ from tinygpu.ptx.emulator import EmulationFault, Order
 from tinygpu.ptx.kernel import LaunchError
 from tinygpu.ptx.lowering.lower import LoweringError
 from tinygpu.ptx.verification import Verification, verify
-from tinygpu.solver.smem import SolverCache
 from tinygpu.testing.case import Case
+from tinygpu.testing.workbench import Workbench
 
 Stage: TypeAlias = Literal["right", "lowering", "launch", "assembler", "fault", "wrong"]
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
@@ -48,14 +48,14 @@ class Judgement:
 
 
 def judge(
-    case: Case, cache: SolverCache, *, orders: Sequence[Order] = ORDERS, random_inputs: bool = True, seed: int = 0
+    case: Case, bench: Workbench, *, orders: Sequence[Order] = ORDERS, random_inputs: bool = True, seed: int = 0
 ) -> Judgement:
     """Lowers, assembles for the device's target, and verifies one candidate, admitted or not."""
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
     try:
-        program = case.space().fill(case.point)
-        built = build(program, case.problem, case.point, cache)
+        program = case.space(bench).fill(case.point)
+        built = build(program, case.problem, case.point, bench.solver)
     except _REFUSALS as refused:
         return Judgement("lowering", _said(refused))
     kernel = built.kernel
@@ -63,6 +63,8 @@ def judge(
         kernel.check(case.problem)
     except LaunchError as refused:
         return Judgement("launch", str(refused), built)
+    if not case.device.runs(kernel.architecture):
+        return Judgement("launch", f"{case.device.name} does not run kernels for {kernel.architecture}", built)
     limit = launch_limit(case.device, kernel.threads, kernel.smem_bytes, math.prod(kernel.grid(case.problem)))
     if limit:
         return Judgement("launch", limit, built)

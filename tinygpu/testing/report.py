@@ -25,6 +25,7 @@ class Failure:
     """One thing that is wrong.
 
     sentence  what, where, with the numbers
+    pointers  what it points to: constraints, statements, parameters that decide it
     check     name of the check in `tinygpu.testing.cases` that says so; "" where none does
     case      the smallest counterexample found; None where it is about the machine as a whole
     """
@@ -32,6 +33,7 @@ class Failure:
     sentence: str
     check: str = ""
     case: Case | None = None
+    pointers: tuple[str, ...] = ()
 
     @property
     def snippet(self) -> str:
@@ -41,6 +43,7 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         return {
             "sentence": self.sentence,
+            "pointers": list(self.pointers),
             "check": self.check,
             "case": None if self.case is None else str(self.case),
             "snippet": self.snippet,
@@ -57,6 +60,8 @@ class Row:
     unit      what is counted: "candidates", "constraints"
     failures  what is wrong
     notes     what is not wrong, but worth knowing
+    absent    where nothing was tried because the machine has none: of what; "" where nothing was tried all the same
+    untried   how many more were meant to be tried
     """
 
     tier: int
@@ -65,12 +70,21 @@ class Row:
     unit: str
     failures: tuple[Failure, ...] = ()
     notes: tuple[str, ...] = ()
+    absent: str = ""
+    untried: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was tried and nothing is wrong, or there is nothing to try."""
+        return not self.failures and bool(self.tried or self.absent)
 
     @property
     def verdict(self) -> str:
         if self.failures:
             return f"{len(self.failures)} WRONG"
-        return "ok" if self.tried else "not tried"
+        if not self.tried:
+            return f"no {self.absent}" if self.absent else "NOT TRIED"
+        return f"ok, {self.untried} not tried" if self.untried else "ok"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +94,9 @@ class Row:
             "unit": self.unit,
             "failures": [f.to_json() for f in self.failures],
             "notes": list(self.notes),
+            "untried": self.untried,
+            "absent": self.absent,
+            "passed": self.passed,
         }
 
 
@@ -89,10 +106,11 @@ class CheckReport:
 
     machine   its name
     problems  the problems, in words
-    devices   their names
+    devices   names of those on which the machine exists
     seed      with the same seed the same cases are drawn
     rows      what was checked, tier by tier
-    seconds   wall time
+    library   what seems wrong with rules that the library derives: for its makers, not for the machine's author
+    seconds   CPU time
     """
 
     machine: str
@@ -100,12 +118,18 @@ class CheckReport:
     devices: tuple[str, ...]
     seed: int
     rows: tuple[Row, ...]
+    library: tuple[Failure, ...] = ()
     seconds: float = field(default=0.0)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong and every check was tried on something."""
-        return not self.failures
+        """Whether nothing is wrong and every check was tried on something, where there is something."""
+        return not self.failures and not self.untried
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """Names of the checks that were tried on nothing although there is something."""
+        return tuple(r.name for r in self.rows if not r.failures and not r.passed)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -124,18 +148,30 @@ class CheckReport:
             out.append(f"    {r.name:<{width}}  {r.tried:>7,} {r.unit:<16} {r.verdict}")
             out += [f"        {note}" for note in r.notes]
         for number, failure in enumerate(self.failures, 1):
-            out += ["", f"[{number}] {failure.sentence}"]
+            out += ["", f"[{number}] {failure.sentence}", *(f"    {line}" for line in failure.pointers)]
             if failure.case is not None:
                 out.append(f"    smallest case: {failure.case}")
             if failure.snippet:
                 out += ["    again:", *(f"        {line}" for line in failure.snippet.splitlines())]
+        if self.library:
+            out += ["", "Rules of the library that seem wrong; please report them, the machine has nothing to mend:"]
+            out += [f"    {failure.sentence}" for failure in self.library]
         out.append("")
-        out.append(f"{'nothing is wrong' if self.ok else f'{len(self.failures)} WRONG'} ({self.seconds:.0f} s)")
+        out.append(f"{self.conclusion} ({self.seconds:.0f} s of CPU)")
         return "\n".join(out)
+
+    @property
+    def conclusion(self) -> str:
+        """The last line: what is wrong, or not tried."""
+        if self.failures:
+            return f"{len(self.failures)} WRONG"
+        if self.untried:
+            return f"nothing is wrong in what was tried; not tried: {', '.join(self.untried)}"
+        return "nothing is wrong"
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "schema": "tinygpu-check/1",
+            "schema": "tinygpu-check/2",
             "machine": self.machine,
             "problems": list(self.problems),
             "devices": list(self.devices),
@@ -143,6 +179,7 @@ class CheckReport:
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
             "rows": [r.to_json() for r in self.rows],
+            "library": [f.to_json() for f in self.library],
         }
 
     def save(self, path: str | Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,9 @@ def check_command(
     option: OPTION = [],
     problems: Annotated[int, typer.Option(help="how many random problems, without --shape")] = 8,
     candidates: Annotated[int, typer.Option(help="how many candidates each check draws")] = 16,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="no limit of CPU time; four times the problems and candidates")
+    ] = False,
     tiers: Annotated[str, typer.Option(help="which tiers, as in 1,2,5 (default: all)")] = "",
     seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
     as_json: JSON = False,
@@ -39,6 +43,9 @@ def check_command(
     reports = []
     chosen = read_tiers(tiers)
     settings: dict[str, Any] = {"candidates": candidates, "seed": seed} | ({"tiers": chosen} if chosen else {})
+    if thorough:
+        problems *= 4
+        settings |= {"candidates": 4 * candidates, "seconds": math.inf}
     if device:
         settings["devices"] = (device,)
     given = family(machine)

@@ -1,0 +1,51 @@
+"""`tinygpu check` calls planted machines wrong, and names what was planted; their right twins pass."""
+
+from pathlib import Path
+
+import pytest
+from planted import PLANTS, Plant, right, wrong
+
+from tinygpu.language import DeclarationError
+from tinygpu.testing import run_check
+
+BASES = sorted({p.base for p in PLANTS})
+
+
+def report_of(planted: Plant, folder: Path, tiers: tuple[int, ...]) -> str:
+    """What is said of a wrong machine: the report, or the sentence that refuses its declaration."""
+    try:
+        machine = wrong(planted, folder)
+    except DeclarationError as refused:
+        return str(refused)
+    report = run_check(machine, tiers=tiers)
+    assert any(r.failures for r in report.rows if r.tier in tiers), str(report)
+    assert not report.library, str(report)
+    return str(report)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("planted", PLANTS, ids=str)
+def test_the_tier_that_looks_for_it_finds_and_names_what_is_planted(planted: Plant, tmp_path: Path) -> None:
+    said = report_of(planted, tmp_path, (planted.tier,))
+    assert [name for name in planted.names if name not in said] == [], said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", PLANTS, ids=str)
+def test_a_check_with_default_options_finds_and_names_what_is_planted(planted: Plant, tmp_path: Path) -> None:
+    said = report_of(planted, tmp_path, (1, 2, 3, 4, 5, 6))
+    assert [name for name in planted.names if name not in said] == [], said
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", BASES)
+def test_the_right_twin_passes_with_default_options(name: str) -> None:
+    report = run_check(right(name))
+    assert report.ok, str(report)
+    assert not report.library, str(report)
+
+
+def test_there_are_enough_planted_machines_of_every_kind() -> None:
+    assert len(PLANTS) >= 30
+    assert {p.tier for p in PLANTS} == {1, 2, 3, 4, 5, 6}
+    assert len({str(p) for p in PLANTS}) == len(PLANTS)

@@ -1,0 +1,93 @@
+"""What a wrong candidate points to: the statement of a fault, and the parameters and constraints that decide it."""
+
+from __future__ import annotations
+
+import re
+
+from tinygpu.testing.case import Case, Point
+from tinygpu.testing.coverage import stores
+from tinygpu.testing.judges import Judgement, judge
+from tinygpu.testing.repairs import helpful
+from tinygpu.testing.workbench import Allowance, Workbench
+
+# CPU seconds for statements that, written otherwise, would make the case right.
+REPAIR_SECONDS = 6.0
+# Candidates that differ in one parameter, of which the verdict is asked.
+NEIGHBOURS = 24
+
+
+def pointers(
+    case: Case, larger: Case, judged: Judgement, bench: Workbench, allowance: Allowance
+) -> tuple[str, ...]:
+    """Sentences about a case that is not right, the most telling first.
+
+    larger  the case as it was found, of which `case` is a smaller one
+    judged  what became of `case`
+    """
+    out = []
+    statement = faulty_statement(judged)
+    if statement:
+        out.append(f"the statement: {statement}")
+    if judged.stage == "wrong":
+        by = stores(case.space(bench).fill(case.point or {}))
+        listed = "; ".join(f"{name} by {' and '.join(names)}" for name, names in by.items())
+        out.append(f"stored: {listed}; wanted: {case.machine.__name__}.reference")
+    decided = deciding(case, bench, allowance)
+    if judged.stage == "wrong" and not any("it is right" in line for line in decided):
+        out += helpful(case, larger, bench, Allowance.of(REPAIR_SECONDS))
+    return (*out, *decided)
+
+
+def faulty_statement(judged: Judgement) -> str:
+    """The program's statement to which the PTX line of a fault belongs; "" where the text names none."""
+    line = re.search(r"PTX line (\d+)", judged.sentence)
+    if line is None or judged.built is None:
+        return ""
+    before = judged.built.kernel.ptx.splitlines()[: int(line[1])]
+    named = [text.strip()[3:] for text in before if text.startswith("  // ")]
+    return named[-1] if named else ""
+
+
+def deciding(case: Case, bench: Workbench, allowance: Allowance) -> tuple[str, ...]:
+    """Which parameters decide that the case is not right, and the constraints that name them.
+
+    Candidates that differ from it in one value are judged, until the allowance is spent.
+    """
+    point = case.point or {}
+    space = case.space(bench).space
+    right: dict[str, list[str]] = {}
+    tried = 0
+    for other in _by_turns(space.neighbours(point), point):
+        if tried == NEIGHBOURS or allowance.spent:
+            break
+        tried += 1
+        changed = next(name for name in point if other[name] != point[name])
+        neighbour = Case(case.machine, case.problem, case.device, other)
+        if judge(neighbour, bench, orders=("late",)).stage == "right":
+            right.setdefault(changed, []).append(str(other[changed]))
+    if not tried:
+        return ()
+    if not right:
+        where = f"{case.machine.__name__}.program, or its reference"
+        return (f"no other value of one parameter helps ({tried} tried): it is {where}, not a constraint",)
+    out = []
+    for name, values in right.items():
+        own = [r for r in case.machine.requirements() if name in r.condition.symbols]
+        named = ", ".join(f"{r.name.replace('_', ' ')!r} ({r.condition})" for r in own)
+        limits = f"of your constraints on it, {named}, one is too loose" if own else "no constraint of yours limits it"
+        out.append(f"with {name}={' or '.join(values)} in place of {point[name]} it is right; {limits}")
+    return tuple(out)
+
+
+def _by_turns(neighbours: tuple[dict[str, int | str], ...], point: Point) -> list[dict[str, int | str]]:
+    """The neighbours, one value of each parameter after the other."""
+    by: dict[str, list[dict[str, int | str]]] = {}
+    for other in neighbours:
+        changed = next(name for name in other if other[name] != point[name])
+        by.setdefault(changed, []).append(other)
+    out = []
+    while any(by.values()):
+        for queue in by.values():
+            if queue:
+                out.append(queue.pop(0))
+    return out

@@ -1,0 +1,206 @@
+"""Element-wise instructions: what `semantics` says is what the text does, emulated on values of every size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.language.instruction import Elementwise
+from tinygpu.language.memories import RMEM
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
+from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, UnsupportedInstruction, emulate
+from tinygpu.testing.bench import Bench
+from tinygpu.testing.report import Failure, Row
+
+THREADS = 256
+OPERANDS = "abce"
+# Exponents of the random operands: beyond them approximate functions promise less, and products leave 16-bit types.
+EXPONENTS = (-4, 3)
+# Rounding errors, in units of the last place, that a result may have per operation, of its own size and of its terms'.
+UNITS = 4
+
+
+def check_meanings(bench: Bench) -> Row:
+    """The row of tier 1 about element-wise instructions: those of the class and those that programs make."""
+    instructions: dict[tuple[object, ...], tuple[str, Elementwise]] = {}
+    for _, space in bench.spaces():
+        for traced in space.traces:
+            for name, instruction in applied(traced.program):
+                identity = (type(instruction), instruction.types(), instruction.text())
+                instructions.setdefault(identity, (name, instruction))
+    failures = []
+    unsaid = []
+    tried = 0
+    for name, instruction in instructions.values():
+        bench.progress(f"the meaning of {name}")
+        try:
+            fault = meaning_fault(instruction, bench.rng(f"meaning of {name}"), _approximation(bench))
+        except NotImplementedError:
+            unsaid.append(name)
+            continue
+        tried += 1
+        if fault:
+            failures.append(Failure(f"{name} ({instruction.label}): {fault}"))
+    notes = [f"without semantics: {', '.join(unsaid)}"] if unsaid else []
+    absent = "" if instructions else "element-wise instructions"
+    return Row(1, "instructions do what they say", tried, "instructions", tuple(failures), tuple(notes), absent)
+
+
+def applied(program: Program) -> Iterator[tuple[str, Elementwise]]:
+    """Element-wise instructions of a program, with the names of their attributes."""
+    for s in walk(program.body):
+        if isinstance(s, n.Apply) and s.result.memory is RMEM:
+            yield s.name, s.instruction
+        elif isinstance(s, (n.Reduce, n.Gather)):
+            yield s.name, s.combine
+
+
+def _approximation(bench: Bench) -> float:
+    """The largest relative error that the machine claims for approximate instructions."""
+    return max(bench.machine.precision(dict(p.problem.options))[1] for p in bench.posings)
+
+
+def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximation: float) -> str:
+    """Where `semantics` and the emulated text differ by more than rounding explains; "" where they do not.
+
+    approximation  relative error of approximate instructions
+
+    Raises NotImplementedError where the instruction has no semantics.
+    """
+    takes, gives = instruction.types()
+    inputs = [_values(dtype(kind), rng) for kind in takes]
+    meant = _meant(instruction, inputs)
+    if isinstance(meant, str):
+        return meant
+    try:
+        got = _emulated(instruction, inputs)
+    except (EmulationFault, PtxSyntaxError, UnsupportedInstruction) as fault:
+        return f"its text does not run: {fault}"
+    bound = _bound(instruction, inputs, meant, dtype(gives), approximation)
+    wide, want = got.astype(np.float64), meant.astype(np.float64)
+    with np.errstate(all="ignore"):
+        near = (np.abs(wide - want) <= bound) | (wide == want) | (np.isnan(wide) & np.isnan(want))
+        beyond = np.abs(want) >= _largest(dtype(gives))  # what leaves the type saturates or becomes infinite
+    wrong = np.flatnonzero(~(near | beyond))
+    if not len(wrong):
+        return ""
+    first = int(wrong[np.argmin([sum(abs(float(i[w])) for i in inputs) for w in wrong])])
+    given = ", ".join(f"{letter} = {_shown(i[first])}" for letter, i in zip(OPERANDS, inputs, strict=False))
+    return (
+        f"of {given} its semantics make {_shown(want[first])}, and its text, emulated, {_shown(wide[first])} "
+        f"({len(wrong)} of {THREADS} values differ)"
+    )
+
+
+def _shown(value: Any) -> str:
+    return f"{float(value):.9g}"
+
+
+def _meant(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any] | str:
+    with np.errstate(all="ignore"):
+        try:
+            meant = np.asarray(instruction.semantics(*inputs))
+        except NotImplementedError:
+            raise
+        except Exception as error:  # the author's own NumPy
+            return f"its semantics raise {type(error).__name__}: {error}"
+    if meant.shape not in ((), (THREADS,)) or (meant.dtype.kind not in "biuf" and meant.dtype.name not in _narrow()):
+        return f"its semantics make {meant.dtype} of shape {meant.shape} of {THREADS} values; they give as many numbers"
+    return np.broadcast_to(meant, (THREADS,))
+
+
+def _narrow() -> tuple[str, ...]:
+    return tuple(dtype(kind).numpy.name for kind in ("bf16", "e4m3", "e5m2"))
+
+
+def _values(kind: DType, rng: np.random.Generator) -> NDArray[Any]:
+    """(THREADS,) small whole numbers, and random numbers of several sizes."""
+    if not kind.is_float:
+        low, high = (0, 33) if kind.kind == "unsigned" else (-17, 17)
+        return rng.integers(low, high, THREADS).astype(kind.numpy)
+    half = THREADS // 2
+    whole = rng.integers(-5, 6, half).astype(np.float64)
+    sizes = 2.0 ** rng.integers(EXPONENTS[0], EXPONENTS[1] + 1, THREADS - half)
+    values = np.concatenate([whole, rng.uniform(-1, 1, THREADS - half) * sizes]).astype(np.float32)
+    if kind.name == "tf32":
+        values = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return values.astype(kind.numpy)
+
+
+def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any]:
+    """What the instruction's text makes of one value of each operand per thread."""
+    takes, gives = instruction.types()
+    out = np.zeros(THREADS, dtype=dtype(gives).numpy)
+    ptx = _kernel(instruction, [dtype(kind) for kind in takes], dtype(gives))
+    emulate(ptx, grid=1, block=THREADS, args=[*(i.copy() for i in inputs), out])
+    return out
+
+
+def _kernel(instruction: Elementwise, takes: list[DType], gives: DType) -> str:
+    registers = {letter: _register(kind, i + 1) for i, (letter, kind) in enumerate(zip(OPERANDS, takes, strict=False))}
+    major, minor = max(instruction.isa, (7, 8))
+    target = f"{max(instruction.target, 90)}{'a' if instruction.only else ''}"
+    names = [*(f"{letter}_ptr" for letter in registers), "d_ptr"]
+    lines = [f".version {major}.{minor}", f".target sm_{target}", ".address_size 64", ".visible .entry meaning("]
+    lines.append(", ".join(f".param .u64 {name}" for name in names) + ")")
+    lines += ["{", ".reg .b16 %h<6>;", ".reg .b32 %r<8>;", ".reg .b64 %d<16>;", "mov.u32 %r6, %tid.x;"]
+    for place, (name, kind) in enumerate(zip(names, [*takes, gives], strict=True)):
+        lines.append(f"ld.param.u64 %d{6 + place}, [{name}];")
+        lines.append(f"mad.wide.u32 %d{6 + place}, %r6, {kind.numpy.itemsize}, %d{6 + place};")
+    for place, (letter, kind) in enumerate(zip(registers, takes, strict=False)):
+        lines.append(f"ld.global.{_moved(kind)} {registers[letter]}, [%d{6 + place}];")
+    lines += instruction.text().format(d=_register(gives, 0), **registers).split("\n")
+    lines += [f"st.global.b{gives.bits} [%d{6 + len(takes)}], {_register(gives, 0)};", "ret;", "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _register(kind: DType, number: int) -> str:
+    return f"%{'d' if kind.bits == 64 else 'h' if kind.bits == 16 else 'r'}{number}"
+
+
+def _moved(kind: DType) -> str:
+    return f"{'s' if kind.kind == 'signed' else 'u'}8" if kind.bits == 8 else f"b{kind.bits}"
+
+
+def _bound(
+    instruction: Elementwise, inputs: list[NDArray[Any]], meant: NDArray[Any], gives: DType, approximation: float
+) -> NDArray[np.float64]:
+    """How far rounding may take a result: of its own size, of its terms', and of operands that are off by a rounding.
+
+    What an instruction of the library is known to be off by, is added.
+    """
+    if not gives.is_float:
+        return np.zeros(THREADS)
+    unit = 2.0 ** -(min([gives.mantissa, *(dtype(k).mantissa for k in instruction.types()[0] if dtype(k).is_float)]))
+    want = meant.astype(np.float64)
+    floats = [i.dtype.kind == "f" or i.dtype.name in _narrow() for i in inputs]
+    with np.errstate(all="ignore"):
+        try:
+            terms = np.abs(_wide(instruction, [np.abs(i) if f else i for i, f in zip(inputs, floats, strict=True)]))
+            moved = [i.astype(np.float64) * (1 + unit) if f else i for i, f in zip(inputs, floats, strict=True)]
+            shift = np.abs(_wide(instruction, moved) - _wide(instruction, [i.astype(np.float64) for i in inputs]))
+        except Exception:  # semantics for stored types only
+            terms, shift = np.abs(want), np.zeros(THREADS)
+    own = getattr(instruction, "error", None)
+    relative, absolute = (own().relative, own().absolute) if own is not None else (0.0, 0.0)
+    operations = UNITS + 2 * max(1, instruction.flops)
+    own_size, terms, shift = (np.nan_to_num(a, posinf=0.0) for a in (np.abs(want), terms, shift))
+    bound = operations * unit * (own_size + terms) + (approximation + 2 * relative) * own_size + absolute
+    return np.asarray(bound + UNITS * shift + 2.0**-126, dtype=np.float64)
+
+
+def _wide(instruction: Elementwise, values: list[NDArray[Any]]) -> NDArray[np.float64]:
+    return np.broadcast_to(np.asarray(instruction.semantics(*values), dtype=np.float64), (THREADS,))
+
+
+def _largest(kind: DType) -> float:
+    """The first number that a type rounds to infinity or saturates."""
+    if not kind.is_float:
+        return float(np.iinfo(kind.numpy).max)
+    return float(np.finfo(np.float32).max) if kind.numpy == np.float32 else 240.0 if kind.bits == 8 else 32768.0
