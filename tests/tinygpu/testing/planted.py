@@ -42,8 +42,8 @@ def plant(
 
 PLANTS = (
     # -- references
-    plant("reference sums the wrong axis", "Softmax", "e / e.sum(axis=1", "e / e.sum(axis=0", 5, "Softmax.reference"),
     plant("reference subtracts", "Saxpy", "return a * x + y", "return a * x - y", 5, "Saxpy.reference"),
+    plant("reference sums the wrong axis", "Softmax", "e / e.sum(axis=1", "e / e.sum(axis=0", 5, "Softmax.reference"),
     plant("reference is a mean", "RowSum", "x.sum(axis=1)", "x.mean(axis=1)", 5, "RowSum.reference"),
     plant("reference of another product", "Gram", "return a @ a.T", "return (a * 2) @ a.T", 5, "Gram.reference"),
     plant(
