@@ -1,0 +1,79 @@
+"""Machines that ship, that a page shows, or that stand for a user's pass `tinygpu check` with default options."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tinygpu.api.machines import family
+from tinygpu.language import Machine
+from tinygpu.testing import run_check
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = ("axpby", "bias_relu", "matmul_simt", "matmul_ampere", "matmul_hopper", "matmul_skinny")
+PAGES = ("README.md", "docs/guide.md", "docs/language.md")
+FILES = sorted([*(ROOT / "tests/thirdparty").glob("*.py"), ROOT / "tests/machines/test_operations_of_a_user.py"])
+
+
+def sources(page: str) -> Iterator[tuple[str, str]]:
+    """(name, Python) of the machines of a page: of saved files, and of classes that the page declares on its way."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    known = "from tinygpu.language import *\nfrom tinygpu.ptx import isa\n"
+    for block in blocks:
+        named = re.match(r"# file: (\S+)\.py\n", block)
+        shown = re.match(r"class (\w+)\(Machine\):", block)
+        if named:
+            yield named[1], block
+        elif shown:
+            yield shown[1].lower(), known + block
+
+
+def machines(path: Path) -> list[type[Machine]]:
+    """The machines that a file declares."""
+    name = f"passing_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    found = [m for m in vars(module).values() if isinstance(m, type) and issubclass(m, Machine) and m is not Machine]
+    return [m for m in found if m.__module__ in (name, "tinygpu.machines.elementwise")]
+
+
+def passes(machine: type[Machine]) -> None:
+    report = run_check(machine)
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_machine_that_ships_passes(name: str) -> None:
+    (machine,) = family(name).machines
+    passes(machine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_the_machines_of_a_user_pass(path: Path) -> None:
+    listed = machines(path)
+    assert listed
+    for machine in listed:
+        passes(machine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page in PAGES for name, _ in sources(page)])
+def test_the_machines_of_a_page_pass(page: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.py"
+    path.write_text(dict(sources(page))[name])
+    listed = machines(path)
+    assert listed
+    for machine in listed:
+        passes(machine)
