@@ -274,7 +274,7 @@ def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: i
 
 
 def _between_pieces(tile: Tile, size_bytes: int) -> int:
-    """Bits from the boundary of a piece to where a window begins, by the constant part of its offset: if it is shifted."""
+    """Bits from the boundary of a piece to where a window begins, by the constant part of its offset."""
     if tile.contiguous is None:
         return 0
     constant, _ = tile.offset[tile.contiguous].sympy.expand().as_coeff_Add()
