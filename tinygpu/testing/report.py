@@ -109,7 +109,7 @@ class CheckReport:
     devices   names of those on which the machine exists
     seed      with the same seed the same cases are drawn
     rows      what was checked, tier by tier
-    library   what seems wrong with rules that the library derives: for its makers, not for the machine's author
+    upstream  what seems wrong with rules that the library derives: for its makers, not for the machine's author
     seconds   CPU time
     """
 
@@ -118,7 +118,7 @@ class CheckReport:
     devices: tuple[str, ...]
     seed: int
     rows: tuple[Row, ...]
-    library: tuple[Failure, ...] = ()
+    upstream: tuple[Failure, ...] = ()
     seconds: float = field(default=0.0)
 
     @property
@@ -153,9 +153,9 @@ class CheckReport:
                 out.append(f"    smallest case: {failure.case}")
             if failure.snippet:
                 out += ["    again:", *(f"        {line}" for line in failure.snippet.splitlines())]
-        if self.library:
+        if self.upstream:
             out += ["", "Rules of the library that seem wrong; please report them, the machine has nothing to mend:"]
-            out += [f"    {failure.sentence}" for failure in self.library]
+            out += [f"    {failure.sentence}" for failure in self.upstream]
         out.append("")
         out.append(f"{self.conclusion} ({self.seconds:.0f} s of CPU)")
         return "\n".join(out)
@@ -179,7 +179,7 @@ class CheckReport:
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
             "rows": [r.to_json() for r in self.rows],
-            "library": [f.to_json() for f in self.library],
+            "upstream": [f.to_json() for f in self.upstream],
         }
 
     def save(self, path: str | Path) -> None:

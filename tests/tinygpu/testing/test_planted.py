@@ -19,7 +19,7 @@ def report_of(planted: Plant, folder: Path, tiers: tuple[int, ...]) -> str:
         return str(refused)
     report = run_check(machine, tiers=tiers)
     assert any(r.failures for r in report.rows if r.tier in tiers), str(report)
-    assert not report.library, str(report)
+    assert not report.upstream, str(report)
     return str(report)
 
 
@@ -42,7 +42,7 @@ def test_a_check_with_default_options_finds_and_names_what_is_planted(planted: P
 def test_the_right_twin_passes_with_default_options(name: str) -> None:
     report = run_check(right(name))
     assert report.ok, str(report)
-    assert not report.library, str(report)
+    assert not report.upstream, str(report)
 
 
 def test_there_are_enough_planted_machines_of_every_kind() -> None:
