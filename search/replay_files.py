@@ -72,7 +72,9 @@ def load_replay(path: str | Path, objective: str | None = None) -> ReplaySpace:
         return _from_t4(file, decoded_as(_T4File, data, where, beside=None), objective)
     if bytes(kinds.get("cache", b""))[:1] == b"{":
         return _from_cache(file, decoded_as(_CacheFile, data, where, beside=None), objective)
-    decoded_as(dict[str, msgspec.Raw], data, where)
+    if data.lstrip()[:1] != b"{":
+        raise FileError(f"{file} is no JSON object, as a cache file of Kernel Tuner and a T4 file are")
+    decoded_as(_Nothing, data, where, beside=None)
     raise FileError(f"{file} is neither a cache file of Kernel Tuner (a 'cache') nor T4 (a list 'results')")
 
 
@@ -123,6 +125,11 @@ def save_t4(space: ReplaySpace, path: str | Path) -> None:
 # Entries are decoded one at a time, and twice: a large space takes many times its bytes as Python objects.
 _NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity', re.S)
 _Measured = float | int | str | bool | None | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """Takes any JSON object, and nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)

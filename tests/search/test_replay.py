@@ -238,7 +238,7 @@ def test_t4_results_of_a_rate_and_their_units_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2", "{path} is damaged, or of another version: it is a list, and must be an object"),
+        ("[1, 2", "{path} is no JSON object, as a cache file of Kernel Tuner and a T4 file are"),
         ('{"rows": []}', "{path} is neither a cache file of Kernel Tuner (a 'cache') nor T4 (a list 'results')"),
         (cache_text(cache={}), "{path} holds no measurement"),
         (
