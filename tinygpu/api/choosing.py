@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tinygpu.api.apart import EndedApart, run_apart
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, problems
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
-from tinygpu.ptx.assembler import Assembly, assemble
+from tinygpu.ptx.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.build import Built
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.minimize import minimize
@@ -37,6 +38,10 @@ REFINED = 60
 ASSEMBLED = 5
 # Ways that are looked at, at most, for each that is kept.
 WAYS = 4
+
+
+# Wall time that the assembler may take for one kernel; the largest of ours take 2 s.
+ASSEMBLING_SECONDS = 120.0
 
 
 class NotAdmitted(ValueError):
@@ -66,6 +71,34 @@ class Finalist:
         return float(self.prediction.seconds) + strain_at(self.space, self.refined.point, self.prediction)
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A candidate that could not be made, or not be verified: a fault of ours, or of the assembler.
+
+    error  what ended it, as it was raised
+    """
+
+    space: MachineSpace
+    point: Values
+    step: str
+    error: Exception
+
+    def __str__(self) -> str:
+        listed = " ".join(f"{name}={value}" for name, value in self.point.items())
+        return f"{self.step} of {self.space.machine.__name__} {listed}: {self.error}"
+
+
+def refuse(failure: Failed) -> None:
+    """Whoever wants just this candidate is told why there is none."""
+    if isinstance(failure.error, EndedApart):
+        raise CannotBeMade(str(failure)) from failure.error
+    raise failure.error
+
+
+class CannotBeMade(ValueError):
+    """A candidate crashed the assembler or the emulator, or kept it busy for too long."""
+
+
 def having(space: MachineSpace, point: Values) -> Space:
     """The candidates that have these values; raises NotAdmitted with every reason where there are none."""
     unknown = [name for name in point if name not in space.space.names]
@@ -92,11 +125,16 @@ def refine_best(
 
 
 def finalists(
-    space: MachineSpace, objective: PredictedTime, best: Sequence[Sequence[Refined]], keep: int = KEPT
+    space: MachineSpace,
+    objective: PredictedTime,
+    best: Sequence[Sequence[Refined]],
+    keep: int = KEPT,
+    failed: Callable[[Failed], None] = refuse,
 ) -> tuple[Finalist, ...]:
     """For `keep` ways to divide the work the best candidate that does not spill, as a kernel, best first.
 
-    Ranked with the assembler's registers. Those that were assembled and spill come last.
+    Ranked with the assembler's registers. Those that were assembled and spill come last. `failed` is told of each that
+    the assembler refused, or that crashed it or kept it busy for too long; it is left out.
     """
     kept: list[Finalist] = []
     spilled: list[Finalist] = []
@@ -107,7 +145,11 @@ def finalists(
         for r in group:
             if mine is not None and r.score >= mine.score:
                 break
-            made = assembled(space, objective, r)
+            try:
+                made = assembled(space, objective, r)
+            except (AssemblerError, EndedApart) as error:
+                failed(Failed(space, r.point, "assembling", error))
+                continue
             if made.spills:
                 spilled.append(made)
             elif mine is None or made.score < mine.score:
@@ -118,9 +160,10 @@ def finalists(
 
 
 def assembled(space: MachineSpace, objective: PredictedTime, r: Refined) -> Finalist:
-    """One candidate, lowered and assembled."""
+    """One candidate, lowered, and assembled in a process of its own."""
     kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
-    assembly = assemble(kernel.ptx, kernel.assembled_for(space.device.portable_target))
+    target = kernel.assembled_for(space.device.portable_target)
+    assembly = run_apart(lambda: assemble(kernel.ptx, target), seconds=ASSEMBLING_SECONDS)
     prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
     return Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygpu.api.apart import EndedApart, run_apart
 from tinygpu.api.assembled import BATCH_PER_PROCESS, assembled_objective
 from tinygpu.api.caching import source_digest
-from tinygpu.api.choosing import KEPT, Finalist, finalists, refine_best
+from tinygpu.api.choosing import KEPT, Failed, Finalist, finalists, refine_best
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
@@ -59,6 +60,7 @@ class Tuned:
     refused: tuple[Refusal, ...]
     winner: Finalist
     verification: Verification
+    failed: tuple[Failed, ...] = ()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -81,6 +83,10 @@ class Interrupted(KeyboardInterrupt):
         """The machine with the least predicted time, and that time; None where nothing has a value."""
         found = [(s, s.result.value) for s in self.searched if s.result is not None and s.result.value is not None]
         return min(found, key=lambda pair: pair[1], default=None)
+
+
+# Wall time that one kernel's verification may take: many times its own budget of CPU time.
+VERIFYING_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,7 @@ def tune(
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
     searched: list[Searched] = []
+    failed: list[Failed] = []
     try:
         layouts = SolverCache()
         for machine, problem in accepted:
@@ -174,18 +181,29 @@ def tune(
             watch.stage(f"{machine.__name__}: solving the layouts of the best")
             best = refine_best(objective, result, layouts, keep)
             watch.stage(f"{machine.__name__}: lowering and assembling the best")
-            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, keep))
+            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, keep, failed.append))
         ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
-        if not ranked:
-            raise NothingFound(_why_nothing(searched))
-        winner = ranked[0]
-        watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
-        verification = verify(
-            winner.built.kernel, winner.space.machine, winner.space.problem, seed=seed, thorough=True
-        )
-        return Tuned(family.name, device, tuple(searched), tuple(refused), winner, verification)
+        for winner in ranked:
+            watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
+            try:
+                verification = verified_apart(winner, seed)
+            except EndedApart as error:
+                failed.append(Failed(winner.space, winner.refined.point, "verification", error))
+                continue
+            return Tuned(
+                family.name, device, tuple(searched), tuple(refused), winner, verification, tuple(failed)
+            )
+        raise NothingFound(_why_nothing(searched, failed))
     except KeyboardInterrupt:
         raise Interrupted(family.name, device, tuple(searched), tuple(refused)) from None
+
+
+def verified_apart(finalist: Finalist, seed: int) -> Verification:
+    """The verification of a finalist in a process of its own; raises EndedApart where that crashes or hangs."""
+    kernel, space = finalist.built.kernel, finalist.space
+    return run_apart(
+        lambda: verify(kernel, space.machine, space.problem, seed=seed, thorough=True), seconds=VERIFYING_SECONDS
+    )
 
 
 # Candidates of which the least roofline time is taken: it differs among them by padded work alone, where it differs.
@@ -202,15 +220,17 @@ def roofline_seconds(objective: PredictedTime) -> float:
     return min(float(objective.prediction(point).roofline_s) for point in points)
 
 
-def _why_nothing(searched: Sequence[Searched]) -> str:
+def _why_nothing(searched: Sequence[Searched], failed: Sequence[Failed]) -> str:
     reasons = []
     for s in searched:
         name = s.space.machine.__name__
         if s.sentence:
             reasons.append(f"{name} has no candidate: {s.sentence}")
         elif s.finalists:
-            reasons.append(f"{name}: all of its {len(s.finalists)} best candidates spill registers")
-    return "; ".join(reasons) or "no machine has a candidate"
+            left = [f for f in s.finalists if not f.spills]
+            if not left:
+                reasons.append(f"{name}: all of its {len(s.finalists)} best candidates spill registers")
+    return "; ".join([*reasons, *map(str, failed)]) or "no machine has a candidate"
 
 
 __all__ = ["Asked", "NothingFound", "Searched", "Tuned", "Watcher", "tune"]

@@ -38,6 +38,8 @@ def tuned_report(t: Tuned, files: Sequence[Path], driver: DriverStatus, *, verbo
         console.print(f"{refusal.machine} does not take this problem: {escape(refusal.sentence)}")
     for s in t.searched:
         _machine(s, w, verbose)
+    for failure in t.failed:
+        console.print(f"left out: {escape(str(failure))}")
     if not verbose:
         funnel(w.space)
     best(t)

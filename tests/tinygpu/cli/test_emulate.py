@@ -246,7 +246,7 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
             ("add.ptx", *LAUNCH, "--arg", "1", "--arg", "1", "--arg", "zeros:f32[4]"),
             "n is a parameter of 4 bytes and cannot take a buffer's address",
         ),
-        (("bad.ptx", *LAUNCH), "PTX line 5, column 2: the text ends inside the body of k"),
+        (("bad.ptx", *LAUNCH), "PTX line 5, column 1: the text ends inside the body of k"),
         (("odd.ptx", *LAUNCH), "PTX line 6: the emulator has no semantics for `frobnicate.b32`"),
         (("binary.ptx", *LAUNCH), "binary.ptx is no text, so it is no PTX: a cubin is not, its PTX is"),
         (("two.ptx", *LAUNCH), "this PTX has 2 entries (add, other): say which with --entry"),
