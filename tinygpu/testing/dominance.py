@@ -54,7 +54,7 @@ def check_dominance(bench: Bench, allowance: Allowance) -> tuple[Row, tuple[Fail
         left = _Left(space, rng)
         for name, c in sorted(names.items(), key=lambda item: item[1].name not in own):
             mine = c.source == bench.machine.__name__ and c.name in own
-            if name in failures or name in library or (allowance.spent and not mine):
+            if name in failures or name in library or (allowance.spent and not mine and tried):
                 continue
             bench.progress(f"without {c.name!r}, is anything predicted to be faster")
             tried.add(name)

@@ -68,7 +68,8 @@ def check_legality(bench: Bench, allowance: Allowance) -> tuple[Row, dict[Name, 
     failures: list[Failure] = []
     for entry in sorted(known.values(), key=lambda e: not e.own):
         for case, part in _parts_with(bench, entry.constraint, rng):
-            if entry.enough or (allowance.spent and (entry.asked or not entry.own)):
+            late = allowance.spent and (entry.asked or (not entry.own and any(e.seen for e in known.values())))
+            if entry.enough or late:
                 break
             entry.asked += 1
             for point in outside(part, entry.constraint, rng, 2 if entry.own else 1):

@@ -6,7 +6,7 @@ import pytest
 from planted import PLANTS, Plant, right, wrong
 
 from tinygpu.language import DeclarationError
-from tinygpu.testing import run_check
+from tinygpu.testing import CheckReport, Row, run_check
 
 BASES = sorted({p.base for p in PLANTS})
 
@@ -49,3 +49,19 @@ def test_there_are_enough_planted_machines_of_every_kind() -> None:
     assert len(PLANTS) >= 30
     assert {p.tier for p in PLANTS} == {1, 2, 3, 4, 5, 6}
     assert len({str(p) for p in PLANTS}) == len(PLANTS)
+
+
+@pytest.mark.parametrize("name", ["Softmax", "Staged"])
+def test_every_row_tries_something_when_there_is_no_time_at_all(name: str) -> None:
+    report = run_check(right(name), seconds=0.0)
+    assert report.untried == (), str(report)
+    assert report.ok, str(report)
+
+
+def test_a_row_on_which_nothing_was_tried_does_not_pass() -> None:
+    row = Row(5, "kernels are right", 0, "candidates")
+    assert (row.verdict, row.passed) == ("NOT TRIED", False)
+    report = CheckReport("Softmax", (), (), 0, (row,))
+    assert not report.ok
+    assert report.conclusion == "nothing is wrong in what was tried; not tried: kernels are right"
+    assert Row(2, "layouts", 0, "candidates", absent="buffers in shared memory").passed
