@@ -72,7 +72,7 @@ def handed_over(reader: str, arrival: str, order: str = "late") -> tuple[str, ..
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("reader", "arrival"), itertools.product(READERS, ARRIVALS))
+@pytest.mark.parametrize(("reader", "arrival"), list(itertools.product(READERS, ARRIVALS)))
 def test_an_arrival_in_another_cta_gives_back_what_its_scope_reaches(reader: str, arrival: str, order: str) -> None:
     by_threads = reader != "bulk store"
     right = ARRIVALS[arrival] == "all" or (ARRIVALS[arrival] == "asynchronous" and not by_threads)
