@@ -29,8 +29,6 @@ from tinygpu.ptx.emulator import Report, emulate
 from tinygpu.ptx.inputs import arguments, make_inputs
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.ptxas import Ptxas, find_ptxas
-from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -44,7 +42,7 @@ WARPGROUP = 4
 class Pair:
     """A kernel of ours and one of Triton's for c = a @ b, f16 with f32 sums.
 
-    point    parameters of our machine; among the candidates that have them the best predicted one is taken
+    point    the other parameters of our machine, all of them
     fixture  Triton's kernel; None for ours alone
     order    how b is stored: "row" is (k, n), "col" (n, k)
     grid     Triton's, for two by two tiles
@@ -63,7 +61,13 @@ class Pair:
     grid: tuple[int, ...] = (4,)
 
 
-ALONE = {"split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "swizzle": 128, "swizzle_c": 128}
+ALONE = {
+    "split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "swizzle": 128, "swizzle_c": 128, "group": 8, "vr": 1,
+}  # fmt: skip
+FRAGMENTS = {
+    "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "copy_a": "cp.async", "copy_b": "cp.async", "put": "staged",
+    "across_a": 4, "across_b": 8, "across_c": 8, "va": 8, "vb": 8, "vc": 8, "pad": 0, "group": 8, "vr": 1,
+}  # fmt: skip
 PAIRS = (
     Pair(
         "Hopper, one warpgroup", MatmulHopper, "h100", (128, 128, 64), 3,
@@ -84,7 +88,7 @@ PAIRS = (
     ),
     Pair(
         "Ampere", MatmulAmpere, "a100", (64, 64, 32), 3,
-        {"wm": 2, "wn": 2, "split_k": 1, "put": "staged"}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
+        {"wm": 2, "wn": 2, **FRAGMENTS}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
     ),
 )  # fmt: skip
 
@@ -116,10 +120,10 @@ def ours(pair: Pair) -> tuple[Kernel, Any]:
     space = build_space(pair.machine, problem, device(pair.gpu))
     wanted = {"bm": bm, "bn": bn, "bk": bk, "stages": pair.stages, **pair.point}
     wanted = {name: value for name, value in wanted.items() if name in space.space.names}
-    found = minimize(space.space.restrict(wanted), PredictedTime(space)).best
-    if found is None:
-        raise LookupError(f"{pair.name}: no candidate has {wanted}")
-    point = dict(found)
+    candidates = space.space.restrict(wanted)
+    if candidates.size != 1:
+        raise LookupError(f"{pair.name}: {candidates.size} candidates have {wanted}, and one is compared")
+    point = candidates.at(0)
     kernel = build(space.fill(point), problem, point, SolverCache()).kernel
     return kernel, pair.machine.problem(m=2 * bm, n=2 * bn, k=4 * bk, majors=majors)
 
