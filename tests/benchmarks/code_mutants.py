@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +98,20 @@ def tried(mutants: Sequence[Mutant], jobs: int, seed: int) -> dict[Mutant, str]:
     return results
 
 
+def check_without_edits(rooms: Sequence[Room], known: Mapping[str, Executed], seed: int) -> None:
+    """Raises RuntimeError where tests fail without any edit: what kills mutants then is not their edit."""
+    for room in rooms:
+        seconds = known[room.name].seconds
+        (path, source) = next((p, (ROOT / p).read_text(encoding="utf-8")) for p in room.paths())
+        tests = sorted(seconds, key=lambda test: (seconds[test], test))[:5]
+        pid = trial.start(ROOT, module_name(path), path, source, tests, _SLOWER * _IMPORTING_S, seed)
+        begun = time.monotonic()
+        while (result := trial.ended(pid, begun, _WALL * _IMPORTING_S)) is None:
+            time.sleep(0.05)
+        if result != "survived":
+            raise RuntimeError(f"the tests of {room.tests} do not pass without an edit ({result})")
+
+
 def table(results: dict[Mutant, str], by: str) -> str:
     """Mutants and how they ended, by room or by kind."""
     group = {m: m.room.name if by == "room" else m.edit.kind for m in results}
@@ -128,13 +142,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         mutants: list[Mutant] = []
+        everything: dict[str, Executed] = {}
         for number, room in enumerate(rooms):
             file = folder / f"{room.name}-{room.digest()}.json"
             print(f"{room.name}: what its tests execute ...", file=sys.stderr, flush=True)
             known = executed.read(file) if file.exists() else executed.record(ROOT, room.modules, room.tests, file)
+            everything[room.name] = known
             share = (options.mutants + number) // len(rooms)
             mutants += drawn(room, known, share, options.seed, options.files)
+        digests = [room.digest() for room in rooms]
+        check_without_edits(rooms, everything, options.seed)
         results = tried(mutants, options.jobs, options.seed)
+        check_without_edits(rooms, everything, options.seed)
+        if digests != [room.digest() for room in rooms]:
+            raise RuntimeError("modules or tests changed while their mutants were tried: none of the results counts")
     print(f"{table(results, 'room')}\n\n{table(results, 'kind')}\n")
     for mutant, result in results.items():
         if result not in ("killed", "time"):

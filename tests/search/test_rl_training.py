@@ -1,6 +1,7 @@
 """The network's gradients, training with checkpoints, and the files that come of it."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from table_space import TableSpace
 from tinygpu.search.rl.forest import Forest, Lesson
 from tinygpu.search.rl.network import (
     Adam,
+    Array,
     Shape,
     expected,
     expected_gradient,
@@ -19,8 +21,8 @@ from tinygpu.search.rl.network import (
     scores,
     scores_gradient,
 )
-from tinygpu.search.rl.policy import Policy, leaf_log_chances
-from tinygpu.search.rl.ppo import Settings, improve
+from tinygpu.search.rl.policy import INPUTS, Policy, leaf_log_chances
+from tinygpu.search.rl.ppo import Settings, _follow, _imitate, improve
 from tinygpu.search.rl.situation import Situation, situate
 from tinygpu.search.rl.train import train
 
@@ -68,6 +70,128 @@ def test_gradients_are_those_of_finite_differences() -> None:
                 sides.append(loss())
             weight.flat[place] = before
             assert np.isclose(found[name].flat[place], (sides[0] - sides[1]) / 2e-6, rtol=1e-4, atol=1e-6), name
+
+
+class Noted:
+    """In Adam's place: keeps the gradients that a step follows."""
+
+    def __init__(self, weights: dict[str, Array]) -> None:
+        self.weights = weights
+        self.given: list[tuple[dict[str, Array], float, float]] = []
+
+    def step(self, gradients: Mapping[str, Array], rate: float, decay: float = 0.0) -> None:
+        self.given.append((dict(gradients), rate, decay))
+
+
+def slopes(loss: Callable[[], float], weight: Array, places: Sequence[int], step: float = 1e-5) -> list[float]:
+    """A loss's slopes by some entries of a weight, by finite differences."""
+    found = []
+    for place in places:
+        before = weight.flat[place]
+        sides = []
+        for moved in (step, -step):
+            weight.flat[place] = before + moved
+            sides.append(loss())
+        weight.flat[place] = before
+        found.append((sides[0] - sides[1]) / (2 * step))
+    return found
+
+
+def test_a_step_follows_the_clipped_gain_the_entropy_and_the_error_of_what_was_expected() -> None:
+    """PPO's loss as its paper writes it, choice by choice; a gain is followed down where it is a loss, too."""
+    rng = np.random.default_rng(11)
+    forest = Forest([lesson(seed) for seed in range(2)])
+    weights = {k: w.astype(np.float64) for k, w in initial(INPUTS, rng).items()}
+    for name in ("score", "value out"):
+        weights[name] += 0.3 * rng.standard_normal(weights[name].shape)
+    played = forest.play(weights, np.repeat([0, 1], 8), rng)
+    for weight in weights.values():  # the weights have moved since: some ratios are beyond the clip
+        weight += 0.15 * rng.standard_normal(weight.shape)
+    gains = rng.standard_normal(len(played.nodes)).astype(np.float32)
+    rows = rng.permutation(len(played.nodes))[:20]
+    settings, fade = Settings(clip=0.2, entropy=0.3, value=0.7, rate=0.01, decay=0.4), 0.6
+    clipped: set[tuple[bool, bool]] = set()
+
+    def loss() -> float:
+        total = 0.0
+        for row in rows.tolist():
+            choices = forest.choices(played.nodes[[row]])
+            edges, nodes = forest.described(choices)
+            values = scores(weights, edges, nodes, choices.owner).scores
+            chances = np.exp(values - values.max()) / np.exp(values - values.max()).sum()
+            ratio = chances[played.picked[row]] / np.exp(float(played.log_chances[row]))
+            gain, bounded = float(gains[row]), min(max(ratio, 1 - settings.clip), 1 + settings.clip)
+            clipped.add((gain > 0, bool(ratio * gain > bounded * gain)))
+            total -= min(ratio * gain, bounded * gain)
+            total -= settings.entropy * fade * float(-(chances * np.log(chances)).sum())
+            hope = float(expected(weights, nodes)[0][0])
+            total += settings.value * (hope - float(played.rewards[row])) ** 2
+        return total / len(rows)
+
+    noted = Noted(weights)
+    entropy = _follow(forest, noted, settings, played, gains, rows, fade)
+    ((gradients, rate, decay),) = noted.given
+    assert (rate, decay) == (0.01 * fade, 0.4)
+    assert gradients.keys() == weights.keys()
+    for name, weight in weights.items():
+        places = rng.permutation(weight.size)[:5].tolist()
+        wanted = slopes(loss, weight, places)
+        assert np.allclose(gradients[name].flat[places], wanted, rtol=2e-3, atol=2e-5), name
+    assert clipped == {(True, False), (True, True), (False, False), (False, True)}
+    rest = replace(settings, entropy=0.0, value=0.0)
+    assert entropy == _follow(forest, noted, rest, played, gains, rows, fade) > 0
+
+
+def test_what_is_shown_is_made_likelier() -> None:
+    rng = np.random.default_rng(6)
+    forest = Forest([lesson(seed) for seed in range(2)])
+    weights = {k: w.astype(np.float64) for k, w in initial(INPUTS, rng).items()}
+    weights["score"] += 0.3 * rng.standard_normal(weights["score"].shape)
+    nodes, picked = forest.demonstrate(np.array([0, 1, 1]), 0.02, rng)
+    settings = Settings(blur=0.0, show=0.8, rate=0.01, decay=0.4)
+
+    def loss() -> float:
+        choices = forest.choices(nodes)
+        edges, described = forest.described(choices)
+        logs = log_softmax(scores(weights, edges, described, choices.owner).scores, choices.first, choices.owner)
+        return -settings.show * float(logs[choices.first + picked].mean())
+
+    noted = Noted(weights)
+    _imitate(forest, noted, settings, nodes, picked, 0.5, rng)
+    ((gradients, rate, decay),) = noted.given
+    assert (rate, decay) == (0.005, 0.4)
+    for name, gradient in gradients.items():
+        places = rng.permutation(gradient.size)[:5].tolist()
+        assert np.allclose(gradient.flat[places], slopes(loss, weights[name], places), rtol=2e-3, atol=2e-5), name
+
+
+def test_adam_goes_down_whatever_the_sign_and_weights_decay() -> None:
+    """The first step is the rate itself, against the gradient; a long gradient is cut to the bound."""
+    for gradient in (3.0, -3.0, 1e-3, -1e-3):
+        weights = {"w": np.array([2.0, -2.0], np.float32)}
+        adam = Adam(weights)
+        adam.step({"w": np.array([gradient, 0.0])}, 0.1)
+        assert np.allclose(weights["w"], [2.0 - 0.1 * np.sign(gradient), -2.0], atol=1e-5)
+    weights = {"w": np.array([2.0, -2.0], np.float32)}
+    Adam(weights).step({"w": np.zeros(2)}, 0.1, decay=0.5)
+    assert np.allclose(weights["w"], [1.9, -1.9])
+    weights = {"w": np.zeros(1, np.float32)}
+    adam = Adam(weights)
+    for gradient in (1.0, 1.0, -1.0):
+        adam.step({"w": np.array([gradient])}, 0.1)
+    # Kingma and Ba's moments with decays 0.9 and 0.999, corrected for their start
+    moments = [(1.0, 1.0), (1.0, 1.0), ((0.9 * 0.19 - 0.1) / (1 - 0.9**3), 1.0)]
+    assert np.allclose(weights["w"], -0.1 * sum(m / np.sqrt(v) for m, v in moments), atol=1e-4)
+
+
+def test_where_nothing_is_known_every_leaf_is_as_likely() -> None:
+    policy = Policy(initial(INPUTS, np.random.default_rng(0)), {})
+    for seed, count in enumerate((2, 7, 40)):
+        tree = lesson(seed, count).situation.tree
+        blank = lesson(seed, count).situation
+        unknown = Situation(tree, False, blank.figures, blank.edges, blank.nodes)
+        chances = np.exp(leaf_log_chances(tree, policy.scores(unknown)))
+        assert np.allclose(chances, 1 / tree.leaves, rtol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [replace(SMALL, show=0.0), SMALL], ids=["played", "played and shown"])
@@ -188,9 +312,7 @@ def test_training_refuses_what_it_cannot_do() -> None:
     single = [{"bm": 1}]
     with pytest.raises(ValueError) as refused:
         Forest([Lesson("one point", situate(TableSpace(single), single), np.zeros(1, dtype=np.float32))])
-    assert str(refused.value) == (
-        "there is nothing to learn: no lesson has a choice; give spaces with several points"
-    )
+    assert str(refused.value) == ("there is nothing to learn: no lesson has a choice; give spaces with several points")
     with pytest.raises(ValueError) as refused:
         replace(lesson(), rewards=np.zeros(3, dtype=np.float32))
     assert str(refused.value) == "[made up 0] (3,) rewards for 40 leaves; each leaf has one"

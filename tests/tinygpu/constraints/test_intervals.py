@@ -65,7 +65,7 @@ def test_a_remainder_holds_all_results_and_is_exact_where_nothing_wraps_around()
         results = outcomes(lambda x, y: x % y, "%", one, two)
         if not found.safe:
             continue
-        assert found.lo <= min(results) <= max(results) <= found.hi <= two[1] - 1, (one, two)
+        assert 0 <= found.lo <= min(results) <= max(results) <= found.hi <= two[1] - 1, (one, two)
         same_round = two[0] == two[1] and one[0] // two[0] == one[1] // two[0]
         if same_round or (one[0] >= 0 and one[1] < two[0]):
             assert (found.lo, found.hi) == (min(results), max(results)), (one, two)
@@ -91,6 +91,9 @@ def test_conditions_combine_as_their_values_do() -> None:
         assert (either.lo, either.hi) == (min(x | y for x, y in values), max(x | y for x, y in values))
         assert (no.lo, no.hi) == (1 - a.hi, 1 - a.lo)
         assert (a.always, a.never) == ((a.lo, a.hi) == (1, 1), (a.lo, a.hi) == (0, 0))
+    for number in (Interval(lo, hi) for lo, hi in RANGES if lo >= 0):  # as Python has it: what is not 0 holds
+        found = NAMES["_not"](number)
+        assert (found.lo, found.hi) == (int(not number.hi), int(not number.lo))
     for condition, one, two in itertools.product(conditions, RANGES[::3], RANGES[::4]):
         found = NAMES["_where"](condition, Interval(*one), Interval(*two))
         branches = [*((one,) if condition.hi else ()), *((two,) if not condition.lo else ())]
