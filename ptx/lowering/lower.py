@@ -26,6 +26,8 @@ from tinygpu.ptx.lowering.stream import rounds_of_tile
 DECLARED_ALIGN = 128
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
+# mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
+HANDED_OVER = (8, 0)
 
 
 def lower(
@@ -66,8 +68,11 @@ def lower(
         ]
     for spec, register in context.maps:
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
-    target = max([80, *(_target(s) for s in walk(program.body))])
+    handed_over = any(p.completion in ("mbarrier", "turn") for p in program.pipelines)
+    target = max([90 if handed_over else 80, *(_target(s) for s in walk(program.body))])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(_isa(s) for s in walk(program.body))])
+    if handed_over:
+        version = max(version, HANDED_OVER)
     name = f"{program.machine.lower()}"
     suffix = "a" if any(getattr(s, "instruction", None) and _only(s) for s in walk(program.body)) else ""
     budgets = any(r.registers for r in program.roles)

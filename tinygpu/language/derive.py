@@ -29,11 +29,24 @@ def derived_constraints(program: Program) -> list[Constraint]:
     out += _registers(program)
     if len(program.roles) > 1:
         out += _side_by_side(program)
+    if any(p.completion == "turn" for p in program.pipelines):
+        out.append(_turns())
     if not program.grid.cluster.same(1):
         out.append(_cluster(program))
     if not program.grid.stream_k.same(0):
         out.append(_rounds(program))
     return out
+
+
+def _turns() -> Constraint:
+    return Constraint(
+        "turns target",
+        symbol("device.cc") >= 90,
+        "roles that take turns wait with mbarrier.try_wait, which exists from sm_90 on",
+        source="roles",
+        judge="assembler",
+        why="PTX ISA, mbarrier.try_wait",
+    )
 
 
 def _cluster(program: Program) -> Constraint:

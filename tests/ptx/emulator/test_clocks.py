@@ -10,7 +10,7 @@ import pytest
 from tinygpu.ptx.emulator.state.clocks import OWN, Clock, Clocks, join, weakest
 
 # (CTAs, warps of a CTA, CTAs of a cluster)
-SHAPES = [(1, 3, 1), (3, 2, 1), (2, 2, 2), (4, 1, 2), (4, 2, 4)]
+SHAPES = [(1, 3, 1), (2, 1, 1), (3, 2, 1), (2, 2, 2), (4, 1, 2), (4, 2, 4)]
 Access = tuple[int, int]  # who (a row, or an agent as -1 - its column), and when
 
 
@@ -36,6 +36,7 @@ class Play:
     executed: dict[int, set[Access]] = field(default_factory=dict)
     sent: dict[int, list[Message]] = field(default_factory=dict)
     all: set[Access] = field(default_factory=set)
+    agents: bool = True
 
     def __post_init__(self) -> None:
         for row in range(self.rows):
@@ -57,8 +58,16 @@ class Play:
     def step(self) -> None:
         row = int(self.rng.integers(self.rows))
         often = [self.access, self.send, self.receive] * 2
-        once = [self.access, self.meet_cta, self.meet, self.agent, self.forward, self.receive_execution, self.fence]
-        steps = [*often, *once]
+        once = [
+            self.access,
+            self.meet_cta,
+            self.meet,
+            self.meet_lanes,
+            self.forward,
+            self.receive_execution,
+            self.fence,
+        ]
+        steps = [*often, *once, *([self.agent] if self.agents else [])]
         steps[int(self.rng.integers(len(steps)))](row)
 
     def access(self, row: int) -> None:
@@ -66,19 +75,31 @@ class Play:
         self.all.add((row, self.tick))
         self.known[row].add((row, self.tick))
 
+    def least(self, row: int) -> int:
+        """Up to when all that the cluster's other warps did is known, and its own lanes have met."""
+        others = np.delete(self.clocks.vector[row, : self.clocks.members], self.clocks.own_column[row])
+        return min([int(self.clocks.warp_synced[row]), *others.tolist()])
+
+    def meet_lanes(self, row: int) -> None:
+        self.clocks.sync_warps(np.array([row]), self.tick)
+        assert self.clocks.warp_synced[row] == self.tick
+        if self.clocks.members == 1:
+            assert self.clocks.synced[row] == self.tick
+
     def meet_cta(self, row: int) -> None:
         cta = row % self.clocks.ctas
         self.clocks.join_cta(np.array([cta]), self.tick)
         group = [r for r in range(self.rows) if r % self.clocks.ctas == cta]
         self._tell(group, group)
         assert (self.clocks.warp_synced[group] == self.tick).all()
-        if self.clocks.cluster_size == 1 and not self.clocks.agents:
-            assert (self.clocks.synced[group] == self.tick).all()
+        assert self.clocks.synced[group].tolist() == [self.least(r) for r in group]
 
     def meet(self, row: int) -> None:
         arrived, waiting = self.some(self.mates(row)), self.some(self.mates(row))
         self.clocks.join(np.array(arrived), np.array(waiting), self.tick)
         self._tell(arrived, waiting)
+        assert (self.clocks.warp_synced[waiting] == self.tick).all()
+        assert self.clocks.synced[waiting].tolist() == [self.least(r) for r in waiting]
 
     def _tell(self, arrived: list[int], waiting: list[int]) -> None:
         for what in (self.known, self.proxied, self.executed):
@@ -125,6 +146,8 @@ class Play:
             self.known[row] |= told.known
             self.proxied[row] |= told.proxied
             self.executed[row] |= told.executed
+            if self.clocks.members > 1:
+                assert self.clocks.synced[row] == self.least(row)
 
     def receive_execution(self, row: int) -> None:
         if self.clocks.executed is not None:
@@ -149,6 +172,7 @@ class Play:
     def check(self) -> None:
         for row in range(self.rows):
             own = int(self.clocks.own_column[row])
+            assert self.clocks.synced[row] <= self.least(row)
             assert self.clocks.vector[row, own] == OWN
             for access in self.all:
                 if self.cluster_of(access) != self.cluster(row):
@@ -167,13 +191,14 @@ class Play:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 @pytest.mark.parametrize("seed", range(4))
 def test_a_row_knows_what_it_was_told(shape: tuple[int, int, int], seed: int) -> None:
-    play = Play(Clocks(*shape, start=0), np.random.default_rng(seed))
+    play = Play(Clocks(*shape, start=0), np.random.default_rng(seed), agents=seed < 2)
     if seed % 2:
         play.clocks.follow_execution()
     for _ in range(120):
         play.step()
         play.check()
-    assert any(play.known[row] - {a for a in play.all if a[0] == row} for row in range(play.rows))
+    alone = shape[1:] == (1, 1) and not play.agents
+    assert alone or any(play.known[row] - {a for a in play.all if a[0] == row} for row in range(play.rows))
 
 
 def test_what_a_clock_has_no_column_for_is_not_known() -> None:
@@ -198,3 +223,12 @@ def test_a_release_of_its_cta_tells_another_one_that_agents_are_done_and_what_a_
     fenced = clock.from_abroad(Clock(np.array([2, 6, 8], np.int32), np.array([1, 3, 11], np.int32)), 2)
     assert fenced.known.tolist() == [2, 6, 8, 0]
     assert fenced.proxied.tolist() == [1, 3, 11, 7]
+
+
+def test_what_a_warp_started_itself_does_not_make_its_lanes_meet() -> None:
+    clocks = Clocks(1, 2, 1, start=0)
+    clocks.sync_warps(np.array([0]), 3)
+    clocks.learn(0, clocks.issue(0))
+    assert clocks.warp_synced.tolist() == [3, 0]
+    clocks.learn(0, clocks.snapshot(0, 8))  # what it released comes back: its lanes met in who passed it on
+    assert clocks.warp_synced.tolist() == [8, 0]
