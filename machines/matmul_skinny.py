@@ -38,13 +38,17 @@ class MatmulSkinny(epilogue.Epilogue):
         why="with more rows than 64 the product takes the time, not the stream of b: larger tiles of a share more of b",
     )  # fmt: skip
     once = Require(
-        (m <= bm) | (ceil_div(n, bn) * ceil_div(k, bk) < symbol("device.sm_count")),
-        "all rows of a fit into one tile, so that b is read once, where b has a piece for every SM",
+        (m <= bm) | (n < 64 * symbol("device.sm_count")),
+        "all rows of a fit into one tile, so that b is read once, where b has two tiles of 32 columns for every SM",
         kind="dominance",
-        why="every further tile of rows reads all of b again",
+        why="every further tile of rows reads all of b again; where b has fewer columns, tiles of rows give SMs work "
+        "that parts of k would give them only with sums to gather",
     )
     tight = Require(
-        (bm == 8) | (bm < m + 16), "a tile of a has fewer than 16 rows too many", kind="dominance",
+        (bm == 8) | (bm < m + 16) | (bm == 32 * ceil_div(m, 32)),
+        "a tile of a has fewer than 16 rows too many, or m rounded up to 32 rows, which wide swizzles need where they "
+        "are contiguous",
+        kind="dominance",
         why="rows of zeros are multiplied too, and shared memory that holds them holds fewer stages",
     )  # fmt: skip
     few = Require(

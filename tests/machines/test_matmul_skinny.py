@@ -19,6 +19,7 @@ from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.verification import verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces import Part, Space
 from tinygpu.spaces.build import build_space
 
 POINT = {"bm": 8, "bn": 64, "bk": 64, "warps": 4, "stages": 4, "split_k": 3, "swizzle": 64}
@@ -38,6 +39,63 @@ def best(machine: type[Machine], problem: Problem, on: str, count: int = 600) ->
     predicted = PredictedTime(space)
     scores = predicted.score_columns({name: np.array([p[name] for p in points]) for name in points[0]})
     return predicted.prediction(points[int(np.argmin(scores))])
+
+
+def least(predicted: PredictedTime, without: frozenset[str] = frozenset()) -> float:
+    """The shortest predicted time of all candidates, or of those that the space has without some constraints."""
+    seconds = np.inf
+    for part in predicted.space.space.parts:
+        kept = tuple(c for c in part.constraints if c.name not in without)
+        space = Space("wider", (Part(part.fixed, part.axes, kept, part.environment),))
+        if space.size:
+            seconds = min(seconds, float(np.min(predicted.score_columns(space.columns()))))
+    return seconds
+
+
+def drawn(seed: int) -> tuple[str, Problem]:
+    """A device and a problem whose columns are about as many as it takes for each SM to have a tile or a few."""
+    rng = np.random.default_rng(seed)
+    on = str(rng.choice(["h100", "h200", "rtx-5090"]))
+    n = 16 * int(device(on).sm_count * 2 * rng.uniform(0.5, 5))
+    m, k = int(rng.integers(17, 65)), int(rng.choice([64, 160, 320, 512, 1024, 4096]))
+    kind = str(rng.choice(["f16", "bf16", "e4m3", "s8"]))
+    dtypes = {"a": kind, "b": kind}
+    options: dict[str, Any] = {}
+    if kind != "s8" and rng.random() < 0.7:
+        dtypes |= dict.fromkeys(("bias", "scales", "c", "residual"), "f32")
+        options = {"with_bias": True, "scaling": "columns", "with_residual": True}
+    a = str(rng.choice(["row", "col"])) if kind in ("f16", "bf16") else "row"
+    return on, MatmulSkinny.problem(m=m, n=n, k=k, dtypes=dtypes, majors={"a": a, "b": "col"}, options=options)
+
+
+def finished(m: int, n: int, k: int, a: str) -> Problem:
+    """With everything that an epilogue can do, in f32: more bytes than the product itself where k is short."""
+    dtypes = dict.fromkeys("ab", "f16") | dict.fromkeys(("bias", "scales", "c", "residual"), "f32")
+    options = {"with_bias": True, "scaling": "columns", "with_residual": True}
+    return MatmulSkinny.problem(m=m, n=n, k=k, dtypes=dtypes, majors={"a": a}, options=options)
+
+
+def cost_nothing(problem: Problem, on: str) -> None:
+    """The rules about tiles of rows: up to what no measurement tells apart, as `tinygpu check` has it."""
+    predicted = PredictedTime(build_space(MatmulSkinny, problem, device(on)))
+    free = least(predicted, frozenset({"once", "tight"}))
+    assert least(predicted) <= free + max(0.01 * free, 0.5e-6), f"{problem} on {on}"
+
+
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 60))])
+def test_rules_about_tiles_of_rows_cost_nothing(seed: int) -> None:
+    on, problem = drawn(seed)
+    cost_nothing(problem, on)
+
+
+def test_rows_are_shared_out_where_b_has_few_columns() -> None:
+    """Fewer than two tiles of 32 columns for each SM."""
+    cost_nothing(finished(64, 4096, 320, "col"), "h100")
+
+
+def test_rows_side_by_side_may_be_rounded_up_for_a_wide_swizzle() -> None:
+    """A tile of 48 rows leaves swizzles of 32 bytes only; one of 64 rows does not."""
+    cost_nothing(finished(48, 11072, 4096, "col"), "h200")
 
 
 @pytest.mark.sampled(3)
