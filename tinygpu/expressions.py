@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,7 +103,7 @@ class Expr:
         return Expr(sympy.Ge(self.sympy, _node(other)))
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return Expr(sympy.Eq(self.sympy, _node(other)))
+        return Expr(_equal(self.sympy, _node(other)))
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return Expr(sympy.Ne(self.sympy, _node(other)))
@@ -144,7 +145,7 @@ class Expr:
     @property
     def symbols(self) -> frozenset[str]:
         """Names of the symbols that occur."""
-        return frozenset(s.name for s in self.sympy.free_symbols)
+        return _symbols(self.sympy)
 
     @property
     def is_number(self) -> bool:
@@ -156,10 +157,43 @@ class Expr:
 
     def substitute(self, values: Mapping[str, Operand]) -> Expr:
         """The expression with some symbols replaced."""
-        return Expr(self.sympy.xreplace({symbol(name).sympy: _node(v) for name, v in values.items()}))
+        return Expr(_substituted(self.sympy, frozenset((name, _node(v)) for name, v in values.items())))
 
 
 Operand: TypeAlias = "Expr | int"
+
+# The structures of a machine ask the same questions of the same nodes, and sympy finds each answer anew.
+REMEMBERED = 1 << 15
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _symbols(node: Any) -> frozenset[str]:
+    return frozenset(s.name for s in node.free_symbols)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _substituted(node: Any, values: frozenset[tuple[str, Any]]) -> Any:
+    return node.xreplace({symbol(name).sympy: value for name, value in values})
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _equal(left: Any, right: Any) -> Any:
+    return sympy.Eq(left, right)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _all(nodes: tuple[Any, ...]) -> Any:
+    return sympy.And(*nodes)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _any(nodes: tuple[Any, ...]) -> Any:
+    return sympy.Or(*nodes)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _greatest(nodes: tuple[Any, ...]) -> Any:
+    return sympy.Max(*nodes)
 
 
 def _node(value: object) -> Any:
@@ -191,7 +225,7 @@ def ceil_div(a: Operand, b: Operand) -> Expr:
 
 
 def maximum(*terms: Operand) -> Expr:
-    return Expr(sympy.Max(*[_node(t) for t in terms]))
+    return Expr(_greatest(tuple(_node(t) for t in terms)))
 
 
 def minimum(*terms: Operand) -> Expr:
@@ -204,11 +238,11 @@ def where(condition: Expr, then: Operand, otherwise: Operand) -> Expr:
 
 
 def all_of(conditions: Iterable[Expr | bool]) -> Expr:
-    return Expr(sympy.And(*[_node(c) for c in conditions]))
+    return Expr(_all(tuple(_node(c) for c in conditions)))
 
 
 def any_of(conditions: Iterable[Expr | bool]) -> Expr:
-    return Expr(sympy.Or(*[_node(c) for c in conditions]))
+    return Expr(_any(tuple(_node(c) for c in conditions)))
 
 
 def implies(premise: Expr, conclusion: Expr) -> Expr:

@@ -73,8 +73,8 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
 
 def preferred(choice: Choice, mine: Iterable[Constraint], earlier: Iterable[Constraint], label: str) -> Constraint:
     """Removes points of an option of an ordered choice where the option before it is legal."""
-    known = [c.condition for c in mine if c.kind == "legality"]
-    extra = [c.condition for c in earlier if c.kind == "legality" and not any(c.condition.same(k) for k in known)]
+    known = {c.condition.sympy for c in mine if c.kind == "legality"}
+    extra = [c.condition for c in earlier if c.kind == "legality" and c.condition.sympy not in known]
     condition = ~all_of(extra) if extra else expr(0) > 0
     return Constraint(
         f"{choice.name} prefers {label}",
