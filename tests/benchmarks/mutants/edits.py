@@ -36,7 +36,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitXor: ast.BitAnd,
 }
 # Functions of arguments in any order; isinstance is wrong at once in any other.
-_ANY_ORDER = frozenset(["max", "min", "maximum", "minimum", "gcd", "lcm", "isinstance"])
+_ANY_ORDER = frozenset(["max", "min", "maximum", "minimum", "multiply", "gcd", "lcm", "isinstance"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,4 +18,23 @@ class Equivalent:
     why: str
 
 
-EQUIVALENTS: tuple[Equivalent, ...] = ()
+EQUIVALENTS = (
+    Equivalent(
+        "tinygpu/constraints/intervals.py",
+        "elif self.lo >= 0 and self.hi < low:",
+        "elif (self.lo > 0) and self.hi < low:",
+        "from 0 on, the last branch gives the same: from 0 to the lesser of self.hi and high - 1, which is self.hi",
+    ),
+    Equivalent(
+        "tinygpu/constraints/intervals.py",
+        "def __init__(self, lo: int, hi: int, peak: int = 0, safe: bool = True) -> None:",
+        "def __init__(self, lo: int, hi: int, peak: int = (-1), safe: bool = True) -> None:",
+        "the greater of -lo and hi is never negative, since lo <= hi",
+    ),
+    Equivalent(
+        "tinygpu/program/schedule.py",
+        "out.append(_fuse(program, waiting.pop(drains[0].pipeline), s))",
+        "out.append(_fuse(program, waiting.pop(drains[(-1)].pipeline), s))",
+        "there is one drain: the first is the last",
+    ),
+)

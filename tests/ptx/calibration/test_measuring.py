@@ -195,6 +195,13 @@ def test_rounds_stay_within_the_launches_for_which_buffers_are_made() -> None:
         Rounds(11)
 
 
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_without_warming_up_nothing_is_loaded_and_no_clock_read(seconds: float) -> None:
+    moments = iter(range(100))
+    warm_up(ALL["clock"], SyntheticGpu(emulating=False), CHIP, seconds, lambda: float(next(moments)))
+    assert next(moments) == 0
+
+
 def test_warming_up_lasts_as_long_as_is_said() -> None:
     gpu, moments = SyntheticGpu(emulating=False), iter(range(100))
     warm_up(ALL["clock"], gpu, CHIP, 5.0, lambda: float(next(moments)))

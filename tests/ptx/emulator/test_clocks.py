@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinygpu.ptx.emulator.state.clocks import OWN, Clock, Clocks, join, weakest
+from tinygpu.ptx.emulator.state.doubts import Doubt
 
 # (CTAs, warps of a CTA, CTAs of a cluster)
 SHAPES = [(1, 3, 1), (2, 1, 1), (3, 2, 1), (2, 2, 2), (4, 1, 2), (4, 2, 4)]
@@ -232,3 +233,46 @@ def test_what_a_warp_started_itself_does_not_make_its_lanes_meet() -> None:
     assert clocks.warp_synced.tolist() == [3, 0]
     clocks.learn(0, clocks.snapshot(0, 8))  # what it released comes back: its lanes met in who passed it on
     assert clocks.warp_synced.tolist() == [8, 0]
+
+
+def test_a_doubt_is_over_where_anybody_else_is_sure() -> None:
+    def clock(known: int, doubt: Doubt | None) -> Clock:
+        ticks = np.array([0, known], np.int32)
+        return Clock(ticks, ticks, doubts={} if doubt is None else {1: doubt})
+
+    doubted = Doubt(low=2, high=6, lanes=0b01)
+    assert join([clock(6, doubted), clock(0, None)]).doubts == {1: doubted}
+    assert join([clock(0, None), clock(6, doubted), clock(4, None)]).doubts == {1: Doubt(4, 6, 0b01)}
+    assert join([clock(6, doubted), clock(6, None)]).doubts == {}
+    # each releases its own lanes: what both leave open is between the later start and the later end
+    both = join([clock(6, doubted), clock(8, Doubt(3, 8, 0b10))]).doubts
+    assert both == {1: Doubt(3, 8, 0b11)}
+    assert join([clock(9, None), clock(6, doubted), clock(8, Doubt(3, 8, 0b10))]).doubts == {}
+
+
+def test_what_a_row_starts_knows_what_the_row_knows_either_way() -> None:
+    clocks = Clocks(1, 3, 1, start=0)
+    clocks.join(np.array([0, 1]), np.array([0]), 4)
+    clocks.fence_proxy(np.array([0]), 5)
+    clocks.join(np.array([2]), np.array([0]), 7)
+    started = clocks.issue(0)
+    assert started.known.tolist() == [OWN, 4, 7]
+    assert started.proxied.tolist() == [5, 4, 0]
+    assert started.executed is None
+    clocks.learn_execution(0, started)  # nobody follows it here
+    assert clocks.executed is None
+
+
+def test_actors_have_numbers_of_their_own_and_no_more_than_a_cluster_holds() -> None:
+    clocks = Clocks(4, 1, 2, start=0)
+    keys = [(cluster, key) for key in range(3) for cluster in range(2)]
+    found = {(cluster, key): clocks.agent(cluster, key, f"{cluster}.{key}") for cluster, key in keys}
+    assert [found[at] for at in keys] == [2, 2, 3, 3, 4, 4]
+    assert {at: clocks.agent(*at, "again") for at in keys} == found
+    names = [clocks.name(1, column) for column in (0, 1, 3)]
+    assert names == ["warp 0 of the cluster's CTA 0", "warp 0 of the cluster's CTA 1", "1.1"]
+    for key in range(3, 1024 - 2):
+        clocks.agent(0, key, "more")
+    with pytest.raises(OverflowError) as refused:
+        clocks.agent(0, "one too many", "more")
+    assert str(refused.value) == "a cluster with more than 1024 warps, mbarriers and copy queues"

@@ -145,6 +145,24 @@ def test_z3_never_divides_by_what_is_not_positive():
     assert solver.check() == z3.unsat
 
 
+@pytest.mark.parametrize("power", [2, 3, 5])
+def test_a_power_is_its_base_times_itself(power):
+    a, b = symbol("a"), symbol("b")
+    product = (a + b) * a
+    for _ in range(power - 1):
+        product = product * (a + b)  # sympy writes powers
+    for point in POINTS[::7]:
+        terms = Z3Terms(z3.Context(), point)
+        wanted = (point["a"] + point["b"]) ** power * point["a"]
+        assert z3.simplify(terms.term(product == wanted)).eq(z3.BoolVal(True, ctx=terms.context))
+        free = Z3Terms(z3.Context())
+        term = free.term(product == wanted)
+        numbers = [(s, z3.IntVal(point[n], ctx=free.context)) for n, s in free.symbols.items()]
+        assert z3.is_true(z3.simplify(z3.substitute(term, *numbers)))
+        wrong = free.term(product == wanted + 1)
+        assert z3.is_false(z3.simplify(z3.substitute(wrong, *numbers)))
+
+
 def test_what_is_not_in_the_language_has_no_term():
     import sympy
 

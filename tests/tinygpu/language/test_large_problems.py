@@ -102,9 +102,7 @@ def test_an_argument_of_a_launch_holds_its_value() -> None:
     for value in (2**32, -1):
         with pytest.raises(LaunchRefused) as refused:
             Argument("number", "a", "u32", value)
-        assert str(refused.value) == (
-            f"the argument a is of type u32, which holds 0 to 4294967295, not {value}"
-        )
+        assert str(refused.value) == (f"the argument a is of type u32, which holds 0 to 4294967295, not {value}")
 
 
 def test_rows_that_tma_cannot_step_over_are_refused_before_the_launch() -> None:
@@ -148,3 +146,13 @@ def test_sums_of_s8_that_may_leave_s32_are_refused(k: int) -> None:
             "MatmulAmpere: the sum of k = 131,072 products of s8 may leave s32: 131,072 times -128 * -128 is 2^31; "
             "k is at most 131,071, so split the product and add the parts"
         )
+
+
+def test_dims_are_from_1_to_the_largest_signed_number_of_32_bits() -> None:
+    for size in (1, 2**30, 2**31 - 1):
+        assert MatmulAmpere.problem(m=size, n=8, k=8).environment()["m"] == size
+    for wrong in (0, -1, 2**31, True, 1.0):
+        with pytest.raises(ProblemError) as refused:
+            MatmulAmpere.problem(m=wrong, n=8, k=8)  # type: ignore[arg-type]
+        sentence = f"MatmulAmpere: the dim m is a whole number from 1 to 2147483647, not {wrong!r}"
+        assert str(refused.value) == sentence

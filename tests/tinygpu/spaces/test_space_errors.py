@@ -144,3 +144,8 @@ def test_spaces_without_axes_or_parts_have_one_point_or_none():
     assert list(Space("s", (Part({"way": "w"}),))) == [{"way": "w"}]
     assert list(Space("s", ())) == []
     assert Space("s", ()).size == 0
+
+
+def test_an_axis_keeps_the_values_of_any_sequence() -> None:
+    assert Axis("a", [1, 2]) == Axis("a", (1, 2))
+    assert hash(Axis("a", [1, 2])) == hash(Axis("a", (1, 2)))
