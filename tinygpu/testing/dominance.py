@@ -142,10 +142,15 @@ def _large(bench: Bench) -> Iterator[tuple[Case, MachineSpace]]:
                 if bench.examined("traces", larger).fault:
                     continue
                 grown = larger.space(bench.workbench)
-                if grown.space.size:
+                if _has_candidates(grown.space):
                     problem, space = larger.problem, grown
                     break
         yield Case(bench.machine, problem, p.device), space
+
+
+def _has_candidates(space: Space) -> bool:
+    """Asked part by part, since one of them is enough, and all of a large machine's take long to solve."""
+    return any(Space(space.name, (part,)).size for part in space.parts)
 
 
 def _removed(part: Part, c: Constraint) -> Space | None:
