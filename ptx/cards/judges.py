@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.ptx.assembler import AssemblerError, Fault, assemble
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, LaunchError, TensorMap, emulate
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, LaunchError, Report, TensorMap, emulate
 from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, FieldMap, Specimen, Twin
 
 # Registers and places that a variant may name.
@@ -96,11 +96,16 @@ def inputs_of(specimen: Specimen, seed: int = 0) -> list[NDArray[Any]]:
 
 def run(specimen: Specimen, inputs: list[NDArray[Any]], order: Any = "late") -> NDArray[Any]:
     """The result (threads of all CTAs, per_thread) of emulating a specimen. Raises EmulationFault and LaunchError."""
+    return emulated(specimen, inputs, order)[0]
+
+
+def emulated(specimen: Specimen, inputs: list[NDArray[Any]], order: Any) -> tuple[NDArray[Any], Report]:
+    """The result of `run`, and the emulator's report."""
     result = specimen.fields[-1]
     out = np.zeros((specimen.ctas * specimen.threads, result.per_thread), dtype=dtype(result.dtype).numpy)
     buffers = [*(DeviceBuffer(i) for i in inputs), DeviceBuffer(out)]
     named = dict(zip((f.name for f in specimen.fields), buffers, strict=True))
-    emulate(
+    report = emulate(
         specimen.ptx,
         grid=specimen.ctas,
         block=specimen.threads,
@@ -108,7 +113,7 @@ def run(specimen: Specimen, inputs: list[NDArray[Any]], order: Any = "late") -> 
         args=[*buffers, *(_tensor_map(m, named[m.field]) for m in specimen.maps)],
         order=order,
     )
-    return out
+    return out, report
 
 
 def _tensor_map(m: FieldMap, buffer: DeviceBuffer) -> TensorMap:
@@ -131,7 +136,7 @@ def refused_by_launch(specimen: Specimen) -> str:
 
 
 def refused_by_emulator(specimen: Specimen, seed: int = 0) -> str:
-    """What the emulator says of a specimen: a fault, WRONG_VALUES, or "" where it runs and gives what it means.
+    """What the emulator says of a specimen: a fault or an advisory, WRONG_VALUES, or "" where it gives what it means.
 
     Asynchronous work lands as late as it may, and in a second run as early as it may.
     """
@@ -140,9 +145,11 @@ def refused_by_emulator(specimen: Specimen, seed: int = 0) -> str:
         with np.errstate(all="ignore"):
             want = np.asarray(specimen.meaning(*(i.copy() for i in inputs)))
         try:
-            got = run(specimen, inputs, order)
+            got, report = emulated(specimen, inputs, order)
         except EmulationFault as fault:
             return str(fault)
+        if report.advisories:
+            return report.advisories[0].sentence
         same = want.shape == got.shape and np.array_equal(got.astype(float), want.astype(float), equal_nan=True)
         if not same:
             return WRONG_VALUES

@@ -333,7 +333,7 @@ def cards() -> Iterator[Card]:
             "emulator",
             good,
             specimen("wgmma: a overwritten at once", overwrites="st.shared.b32 [%s], %t;"),
-            "asynchronous work (wgmma of warps 0 to 3) may still be reading",
+            "(wgmma of warps 0 to 3) may still be reading",
         ),
         Twin(
             together.name,

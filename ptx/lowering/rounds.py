@@ -45,7 +45,7 @@ def rings(program: Program) -> tuple[Ring, ...]:
         for role, times in _drains(program, program.body, pipeline.name, "", expr(1)):
             drained[role] = drained.get(role, expr(0)) + times
         # Every role that drains a tile drains all of its slots.
-        slots = maximum(*drained.values())
+        slots = maximum(expr(0), *drained.values())
         phases = pipeline.completion in ("mbarrier", "turn")
         stages = int(pipeline.stages) if pipeline.buffers else 1
         out.append(Ring(pipeline.name, stages, write(slots), phases))

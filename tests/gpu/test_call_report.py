@@ -1,5 +1,7 @@
 """The readable page, from made-up results: every table, what is left out and why, and what cannot be told."""
 
+from copy import deepcopy
+
 import pytest
 from gpu_call.dense import rank_correlation, summary
 from gpu_call.report import dense, heading, means, report, speedup, state, step_table, stream_table, table, versus
@@ -245,7 +247,7 @@ HOLES = st.tuples(st.sampled_from(PLACES), st.sampled_from(["gone", None, {}, "t
 @given(st.lists(HOLES, min_size=1, max_size=4))
 def test_no_hole_in_what_was_found_costs_the_page(holes: list[tuple[tuple[object, ...], object]]) -> None:
     """Steps that were ended in the middle, figures that a machine does not have, kinds that nobody foresaw."""
-    results = call_results()
+    results = deepcopy(call_results())
     for path, put in holes:
         value: object = results
         try:

@@ -210,7 +210,7 @@ def test_a_journal_in_use_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "j"
     with Journal(path, {"seed": 1}), pytest.raises(ValueError) as refused:
         Journal(path, {"seed": 1})
-    assert str(refused.value) == f"{path} is being written by another search; give another path, or wait for it"
+    assert str(refused.value) == f"{path} is being written by another process; give another path, or wait for it"
     with Journal(path, {"seed": 1}) as journal:
         assert len(journal) == 0
 

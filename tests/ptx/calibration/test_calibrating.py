@@ -18,6 +18,7 @@ from tinygpu.cli import main, printing
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import Device, Figure, device, devices
+from tinygpu.files.error import FileError
 from tinygpu.ptx.calibration import (
     Calibration,
     Rounds,
@@ -177,7 +178,7 @@ def test_what_is_doubted_replaces_nothing_and_is_kept_beside(tmp_path: Path) -> 
 
 def test_a_profile_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "p.json").mkdir()
-    with pytest.raises(OSError, match=r"directory"):
+    with pytest.raises(FileError, match=r"p\.json cannot be written: Is a directory; give another path$"):
         save_profile(tmp_path / "p.json", device("h200"), calibration(figure("lat_sfu", 20.0, "cycles")))
     assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
 

@@ -124,7 +124,7 @@ REFUSED = [
     ({"args": [np.zeros((8, 8))[:, ::2], A, 0]},
      "a is a view with gaps (shape (8, 4), strides (64, 16)): pass a contiguous array"),
     ({"entry": "other"}, "this PTX has no entry 'other'; it has k"),
-    ({"order": "soon"}, "order is \"late\", \"early\" or \"random\", not 'soon'"),
+    ({"order": "soon"}, "order is \"late\", \"early\", \"random\" or \"spurious\", not 'soon'"),
     ({"check": "some"}, "check is True, False or \"collect\", not 'some'"),
     ({"ctas": [5]}, "CTA 5 is not in the grid (1, 1, 1), which has 1"),
     ({"ctas": [(0, 1)]}, "CTA (0, 1, 0) is not in the grid (1, 1, 1)"),

@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parent / "triton_kernels" / "fixtures"
 # What Triton leaves out in all its kernels for a target, and its older versions besides (see docs/emulator.md).
 _OVER_GENERIC = "asynchronous write over generic accesses"
 ADVISORIES: dict[int, set[str]] = {
-    100: {"no tcgen05.fence::after_thread_sync", "no tcgen05.fence::before_thread_sync", _OVER_GENERIC},
+    100: {"no tcgen05.fence::after_thread_sync", "no tcgen05.fence::before_thread_sync",
+          "tcgen05.ld without its wait", _OVER_GENERIC},
 }
 OLD_ADVISORIES = {
     "cp.async before the asynchronous proxy", "matrix descriptor without its constant bits",

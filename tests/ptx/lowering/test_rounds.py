@@ -26,7 +26,8 @@ def before(x: Any, rows: int = 4) -> Any:
     blocks = np.zeros((-(-x.shape[0] // rows) * rows, x.shape[1]), x.dtype)
     blocks[: x.shape[0]] = x
     tiles = blocks.reshape(-1, rows, x.shape[1])
-    return (np.cumsum(tiles, axis=0) - tiles).reshape(blocks.shape)[: x.shape[0]]
+    above = np.concatenate([np.zeros_like(tiles[:1]), np.cumsum(tiles, axis=0)[:-1]])
+    return above.reshape(blocks.shape)[: x.shape[0]]
 
 
 def before_eight(x: Any) -> Any:

@@ -101,7 +101,7 @@ def test_answers_are_worked_out_once_for_all_processes(tmp_path: Path, monkeypat
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         f"{inputs}-{name}"
         for inputs in ("integers", "random")
-        for name in ("x.npy", "z.npy", "y-low.npy", "y-high.npy", "scalars.json")
+        for name in ("0.npy", "1.npy", "2.npy", "3.npy", "scalars.json")
     )
     monkeypatch.setattr(Subject, "_work_out", None)
     _, context = opened()

@@ -249,7 +249,8 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     broken, absent = tmp_path / "broken", tmp_path / "absent"
     broken.write_text("nothing")
     done = run(broken)
-    assert (done.returncode, done.stderr) == (2, f"worker: {broken} is no bundle; `tinygpu bundle` writes one\n")
+    sentence = f"worker: {broken} is no zip file, or damaged: File is not a zip file\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
     done = run(absent)
     assert (done.returncode, done.stderr) == (2, f"worker: {absent} cannot be read: No such file or directory\n")
 
