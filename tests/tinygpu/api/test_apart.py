@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import time
@@ -18,6 +19,11 @@ from tinygpu.devices import device
 from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, Fault
 
 ASKED = Asked({"n": 1000})
+
+def crash(*_: object, **__: object) -> None:
+    faulthandler.disable()  # pytest would show where it stood
+    os.kill(os.getpid(), signal.SIGSEGV)
+
 
 values = st.recursive(
     st.none() | st.integers() | st.text(max_size=5), lambda s: st.lists(s, max_size=3) | st.tuples(s, s), max_leaves=5
@@ -54,7 +60,7 @@ def test_what_is_raised_there_is_raised_here(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("end", "sentence"),
     [
-        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "its process was ended by SIGSEGV (Segmentation fault)"),
+        (crash, "its process was ended by SIGSEGV (Segmentation fault)"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "its process was ended by SIGKILL (Killed)"),
         (lambda: os._exit(139), "its process ended with status 139 and no answer"),
     ],
@@ -70,10 +76,6 @@ def test_what_hangs_is_ended_and_leaves_no_process() -> None:
         run_apart(lambda: time.sleep(600), seconds=0.2)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
-
-
-def crash(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def test_a_crash_of_the_verifier_costs_its_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
