@@ -135,8 +135,10 @@ def test_a_step_follows_the_clipped_gain_the_entropy_and_the_error_of_what_was_e
     assert gradients.keys() == weights.keys()
     for name, weight in weights.items():
         places = rng.permutation(weight.size)[:5].tolist()
-        wanted = slopes(loss, weight, places)
-        assert np.allclose(gradients[name].flat[places], wanted, rtol=2e-3, atol=2e-5), name
+        wanted, closer = (np.array(slopes(loss, weight, places, step)) for step in (1e-5, 1e-6))
+        smooth = np.isclose(wanted, closer, rtol=1e-3, atol=1e-5)  # not where a unit or a ratio turns within the step
+        assert smooth.sum() >= len(places) - 1, name
+        assert np.allclose(gradients[name].flat[places][smooth], wanted[smooth], rtol=2e-3, atol=2e-5), name
     assert clipped == {(True, False), (True, True), (False, False), (False, True)}
     rest = replace(settings, entropy=0.0, value=0.0)
     assert entropy == _follow(forest, noted, rest, played, gains, rows, fade) > 0

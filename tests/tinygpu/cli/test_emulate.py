@@ -248,7 +248,7 @@ def test_wrong_values_end_with_1(shell: Shell) -> None:
         ),
         (("bad.ptx", *LAUNCH), "PTX line 5, column 1: the text ends inside the body of k"),
         (("odd.ptx", *LAUNCH), "PTX line 6: the emulator has no semantics for `frobnicate.b32`"),
-        (("binary.ptx", *LAUNCH), "binary.ptx is no text, so it is no PTX: a cubin is not, its PTX is"),
+        (("binary.ptx", *LAUNCH), "binary.ptx is no text in UTF-8: byte 4 is 0xff"),
         (("two.ptx", *LAUNCH), "this PTX has 2 entries (add, other): say which with --entry"),
     ],
 )

@@ -215,6 +215,7 @@ OTHERS = {
     "tinygpu.files": "the room itself",
     "tinygpu.report.page": "its own files",
     "tinygpu.api.machines": "runs the user's Python file, which is code",
+    "tinygpu.api.apart": "the answer of its own copy, over a pipe",
     "tinygpu.api.caching": "digests of source files",
     "tinygpu.api.emulate": "PTX text, which the emulator's own tests damage",
     "tinygpu.cli.commands.tuning": "prints what it has just written",

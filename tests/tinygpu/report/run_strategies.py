@@ -28,7 +28,7 @@ points = st.dictionaries(st.sampled_from(["bm", "bn", "load", "<b>"]), values, m
 def placed(draw: st.DrawFn) -> Placed:
     rows, pitch = draw(st.sampled_from([(8, 128), (16, 64), (64, 256), (3, 80), (128, 32)]))
     row_bytes = draw(st.sampled_from([pitch, pitch - 16, pitch - 4])) if pitch > 32 else pitch
-    xor = draw(st.sampled_from([[], [[0, 16]], [[0, 4]]])) if pitch & (pitch - 1) == 0 and row_bytes == pitch else []
+    xor = draw(st.sampled_from([[], [(0, 16)], [(0, 4)]])) if pitch & (pitch - 1) == 0 and row_bytes == pitch else []
     accesses = draw(
         st.lists(st.builds(Access, words, st.integers(1, 99), st.integers(1, 99), st.integers(1, 9)), max_size=2)
     )
