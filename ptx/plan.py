@@ -18,6 +18,13 @@ from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.inputs import Inputs
 from tinygpu.ptx.kernel import Kernel
 
+# What the words mean that name a run.
+RUNS = (
+    "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
+    "random ones), and when asynchronous work gets done (late: as late as it may; early: as early; random: at any time "
+    "between; spurious: and what may fail at first does)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -9,19 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tinygpu.api.choosing import Finalist
+from tinygpu.ptx.plan import RUNS
 from tinygpu.ptx.verification import Verification
 from tinygpu.spaces.build import MachineSpace
 
 # On a pipe there is no width to fit into.
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
-
-
-# What the words in the lines of a verification mean.
-RUNS = (
-    "each line is a run: its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities "
-    "and extremes among random ones), and when asynchronous work gets done (late: as late as it may; early: as early; "
-    "random: at any time between; spurious: and what may fail at first does)"
-)
 
 
 def table(*columns: str, title: str = "") -> Table:
@@ -71,7 +64,7 @@ def short_point(f: Finalist) -> str:
 def verification_report(v: Verification) -> None:
     """The emulator's verdict and its exact counts."""
     console.print(f"\n[bold]{v}[/bold]" if not v.passed else f"\n{v}")
-    console.print(RUNS)
+    console.print(f"each line is a run: {RUNS}")
     c = v.counters
     if c is None:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -65,11 +64,7 @@ def import_lines(machine: type[Machine]) -> list[str]:
     """How a script gets hold of the machine: by import, or from the file that it was loaded from."""
     name, module = machine.__name__, machine.__module__
     if getattr(sys.modules.get(module), name, None) is machine:
-        try:
-            importable = importlib.util.find_spec(module) is not None and module != "__main__"
-        except (ImportError, ValueError):
-            importable = False
-        if importable:
+        if _importable(module):
             return [f"from {module} import {name}"]
         place = getattr(sys.modules[module], "__file__", None)
         if place:
@@ -79,6 +74,15 @@ def import_lines(machine: type[Machine]) -> list[str]:
                 f"({name},) = family({f'{path}:{name}'!r}).machines",
             ]
     return [f"# define or import {name} here"]
+
+
+def _importable(module: str) -> bool:
+    """Whether another process would find the module too, where it was found here; what is loaded does not count."""
+    parent = sys.modules.get(module.rpartition(".")[0])
+    places = getattr(parent, "__path__", None)
+    specs = (finder.find_spec(module, places) for finder in sys.meta_path)
+    found = next((s for s in specs if s is not None), None)
+    return found is not None and found.origin == getattr(sys.modules[module], "__file__", None)
 
 
 def problem_source(machine: type[Machine], problem: Problem) -> str:

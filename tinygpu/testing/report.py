@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinygpu.files.writing import write_file
+from tinygpu.ptx.plan import RUNS
 from tinygpu.testing.case import Case
 
 TIERS: dict[int, str] = {
@@ -153,6 +154,8 @@ class CheckReport:
                 out.append(f"    smallest case: {failure.case}")
             if failure.snippet:
                 out += ["    again:", *(f"        {line}" for line in failure.snippet.splitlines())]
+        if any(failure.check == "kernel" for failure in self.failures):
+            out += ["", f"A run is named by {RUNS}."]
         if self.upstream:
             out += ["", "Rules of the library that seem wrong; please report them, the machine has nothing to mend:"]
             out += [f"    {failure.sentence}" for failure in self.upstream]
