@@ -72,7 +72,11 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
     shadow = residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    ticks = gather(shadow.written, at, span)
+    ticks, writer = gather(shadow.written, at, span), gather(shadow.writer, at, span)
+    shadow.mark_foreign_read(agent.column, at, span, int(PENDING))
+    shadow.note_lines(agent.column, index, agent.site.line)
+    if shadow.invalid is None and _one_ordered_write(agent, ticks, writer):
+        return None
     invalid: Bools | None = None
     if not ticks.all():
         invalid = np.asarray(ticks == 0)
@@ -82,7 +86,6 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
     if invalid is not None:
         invalid = np.asarray(invalid.any(axis=-1)) if span > 1 else invalid
         invalid = invalid if invalid.any() else None
-    writer = gather(shadow.writer, at, span)
     columns = writer & ACTORS
     bad = ticks > agent.clock.limit(columns)
     _advise_lanes(agent, columns, ticks, writer)
@@ -94,9 +97,25 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
             unfenced = generic & (ticks > agent.clock.proxied_limit(columns))
             if unfenced.any():
                 _report_unfenced(agent, index, size, span, unfenced, writer)
-    shadow.mark_foreign_read(agent.column, _granules(at, span), int(PENDING))
-    shadow.note_lines(agent.column, index, agent.site.line)
     return invalid
+
+
+def _one_ordered_write(agent: Agent, ticks: Ticks, writer: NDArray[np.int32]) -> bool:
+    """Whether all of this was written at once, and the issuer knows of that; False where more must be asked.
+
+    Most copies and operands are what one copy brought before.
+    """
+    residents = agent.origin.residents
+    clocks = residents.clocks
+    tick, who = int(ticks.item(0)), int(writer.item(0))
+    column = who & ACTORS
+    if not tick or tick > agent.clock.tick_of(column) or residents.doubts:
+        return False
+    if column < clocks.members and (
+        column == clocks.own_column[agent.origin.row] or tick > _entry(agent.clock.proxied, column)
+    ):
+        return False
+    return not np.count_nonzero(ticks != tick) and not np.count_nonzero(writer != who)
 
 
 def end_read(agent: Agent, index: Index, size: int) -> None:
@@ -107,7 +126,7 @@ def end_read(agent: Agent, index: Index, size: int) -> None:
     shadow = residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    shadow.finish_foreign_read(agent.column, _granules(at, span), residents.emulation.tick)
+    shadow.finish_foreign_read(agent.column, at, span, residents.emulation.tick)
 
 
 def read_bytes(agent: Agent, index: Index, size: int) -> NDArray[np.uint8]:
@@ -124,13 +143,23 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
     residents = agent.origin.residents
     if not residents.emulation.checking or not index.size:
         return
-    shadow, clocks = residents.shadow, residents.clocks
+    shadow = residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
     if residents.mbarriers.live:
         residents.drop_overwritten_mbarriers(index, size, agent.site.line)
-    ticks = gather(shadow.written, at, span)
-    writer = gather(shadow.writer, at, span)
+    ticks, writer = gather(shadow.written, at, span), gather(shadow.writer, at, span)
+    if not _one_ordered_write(agent, ticks, writer):
+        _check_writers(agent, index, size, span, ticks, writer)
+    _check_readers(agent, index, size, at, span)
+    mark_written(agent, index, size, int(PENDING))
+
+
+def _check_writers(
+    agent: Agent, index: Index, size: int, span: int, ticks: Ticks, writer: NDArray[np.int32]
+) -> None:
+    """Report writes over what may still be written."""
+    clocks = agent.origin.residents.clocks
     columns = writer & ACTORS
     bad = ticks > agent.clock.limit(columns)
     if agent.proxy and bad.any():
@@ -146,8 +175,6 @@ def begin_write(agent: Agent, index: Index, size: int) -> None:
                 "overwrites through the asynchronous proxy what was written through the generic proxy, without "
                 "fence.proxy.async between the two",
             )
-    _check_readers(agent, index, size, at, span)
-    mark_written(agent, index, size, int(PENDING))
 
 
 def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) -> None:
@@ -250,7 +277,7 @@ def mark_written(agent: Agent, index: Index, size: int, tick: int) -> None:
             values[at] = value
     for marks in (shadow.invalid, shadow.atomic):
         if marks is not None:
-            marks[_granules(at, span)] = False
+            marks.reshape(-1, span)[at] = False
 
 
 def land_write(agent: Agent, index: Index, size: int, data: NDArray[np.uint8], invalid: Bools | None = None) -> None:
@@ -270,13 +297,7 @@ def land_write(agent: Agent, index: Index, size: int, data: NDArray[np.uint8], i
         if shadow.invalid is None:
             shadow.invalid = np.zeros(shadow.written.size, np.bool_)
         span = max(1, size // shadow.granule_bytes)
-        shadow.invalid[_granules(index[invalid] // (span * shadow.granule_bytes), span)] = True
-
-
-def _granules(at: Index, span: int) -> Index:
-    if span == 1:
-        return at.reshape(-1)
-    return (at.reshape(-1, 1) * span + np.arange(span)).reshape(-1)
+        shadow.invalid.reshape(-1, span)[index[invalid] // (span * shadow.granule_bytes)] = True
 
 
 def _report(

@@ -90,8 +90,4 @@ def _mark(residents: Residents, columns: Index, at: Index, tick: int) -> None:
         (int(column), at[columns == column]) for column in np.unique(columns)
     ]
     for column, chunks in groups:
-        ticks = shadow.foreign.get(column)
-        if ticks is None:
-            shadow.mark_foreign_read(column, np.zeros(0, np.int64), 0)
-            ticks = shadow.foreign[column]
-        ticks.reshape(-1, span)[chunks.reshape(-1)] = tick
+        shadow.mark_foreign_read(column, chunks.reshape(-1), span, tick)

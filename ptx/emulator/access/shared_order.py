@@ -94,7 +94,7 @@ def _log_read(
     shadow.log_read(at[~foreign], span, own, lanes[~foreign], c.emulation.tick)
     for column in np.unique(columns[foreign]):
         where = at[foreign & (columns == column)]
-        shadow.mark_foreign_read(int(column), (where[..., None] * span + np.arange(span)).reshape(-1), c.emulation.tick)
+        shadow.mark_foreign_read(int(column), where, span, c.emulation.tick)
 
 
 def _advise_warp_exchange(

@@ -422,7 +422,7 @@ class CopyArrival:
         clock = residents.clocks.nothing().with_entry(
             _arriving_column(residents, self.origin.row), residents.emulation.tick
         )
-        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock)
+        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock, clock)
 
     def land(self, limit: NDArray[np.int64]) -> None:
         """Finish the copies that it arrives for and whose group is below the limit of their lane, (32,)."""
@@ -459,7 +459,7 @@ def _arrive(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         tick = c.emulation.next_tick()
-        for origin, place, lanes in places(c, i, get(c)):
+        for origin, _, place, lanes in places(c, i, get(c)):
             barrier = c.residents.mbarriers.find(origin, *place)
             if barrier is not None:
                 if increments:

@@ -15,6 +15,7 @@ from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.units.reductions import Reduction
+from tinygpu.ptx.emulator.units.tensor_boxes import Runs, contiguous_runs
 
 Bytes = NDArray[np.uint8]
 
@@ -25,11 +26,13 @@ class Part:
 
     offsets    (k,) bytes from the start of the data in shared memory
     addresses  (k,) global addresses; None for bytes that are filled and have no place in global memory
+    runs       first byte and bytes of each contiguous run of the addresses, where that is known
     """
 
     size: int
     offsets: Index
     addresses: Index | None
+    runs: Runs | None = None
 
 
 def linear_parts(size_bytes: int, address: int) -> list[Part]:
@@ -61,21 +64,18 @@ def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
     return None if place is None else residents.mbarriers.find(origin, *place)
 
 
-GlobalPieces = tuple[Index, Index]
-"""(first byte, bytes) of each contiguous piece of a copy's side in global memory: both (k,)."""
-NO_PIECES: GlobalPieces = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+NO_PIECES: Runs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def global_pieces(parts: list[Part]) -> GlobalPieces:
+def global_pieces(parts: list[Part]) -> Runs:
     """The contiguous pieces that parts touch in global memory."""
-    starts, sizes = [NO_PIECES[0]], [NO_PIECES[1]]
-    for part in parts:
-        if part.addresses is None or not part.addresses.size:
-            continue
-        breaks = np.flatnonzero(np.diff(part.addresses) != part.size) + 1
-        first = np.concatenate([[0], breaks])
-        starts.append(part.addresses[first])
-        sizes.append(np.diff(np.append(first, part.addresses.size)) * part.size)
+    runs = [
+        contiguous_runs(part.addresses, part.size) if part.runs is None else part.runs
+        for part in parts if part.addresses is not None and part.addresses.size
+    ]  # fmt: skip
+    if len(runs) == 1:
+        return runs[0]
+    starts, sizes = zip(NO_PIECES, *runs, strict=True)
     return np.concatenate(starts), np.concatenate(sizes)
 
 

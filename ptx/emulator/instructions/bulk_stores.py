@@ -18,13 +18,14 @@ from tinygpu.ptx.emulator.access.async_shared import (
     end_read,
     read_bytes,
 )
-from tinygpu.ptx.emulator.instructions.bulk_parts import NO_PIECES, Bytes, GlobalPieces, Part, global_pieces, reduced
+from tinygpu.ptx.emulator.instructions.bulk_parts import NO_PIECES, Bytes, Part, global_pieces, reduced
 from tinygpu.ptx.emulator.instructions.pending_stores import PendingStores, Stored
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.bulk_groups import BulkGroups
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.units.reductions import Reduction
+from tinygpu.ptx.emulator.units.tensor_boxes import Runs
 
 Repack = Callable[[list[Bytes]], list[Bytes]]
 """Turns what was read into what is written, part by part."""
@@ -47,7 +48,7 @@ class Store:
     reduce: Reduction | None
     element_bytes: int
     repack: Repack | None = None
-    counted: GlobalPieces = NO_PIECES
+    counted: Runs = NO_PIECES
     reading: bool = True
     queue: None = None
     _data: list[Bytes] | None = field(default=None)

@@ -104,7 +104,7 @@ def _arrive(i: Instruction) -> Run:
         for at, row in enumerate(c.set.index.tolist()):
             lanes = np.ones(32, np.bool_) if c.mask is None else c.mask[at]
             if lanes.any():
-                clock = released_clock(c, row, relaxed)
+                clock = released_clock(c, row, relaxed, abroad=True)
                 c.residents.cluster_barriers.arrive(Origin(c.residents, i, row, int(np.argmax(lanes))), lanes, clock)
 
     return run

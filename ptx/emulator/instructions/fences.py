@@ -32,7 +32,7 @@ def _fence(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         if c.emulation.checking:
             for row in _active_rows(c).tolist():
-                c.residents.fence(row, c.residents.active_bits(c, row))
+                c.residents.fence(row, c.residents.active_bits(c, row), scope_cta)
         c.residents.order.fence(c, scope_cta)
 
     return run

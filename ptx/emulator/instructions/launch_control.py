@@ -75,8 +75,7 @@ def _try_cancel(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         residents = c.residents
         responses = np.broadcast_to(get(c), (c.n, 32)).astype(np.int64)
-        for origin, place, lanes in places(c, i, get_barrier(c)):
-            at = int(np.searchsorted(c.set.index, origin.row))
+        for origin, at, place, lanes in places(c, i, get_barrier(c)):
             for lane in lanes.tolist():
                 own = residents.reach.shared_place(origin, int(responses[at, lane]), False)
                 if own is None:

@@ -18,6 +18,7 @@ from tinygpu.ptx.emulator.state.cohort import Cohort, MustWait
 from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import SHARED_WINDOW, WINDOW_BYTES
 
+_WIDE_SCOPES = ("cluster", "gpu", "sys")
 Place = tuple[int, int]
 """(resident CTA, byte address in its shared memory)."""
 
@@ -64,67 +65,102 @@ def _from_offsets(c: Cohort, i: Instruction, generic: NDArray[np.uint64]) -> NDA
     return np.where(offsets, generic + np.uint64(SHARED_WINDOW), generic)
 
 
+_ALL_LANES = np.arange(32)
+
+
 def places(
     c: Cohort, i: Instruction, addresses: Any, remote: bool = False
-) -> Iterator[tuple[Origin, Place, NDArray[np.int64]]]:
-    """Per warp and address: the first thread of those lanes, the place, and the lanes."""
+) -> Iterator[tuple[Origin, int, Place, NDArray[np.int64]]]:
+    """Per warp and address: its first thread, the warp's position in the cohort, the place, the lanes."""
+    residents = c.residents
+    live = residents.mbarriers.live
+    for at, row, address, chosen in _addressed(c, addresses):
+        origin = Origin(residents, i, row, int(chosen[0]))
+        if address % 8:
+            origin.fault(
+                "misaligned",
+                f"the mbarrier at shared address {address:#x} is misaligned: it must be a multiple of 8, but the "
+                f"remainder is {address % 8}",
+                "shared", address,
+            )  # fmt: skip
+            continue
+        place = residents.reach.shared_place(origin, address, remote)
+        if place is None:
+            continue
+        # Where an mbarrier lives, there is room for one.
+        if place not in live and not c.emulation.program.shared.holds(place[1], place[1] + 8):
+            origin.fault(
+                "out of bounds",
+                f"the mbarrier at shared address {address:#x} is out of bounds: "
+                f"{c.emulation.program.shared.describe(place[1], 8)}",
+                "shared", address,
+            )  # fmt: skip
+            continue
+        yield origin, at, place, chosen
+
+
+def _addressed(c: Cohort, addresses: Any) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
+    """(position, row, address, lanes that give it) of the active lanes of each warp."""
     values = np.broadcast_to(addresses, (c.n, 32)).astype(np.int64)
-    for at, row in enumerate(c.set.index.tolist()):
-        lanes = np.arange(32) if c.mask is None else np.flatnonzero(c.mask[at])
-        if not lanes.size:
+    firsts: NDArray[np.int64] = np.zeros(c.n, np.int64) if c.mask is None else c.mask.argmax(axis=1)
+    given = values[np.arange(c.n), firsts]
+    same = values == given[:, None]
+    one: NDArray[np.bool_] = np.asarray((same if c.mask is None else same | ~c.mask).all(axis=1))
+    active: NDArray[np.bool_] = np.ones(c.n, np.bool_) if c.mask is None else np.asarray(c.mask.any(axis=1))
+    for at, (row, address) in enumerate(zip(c.set.index.tolist(), given.tolist(), strict=True)):
+        if not active[at]:
+            continue
+        lanes = _ALL_LANES if c.mask is None else np.flatnonzero(c.mask[at])
+        if one[at]:
+            yield at, row, address, lanes
             continue
         mine = values[at, lanes]
-        for address in np.unique(mine).tolist() if (mine != mine[0]).any() else [int(mine[0])]:
-            chosen = lanes[mine == address]
-            origin = Origin(c.residents, i, row, int(chosen[0]))
-            if address % 8:
-                origin.fault(
-                    "misaligned",
-                    f"the mbarrier at shared address {address:#x} is misaligned: it must be a multiple of 8, but the "
-                    f"remainder is {address % 8}",
-                    "shared", address,
-                )  # fmt: skip
-                continue
-            place = c.residents.reach.shared_place(origin, address, remote)
-            if place is None:
-                continue
-            if not c.emulation.program.shared.holds(place[1], place[1] + 8):
-                origin.fault(
-                    "out of bounds",
-                    f"the mbarrier at shared address {address:#x} is out of bounds: "
-                    f"{c.emulation.program.shared.describe(place[1], 8)}",
-                    "shared", address,
-                )  # fmt: skip
-                continue
-            yield origin, place, chosen
+        for other in np.unique(mine).tolist():
+            yield at, row, other, lanes[mine == other]
 
 
 def released_clock(c: Cohort, row: int, relaxed: bool, abroad: bool = False) -> Clock | None:
     """What an arrival of this row releases: all it knows; with .relaxed only what a fence before it released.
 
-    abroad  it arrives in another CTA, and its release is of CTA scope (Clock.from_abroad)
+    abroad  other CTAs are told: the fence must be of cluster scope (or wider)
     """
     if not c.emulation.checking:
         return None
-    if abroad and not relaxed:
-        lanes, clocks = c.residents.active_bits(c, row), c.residents.clocks
-        all_known = clocks.snapshot(row, c.emulation.tick)
-        return all_known.from_abroad(c.residents.fenced(row, lanes), clocks.members)
+    residents = c.residents
+    lanes = residents.active_bits(c, row)
+    return _executed(c, row, residents.fenced(row, lanes, abroad)) if relaxed else residents.snapshot(row, lanes)
+
+
+def released_abroad(c: Cohort, row: int, relaxed: bool, wide: bool) -> tuple[Clock | None, Clock | None]:
+    """What an arrival of this row in another CTA releases, to a wait of cluster scope and to one of CTA scope.
+
+    wide  the arrival is of cluster scope (or wider)
+
+    Where either is of CTA scope, it is no release: what is left is Clock.from_abroad.
+    """
+    if not c.emulation.checking:
+        return None, None
+    residents, clocks = c.residents, c.residents.clocks
+    lanes = residents.active_bits(c, row)
     if relaxed:
-        fenced, clocks = c.residents.fenced(row, c.residents.active_bits(c, row)), c.residents.clocks
-        if clocks.executed is None:
-            return fenced
-        executed = clocks.snapshot(row, c.emulation.tick).executed
-        return replace(fenced or clocks.nothing(), executed=executed)
-    return c.residents.snapshot(row, c.residents.active_bits(c, row))
+        return _executed(c, row, residents.fenced(row, lanes, abroad=True)), _executed(c, row, None)
+    known = clocks.snapshot(row, c.emulation.tick)
+    near = known.from_abroad(None, clocks.members)
+    if wide:
+        return residents.snapshot(row, lanes), near
+    return known.from_abroad(residents.fenced(row, lanes, abroad=True), clocks.members), near
+
+
+def _executed(c: Cohort, row: int, fenced: Clock | None) -> Clock | None:
+    """What a fence released, and what was executed before now."""
+    clocks = c.residents.clocks
+    if clocks.executed is None:
+        return fenced
+    return replace(fenced or clocks.nothing(), executed=clocks.snapshot(row, c.emulation.tick).executed)
 
 
 def _lanes_of(c: Cohort, get: Getter) -> NDArray[np.int64]:
     return np.asarray(np.broadcast_to(get(c), (c.n, 32))).astype(np.int64)
-
-
-def _row_of(c: Cohort, row: int) -> int:
-    return int(np.searchsorted(c.set.index, row))
 
 
 def _init(b: Binder, i: Instruction) -> Run:
@@ -134,8 +170,8 @@ def _init(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         values = _lanes_of(c, counts)
-        for origin, place, lanes in places(c, i, get(c)):
-            c.residents.mbarriers.init(origin, *place, int(values[_row_of(c, origin.row), lanes[0]]))
+        for origin, at, place, lanes in places(c, i, get(c)):
+            c.residents.mbarriers.init(origin, *place, int(values[at, lanes[0]]))
 
     return run
 
@@ -145,7 +181,7 @@ def _inval(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        for origin, place, _ in places(c, i, get(c)):
+        for origin, _, place, _ in places(c, i, get(c)):
             c.residents.mbarriers.invalidate(origin, *place)
 
     return run
@@ -160,10 +196,10 @@ def _transactions(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         values = _lanes_of(c, counts)
-        for origin, place, lanes in places(c, i, get(c), remote):
+        for origin, at, place, lanes in places(c, i, get(c), remote):
             barriers = c.residents.mbarriers
             barrier = barriers.find(origin, *place)
-            size = int(values[_row_of(c, origin.row), lanes].sum())
+            size = int(values[at, lanes].sum())
             if barrier is not None and expects:
                 barriers.expect_tx(origin, barrier, size)
             elif barrier is not None:
@@ -192,27 +228,29 @@ def _arrive(b: Binder, i: Instruction) -> Run:
     if write is not None and remote:
         raise b.fail(f"`{i.name}` gives no state: its destination must be _")
     drop, relaxed = i.opcode == "mbarrier" and i.has("arrive_drop"), i.has("relaxed")
-    wide = any(i.has(scope) for scope in ("cluster", "gpu", "sys"))
+    wide = any(i.has(scope) for scope in _WIDE_SCOPES)
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
         amounts = None if given is None else _lanes_of(c, given)
         tokens = np.zeros((c.n, 32), np.uint64)
-        clocks: dict[tuple[int, bool], Clock | None] = {}
-        for origin, place, lanes in places(c, i, get(c), remote):
+        clocks: dict[tuple[int, bool], tuple[Clock | None, Clock | None]] = {}
+        for origin, at, place, lanes in places(c, i, get(c), remote):
             barriers = c.residents.mbarriers
             barrier = barriers.find(origin, *place)
             if barrier is None:
                 continue
-            row, abroad = origin.row, not wide and place[0] != origin.cta
+            row, abroad = origin.row, place[0] != origin.cta
             if (row, abroad) not in clocks:
-                clocks[row, abroad] = released_clock(c, row, relaxed, abroad)
-            at = _row_of(c, row)
+                if abroad:
+                    clocks[row, abroad] = released_abroad(c, row, relaxed, wide)
+                else:
+                    clocks[row, abroad] = (released_clock(c, row, relaxed),) * 2
             mine = np.ones(lanes.size, np.int64) if amounts is None or expect else amounts[at, lanes]
             if expect and amounts is not None:
                 barriers.expect_tx(origin, barrier, int(amounts[at, lanes].sum()))
             tokens[at, lanes] = barriers.arrive(
-                origin, barrier, int(mine.sum()), clocks[row, abroad], drop, by_thread=True
+                origin, barrier, int(mine.sum()), *clocks[row, abroad], drop=drop, by_thread=True
             )
         if write is not None:
             np.copyto(write(c), tokens, where=c.where)
@@ -253,33 +291,36 @@ def _wait(b: Binder, i: Instruction) -> Run:
     phases = b.source(phase, "u32" if parity else "u64")
     completed: Completed = _by_parity if parity else _by_state
     relaxed = i.has("relaxed")
+    wide = any(i.has(scope) for scope in _WIDE_SCOPES)
 
     def run(c: Cohort) -> None:
         residents = c.residents
         c.emulation.next_tick()
         wanted = _lanes_of(c, phases)
         result = np.ones((c.n, 32), np.bool_)
-        found: list[tuple[Origin, Mbarrier]] = []
+        found: dict[Mbarrier, list[int]] = {}
         failed: list[tuple[int, Mbarrier]] = []
         setbacks = residents.setbacks
         late: dict[int, list[tuple[Mbarrier, int]]] = {}
-        for origin, place, lanes in places(c, i, get(c)):
+        one_value = (wanted == wanted[:, :1]).all(axis=1).tolist()
+        for origin, at, place, lanes in places(c, i, get(c)):
             barrier = residents.mbarriers.find(origin, *place)
             if barrier is None:
                 continue
-            row, at = origin.row, _row_of(c, origin.row)
-            for value, chosen in _by_value(wanted[at, lanes], lanes):
+            row = origin.row
+            values = [(int(wanted[at, 0]), lanes)] if one_value[at] else _by_value(wanted[at, lanes], lanes)
+            for value, chosen in values:
                 woken = residents.woken[row] == i.line
                 over = woken or completed(barrier, value)
                 if over and (setbacks is None or woken or residents.mbarriers.certain(row, barrier)):
-                    found.append((origin, barrier))
+                    found.setdefault(barrier, []).append(row)
                     continue
                 phase = barrier.phase - 1 if over else barrier.phase
                 if setbacks is not None and (over or tries) and setbacks.fails((row, barrier), phase):
                     failed.append((row, barrier))
                     result[at, chosen] = False
                 elif over:
-                    found.append((origin, barrier))
+                    found.setdefault(barrier, []).append(row)
                 else:
                     result[at, chosen] = False
                     late.setdefault(row, []).append((barrier, value))
@@ -298,12 +339,8 @@ def _wait(b: Binder, i: Instruction) -> Run:
         for row, barrier in failed:
             if setbacks is not None:
                 setbacks.count((row, barrier))
-        for origin, barrier in found:
-            if relaxed:
-                barrier.found[origin.row] = barrier.phase
-                residents.learn_after_fence(origin.row, barrier.released)
-            else:
-                residents.mbarriers.learn(origin.row, barrier)
+        for barrier, finders in found.items():
+            residents.mbarriers.learn(finders, barrier, relaxed, wide)
         np.copyto(write(c), result, where=c.where)
 
     return run

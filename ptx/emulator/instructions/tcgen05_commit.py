@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-import numpy as np
-
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
 from tinygpu.ptx.emulator.instructions.tcgen05_work import active_warps, cta_group, lane_values, work_queue
@@ -38,9 +36,12 @@ class CommitWork:
         tick = residents.emulation.next_tick()
         for cta, address in self.targets:
             barrier = residents.mbarriers.find(self.origin, cta, address)
-            if barrier is not None:
-                clock = None if self.clock is None else self.clock.with_entry(self.column, tick)
-                residents.mbarriers.arrive(self.origin, barrier, 1, clock)
+            if barrier is None:
+                continue
+            clock = near = None if self.clock is None else self.clock.with_entry(self.column, tick)
+            if self.clock is not None and cta != self.origin.cta:
+                near = self.clock.from_abroad(None, residents.clocks.members).with_entry(self.column, tick)
+            residents.mbarriers.arrive(self.origin, barrier, 1, clock, near)
 
 
 def commit(b: Binder, i: Instruction) -> Run:
@@ -58,14 +59,13 @@ def commit(b: Binder, i: Instruction) -> Run:
         residents = c.residents
         memory = tensor_memory(residents)
         chosen = None if masks is None else lane_values(c, masks)
-        for first, (cta, address), lanes in places(c, i, get(c), remote=True):
+        for first, at, (cta, address), lanes in places(c, i, get(c), remote=True):
             for lane in lanes.tolist():
                 origin = Origin(residents, i, first.row, lane)
                 memory.use_group(origin, group)
                 column = memory.order.work_column(origin)
                 targets: tuple[tuple[int, int], ...] = ((cta, address),)
                 if chosen is not None:
-                    at = int(np.searchsorted(c.set.index, first.row))
                     targets = _multicast(origin, int(chosen[at, lane]) & 0xFFFF, address)
                 targets = tuple(t for t in targets if residents.mbarriers.find(origin, *t) is not None)
                 for target, _ in targets:

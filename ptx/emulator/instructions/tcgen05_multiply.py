@@ -150,7 +150,7 @@ def carry_out(
                 a, a_bad = a * scale, a_bad | bad
                 scale, bad = _scales(call, memory, slab, "B")
                 right, right_bad = right * scale, right_bad | bad
-            undefined = a_bad[:, None] | right_bad[None, :]
+            undefined = a_bad[:, None] | right_bad[None, :] if a_bad.any() or right_bad.any() else None
             _write(call, memory, slab, call.frozen[q], multiply(a, right), undefined)
     if call.form.ashift and call.a is not None:
         column = split_address(call.a)[1]
@@ -203,21 +203,26 @@ def _scales(call: Call, memory: CtaTensorMemory, slab: Slab, operand: str) -> tu
     return spread_scales(scale_values(data, call.what.scale_type), call.what.k), bad
 
 
-def _write(call: Call, memory: CtaTensorMemory, slab: Slab, frozen: int, product: Floats, undefined: Bools) -> None:
-    """Put a slab's part of D where it belongs."""
+def _write(
+    call: Call, memory: CtaTensorMemory, slab: Slab, frozen: int, product: Floats, undefined: Bools | None
+) -> None:
+    """Put a slab's part of D where it belongs; `undefined` says which results are not initialised, None for none."""
     what = call.what
     column = split_address(call.d)[1]
     columns = slice(column, column + slab.columns)
     rows: slice | NDArray[np.int64] = slice(slab.lane, slab.lane + slab.rows)
     if frozen >> slab.lane & ((1 << slab.rows) - 1):
         rows = np.array([lane for lane in range(slab.lane, slab.lane + slab.rows) if not frozen >> lane & 1], np.int64)
-        product, undefined = product[rows - slab.lane], undefined[rows - slab.lane]
+        product = product[rows - slab.lane]
+        undefined = None if undefined is None else undefined[rows - slab.lane]
     old = memory.cells[rows, columns] if call.enable else None
-    unknown = undefined
-    if call.enable:
-        before = memory.undefined[rows, columns]
-        unknown = undefined | ((before & np.uint32(0xFFFF) if what.d_type == "f16" else before) != 0)
-    bits: NDArray[np.uint32] | np.uint32 = np.where(unknown, _ALL, np.uint32(0)) if unknown.any() else np.uint32(0)
+    bits: NDArray[np.uint32] | np.uint32 = np.uint32(0)
+    before = memory.undefined[rows, columns] if call.enable else None
+    if undefined is not None or (before is not None and before.any()):
+        unknown = np.zeros((), np.bool_) if undefined is None else undefined
+        if before is not None:
+            unknown = unknown | ((before & np.uint32(0xFFFF) if what.d_type == "f16" else before) != 0)
+        bits = np.where(unknown, _ALL, np.uint32(0))
     if what.d_type == "f16":
         # The accumulator has the lower half of its cell; the upper half holds nothing.
         bits = bits | np.uint32(0xFFFF0000)

@@ -27,6 +27,7 @@ from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.units.reductions import OPERATIONS, element_bytes, reduction
+from tinygpu.ptx.emulator.units.swizzles import LONGEST_PERIOD_BYTES
 from tinygpu.ptx.emulator.units.tensor_boxes import (
     NAN_PATTERN,
     Box,
@@ -181,11 +182,12 @@ def _load(b: Binder, i: Instruction) -> Run:
             request = ask(origin, at, lane)
             if request is None:
                 continue
-            size = request.box(0).shared_bytes
-            targets = find(origin, at, lane, size)
+            box, fields = request.box(0), request.fields
+            targets = find(origin, at, lane, box.shared_bytes)
             if not targets:
                 continue
-            box, fields = request.box(targets[0].address), request.fields
+            if targets[0].address % LONGEST_PERIOD_BYTES:
+                box = request.box(targets[0].address)
             fill = NAN_PATTERN if fields.fill == "nan" else 0
             start_load(
                 origin, site, targets, _load_parts(box, fields), box.transaction_bytes, name, fill,
@@ -313,7 +315,7 @@ def _element_bytes(fields: TensorMapFields) -> int:
 
 def _whole_part(box: Box) -> list[Part]:
     if box.valid is None:
-        return [Part(box.chunk_bytes, box.offsets, box.addresses)]
+        return [Part(box.chunk_bytes, box.offsets, box.addresses, box.runs)]
     whole = box.valid == box.chunk_bytes
     return [Part(box.chunk_bytes, box.offsets[whole], box.addresses[whole])] if whole.any() else []
 

@@ -18,7 +18,14 @@ from tinygpu.ptx.emulator.instructions.loads_stores import split_generic
 from tinygpu.ptx.emulator.source.syntax import AddressOperand, Instruction, IntegerOperand, Operand, SymbolOperand
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.cohort import Cohort, Incomplete
-from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from tinygpu.ptx.emulator.state.memory import (
+    CONST_WINDOW,
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    Window,
+)
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
 from tinygpu.ptx.emulator.units.tensor_maps import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMapFields, decode
@@ -69,18 +76,7 @@ def read_map(origin: Origin, site: Site, address: int) -> TensorMapFields | None
         return None
     start = address - window.origin
     if space == "global" and emulation.checking:
-        residents = origin.residents
-        clock = residents.clocks.snapshot(origin.row, emulation.tick)
-        words = start + np.arange(_WORDS, dtype=np.int64) * _WORD_BYTES
-        begin_global_read(Agent(origin, site, 0, clock, proxy=False), window, words, _WORD_BYTES)
-        missing = TensormapFences.of(residents).missing(origin, window, address, MAP_BYTES)
-        if missing is not None:
-            origin.fault(
-                "race",
-                f"uses the tensor map at global address {address:#x} ({window.allocation.name}), which was changed in "
-                f"this launch, without a proxy fence between: {missing}",
-                "global", address,
-            )  # fmt: skip
+        _check_changes(origin, site, window, address)
     fields = decode(window.data[start : start + MAP_BYTES].tobytes())
     if fields is None:
         origin.fault(
@@ -95,6 +91,25 @@ def read_map(origin: Origin, site: Site, address: int) -> TensorMapFields | None
         origin.fault("tensor map", f"the tensor map at address {address:#x} is illegal: {broken}", space, address)
         return None
     return fields
+
+
+def _check_changes(origin: Origin, site: Site, window: Window, address: int) -> None:
+    """Faults where a map was changed in this launch, and that is not ordered, or not fenced, before its use now."""
+    residents = origin.residents
+    fences = TensormapFences.of(residents)
+    if fences.found_in_order(origin, window, address, MAP_BYTES):
+        return
+    clock = residents.clocks.snapshot(origin.row, residents.emulation.tick)
+    words = address - window.origin + np.arange(_WORDS, dtype=np.int64) * _WORD_BYTES
+    begin_global_read(Agent(origin, site, 0, clock, proxy=False), window, words, _WORD_BYTES)
+    missing = fences.missing(origin, window, address, MAP_BYTES)
+    if missing is not None:
+        origin.fault(
+            "race",
+            f"uses the tensor map at global address {address:#x} ({window.allocation.name}), which was changed in "
+            f"this launch, without a proxy fence between: {missing}",
+            "global", address,
+        )  # fmt: skip
 
 
 # ---- changing a tensor map ------------------------------------------------------------------------------------------

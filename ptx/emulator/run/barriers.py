@@ -82,13 +82,20 @@ class Barriers:
                     members = np.arange(cta, residents.warps, len(residents.ctas))
                     residents.order.join(members, members)
             return [(resume, c.set.index, active)]
+        released: list[Released] = []
+        comes: Bools = np.asarray(active.any(axis=1))
+        met = self._complete_at_once(c, active, comes, number, count, instruction) if spec.action == "sync" else None
+        if met is not None:
+            released.append((resume, c.set.index[met], active[met]))
+            comes &= ~met
+            if not comes.any():
+                return released
         numbers = np.broadcast_to(np.asarray(number), (c.n, LANES))
         counts = None if count is None else np.broadcast_to(np.asarray(count), (c.n, LANES))
-        released: list[Released] = []
         cta_of = c.set.index % len(residents.ctas)
         first_lane = active.argmax(axis=1)
-        for cta in np.unique(cta_of):
-            mine = np.flatnonzero((cta_of == cta) & active.any(axis=1))
+        for cta in np.unique(cta_of[comes]):
+            mine = np.flatnonzero((cta_of == cta) & comes)
             if not mine.size:
                 continue
             ids = numbers[mine, first_lane[mine]]
@@ -106,6 +113,36 @@ class Barriers:
                 released.extend(self._add(int(cta), int(one), expected, arrival))
         return released
 
+    def _complete_at_once(
+        self, c: Cohort, active: Bools, comes: Bools, number: Any, count: Any, instruction: Instruction
+    ) -> Bools | None:
+        """Complete the barriers of all CTAs every thread of which comes now; which rows those are, None for none."""
+        residents = self._residents
+        ctas, per_cta = len(residents.ctas), residents.warps_per_cta
+        if np.ndim(number) or not 0 <= int(number) <= 15:
+            return None
+        if count is not None and (np.ndim(count) or int(count) != per_cta * LANES):
+            return None
+        cta_of = c.set.index % ctas
+        here = np.bincount(cta_of, weights=active.sum(axis=1), minlength=ctas)
+        live = residents.alive.reshape(per_cta, ctas, LANES).sum(axis=(0, 2))
+        whole = (here == live) & (live > 0)
+        if count is not None:
+            whole &= np.bincount(cta_of, weights=comes, minlength=ctas) == per_cta
+        whole[[cta for cta, other in self.open if other == number]] = False
+        met = np.flatnonzero(whole)
+        if not met.size:
+            return None
+        if count is None:
+            self._note_exited(instruction, met)
+        _settle(residents, met.tolist())
+        residents.clocks.join_cta(met, residents.emulation.tick)
+        if residents.order.follows:
+            for cta in met.tolist():
+                everyone = np.arange(cta, residents.warps, ctas)
+                residents.order.join(everyone, everyone)
+        return np.asarray(whole[cta_of] & comes)
+
     def _check_whole(self, c: Cohort, active: Bools, instruction: Instruction) -> None:
         alive = self._residents.alive[c.set.rows]
         partial = (active != alive).any(axis=1) & active.any(axis=1)
@@ -121,10 +158,12 @@ class Barriers:
             "lanes: all lanes of a warp must reach it together, so take it out of the branch that parted them",
         )  # fmt: skip
 
-    def _note_exited(self, instruction: Instruction, cta: int | None = None) -> None:
+    def _note_exited(self, instruction: Instruction, ctas: NDArray[np.int64] | None = None) -> None:
         residents = self._residents
-        rows = slice(None) if cta is None else slice(cta, None, len(residents.ctas))
-        if bool((residents.alive[rows] == residents.exists[rows]).all()):
+        exited = residents.alive != residents.exists
+        if ctas is not None:
+            exited = exited.reshape(residents.warps_per_cta, len(residents.ctas), LANES)[:, ctas]
+        if not exited.any():
             return
         residents.emulation.advise(
             "barrier after exit", instruction,
@@ -192,7 +231,7 @@ class Barriers:
         tick = residents.emulation.tick
         everyone = np.arange(cta, residents.warps, len(residents.ctas))
         if barrier.expected is None and waiting.size == rows.size:
-            self._note_exited(barrier.arrivals[-1].instruction, cta)
+            self._note_exited(barrier.arrivals[-1].instruction, np.array([cta]))
             _settle(residents, [cta])
             residents.clocks.join_cta(np.array([cta]), tick)
             residents.order.join(everyone, everyone)

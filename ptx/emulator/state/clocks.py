@@ -253,6 +253,18 @@ class Clocks:
         self.executed[waiting] = np.maximum(self.executed[waiting], meet.max(axis=0)[None, :])
         self.executed[waiting, self.own_column[waiting]] = OWN
 
+    def _meet_executions(self, groups: NDArray[np.int64], tick: int) -> None:
+        """All rows of each group, (groups, rows), have met."""
+        if self.executed is None:
+            return
+        group, member = np.ogrid[: groups.shape[0], : groups.shape[1]]
+        own = self.own_column[groups]
+        met = np.maximum(self.executed[groups], self.vector[groups])
+        met[group, member, own] = tick
+        known = np.maximum(self.executed[groups], met.max(axis=1, keepdims=True))
+        known[group, member, own] = OWN
+        self.executed[groups] = known
+
     # ---- what rows know -------------------------------------------------------------------------------------------
 
     def snapshot(self, row: int, tick: int) -> Clock:
@@ -288,6 +300,26 @@ class Clocks:
         self._update_synced(row)
         self.learn_execution(row, clock)
 
+    def learn_all(self, rows: NDArray[np.int64], clock: Clock) -> None:
+        """Different rows of one cluster learn what a clock knows."""
+        size = clock.known.size
+        own = self.own_column[rows]
+        self.vector[rows, :size] = np.maximum(self.vector[rows, :size], clock.known)
+        self.proxied[rows, :size] = np.maximum(self.proxied[rows, :size], clock.proxied)
+        self.vector[rows, own] = OWN
+        released = _take(clock.known, own)
+        released = np.where(released < OWN, released, 0)
+        self.warp_synced[rows] = np.maximum(self.warp_synced[rows], released)
+        if self.members > 1:
+            self.synced[rows] = np.minimum(self.vector[rows, : self.members].min(axis=1), self.warp_synced[rows])
+        if self.executed is None:
+            return
+        for ticks in (clock.known, clock.executed):
+            if ticks is not None:
+                size = min(ticks.size, self.executed.shape[1])
+                self.executed[rows, :size] = np.maximum(self.executed[rows, :size], ticks[:size])
+        self.executed[rows, own] = OWN
+
     def learn_members(self, row: int, first: int, known: Ticks) -> None:
         """A row learns of the warps from column `first` on."""
         part = self.vector[row, first : first + known.size]
@@ -312,8 +344,7 @@ class Clocks:
     def join_cta(self, ctas: NDArray[np.int64] | slice, tick: int) -> None:
         """Every warp of these CTAs has met every other: all that they did up to `tick` happened before."""
         if self.executed is not None:
-            for group in self._rows.reshape(self.warps_per_cta, self.ctas)[:, ctas].T:
-                self._meet_execution(group, group, tick)
+            self._meet_executions(self._rows.reshape(self.warps_per_cta, self.ctas)[:, ctas].T, tick)
         if self.cluster_size == 1 and not self.agents:
             shaped = self.vector.reshape(self.warps_per_cta, self.ctas, -1)
             shaped[:, ctas] = tick

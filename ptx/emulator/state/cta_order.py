@@ -216,6 +216,11 @@ class CtaOrder:
                 cta, number = divmod(warp, self._residents.warps_per_cta)
                 advise(emulation, instruction, doubt, f"warp {number} of CTA {emulation.cta_of(cta)}")
 
+    @property
+    def follows(self) -> bool:
+        """Whether anything is known of other CTAs."""
+        return self.strict is not None or bool(self.doubts)
+
     def join(self, arrived: NDArray[np.int64], waiting: NDArray[np.int64]) -> None:
         """Warps of one CTA met at a barrier: those `waiting` know what any that `arrived` knew."""
         if self.doubts:

@@ -30,12 +30,14 @@ class Mbarrier:
     tx            transaction bytes that the current phase expects, less those that have come
     phase         completed phases
     column        the agent whose accesses complete on this barrier
-    gathered      what those released that have arrived so far
+    gathered      what those released that have arrived so far, to waits of cluster scope
+    gathered_near the same, to waits of CTA scope: other CTAs' arrivals release less to them
     arrived       column -> tick of the arrivals of the current phase by threads; OTHERS where asynchronous work did
     completed_by  the same of the last completed phase
     completed_at  when that was
     found         row -> number of completed phases that the warp has found
-    released      what those learn that find a phase completed
+    released      what those learn that find a phase completed, by waits of cluster scope
+    released_near the same, by waits of CTA scope
     maker         (column, tick) of its initialisation
     users         column -> (tick, line) of the last use
     """
@@ -50,7 +52,9 @@ class Mbarrier:
     tx: int = 0
     phase: int = 0
     gathered: Clock | None = None
+    gathered_near: Clock | None = None
     released: Clock | None = None
+    released_near: Clock | None = None
     users: dict[int, tuple[int, int]] = field(default_factory=dict)
     arrived: dict[int, int] = field(default_factory=dict)
     completed_by: dict[int, int] = field(default_factory=dict)
@@ -183,12 +187,13 @@ class Mbarriers:
                 return
 
     def arrive(
-        self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, drop: bool = False,
-        by_thread: bool = False,
+        self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, near: Clock | None, *,
+        drop: bool = False, by_thread: bool = False,
     ) -> int:  # fmt: skip
         """Count arrivals; returns the state token as it was before.
 
-        clock      what they release (None: nothing)
+        clock      what they release (None: nothing) to waits of cluster scope
+        near       what they release to waits of CTA scope
         by_thread  they are the thread's own, not those of asynchronous work that it issued
         """
         token = barrier.phase << 32 | barrier.pending
@@ -200,7 +205,7 @@ class Mbarriers:
                 "shared", barrier.address,
             )  # fmt: skip
             count = min(max(count, 0), barrier.pending)
-        self._gather(barrier, clock)
+        self._gather(barrier, clock, near)
         column = int(self._residents.clocks.own_column[origin.row]) if by_thread else OTHERS
         barrier.arrived[column] = self._residents.emulation.tick
         barrier.pending -= count
@@ -216,17 +221,32 @@ class Mbarriers:
 
     def complete_tx(self, origin: Origin, barrier: Mbarrier, size_bytes: int, clock: Clock | None = None) -> None:
         """So many transaction bytes have come; `clock` is what they release besides the barrier's own agent."""
-        self._gather(barrier, clock)
+        self._gather(barrier, clock, clock)
         barrier.arrived[OTHERS] = self._residents.emulation.tick
         barrier.tx -= size_bytes
         self._check_tx(origin, barrier)
         self._settle(barrier)
 
-    def learn(self, row: int, barrier: Mbarrier) -> None:
-        """A row has found a phase completed: it knows what was released."""
-        barrier.found[row] = barrier.phase
-        if barrier.released is not None:
-            self._residents.learn(row, barrier.released)
+    def learn(self, rows: list[int], barrier: Mbarrier, relaxed: bool, wide: bool) -> None:
+        """Rows have found a phase completed: they know what was released to a wait of their scope.
+
+        relaxed  they know it from their next fence on
+        wide     the wait is of cluster scope (or wider); else it learns the rest at the next fence of such a scope
+        """
+        residents = self._residents
+        barrier.found.update(dict.fromkeys(rows, barrier.phase))
+        told = barrier.released if wide else barrier.released_near
+        if told is None:
+            return
+        if not relaxed:
+            residents.learn_all(rows, told)
+        apart = barrier.released is not barrier.released_near
+        for row in rows if relaxed or (apart and not wide) else ():
+            if relaxed:
+                residents.clocks.learn_execution(row, told)
+                residents.learn_after_fence(row, barrier.released_near, barrier)
+            if apart:
+                residents.learn_after_fence(row, barrier.released, barrier, abroad=True)
 
     def certain(self, row: int, barrier: Mbarrier) -> bool:
         """Whether the last completion is ordered before what a row does now, so that it cannot miss it."""
@@ -237,9 +257,10 @@ class Mbarriers:
             return True
         return all(column != OTHERS and int(known[column]) >= tick for column, tick in barrier.completed_by.items())
 
-    def _gather(self, barrier: Mbarrier, clock: Clock | None) -> None:
-        if clock is not None:
-            barrier.gathered = clock if barrier.gathered is None else join([barrier.gathered, clock])
+    def _gather(self, barrier: Mbarrier, clock: Clock | None, near: Clock | None) -> None:
+        together = clock is near and barrier.gathered is barrier.gathered_near
+        barrier.gathered = _both(barrier.gathered, clock)
+        barrier.gathered_near = barrier.gathered if together else _both(barrier.gathered_near, near)
 
     def _check_tx(self, origin: Origin, barrier: Mbarrier) -> None:
         if abs(barrier.tx) > MOST_ARRIVALS:
@@ -260,8 +281,23 @@ class Mbarriers:
             barrier.completed_by, barrier.arrived = barrier.arrived, {}
             barrier.completed_at = emulation.tick
             barrier.pending = barrier.expected
-            earlier = [clock for clock in (barrier.released, barrier.gathered) if clock is not None]
             # Later phases keep what earlier ones released: arrivals on one barrier are ordered among each other.
-            base = join(earlier) if earlier else self._residents.clocks.nothing()
-            barrier.released = base.with_entry(barrier.column, emulation.tick)
-            barrier.gathered = None
+            together = barrier.gathered is barrier.gathered_near and barrier.released is barrier.released_near
+            barrier.released = self._release(barrier, _both(barrier.released, barrier.gathered))
+            if together:
+                barrier.released_near = barrier.released
+            else:
+                barrier.released_near = self._release(barrier, _both(barrier.released_near, barrier.gathered_near))
+            barrier.gathered = barrier.gathered_near = None
+
+    def _release(self, barrier: Mbarrier, clock: Clock | None) -> Clock:
+        """What a phase that completes now releases, the accesses of the barrier's own agent among it."""
+        base = self._residents.clocks.nothing() if clock is None else clock
+        return base.with_entry(barrier.column, self._residents.emulation.tick)
+
+
+def _both(one: Clock | None, other: Clock | None) -> Clock | None:
+    """What is known by whoever knows both; None for nothing."""
+    if one is None or other is None:
+        return one if other is None else other
+    return join([one, other])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,10 @@ class Residents:
         self.woken: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.timed_out: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.fenced_clocks: dict[int, Clock] = {}
-        self._unfenced_clocks: dict[int, Clock] = {}
+        self._unfenced_clocks: dict[int, dict[Hashable, Clock]] = {}
+        # The same of what only fences of cluster scope (or wider) release to other CTAs, or let learn of them.
+        self._fenced_abroad: dict[int, Clock] = {}
+        self._unfenced_abroad: dict[int, dict[Hashable, Clock]] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self._locations: dict[int, Clock] = {}
         self.cluster_barriers = ClusterBarriers(self)
@@ -231,6 +234,14 @@ class Residents:
         if clock.strict is not None and clock.lenient is not None:
             self.order.absorb(row, clock.strict, clock.lenient)
 
+    def learn_all(self, rows: list[int], clock: Clock) -> None:
+        """Several warps learn what a clock knows."""
+        if len(rows) == 1 or clock.doubts or self.doubts or clock.strict is not None:
+            for row in rows:
+                self.learn(row, clock)
+        else:
+            self.clocks.learn_all(np.array(rows), clock)
+
     def exchange(
         self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False,
         acquire: bool = False,
@@ -335,21 +346,28 @@ class Residents:
 
     # ---- fences ---------------------------------------------------------------------------------------------------
 
-    def fence(self, row: int, lanes: int = ALL_LANES) -> None:
+    def fence(self, row: int, lanes: int = ALL_LANES, near: bool = False) -> None:
         """A warp passes a fence of release and acquire semantics: relaxed arrivals and waits get theirs from it.
 
         lanes  those that pass it, a bit each
+        near   it is of CTA scope
         """
-        learned = self._unfenced_clocks.pop(row, None)
-        if learned is not None:
-            self.learn(row, learned)
+        for waiting in (self._unfenced_clocks,) if near else (self._unfenced_clocks, self._unfenced_abroad):
+            learned = waiting.pop(row, None)
+            if learned is not None:
+                self.learn(row, join(list(learned.values())))
         if row in self.doubts:
             self.doubts[row] = {k: d for k, d in self.doubts[row].items() if k < UNTIL_FENCE}
         self.fenced_clocks[row] = self.snapshot(row, lanes)
+        if not near:
+            self._fenced_abroad[row] = self.fenced_clocks[row]
 
-    def fenced(self, row: int, lanes: int) -> Clock | None:
-        """What these lanes release by a relaxed access: what the last fence of the warp released; None without one."""
-        clock = self.fenced_clocks.get(row)
+    def fenced(self, row: int, lanes: int, abroad: bool = False) -> Clock | None:
+        """What these lanes release by a relaxed access: what the last fence of the warp released; None without one.
+
+        abroad  to other CTAs, so that a fence of CTA scope does not count
+        """
+        clock = (self._fenced_abroad if abroad else self.fenced_clocks).get(row)
         own = int(self.clocks.own_column[row])
         mine = self.doubts_of_release(row, lanes).get(own)
         if clock is None or mine is None:
@@ -358,12 +376,15 @@ class Residents:
         lanes = mine.lanes if before is None else mine.lanes & before.lanes
         return replace(clock, doubts={**clock.doubts, own: replace(mine, lanes=lanes)})
 
-    def learn_after_fence(self, row: int, clock: Clock | None) -> None:
-        """A relaxed wait found a phase completed: the warp knows it from its next fence on."""
+    def learn_after_fence(self, row: int, clock: Clock | None, source: Hashable, abroad: bool = False) -> None:
+        """A wait found a phase completed, but learns this of memory from the warp's next fence on only.
+
+        source  what was waited for: what it releases later is known to whoever has seen what it released before
+        abroad  only from the next fence of cluster scope on
+        """
         if clock is not None:
-            self.clocks.learn_execution(row, clock)
-            known = self._unfenced_clocks.get(row)
-            self._unfenced_clocks[row] = clock if known is None else join([known, clock])
+            waiting = self._unfenced_abroad if abroad else self._unfenced_clocks
+            waiting.setdefault(row, {})[source] = clock
 
     # ---- clusters -------------------------------------------------------------------------------------------------
 

@@ -62,13 +62,19 @@ class SharedShadow:
             return None
         return self._last_read, self._read_by
 
-    def mark_foreign_read(self, column: int, granules: NDArray[np.int64], tick: int) -> None:
-        """Remember reads by an agent or by a warp of another CTA; PENDING for one that may go on."""
+    def foreign_reads(self, column: int) -> Ticks:
+        """When an agent, or a warp of another CTA, last read each granule; made on first use."""
         ticks = self.foreign.get(column)
         if ticks is None:
-            ticks = np.zeros(self._granules, np.int32)
-            self.foreign[column] = ticks
-        ticks[granules] = tick
+            ticks = self.foreign[column] = np.zeros(self._granules, np.int32)
+        return ticks
+
+    def mark_foreign_read(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
+        """Remember reads by an agent or by a warp of another CTA; PENDING for one that may go on.
+
+        index  counts vectors of `span` granules
+        """
+        self.foreign_reads(column).reshape(-1, span)[index] = tick
 
     def note_lines(self, column: int, index: NDArray[np.int64], line: int) -> None:
         """Remember which instruction's asynchronous work reads these bytes, for races to name it."""
@@ -82,11 +88,11 @@ class SharedShadow:
         lines = self._agent_lines.get(column)
         return 0 if lines is None else int(lines[place // LINE_BYTES])
 
-    def finish_foreign_read(self, column: int, granules: NDArray[np.int64], tick: int) -> None:
+    def finish_foreign_read(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
         """Reads that were PENDING ended at `tick`."""
-        ticks = self.foreign[column]
-        part = ticks[granules]
-        ticks[granules] = np.where(part == PENDING, tick, part)
+        ticks = self.foreign[column].reshape(-1, span)
+        part = ticks[index]
+        ticks[index] = np.where(part == PENDING, tick, part)
 
     def _flush(self) -> None:
         if self._last_read is None or self._read_by is None:

@@ -25,11 +25,13 @@ class TensormapFences:
     released_ticks  ticks of writes that were released as they were made
     releases        tick of the last release, per launch-wide warp
     acquires        per address of a map: (resident cluster, column in its clocks, tick)
+    in_order        by row and address of a map: the last write to it that a use of it was found to come after
     """
 
     released_ticks: set[int] = field(default_factory=set)
     releases: dict[int, int] = field(default_factory=dict)
     acquires: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    in_order: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @staticmethod
     def of(residents: Residents) -> TensormapFences:
@@ -47,6 +49,19 @@ class TensormapFences:
         residents = origin.residents
         cluster, column = residents.cluster_of(origin.cta), int(residents.clocks.own_column[origin.row])
         self.acquires.setdefault(address, []).append((cluster, column, residents.emulation.tick))
+
+    def found_in_order(self, origin: Origin, window: Window, address: int, size_bytes: int) -> bool:
+        """Whether the warp has used this map since its last change, and that was in order."""
+        latest = self._latest(window, address, size_bytes)
+        return latest is None or self.in_order.get((origin.row, address)) == latest
+
+    def _latest(self, window: Window, address: int, size_bytes: int) -> int | None:
+        """Tick of the last write to a map in this launch."""
+        shadow = window.shadow
+        if shadow is None or shadow.written is None:
+            return None
+        first = (address - window.origin) // shadow.granule_bytes
+        return int(shadow.written[first : first + -(-size_bytes // shadow.granule_bytes)].max()) or None
 
     def missing(self, origin: Origin, window: Window, address: int, size_bytes: int) -> str | None:
         """Which fence is missing between the last change of a map and its use now; None when none is."""
@@ -72,6 +87,7 @@ class TensormapFences:
         own = int(clocks.own_column[origin.row])
         for where, column, tick in self.acquires.get(address, ()):
             if where == cluster and tick > latest and (column == own or int(clocks.vector[origin.row, column]) >= tick):
+                self.in_order[origin.row, address] = latest
                 return None
         line = residents.emulation.line_at(latest)
         return (

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LINE_BYTES = 128
+LONGEST_PERIOD_BYTES = 1024
+"""After so many bytes every pattern repeats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ def accumulate(
         raise ValueError(f"accumulators are f32, f16 or s32, not {d_type}")
     total_float = product
     if old is not None:
-        total_float = product + np.ldexp(accumulator_values(old, d_type), -scale_exponent)
+        held = accumulator_values(old, d_type)
+        total_float = product + (np.ldexp(held, -scale_exponent) if scale_exponent else held)
     with np.errstate(over="ignore", invalid="ignore"):
         if d_type == "f32":
             return np.ascontiguousarray(total_float.astype(np.float32)).view(np.uint32)

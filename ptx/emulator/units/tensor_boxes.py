@@ -19,6 +19,7 @@ from tinygpu.ptx.emulator.units.swizzles import Swizzle
 from tinygpu.ptx.emulator.units.tensor_maps import SLICE_BYTES, TensorMapFields
 
 Ints = NDArray[np.int64]
+Runs = tuple[Ints, Ints]
 
 # The fill of oob="nan" is a NaN in every floating type. Which one is not documented; tests of others on Hopper report
 # 0x7FF7 in each 16 bits, whatever the type.
@@ -41,6 +42,7 @@ class Box:
     shared_bytes       size of the tile in shared memory
     transaction_bytes  what the copy completes on an mbarrier: the full box, also what is outside the tensor. The
                        padding of packed elements does not count
+    runs               first byte and bytes of each contiguous run of the chunks, where that is known
     """
 
     addresses: Ints
@@ -50,6 +52,7 @@ class Box:
     pitch_bytes: int
     shared_bytes: int
     transaction_bytes: int
+    runs: Runs | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,12 +86,11 @@ def tile_box(m: TensorMapFields, coordinates: Sequence[int], shared_address: int
     shared_address  byte address of the tile in shared memory
     """
     unit = _unit(m, coordinates[0])
-    axes, relative = _tile_axes(m, unit)
+    axes, relative, (starts, sizes) = _tile_axes(m, unit)
     base = _base(m, coordinates)
-    valid = None
-    if not _all_inside(m, axes, coordinates, unit):
-        valid = _valid_bytes(m, axes, coordinates, unit)
-    return _box(m, relative + base, valid, shared_address, unit)
+    if _all_inside(m, axes, coordinates, unit):
+        return _box(m, relative + base, None, shared_address, unit, (starts + base, sizes))
+    return _box(m, relative + base, _valid_bytes(m, axes, coordinates, unit), shared_address, unit)
 
 
 def gather_box(m: TensorMapFields, column: int, rows: Sequence[int], shared_address: int) -> Box:
@@ -288,8 +290,8 @@ def _slice_stride(m: TensorMapFields) -> int:
 
 
 @lru_cache(maxsize=64)
-def _tile_axes(m: TensorMapFields, unit: int) -> tuple[list[_Axis], Ints]:
-    """The loops of a tile, slowest first, and the flattened sum of their distances."""
+def _tile_axes(m: TensorMapFields, unit: int) -> tuple[list[_Axis], Ints, Runs]:
+    """The loops of a tile, slowest first, the flattened sum of their distances, and the contiguous runs of these."""
     cut = _chunks(m, unit)
     axes = [cut.inner]
     for d in range(1, m.rank):
@@ -303,7 +305,14 @@ def _tile_axes(m: TensorMapFields, unit: int) -> tuple[list[_Axis], Ints]:
         total = np.add.outer(total, axis.distances)
     relative = np.ascontiguousarray(total).reshape(-1)
     relative.flags.writeable = False
-    return axes, relative
+    return axes, relative, contiguous_runs(relative, cut.chunk_bytes)
+
+
+def contiguous_runs(addresses: Ints, size: int) -> Runs:
+    """(first byte, bytes) of each contiguous run of accesses of `size` bytes, in their order."""
+    breaks = np.flatnonzero(np.diff(addresses) != size) + 1
+    first = np.concatenate([[0], breaks])
+    return addresses[first], np.diff(np.append(first, addresses.size)) * size
 
 
 def _base(m: TensorMapFields, coordinates: Sequence[int]) -> int:
@@ -388,14 +397,17 @@ def _pixel_box(m: TensorMapFields, channel: int, pixels: list[Ints], shared_addr
     return _box(m, addresses, None if bool((valid == cut.chunk_bytes).all()) else valid, shared_address, unit)
 
 
-def _box(m: TensorMapFields, addresses: Ints, valid: Ints | None, shared_address: int, unit: int) -> Box:
+def _box(
+    m: TensorMapFields, addresses: Ints, valid: Ints | None, shared_address: int, unit: int, runs: Runs | None = None
+) -> Box:
     cut = _chunks(m, unit)
     swizzle = _swizzle(m)
     count = addresses.size
     offsets = _offsets(count, cut.pitch_bytes, swizzle, shared_address % swizzle.period_bytes)
     return Box(
-        addresses, offsets, valid, cut.chunk_bytes, cut.pitch_bytes, count * cut.pitch_bytes, count * cut.chunk_bytes
-    )
+        addresses, offsets, valid, cut.chunk_bytes, cut.pitch_bytes, count * cut.pitch_bytes, count * cut.chunk_bytes,
+        runs,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
