@@ -6,12 +6,14 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are run from the root
 
+from tests.benchmarks.mutants import live  # noqa: E402
 from tests.benchmarks.mutants.edits import KINDS, edits, edits_of_file  # noqa: E402
 from tests.benchmarks.mutants.equivalents import EQUIVALENTS  # noqa: E402
 from tests.benchmarks.mutants.rooms import OTHERS, ROOMS, Room, module_name  # noqa: E402
@@ -87,63 +89,131 @@ def test_clamp():
 
 def test_nothing():
     assert clamp(3, 3) == 3
+
+def test_wrong():
+    assert clamp(3, 3) == 4
 """
 PROGRAM = """
-import sys, time
+import sys
 from pathlib import Path
-from tests.benchmarks.mutants import trial
+from tests.benchmarks.mutants import live  # noqa: E402
 from tests.benchmarks.mutants.edits import edits_of_file
+from tests.benchmarks.mutants.executed import Executed
+from tests.benchmarks.mutants.order import Learned
+from tests.benchmarks.mutants.trial import Trial, Tries
 
-root = Path(sys.argv[1])
+root, on_import = Path(sys.argv[1]), sys.argv[2] == "imported"
 source = (root / "clamps.py").read_text()
 sys.path.insert(0, str(root))
-for edit in edits_of_file(root, "clamps.py"):
-    for names in sys.argv[2:]:
-        tests = [f"test_clamps.py::test_{name}" for name in names.split(",")]
-        pid, begun = trial.start(root, "clamps", "clamps.py", edit.of(source), tests, 1.0, 0), time.monotonic()
-        while (result := trial.ended(pid, begun, 100.0)) is None:
-            time.sleep(0.01)
-        print(edit.text, names, result)
+cases = [
+    (edit.text, tuple(f"test_clamps.py::test_{name}" for name in names.split(",")), edit.of(source))
+    for edit in edits_of_file(root, "clamps.py")
+    for names in sys.argv[3:]
+]
+trials = [Trial("clamps", "clamps.py", edited, tests, on_import) for _, tests, edited in cases]
+known = Executed({}, {}, {test: 0.0 for _, tests, _ in cases for test in tests})
+found = {}
+Tries(root, "test_clamps.py", Learned(known)).run(trials, lambda n, outcome: found.update({n: outcome}))
+for n, (text, tests, _) in enumerate(cases):
+    by = found[n].by.rpartition("_")[2]
+    print(text, ",".join(t.rpartition("_")[2] for t in tests), found[n].result, *([by] if by else []))
 """
 
 
-def trials(folder: Path, clamp: str, *tests: str) -> list[str]:
-    """What becomes of every edit of a module that is tried in a folder."""
+def trials(folder: Path, how: str, clamp: str, *tests: str) -> list[str]:
+    """What becomes of every edit of a module that is tried in a folder, and by which test."""
     (folder / "clamps.py").write_text(clamp)
     (folder / "test_clamps.py").write_text(TESTS)
-    command = [sys.executable, "-c", PROGRAM, str(folder), *tests]
+    command = [sys.executable, "-c", PROGRAM, str(folder), how, *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (folder / "clamps.py").read_text() == clamp
     return done.stdout.splitlines() or [done.stderr]
 
 
-def test_a_mutant_is_killed_by_a_test_that_notices_it(tmp_path: Path) -> None:
-    assert trials(tmp_path, CLAMP, "nothing,clamp") == [
-        "(value <= low) nothing,clamp survived",  # nobody can notice that one
-        "(value >= low) nothing,clamp killed",
-        "(not value < low) nothing,clamp killed",
+@pytest.mark.parametrize("how", ["live", pytest.param("imported", marks=pytest.mark.slow)])
+def test_a_mutant_is_killed_by_a_test_that_notices_it(tmp_path: Path, how: str) -> None:
+    assert trials(tmp_path, how, CLAMP, "nothing,clamp,wrong") == [
+        "(value <= low) nothing,clamp,wrong survived",  # nobody can notice that one; test_wrong fails without it
+        "(value >= low) nothing,clamp,wrong killed clamp",
+        "(not value < low) nothing,clamp,wrong killed clamp",
     ]
 
 
 @pytest.mark.slow
-def test_a_mutant_that_never_ends_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["live", "imported"])
+def test_a_mutant_that_never_ends_is_ended(tmp_path: Path, how: str) -> None:
     endless = "def clamp(value, low):\n    while value < low:\n        value += 1\n    return value\n"
-    assert trials(tmp_path, endless, "nothing", "clamp") == [
-        "(value <= low) nothing killed",
-        "(value <= low) clamp killed",
-        "(value >= low) nothing time",
-        "(value >= low) clamp killed",
-        "(not value < low) nothing time",
-        "(not value < low) clamp killed",
+    assert trials(tmp_path, how, endless, "nothing", "clamp") == [
+        "(value <= low) nothing killed nothing",
+        "(value <= low) clamp killed clamp",
+        "(value >= low) nothing time nothing",
+        "(value >= low) clamp killed clamp",
+        "(not value < low) nothing time nothing",
+        "(not value < low) clamp killed clamp",
         "pass nothing survived",
-        "pass clamp time",
+        "pass clamp time clamp",
         "value -= 1 nothing survived",
-        "value -= 1 clamp time",
+        "value -= 1 clamp time clamp",
         "(0) nothing survived",
-        "(0) clamp time",
+        "(0) clamp time clamp",
         "2 nothing survived",
-        "2 clamp killed",
+        "2 clamp killed clamp",
     ]
+
+
+LIVE = """
+from functools import lru_cache
+LIMIT = 3
+def plain(x, least=1):
+    return [v for v in range(x) if v > least]
+class Box:
+    SIZE = 4
+    def __init__(self):
+        self.seen = 0
+    @property
+    def half(self):
+        return self.SIZE // 2
+    @lru_cache
+    def walk(self, n):
+        def inner(m):
+            return m + n
+        return inner(1)
+def maker(n):
+    def made(x):
+        return x * n
+    return made
+MADE = maker(7)
+"""
+VALUES = "(plain(5), Box().half, Box().walk(3), MADE(2), maker(5)(2), Box().seen)"
+
+
+def test_an_edit_of_functions_that_are_alive_does_what_the_edited_module_does(tmp_path: Path) -> None:
+    """Methods, properties, closures that were made before, functions inside others: all or, on import, none."""
+    every = edits("lived.py", LIVE)
+    paths = [str(tmp_path / f"lived{number}.py") for number in range(len(every))]
+    modules: list[dict[str, Any]] = [{} for _ in every]
+    for path, module in zip(paths, modules, strict=True):
+        exec(compile(LIVE, path, "exec", dont_inherit=True), module)
+    alive, on_import = live.functions(), []
+    for edit, path, module in zip(every, paths, modules, strict=True):
+        changes = live.exchanges(alive, path, LIVE, edit.of(LIVE))
+        if changes is None:
+            on_import.append((edit.line, edit.text))
+            continue
+        for function, code in changes:
+            function.__code__ = code
+        after: dict[str, Any] = {}
+        exec(compile(edit.of(LIVE), path, "exec", dont_inherit=True), after)
+        outcomes = []
+        for tried in (module, after):
+            try:
+                outcomes.append(eval(VALUES, tried))
+            except Exception as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1], edit
+        assert outcomes[0] != ([2, 3, 4], 2, 4, 14, 10, 0), edit
+    assert on_import == [(3, "(2)"), (3, "4"), (4, "(0)"), (4, "2"), (7, "(3)"), (7, "5"), (22, "(6)"), (22, "8")]
+    assert len(every) == 21
 
 
 @pytest.mark.slow

@@ -1,20 +1,20 @@
 """How many small wrong edits of our own code its tests notice: python -m tests.benchmarks.code_mutants --mutants 140
 
-Edits are drawn by a seed, as many in every room, in turn of every kind, from lines that the room's quick tests execute.
-The tests that execute the line run, fastest first, until one fails; a mutant that takes far more processor time than
-they do is killed as well. Prints a table by room and one by kind, then every survivor. With --keep FOLDER, what the
-tests execute is recorded once for as long as the room does not change. Needs coverage (the extra `bench`).
+Edits are drawn by a seed, as many in every room, in turn of every kind. All quick tests of the room that execute the
+line are tried until one fails; one that takes far more processor time than without the edit fails as well. Prints a
+table by room and one by kind, then every survivor. With --keep FOLDER, what the tests execute is recorded once for as
+long as the room does not change. Needs coverage (the extra `bench`).
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import resource
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,20 +22,16 @@ from tests.benchmarks.mutants import executed, trial
 from tests.benchmarks.mutants.edits import KINDS, Edit, edits_of_file
 from tests.benchmarks.mutants.equivalents import EQUIVALENTS
 from tests.benchmarks.mutants.executed import Executed
+from tests.benchmarks.mutants.order import Learned
 from tests.benchmarks.mutants.rooms import OTHERS, ROOMS, ROOT, Room, module_name
-
-# A mutant may take so many times the processor time of its tests, and so many seconds for importing.
-_SLOWER, _IMPORTING_S = 3.0, 15.0
-# The wall clock ends only what sleeps: it allows for a busy machine.
-_WALL = 20.0
+from tests.benchmarks.mutants.trial import Outcome, Trial, Tries
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
     room: Room
     edit: Edit
-    tests: tuple[str, ...]
-    seconds: float  # what the tests take without the edit
+    trial: Trial
 
     def __str__(self) -> str:
         source = (ROOT / self.edit.path).read_text(encoding="utf-8")
@@ -49,7 +45,7 @@ class Mutant:
 
 
 def drawn(room: Room, known: Executed, count: int, seed: int, only: str = "") -> list[Mutant]:
-    """Mutants of a room, in turn of every kind; listed equivalents are left out. only: of files whose path has it."""
+    """Mutants of a room, in turn of every kind. only: of files whose path has it."""
     chance = random.Random(f"{seed} {room.name}")
     waiting: dict[str, list[Edit]] = {kind: [] for kind in KINDS}
     for path in room.paths():
@@ -60,67 +56,47 @@ def drawn(room: Room, known: Executed, count: int, seed: int, only: str = "") ->
     found: list[Mutant] = []
     while len(found) < count and any(waiting.values()):
         for kind in KINDS:
-            mutant = next(_executed(room, known, waiting[kind]), None)
-            if mutant is not None and len(found) < count:
-                found.append(mutant)
+            if waiting[kind] and len(found) < count:
+                found.append(_mutant(room, known, waiting[kind].pop()))
     return found
 
 
-def _executed(room: Room, known: Executed, edits: list[Edit]) -> Iterator[Mutant]:
-    """The mutants of a list that tests execute; takes them from the list."""
-    while edits:
-        edit = edits.pop()
-        tests = known.tests(edit.path, edit.line, edit.statement)
-        mutant = Mutant(room, edit, tuple(tests), sum(known.seconds[test] for test in tests))
-        if tests and not mutant.equivalent:
-            yield mutant
+def _mutant(room: Room, known: Executed, edit: Edit) -> Mutant:
+    tests = known.tests(edit.path, edit.line, edit.statement)
+    edited = edit.of((ROOT / edit.path).read_text(encoding="utf-8"))
+    on_import = not {edit.line, edit.statement}.isdisjoint(known.imported.get(edit.path, []))
+    return Mutant(room, edit, Trial(module_name(edit.path), edit.path, edited, tuple(tests), on_import))
 
 
-def tried(mutants: Sequence[Mutant], jobs: int, seed: int) -> dict[Mutant, str]:
-    """What became of every mutant."""
-    waiting, running, results = list(reversed(mutants)), dict[int, tuple[Mutant, float, float]](), dict[Mutant, str]()
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            mutant = waiting.pop()
-            source = (ROOT / mutant.edit.path).read_text(encoding="utf-8")
-            limit = _SLOWER * mutant.seconds + _IMPORTING_S
-            module, edited = module_name(mutant.edit.path), mutant.edit.of(source)
-            pid = trial.start(ROOT, module, mutant.edit.path, edited, mutant.tests, limit, seed)
-            running[pid] = (mutant, time.monotonic(), _WALL * limit)
-        time.sleep(0.05)
-        for pid, (mutant, begun, wall) in list(running.items()):
-            result = trial.ended(pid, begun, wall)
-            if result is not None:
-                del running[pid]
-                results[mutant] = result
-                line = f"{len(results)}/{len(mutants)} {result}: {mutant.room.name}, {mutant.edit.kind}: {mutant}"
-                print(line, file=sys.stderr, flush=True)
+def tried(mutants: Sequence[Mutant], known: Mapping[str, Executed], jobs: int, seed: int) -> dict[Mutant, Outcome]:
+    """What became of every mutant: "equivalent" where it is listed, "unexecuted" where no test comes by."""
+    results: dict[Mutant, Outcome] = {}
+    for mutant in mutants:
+        if mutant.equivalent or not mutant.trial.tests:
+            results[mutant] = Outcome("equivalent" if mutant.equivalent else "unexecuted", "", 0.0)
+    for room in dict.fromkeys(m.room for m in mutants):
+        of_room = [m for m in mutants if m.room == room and m not in results]
+
+        def report(number: int, outcome: Outcome, of_room: list[Mutant] = of_room) -> None:
+            mutant = of_room[number]
+            results[mutant] = outcome
+            text = f"{outcome.result} in {outcome.seconds:.1f} s: {mutant.edit.kind}: {mutant}"
+            print(f"{len(results)}/{len(mutants)} {text} [{outcome.by}]", file=sys.stderr, flush=True)
+
+        Tries(ROOT, room.tests, Learned(known[room.name]), jobs, seed).run([m.trial for m in of_room], report)
     return results
 
 
-def check_without_edits(rooms: Sequence[Room], known: Mapping[str, Executed], seed: int) -> None:
-    """Raises RuntimeError where tests fail without any edit: what kills mutants then is not their edit."""
-    for room in rooms:
-        seconds = known[room.name].seconds
-        (path, source) = next((p, (ROOT / p).read_text(encoding="utf-8")) for p in room.paths())
-        tests = sorted(seconds, key=lambda test: (seconds[test], test))[:5]
-        pid = trial.start(ROOT, module_name(path), path, source, tests, _SLOWER * _IMPORTING_S, seed)
-        begun = time.monotonic()
-        while (result := trial.ended(pid, begun, _WALL * _IMPORTING_S)) is None:
-            time.sleep(0.05)
-        if result != "survived":
-            raise RuntimeError(f"the tests of {room.tests} do not pass without an edit ({result})")
-
-
-def table(results: dict[Mutant, str], by: str) -> str:
-    """Mutants and how they ended, by room or by kind."""
+def table(results: dict[Mutant, Outcome], by: str) -> str:
+    """Mutants and how they ended, by room or by kind; the share is of those that are not equivalent."""
     group = {m: m.room.name if by == "room" else m.edit.kind for m in results}
-    rows = [f"{by:20}{'mutants':>10}{'killed':>10}{'time':>10}{'survived':>10}{'killed':>10}"]
+    columns = ("drawn", "equivalent", "killed", "time", "unexecuted", "survived", "killed")
+    rows = [f"{by:20}" + "".join(f"{name:>12}" for name in columns)]
     for name in [*dict.fromkeys(group.values()), "all"]:
-        ends = Counter(result for m, result in results.items() if name in ("all", group[m]))
-        killed, total = ends["killed"] + ends["time"], sum(ends.values())
-        numbers = f"{total:10}{ends['killed']:10}{ends['time']:10}{total - killed:10}"
-        rows.append(f"{name:20}{numbers}{killed / total:9.1%}")
+        ends = Counter(outcome.result for m, outcome in results.items() if name in ("all", group[m]))
+        killed, total = ends["killed"] + ends["time"], sum(ends.values()) - ends["equivalent"]
+        counts = (sum(ends.values()), *(ends[column] for column in columns[1:6]))
+        rows.append(f"{name:20}" + "".join(f"{number:12}" for number in counts) + f"{killed / max(total, 1):12.1%}")
     return "\n".join(rows)
 
 
@@ -151,15 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             share = (options.mutants + number) // len(rooms)
             mutants += drawn(room, known, share, options.seed, options.files)
         digests = [room.digest() for room in rooms]
-        check_without_edits(rooms, everything, options.seed)
-        results = tried(mutants, options.jobs, options.seed)
-        check_without_edits(rooms, everything, options.seed)
+        results = tried(mutants, everything, options.jobs, options.seed)
         if digests != [room.digest() for room in rooms]:
             raise RuntimeError("modules or tests changed while their mutants were tried: none of the results counts")
     print(f"{table(results, 'room')}\n\n{table(results, 'kind')}\n")
-    for mutant, result in results.items():
-        if result not in ("killed", "time"):
-            print(f"{result}: {mutant}")
+    for mutant, outcome in results.items():
+        if outcome.result in ("survived", "unexecuted"):
+            print(f"{outcome.result}: {mutant}")
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{spent.ru_utime + spent.ru_stime:,.0f} s of processor time", file=sys.stderr)
 
 
 if __name__ == "__main__":

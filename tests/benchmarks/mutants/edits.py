@@ -1,4 +1,8 @@
-"""Small wrong edits of Python: each changes one expression or statement of a module, as a slip of the hand would."""
+"""Small wrong edits of Python: each changes one expression or statement of a module, as a slip of the hand would.
+
+Left out is what computes nothing: docstrings, annotations, the texts of exceptions, `__repr__`, decorators, `strict` of
+zip (a check of our own), and the bodies of methods that subclasses have to write.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +108,9 @@ def edits_of_file(root: Path, path: str) -> list[Edit]:
 
 
 def _nodes(node: ast.AST, statement: int) -> Iterator[tuple[ast.expr | ast.stmt, int]]:
-    """What is executed, with the line of the innermost statement: no annotations, docstrings and messages."""
+    """What computes something, with the line of the innermost statement."""
+    if (isinstance(node, ast.FunctionDef) and node.name == "__repr__") or _left_to_subclasses(node):
+        return
     if isinstance(node, (ast.JoinedStr, ast.AnnAssign)):  # parts of f-strings have no places of their own in 3.11
         value = getattr(node, "value", None)
         if isinstance(value, ast.expr):
@@ -119,9 +125,15 @@ def _nodes(node: ast.AST, statement: int) -> Iterator[tuple[ast.expr | ast.stmt,
             continue
         if isinstance(node, ast.Raise) or (name == "test" and _types_only(field)):
             continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue
         for child in field if isinstance(field, list) else [field]:
             if isinstance(child, ast.AST):
                 yield from _nodes(child, statement)
+
+
+def _left_to_subclasses(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id == "NotImplementedError"
 
 
 def _types_only(test: object) -> bool:

@@ -1,6 +1,10 @@
-"""Random expressions are those of the constraints' tests; tests are imported by path, so their folder is named here."""
+"""The tests of this folder share `digits`, and the random expressions of the constraints' tests.
+
+Tests are imported by path, so the folders are named here.
+"""
 
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "constraints"))

@@ -1,0 +1,204 @@
+"""What a whole kernel asks for: closed forms against every lane of a CTA listed, and against plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.cost.demand import Chain, Demand, Work
+from tinygpu.cost.locality import dram_read_bytes
+from tinygpu.devices import device
+from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.elementwise import BiasRelu
+from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.program.placement import place
+from tinygpu.ptx import isa
+from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.testing import Case, Workbench, examine
+
+SIZES = {"m": 500, "n": 384, "k": 256}
+
+
+@pytest.mark.parametrize(
+    ("machine", "chip", "sizes"),
+    [
+        (MatmulAmpere, "rtx4090", {"m": 256, "n": 256, "k": 32}),
+        (MatmulHopper, "h100", SIZES),
+        (BiasRelu, "a100", {"m": 100, "n": 96}),
+    ],
+)
+def test_closed_forms_of_a_cta_equal_listing_its_lanes(machine: Any, chip: str, sizes: dict[str, int]) -> None:
+    bench, problem = Workbench(), machine.problem(**sizes)
+    space = Case(machine, problem, device(chip)).space(bench)
+    points = space.space.sample(16, np.random.default_rng(3))
+    points = [p for p in points if not space.fill(p).grid.shares][:4]
+    found = [examine("counts", Case(machine, problem, device(chip), point), bench) for point in points]
+    assert [f.fault for f in found] == [""] * len(found)
+    assert any(f.looked for f in found)
+
+
+def demand_of(space: MachineSpace, point: Any, **more: Any) -> Demand:
+    index = space.structure_index(point)
+    axes = {a: int(point[a]) for a in space.traces[index].axes}
+    return space.counts(index).demand({**space.environment, **axes}, more.pop("chip", space.device), **more)
+
+
+@pytest.mark.parametrize(("machine", "chip"), [(MatmulAmpere, "a100"), (MatmulHopper, "h100")])
+def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
+    """Tiles, rounds, bytes and threads, in plain numbers; buffers by where they are placed."""
+    m, n, k = SIZES.values()
+    space = build_space(machine, machine.problem(**SIZES), device(chip))
+    for point in space.space.sample(8, np.random.default_rng(5)):
+        filled, d = space.fill(point), demand_of(space, point)
+        bm, bn, bk, stages = (int(point[name]) for name in ("bm", "bn", "bk", "stages"))
+        read, written = 2 * (m * k + k * n), 2 * m * n
+        tiles = -(-m // bm), -(-n // bn)
+        parts = int(filled.grid.parts)
+        assert d.ctas == math.prod(tiles) * parts
+        assert d.threads_per_cta == int(filled.threads)
+        assert (d.persistent, d.held) == (int(filled.grid.persistent), int(len(filled.roles) > 1))
+        assert d.turns == max(role.share[1] for role in filled.roles)
+        assert d.even == int(filled.grid.stream_k)
+        assert (d.dram_bytes_written, d.compulsory_dram_bytes) == (written, read + written)
+        assert (d.useful_tensor_flops, d.operand, d.accumulator) == (2 * m * n * k, "f16", "f32")
+        assert d.tensor_path == ("wgmma" if machine is MatmulHopper else "mma.sync")
+        assert d.prefetch_iterations == stages - 1
+        if parts == 1 and not d.even:
+            assert d.iterations == -(-k // bk)
+        if machine is MatmulAmpere:
+            assert d.bytes_in_flight_per_cta == max(stages - 1, 1) * (bm + bn) * bk * 2
+        if d.turns == 1:
+            assert d.smem_bytes_per_cta == place(filled, {}).total_bytes
+        panels = {"row_panel_bytes": bm * k * 2, "column_panel_bytes": bn * k * 2}
+        resident = min(
+            space.device.max_threads_per_sm // d.threads_per_cta,
+            max(space.device.max_smem_bytes_per_sm // (d.smem_bytes_per_cta + 1024), 1),
+            max(space.device.registers_per_sm // (d.registers_per_thread * d.threads_per_cta), 1),
+        )
+        at_a_time = max(space.device.sm_count * resident, 1)
+        for kept, said in (
+            (space.device.l2_near_bytes, d.dram_bytes_read),
+            (0, space.counts(space.structure_index(point)).refetched_bytes(values_of(space, point), space.device)),
+        ):
+            group = int(filled.grid.group)
+            tile_bytes = bm * bn * 2
+            assert said == dram_read_bytes(kept, *panels.values(), tile_bytes, *tiles, group, at_a_time)
+
+
+def values_of(space: MachineSpace, point: Any) -> dict[str, int]:
+    index = space.structure_index(point)
+    return {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
+
+
+class Rows(Machine):
+    """y = max(x + bias, 0), by rows: at once, round by round, or through a ring"""
+
+    m, n = Dim(), Dim()
+    x, bias = Input("f32", m, n), Input("f32", n)
+    y = Output("f32", m, n)
+    warps, stages = Param(1, 2, 4), Param(1, 2, 3)
+    how = Choice("at once", "rounds", "ring", "apart", "written out")
+    ld, st, cp, get = isa.LdGlobal(1), isa.StGlobal(1), isa.CpAsync(1), isa.LdShared(1)
+    add, relu = isa.Add("f32"), isa.Max("f32")
+
+    def program(self, p: Any) -> None:
+        columns, wide = self.warps * 32, self.warps * 32
+        shape, who = (4, columns), blocked((4, columns), threads=wide, across=wide)
+        tile = p.smem("f32", shape)
+
+        def keep(i: Any, j: Any, x: Any) -> None:
+            total = p.apply(self.relu, p.apply(self.add, x, x), 0.0)
+            p.store(self.st, self.y.tile(i, j, shape=shape), total)
+
+        with p.grid((self.m, 4)) as (i,):
+            if self.how == "ring":
+                with p.pipeline("ring", self.stages, t=tile) as ring, p.role("all", warps=self.warps):
+                    first = p.load(self.ld, self.x.tile(i, 0, shape=shape), who)
+                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                        p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.t, who)
+                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                        keep(i, j, p.load(self.get, slot.t, who))
+                    p.store(self.st, self.y.tile(i, 0, shape=shape), first)
+            else:
+                with p.role("all", warps=self.warps):
+                    if self.how == "rounds":
+                        with p.loop(self.n, step=columns) as j:
+                            keep(i, j, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
+                    elif self.how == "written out":
+                        with p.unroll(3) as r:
+                            keep(i, r * columns, p.load(self.ld, self.x.tile(i, r * columns, shape=shape), who))
+                    elif self.how == "apart":
+                        with p.loop(self.n, step=columns) as j, p.loop(5):
+                            keep(i, j, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
+                    else:
+                        keep(i, 0, p.load(self.ld, self.x.tile(i, 0, shape=shape), who))
+
+    @staticmethod
+    def reference(x: Any, bias: Any) -> Any:
+        return x
+
+
+def amounts(part: Work | Chain) -> dict[str, int]:
+    return {name: int(getattr(part, name) or 0) for name in part.__dataclass_fields__ if getattr(part, name)}
+
+
+def plus(*parts: dict[str, int], times: int = 1) -> dict[str, int]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: times * sum(part.get(name, 0) for part in parts) for name in names}
+
+
+@pytest.mark.parametrize("how", ["at once", "rounds", "ring", "apart", "written out"])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> None:
+    """Four rows of 128 B for every warp: 4 warp instructions, of 4 sectors and 2 accesses each; 16 instructions more a
+    round, 60 to begin with.
+    """
+    space = build_space(Rows, Rows.problem(m=64, n=640), device("a100"))
+    rows = 4 * warps
+    load = {"warp_instructions": 2 * rows, "sectors_read": 4 * rows, "accesses_read": 2 * rows, "l1_wavefronts": rows}
+    store = {"warp_instructions": 2 * rows, "sectors_written": 4 * rows, "accesses_written": 2 * rows}
+    both = {"warp_instructions": 2 * rows, "fma_flops": 2 * 32 * rows, "alu_ops": 32 * rows}
+    fetch = {**load, "smem_store_wavefronts": rows}
+    get = {"warp_instructions": 2 * rows, "smem_load_wavefronts": rows}
+    begin, more = {"warp_instructions": 60 * warps}, {"warp_instructions": 16 * warps}
+    late, tile = {"fmas": 30, "global_loads": 1}, 512 * rows // 4
+    for stages in (1, 3):
+        d = demand_of(space, {"how": how, "warps": warps, "stages": stages})
+        phases = [(amounts(p.work), amounts(p.chain)) for p in (d.prologue, d.iteration, d.epilogue)]
+        rounds = 640 // (32 * warps)
+        none: dict[str, int] = {}
+        if how == "at once":
+            expected = [(none, {"fmas": 30}), (plus(load, both, store, begin), none), (none, none)]
+            assert (d.iterations, d.prefetch_iterations, d.bytes_in_flight_per_cta) == (1, 0, tile)
+        elif how == "written out":
+            three = plus(plus(load, both, store, times=3), begin)
+            expected = [(none, {"fmas": 30}), (three, none), (none, none)]
+            assert d.iterations == 1
+        elif how == "rounds":
+            expected = [(begin, late), (plus(load, both, store, more), none), (none, none)]
+            assert (d.iterations, d.prefetch_iterations, d.bytes_in_flight_per_cta) == (rounds, 0, tile)
+        elif how == "apart":
+            five = plus(plus(load, both, store, times=5), more)
+            expected = [(begin, late), (five, none), (none, none)]
+            assert d.iterations == rounds
+        else:
+            waits = {"barriers": 2 if stages == 1 else 1}
+            start = plus(late, {"global_loads": 1})
+            expected = [(plus(begin, load), start), (plus(fetch, get, both, store, more), waits), (store, none)]
+            assert (d.iterations, d.prefetch_iterations) == (rounds, stages - 1)
+            assert d.bytes_in_flight_per_cta == max(stages - 1, 1) * tile
+        assert phases == expected, stages
+
+
+def test_conflicts_are_added_to_a_round_where_they_are_asked_for() -> None:
+    space = build_space(Rows, Rows.problem(m=64, n=640), device("a100"))
+    point = {"how": "ring", "warps": 1, "stages": 2}
+    plain, more = demand_of(space, point), demand_of(space, point, extra_wavefronts=7)
+    assert more.iteration.work.smem_load_wavefronts == plain.iteration.work.smem_load_wavefronts + 7
+    counts = space.counts(space.structure_index(point))
+    assert counts.value("iterations", values_of(space, point)) == 20
+    assert counts.value("threads", values_of(space, point)) == 32

@@ -1,0 +1,130 @@
+"""Places of buffers against who is alive when: what lives together lies apart, and no byte is taken beyond that."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.dtypes import dtype
+from tinygpu.language.memories import SMEM, TMEM
+from tinygpu.language.partition import expr
+from tinygpu.language.roles import Pipeline, role
+from tinygpu.language.tile import Buffer
+from tinygpu.program import nodes as n
+from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.program import Program
+
+
+@dataclass
+class Drawn:
+    """Scopes within scopes, and what each needs."""
+
+    body: list[n.Statement]
+    pipelines: list[Pipeline]
+    number: Iterator[int]
+
+
+def buffer(name: str, rows: int, columns: int, pad: int, stages: int, span: int | None, memory: Any) -> Buffer:
+    shape, width = (expr(rows), expr(columns)), expr(span) if span is not None else None
+    return Buffer(name, memory, dtype("f16"), shape, 1, expr(pad), "", expr(stages), width)
+
+
+@st.composite
+def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) -> tuple[Any, list[Pipeline]]:
+    """Statements, and the pipelines of the scopes among them."""
+    out: list[n.Statement] = []
+    pipelines: list[Pipeline] = []
+    for _ in range(draw(st.integers(1, 2 if depth else 3))):
+        inner: Any = ()
+        if depth < 2:
+            inner, more = draw(bodies(spans, number, depth + 1))
+            pipelines += more
+        kind = draw(st.sampled_from(["scope", "scope", "loop", "fill", "drain", "gather"]))
+        if kind == "scope":
+            own = []
+            for _ in range(draw(st.integers(1, 2))):
+                name, stages = f"p{next(number)}", draw(st.integers(1, 3))
+                buffers = []
+                for b in range(draw(st.integers(1, 2))):
+                    span = draw(st.sampled_from([32, 64, 128])) if spans else None
+                    memory = draw(st.sampled_from([SMEM, SMEM, SMEM, TMEM]))
+                    rows, columns = draw(st.integers(1, 9)), 64 * draw(st.integers(1, 3))
+                    pad = 0 if spans else draw(st.integers(0, 8))
+                    buffers.append(buffer(f"{name}.{b}", rows, columns, pad, stages, span, memory))
+                completion = draw(st.sampled_from(["barrier", "commit group", "mbarrier", "tcgen05 commit", "turn"]))
+                own.append(Pipeline(name, expr(stages), tuple(buffers), completion))
+            pipelines += own
+            out.append(n.Scope(tuple(p.name for p in own), inner))
+        elif kind == "loop":
+            out.append(n.Loop("i", expr(3), draw(st.booleans()), inner))
+        elif kind == "gather":
+            out.append(n.Gather("g", *[Any] * 5, inner))  # type: ignore[arg-type]
+        else:
+            out.append(n.Fill("ring", inner) if kind == "fill" else n.Drain("ring", inner))
+    return tuple(out), pipelines
+
+
+def needs(p: Pipeline, align: int, roles: int) -> dict[str, int]:
+    """Bytes of every buffer and of the barriers, in whole multiples of the alignment."""
+    out = {}
+    for b in p.buffers:
+        if b.memory is SMEM:
+            out[b.name] = int(b.stages) * int(b.rows) * (int(b.shape[1]) + int(b.pad)) * 2
+    barriers = {"mbarrier": 16 * int(p.stages), "tcgen05 commit": 16 * int(p.stages), "turn": 8 * roles}
+    if p.completion in barriers:
+        out[p.name] = barriers[p.completion]
+    return {name: -(-size // align) * align for name, size in out.items()}
+
+
+def chains(body: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The pipelines that live together, from the outermost scope inwards."""
+    for s in body:
+        here = (*above, *s.pipelines) if isinstance(s, n.Scope) else above
+        yield here
+        yield from chains(s.body, here)
+
+
+@pytest.mark.parametrize(("roles", "spans"), [(1, False), (1, True), (2, False), (2, True)])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: int, spans: bool) -> None:
+    """Of one role scopes that follow each other share; several roles share nothing."""
+    body, pipelines = data.draw(bodies(spans, itertools.count()))
+    found = tuple(role(f"r{i}", 1, i) for i in range(roles))
+    program = Program("M", (), (), (), Any, found, tuple(pipelines), body)  # type: ignore[arg-type]
+    placed = place(program, {"p0.0": ((1, 16),)})
+    align = 1024 if any(b.span is not None for p in pipelines for b in p.buffers) else 128
+    assert placed.align_bytes == align
+    sizes = {p.name: needs(p, align, roles) for p in pipelines}
+    every = {name: size for of in sizes.values() for name, size in of.items()}
+    begins = {name: place.offset_bytes for name, place in placed.places.items()} | dict(placed.barriers)
+    assert set(begins) == set(every)
+    assert all(begin % align == 0 for begin in begins.values())
+    together = list(chains(body, ())) if roles == 1 else [tuple(sizes)]
+    for names in together:
+        live = sorted((begins[x], begins[x] + sizes[p][x]) for p in names for x in sizes[p])
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(live))
+    least = max((sum(sum(sizes[p].values()) for p in names) for names in together), default=0)
+    assert placed.total_bytes == least
+    for p in pipelines:
+        for b in (b for b in p.buffers if b.memory is SMEM):
+            at, row = placed.places[b.name], (int(b.shape[1]) + int(b.pad)) * 2
+            stage, own = int(b.rows) * row, ((1, 16),) if b.name == "p0.0" else ()
+            if b.span is None:
+                assert at == BufferPlace(at.offset_bytes, stage, row, int(b.stages), own)
+            else:
+                span, rows = int(b.span), int(b.rows)
+                xor = swizzle_of(span)
+                assert at == BufferPlace(at.offset_bytes, stage, span, int(b.stages), xor, span, rows * span)
+
+
+def swizzle_of(span: int) -> tuple[tuple[int, int], ...]:
+    """PTX ISA, "Swizzling Modes": the 16-byte chunk c of line l of 128 bytes lies at c ^ (l mod (span / 16))."""
+    moves = [(bit, (span << bit) // 128 % (span // 16) * 16) for bit in range(3)]
+    return tuple((bit, mask) for bit, mask in moves if mask)

@@ -1,0 +1,103 @@
+"""A program prints all that it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import expr, symbol
+from tinygpu.language.memories import RMEM, SMEM
+from tinygpu.language.roles import Pipeline, role
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.ptx import isa
+
+X = Tensor("x", dtype("f32"), ("m", "k"), "in", "col")
+BUFFER = Buffer("ring.t", SMEM, dtype("f32"), (expr(4), expr(8)), 1, expr(2), "swizzle", expr(3))
+TILE = Tile("ring.t", SMEM, dtype("f32"), (expr(4), expr(8)), (expr(0), expr(0)), buffer=BUFFER)
+GOT = Tile("v1", RMEM, dtype("f32"), (expr(4), expr(8)), (expr(0), expr(0)))
+LOOP = n.Loop(
+    "j",
+    symbol("k"),
+    False,
+    (n.Fill("ring", (n.Load("ld", isa.LdGlobal(1), gmem_tile(X, (symbol("i"), 0), (4, 8)), GOT),)),),
+)
+AXES = (n.Axis("i", symbol("m"), expr(64), expr(2)), n.Axis("j", symbol("k"), expr(32)))
+PROGRAM = Program(
+    "M",
+    (("how", "straight"), ("depth", 2)),
+    (X,),
+    (n.ScalarArgument("alpha", dtype("f32")),),
+    n.Grid(AXES, expr(4), expr(2)),
+    (role("bring", 1), role("keep", 4, 1, 200, (1, 3))),
+    (Pipeline("ring", expr(3), (BUFFER,), "barrier"), Pipeline("order", expr(1), (), "turn")),
+    (
+        n.InRole("bring", (LOOP,)),
+        n.InRole(
+            "keep",
+            (
+                replace(LOOP, unrolled=True, first=expr(2), body=(n.Drain("order", (n.Constant(GOT, 1.5),)),)),
+                n.Pipelined(
+                    "ring", "r", expr(5), (n.Constant(GOT, 0.0),), (n.Store("st", isa.StShared(1), GOT, TILE),)
+                ),
+                n.Apply("fma", isa.Fma("f32"), (GOT, n.ScalarArgument("alpha", dtype("f32")), 0.5), GOT),
+            ),
+        ),
+    ),
+)
+TEXT = """\
+program M(how=straight, depth=2)
+  in    x: f32[m, k] col-major
+  scalar alpha: f32
+  role bring: 1 warps from 0
+  role keep: 4 warps from 1, 200 registers, tiles 1 of every 3
+  pipeline ring: 3 stages, barrier
+    SMEM ring.t: f32[4, 8], axis 1 contiguous, pad 2 as swizzle
+  pipeline order: turn
+  grid i in m/64, j in k/32; groups of 4; clusters of 2 x 1
+    role bring:
+      for j < k:
+        fill ring:
+          %v1 = ld x[i:+4, 0:+8]
+    role keep:
+      unrolled k rounds j from 2:
+        turn order:
+          %v1 = 1.5
+      for r < 5, ring filled ahead:
+        fill ring:
+          %v1 = 0
+        drain ring:
+          ring.t[0:+4, 0:+8] = st %v1
+      %v1 = fma %v1, alpha, 0.5"""
+
+
+def test_a_program_prints_all_that_it_is_made_of() -> None:
+    assert str(PROGRAM) == TEXT
+    last = TEXT.splitlines()[8]
+    grids = {
+        replace(PROGRAM.grid, persistent=True): " persistent",
+        replace(PROGRAM.grid, parts=expr(3)): "; 3 parts of each tile",
+        replace(PROGRAM.grid, stream_k=symbol("s")): "; stream-K: s",
+    }
+    for grid, more in grids.items():
+        assert str(replace(PROGRAM, grid=grid)).splitlines()[8] == last + more
+
+
+def test_a_program_has_the_threads_up_to_the_end_of_its_last_role() -> None:
+    assert int(PROGRAM.threads) == 160
+    assert int(replace(PROGRAM, roles=PROGRAM.roles[::-1]).threads) == 160
+
+
+def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
+    from tinygpu.language import blocked
+
+    for values, vector, vectors, together in ((32, 4, 8, 1), (16, 4, 4, 2), (2, 4, 1, 8), (128, 2, 64, 1)):
+        held = replace(GOT, partition=blocked((32, values), threads=32, across=1))
+        s = n.Gather("g", isa.Add("f32"), isa.StGlobal(vector), isa.LdGlobal(vector), held, GOT, ())
+        assert (int(s.vectors), int(s.parts_at_once)) == (vectors, together)
+    assert int(replace(s, value=GOT).vectors) == 1
+    assert (n.Grid((), expr(1), expr(1)).shares, PROGRAM.grid.shares) == (False, False)
+    assert replace(PROGRAM.grid, parts=expr(2)).shares
+    assert replace(PROGRAM.grid, stream_k=symbol("s")).shares
