@@ -20,7 +20,7 @@ from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.comparison import Check, compare_arrays
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, SparseBuffer, emulate
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PreparedKernel, SparseBuffer, emulate
 from tinygpu.ptx.inputs import workspaces
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.maps import emulated_map
@@ -134,7 +134,7 @@ def _elements(window: Window) -> int:
 
 
 def sampled_check(
-    kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Chosen, seed: int
+    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, chosen: Chosen, seed: int
 ) -> list[Check]:
     """The check of a chosen tile; none where it needs more than its own windows."""
     windows = {o.name: _window(kernel, problem, o, chosen.tile) for o in problem.operands}
@@ -149,7 +149,7 @@ def sampled_check(
     spaces = workspaces(kernel, problem, chosen.total)
     try:
         emulate(
-            kernel.ptx,
+            code,
             grid=chosen.total,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,

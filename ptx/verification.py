@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.comparison import Check, compare
-from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, Report, emulate
+from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, PreparedKernel, Report, emulate, prepare
 from tinygpu.ptx.inputs import Inputs, arguments, workspaces
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.plan import Run, plan
@@ -81,6 +81,7 @@ def verify(
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
     budget = _Budget(cpu_seconds)
     checks: list[Check] = []
+    code = prepare(kernel.ptx)
     first: Report | None = None
     trials: dict[tuple[Problem, Inputs], Trial] = {}
 
@@ -92,7 +93,7 @@ def verify(
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
             if (run.problem, run.inputs) not in trials:
                 trials[run.problem, run.inputs] = draw(machine, run.problem, run.inputs, seed)
-            check, report = _run(kernel, run, trials[run.problem, run.inputs], seed)
+            check, report = _run(kernel, code, run, trials[run.problem, run.inputs], seed)
             checks.append(check)
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
@@ -102,7 +103,7 @@ def verify(
         if large:
             budget.left_out.append(f"{chosen}: {large}")
         elif not ended() and budget.allows(str(chosen), chosen.rounds(kernel, problem)):
-            checks += sampled_check(kernel, machine, problem, chosen, seed)
+            checks += sampled_check(kernel, code, machine, problem, chosen, seed)
     counters, lines = (first.counters, first.lines) if first is not None else (None, {})
     return Verification(kernel.name, runs[0].problem, tuple(checks), counters, lines, tuple(budget.left_out))
 
@@ -125,14 +126,14 @@ class _Budget:
         return True
 
 
-def _run(kernel: Kernel, run: Run, trial: Trial, seed: int) -> tuple[Check, Report | None]:
+def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int) -> tuple[Check, Report | None]:
     """One emulation of the whole grid of a small problem."""
     problem, operands = run.problem, trial.operands()
     grid = kernel.grid(problem, run.ctas)
     spaces = workspaces(kernel, problem, grid[0])
     try:
         report = emulate(
-            kernel.ptx,
+            code,
             grid=grid,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,

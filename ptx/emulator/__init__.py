@@ -10,6 +10,7 @@ from tinygpu.ptx.emulator.faults import (
     UnsupportedInstruction,
 )
 from tinygpu.ptx.emulator.report import Report
+from tinygpu.ptx.emulator.run.prepared import PreparedKernel, prepare
 from tinygpu.ptx.emulator.run.structs import Struct
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.caches import Caches, LineTraffic, Traffic
@@ -29,6 +30,7 @@ __all__ = [
     "LineCounters",
     "LineTraffic",
     "Order",
+    "PreparedKernel",
     "PtxSyntaxError",
     "Report",
     "SparseBuffer",
@@ -37,4 +39,5 @@ __all__ = [
     "Traffic",
     "UnsupportedInstruction",
     "emulate",
+    "prepare",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,15 @@ from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.arguments import bind_arguments
 from tinygpu.ptx.emulator.run.launching import choose_ctas, make_launch
 from tinygpu.ptx.emulator.run.placement import make_binder
+from tinygpu.ptx.emulator.run.prepared import PreparedKernel, prepare
 from tinygpu.ptx.emulator.run.program import Program, compile_program
 from tinygpu.ptx.emulator.run.scheduler import Scheduler
-from tinygpu.ptx.emulator.source.inlining import flatten
-from tinygpu.ptx.emulator.source.linking import in_its_module, read_modules
-from tinygpu.ptx.emulator.source.syntax import Function, Module
+from tinygpu.ptx.emulator.source.linking import in_its_module
 from tinygpu.ptx.emulator.state.access_stream import AccessStream
 from tinygpu.ptx.emulator.state.buffers import DeviceBuffer, SparseBuffer
 from tinygpu.ptx.emulator.state.caches import Caches, Traffic, traffic
 from tinygpu.ptx.emulator.state.emulation import ORDERS, Check, Dim3, Emulation, Order
+from tinygpu.ptx.emulator.state.launch_constants import LaunchConstants
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import LineCounters, add_sites
 from tinygpu.ptx.emulator.state.residents import Residents
@@ -32,11 +31,10 @@ _BATCH_WARPS = 256
 _MAX_BATCH_BYTES = 1 << 28
 # CTAs that wait for each other must be resident together; hardware holds some 64 warps on each of up to 148 SMs.
 _POLLING_BATCH_WARPS = 8192
-_read_modules = lru_cache(maxsize=32)(read_modules)
 
 
 def emulate(
-    ptx: str | Sequence[str],
+    ptx: str | Sequence[str] | PreparedKernel,
     *,
     entry: str | None = None,
     grid: int | Sequence[int],
@@ -55,7 +53,8 @@ def emulate(
 ) -> Report:
     """Run one kernel of a PTX module, or of several, and return what was found and counted.
 
-    ptx           PTX text, of any compiler; several texts are linked by the names that they share
+    ptx           PTX text, of any compiler; several texts are linked by the names that they share; or what `prepare`
+                  made of them, for a kernel that is launched again and again
     entry         name of the kernel; None takes the only one
     grid, block   numbers of CTAs and of threads, as an int or up to three ints (x, y, z)
     args          one per .param, in order: NumPy arrays (device buffers, changed in place), DeviceBuffer, SparseBuffer,
@@ -78,19 +77,20 @@ def emulate(
         raise LaunchError(f'order is "late", "early", "random" or "spurious", not {order!r}')
     if check not in (True, False, "collect"):
         raise LaunchError(f'check is True, False or "collect", not {check!r}')
-    module = _read_modules((ptx,) if isinstance(ptx, str) else tuple(ptx))
-    function = find_entry(module, entry)
+    kernel = _prepared(ptx, entry)
+    module, function = kernel.module, kernel.function
     launch = make_launch(function, grid, block, cluster, dynamic_smem)
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
         try:
-            code = flatten(function, module)
-            binder = make_binder(module, function, code, parameters, launch, memory)
-            program = compile_program(function.name, code, binder)
+            binder = make_binder(module, function, kernel.code, parameters, launch, memory)
+            # What listens to accesses is compiled in.
+            program = kernel.program(binder) if caches is None else compile_program(function.name, kernel.code, binder)
         except (PtxSyntaxError, UnsupportedInstruction) as error:
             raise in_its_module(error, module) from None
-        emulation = Emulation(launch, program, memory, order, seed, check, module, short_sums)
+        constants = LaunchConstants(parameters.data, binder.constants)
+        emulation = Emulation(launch, constants, program, memory, order, seed, check, module, short_sums)
         chosen = choose_ctas(ctas, launch)
         stream = None
         if caches is not None:
@@ -107,18 +107,12 @@ def emulate(
     return _report(emulation, program, moved)
 
 
-def find_entry(module: Module, name: str | None) -> Function:
-    """The entry called `name`, or the only one."""
-    entries = [f for f in module.functions if f.is_entry and f.has_body]
-    names = ", ".join(f.name for f in entries) or "none"
-    if name is None:
-        if len(entries) != 1:
-            raise LaunchError(f"this PTX has {len(entries)} entries ({names}): say which with entry=")
-        return entries[0]
-    for function in entries:
-        if function.name == name:
-            return function
-    raise LaunchError(f"this PTX has no entry {name!r}; it has {names}")
+def _prepared(ptx: str | Sequence[str] | PreparedKernel, entry: str | None) -> PreparedKernel:
+    if not isinstance(ptx, PreparedKernel):
+        return prepare(ptx, entry)
+    if entry not in (None, ptx.function.name):
+        raise LaunchError(f"this kernel was prepared as {ptx.function.name}, not as {entry!r}")
+    return ptx
 
 
 def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:

@@ -50,7 +50,8 @@ class Binder:
     """What compiling the instructions of one kernel collects, and how their operands are bound.
 
     symbols      variables by key
-    param_bytes  the kernel's parameters as laid out
+    param_bytes  bytes of the kernel's parameters
+    constants    special registers that are the same for all threads of the launch; instructions look them up
     specials     special registers that are per-thread registers here
     taint_before what the instruction does to uninitialised bits, when that is not "any such source spoils all results"
     owns_taint   the instruction's closure sees to uninitialised bits itself
@@ -62,7 +63,7 @@ class Binder:
     """
 
     symbols: dict[str, Symbol]
-    param_bytes: bytes
+    param_bytes: int
     constants: dict[str, int]
     shared: SpaceLayout
     local: SpaceLayout
@@ -82,6 +83,14 @@ class Binder:
     cluster_size: int = 1
     guesses: frozenset[tuple[int, int]] = frozenset()
     data_loads: frozenset[tuple[int, int]] = frozenset()
+
+    def agrees(self, other: Binder) -> bool:
+        """Whether what was compiled for this launch serves the other: all that is compiled in lies at one place."""
+        return (
+            self.symbols == other.symbols and self.shared == other.shared and self.local == other.local
+            and self.param_bytes == other.param_bytes and self.constants.keys() == other.constants.keys()
+            and self.cluster_size == other.cluster_size
+        )  # fmt: skip
 
     # ---- per instruction ----------------------------------------------------------------------------------------
 
@@ -260,8 +269,7 @@ class Binder:
         bits = TYPES[type_name].bits
         dtype = numpy_type(type_name)
         if name in self.constants:
-            value = np.array([self.constants[name] & ((1 << bits) - 1)], f"u{bits // 8}").view(dtype)[0]
-            return lambda c: value
+            return lambda c: c.emulation.constants.special(name, type_name)
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
             shift = 32 if name.endswith("_hi") else 0
             mask = (1 << bits) - 1
@@ -336,14 +344,12 @@ class Binder:
             return self.with_rank(constant), value, space
         return (lambda c: np.full((c.n, 32), constant)), value, space
 
-    def param_value(self, offset: int, size: int) -> int:
-        """The bits of a kernel parameter."""
-        if offset < 0 or offset + size > len(self.param_bytes):
+    def check_parameter(self, offset: int, size: int) -> None:
+        """Refuse what is outside the kernel's parameters."""
+        if offset < 0 or offset + size > self.param_bytes:
             raise self.fail(
-                f"bytes {offset} to {offset + size - 1} are outside the kernel's {len(self.param_bytes)} bytes of "
-                "parameters"
+                f"bytes {offset} to {offset + size - 1} are outside the kernel's {self.param_bytes} bytes of parameters"
             )
-        return int.from_bytes(self.param_bytes[offset : offset + size], "little")
 
     def note_shared_width(self, size: int) -> None:
         """The kernel accesses shared memory in elements of this size."""

@@ -177,20 +177,15 @@ def _ld_param(
     writers = _register_writers(b, target, name, count)
     if offset % (width * count):
         raise b.fail(f"byte {offset} of the parameters is not aligned to {width * count} bytes")
-    patterns = [b.param_value(offset + k * width, width) for k in range(count)]
-    kind = TYPES[name]
-    constants: list[tuple[Getter, Any]] = []
-    for writer, pattern in zip(writers, patterns, strict=True):
-        if writer is None:
-            continue
-        get, bits = writer
-        if kind.signed and pattern >> (kind.bits - 1):
-            pattern -= 1 << kind.bits
-        constants.append((get, np.dtype(f"u{bits // 8}").type(pattern & ((1 << bits) - 1))))
+    written: list[tuple[Getter, int, int]] = []
+    for position, writer in enumerate(writers):
+        b.check_parameter(offset + position * width, width)
+        if writer is not None:
+            written.append((writer[0], offset + position * width, writer[1]))
 
     def run(c: Cohort) -> None:
-        for get, value in constants:
-            np.copyto(get(c), value, where=c.where)
+        for get, start, bits in written:
+            np.copyto(get(c), c.emulation.constants.parameter(start, name, bits), where=c.where)
 
     return run
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
 from tinygpu.ptx.emulator.instructions.taint_rules import taint_rule
 from tinygpu.ptx.emulator.source.syntax import (
+    AddressOperand,
     Instruction,
     IntegerOperand,
     Operand,
@@ -30,30 +31,48 @@ def make_taint(
     b: Binder, i: Instruction, run: Run, kind: str, reads: frozenset[Slot], writes: frozenset[Slot]
 ) -> Run:
     """The careful form of `run`: the same, and what becomes of uninitialised bits."""
-    address = _address_slots(b, i)
-    owns, before = b.owns_taint, b.taint_before
-    data_reads = tuple(sorted(reads - address)) if kind in ("memory", "atomic", "async") else tuple(sorted(reads))
-    targets = tuple(sorted(writes))
-    exact = None if before is not None or owns else _exact_rule(b, i)
-    moves = i.opcode == "mov" and not b.owns_busy
-    used = frozenset() if b.owns_busy else reads | writes
+    owns, before, sees_to_busy = b.owns_taint, b.taint_before, b.owns_busy
+    # Worked out when it is first needed: most runs have neither uninitialised registers nor busy ones.
+    used: frozenset[Slot] | None = None
+    follow: Run | None = None
 
     def careful(c: Cohort) -> None:
-        if c.residents.busy and used:
-            if moves:
-                c.residents.settle_before_move(c, reads, i)
-            c.residents.check_busy(c, used, i)
-        if c.residents.awaited and used:
-            c.residents.check_awaited(c, used, i)
-        if not c.residents.tainted:
+        nonlocal used, follow
+        residents = c.residents
+        if not sees_to_busy and (residents.busy or residents.awaited):
+            if used is None:
+                used = reads | writes
+            if residents.busy and used:
+                if i.opcode == "mov":
+                    residents.settle_before_move(c, reads, i)
+                residents.check_busy(c, used, i)
+            if residents.awaited and used:
+                residents.check_awaited(c, used, i)
+        if not residents.tainted:
             run(c)
             return
+        if follow is None:
+            b.begin(i)
+            follow = _following(b, i, run, kind, reads, writes, owns, before)
+        follow(c)
+
+    return careful
+
+
+def _following(
+    b: Binder, i: Instruction, run: Run, kind: str, reads: frozenset[Slot], writes: frozenset[Slot], owns: bool,
+    before: Run | None,
+) -> Run:  # fmt: skip
+    """The instruction, and what becomes of uninitialised bits."""
+    address = _address_slots(b, i)
+    data_reads = tuple(sorted(reads - address)) if kind in ("memory", "atomic", "async") else tuple(sorted(reads))
+    targets = tuple(sorted(writes))
+    exact = before if before is not None else None if owns else _exact_rule(b, i)
+
+    def follow(c: Cohort) -> None:
         for slot in address:
             c.residents.require_initialised(c, slot, i, "forms an address")
         if owns:
-            run(c)
-        elif before is not None:
-            before(c)
             run(c)
         elif exact is not None:
             exact(c)
@@ -67,12 +86,10 @@ def make_taint(
                 bits = np.zeros((c.n, 32), dtype) if bad is None else np.where(bad, full, 0).astype(dtype)
                 c.residents.set_taint(c, slot, bits)
 
-    return careful
+    return follow
 
 
 def _address_slots(b: Binder, i: Instruction) -> frozenset[Slot]:
-    from tinygpu.ptx.emulator.source.syntax import AddressOperand
-
     return frozenset(
         b.slot(operand.base)
         for operand in i.operands

@@ -267,7 +267,8 @@ class Barriers:
             rowset: RowSet = residents.rowset(compact_rows(np.array([row])))
             if not isinstance(rowset.rows, slice):
                 raise ValueError("one row is always a slice")
-            c = Cohort(residents, rowset, residents.registers.view(rowset.rows), arrival.lanes[at : at + 1])
+            files = residents.registers.view(rowset.rows, arrival.spec.written)
+            c = Cohort(residents, rowset, files, arrival.lanes[at : at + 1])
             np.copyto(arrival.spec.result(c), value, where=c.where)
 
     def after_exit(self, ctas: NDArray[np.int64]) -> list[Released]:

@@ -25,7 +25,7 @@ def make_binder(
     """Lay out every variable that the kernel can see, and enter initialised ones into memory."""
     shared = SpaceLayout("shared", SHARED_BASE)
     local = SpaceLayout("local", 0, 16)
-    binder = Binder({}, parameters.data, _constants(launch), shared, local, cluster_size=launch.cluster_size)
+    binder = Binder({}, len(parameters.data), _constants(launch), shared, local, cluster_size=launch.cluster_size)
     for key, offset in parameters.offsets.items():
         size = next(p.size_bytes for p in function.parameters if p.key == key)
         binder.symbols[key] = Symbol("param", offset, size)

@@ -92,6 +92,7 @@ class BarrierSpec:
     """A CTA barrier: its number, thread count (None: all), and what it does.
 
     action  "sync", "arrive", or a reduction "popc", "and", "or"
+    written the register of a reduction's result
     """
 
     number: Getter
@@ -100,6 +101,7 @@ class BarrierSpec:
     aligned: bool
     predicate: Getter | None = None
     result: Getter | None = None
+    written: frozenset[Slot] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +126,7 @@ class CompiledBlock:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A kernel compiled for one launch."""
+    """A compiled kernel; its counts are those of one launch."""
 
     name: str
     blocks: list[CompiledBlock]
@@ -138,6 +140,15 @@ class Program:
     maybe_uninitialised: tuple[Slot, ...]
     register_names: dict[Slot, str]
     takes_clusters: bool = False
+
+    def forget_counts(self) -> None:
+        """Begin to count anew."""
+        for block in self.blocks:
+            block.executed = block.threads = 0
+            for operation in block.operations:
+                operation.executed = operation.threads = 0
+        for site in self.sites:
+            site.forget_counts()
 
 
 def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
@@ -344,7 +355,7 @@ def _compile_barrier(b: Binder, i: Instruction) -> BarrierSpec:
         number = b.source(operands[1], "u32")
         count = b.source(operands[2], "u32") if len(operands) == 4 else None
         result = b.destination(operands[0], "u32" if action == "popc" else "pred")
-        return BarrierSpec(number, count, action, aligned, predicate, result)
+        return BarrierSpec(number, count, action, aligned, predicate, result, frozenset(b.writes))
     action = "arrive" if i.has("arrive") else "sync" if i.has("sync") else ""
     if not action:
         raise b.unsupported()

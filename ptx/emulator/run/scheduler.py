@@ -271,7 +271,7 @@ class Scheduler:
         if self._standstill.watching:
             self._standstill.moved(rows)
         if isinstance(rows, slice):
-            files = registers.view(rows)
+            files = registers.view(rows, block.touched)
         else:
             files, _ = registers.gather(rows, block.touched)
         c = Cohort(residents, rowset, files, mask, patient)

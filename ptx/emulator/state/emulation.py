@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.faults import Advisory, EmulationFault, Fault, FaultKind
 from tinygpu.ptx.emulator.source.syntax import Instruction, Module
 from tinygpu.ptx.emulator.state.doubts import Doubt, LaneRecord
+from tinygpu.ptx.emulator.state.launch_constants import LaunchConstants
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
 
@@ -60,10 +61,11 @@ class Emulation:
     """
 
     def __init__(
-        self, launch: Launch, program: Program, memory: GlobalMemory, order: Order, seed: int, check: Check,
-        source: Module, short_sums: bool = False,
+        self, launch: Launch, constants: LaunchConstants, program: Program, memory: GlobalMemory, order: Order,
+        seed: int, check: Check, source: Module, short_sums: bool = False,
     ) -> None:  # fmt: skip
         self.launch = launch
+        self.constants = constants
         self.program = program
         self.memory = memory
         self.order = order

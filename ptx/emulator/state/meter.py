@@ -189,6 +189,11 @@ class Site:
         spaces = [m for m in self.instruction.modifiers if m.startswith("shared")]
         return not spaces or "shared::cluster" in spaces
 
+    def forget_counts(self) -> None:
+        """Begin to count anew."""
+        self.requests = self.sectors = self.wavefronts = self.bytes = 0
+        self.in_global, self.in_shared, self.in_local = Tally(), Tally(), Tally()
+
     def count_global(self, addresses: Array, mask: NDArray[np.bool_] | None, size: int) -> tuple[int, int, int]:
         """Count a request on (n, 32) byte addresses; returns (requests, sectors, bytes)."""
         if mask is None:

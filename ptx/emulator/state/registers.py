@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,28 +38,36 @@ class RegisterFile:
             np.zeros((count, warps, LANES), dtype) for count, dtype in zip(counts, GROUP_DTYPES, strict=True)
         )
         self.taint: dict[Slot, Array] = {}
-        self._views: dict[tuple[int, int, int], Files] = {}
-        self.all = self.view(slice(0, warps, 1))
+        self._views: dict[tuple[int, int, int], tuple[Files, set[Slot]]] = {}
+        self._none = np.zeros((0, LANES), np.bool_)
 
-    def view(self, rows: slice) -> Files:
-        """Typed views of all registers of the warps in `rows` (a slice with explicit bounds); cached."""
+    def view(self, rows: slice, slots: Iterable[Slot]) -> Files:
+        """Typed views of the registers in `slots` of the warps in `rows` (a slice with explicit bounds); cached.
+
+        Other registers are missing, or are there from another call.
+        """
         key = (rows.start, rows.stop, rows.step)
-        files = self._views.get(key)
-        if files is None:
-            parts = [group[:, rows] for group in self.groups]
-            files = tuple(
-                [register.view(dtype) for register in parts[_GROUP_OF_VIEW[k]]] for k, dtype in enumerate(VIEW_DTYPES)
-            )
-            self._views[key] = files
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = self._missing(), set()
+        files, known = found
+        for group, index in [slot for slot in slots if slot not in known]:
+            part = self.groups[group][index][rows]
+            for k in _VIEWS_OF_GROUP[group]:
+                files[k][index] = part.view(VIEW_DTYPES[k])
+            known.add((group, index))
         return files
+
+    def _missing(self) -> Files:
+        """Lists in which every register is an empty array."""
+        return tuple([self._none] * len(self.groups[_GROUP_OF_VIEW[k]]) for k in range(len(VIEW_DTYPES)))
 
     def gather(self, rows: Array, slots: tuple[Slot, ...]) -> tuple[Files, list[Array]]:
         """Copies of the registers in `slots` for the warps `rows`; returns typed lists and the copies in order.
 
         Other registers are missing (their list entries are empty arrays): a block touches only its own.
         """
-        empty = np.zeros((0, LANES), np.bool_)
-        files: Files = tuple([empty] * len(self.groups[_GROUP_OF_VIEW[k]]) for k in range(len(VIEW_DTYPES)))
+        files = self._missing()
         copies: list[Array] = []
         for group, index in slots:
             copy = self.groups[group][index][rows]

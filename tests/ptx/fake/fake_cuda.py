@@ -32,7 +32,7 @@ from cuda.bindings import driver as real
 
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PtxSyntaxError, TensorMap, emulate
 from tinygpu.ptx.emulator import LaunchError as MapError
-from tinygpu.ptx.emulator.emulate import find_entry
+from tinygpu.ptx.emulator.run.prepared import find_entry
 from tinygpu.ptx.emulator.source.parser import parse
 
 OK = real.CUresult.CUDA_SUCCESS
