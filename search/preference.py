@@ -31,6 +31,8 @@ HIDDEN_SHARE = 5e-3
 # For each doubling of a cluster, which needs that many free SMs in one GPC. How many SMs the GPCs of a part have is not
 # known before it is asked, and those that are no multiple stay idle.
 CLUSTER_SHARE = 1e-3
+# For all SMs that have no CTA: what a single SM can draw from L2 is not known, and theirs is lost.
+IDLE_SHARE = 1e-2
 # Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
 REFETCH_SHARE = 1e-4
 # Of the time in which data would come with so much of it under way at a time, which work hides.
@@ -52,7 +54,7 @@ Division = tuple[int, ...]
 
 
 def strain(
-    prediction: Prediction, registers: Any, smem_share: Any, cluster: Any, refetch_s: Any
+    prediction: Prediction, registers: Any, smem_share: Any, cluster: Any, refetch_s: Any, idle: Any = 0.0
 ) -> NDArray[np.float64]:
     """Seconds that are added to the predicted ones to choose; never negative, and infinite where the launch is refused.
 
@@ -60,11 +62,13 @@ def strain(
     smem_share  shared memory of a CTA over the most that it can have
     cluster     CTAs of a cluster
     refetch_s   seconds of DRAM if L2 kept nothing from one wave to the next
+    idle        share of the SMs that never have a CTA
     """
     seconds = prediction.seconds
     hidden_s = sum(np.asarray(busy) for busy in prediction.busy_s.values())
     shares = (
         CLUSTER_SHARE * np.log2(np.maximum(cluster, 1))
+        + IDLE_SHARE * np.asarray(idle)
         + REGISTERS_SHARE * np.asarray(registers) / 255
         + SMEM_SHARE * np.asarray(smem_share)
     )
@@ -180,10 +184,13 @@ def strain_of(
     """The strain of candidates of one structure, given their prediction."""
     counts, values = space.counts(index), {**space.environment, **chosen}
     device = space.device
+    # CTAs that share rounds are as many as fit
+    busy = np.where(np.asarray(counts.value("even", values)) > 0, device.sm_count, counts.value("ctas", values))
     return strain(
         prediction,
         counts.value("registers", values),
         np.divide(counts.value("smem", values), device.max_smem_bytes_per_block),
         counts.value("cluster", values),
         counts.refetched_bytes(values, device) / device.dram_bytes_per_s,
+        np.maximum(1 - busy / device.sm_count, 0),
     )

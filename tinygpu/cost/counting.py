@@ -228,10 +228,10 @@ class _Counter:
     def named(self) -> dict[str, Expr]:
         p = self.program
         tiles = [ceil_div(a.size, a.extent) for a in p.grid.axes]
-        ctas = expr(1)
-        for t in tiles:
-            ctas = ctas * t
-        ctas = ctas * p.grid.parts
+        ctas = p.grid.parts
+        for a in p.grid.axes:
+            # where clusters do not divide the tiles, some of their CTAs have a tile beyond the last one
+            ctas = ctas * (ceil_div(a.size, a.extent * a.cluster) * a.cluster)
         iteration = self.phases["iteration"]
         out = {
             "ctas": ctas,

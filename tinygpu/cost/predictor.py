@@ -134,7 +134,8 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     # Where CTAs share tiles so that all do the same, the last wave is full, and the others are as many as it takes.
     even = np.asarray(demand.even) > 0
     waves = np.where(even, np.maximum(ctas / slots, 1 / np.maximum(demand.iterations, 1)), np.ceil(ctas / slots))
-    full = waves - 1
+    full = np.maximum(waves - 1, 0)
+    part = np.minimum(waves, 1)  # of a tile's rounds, that each CTA of the last wave does
     rest = np.where(even, slots, ctas - full * slots)
     last = np.ceil(rest / sms)
 
@@ -176,10 +177,12 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     persistent = np.asarray(demand.persistent) > 0
     turns = np.asarray(demand.turns)
     # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next loop.
-    tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), np.maximum(reads_s, busiest(summed, once)))
+    moved_s = np.maximum(reads_s, busiest(summed, once))
+    tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
+    last_tile_s = np.maximum(used_s + alone[2], moved_s)
     lone = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
 
-    def in_step(together: Times, running: Times) -> Times:
+    def in_step(together: Times, running: Times, tile_s: Times) -> Times:
         spans = [
             np.maximum(np.maximum(busiest(u, together), d * running), a)
             for u, d, a in zip(unit_s, dram_s, alone, strict=True)
@@ -189,9 +192,11 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
 
     served = busiest(summed, per_sm.astype(np.float64)) / per_sm
     drifting = np.maximum(_shared(per_sm, served, np.maximum(lone - served, 0)), dram_whole_s * slots)
-    wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64)))
-    final = in_step(last, rest)
-    ends_s = np.where(persistent, alone[0] + alone[2] * (turns - 1) / turns, 0)
+    wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64), tile_s))
+    # However few of its rounds a CTA does, it finishes a tile.
+    final = in_step(last, rest, last_tile_s)
+    final = np.where(part < 1, part * final + (1 - part) * alone[2], final)
+    ends_s = np.where(persistent, alone[0], 0)
     waves_s = full * wave + final + ends_s
 
     # 4. Power. Spread evenly, the busiest unit bounds the launch from below.

@@ -8,6 +8,7 @@ of any table sees that nobody measured it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tinygpu.devices.fields import DERIVED, UNITS
 from tinygpu.devices.figure import Figure
@@ -101,36 +102,53 @@ def _f16_sustained(figures: Figures) -> tuple[float, str] | Figure | None:
         return figures["gemm_f16_bf16_tflops_measured"]
     if measured is not None:
         return sheet, "tflops_f16_dense: what was measured was a single instruction, above the datasheet's clock"
-    chip, tdp_w = str(figures["chip"].value), _number(figures, "tdp_w") or 0
-    for name, die, watts, share, sentence in _SUSTAINED_SIBLINGS:
-        if chip == die and tdp_w in (0, watts) and _cc(figures) // 10 in (8, 9) and _full_rate(figures, name):
-            return round(share * sheet, 1), sentence
+    cc, rate = _cc(figures), _number(figures, "tensor_f16_fp32acc_flop_per_clk_sm") or 0
+    for sibling in _SUSTAINED_SIBLINGS:
+        if (cc, rate) == (sibling.cc, sibling.rate):
+            sms = _need(figures, "sm_count")
+            watts = (_number(figures, "tdp_w") or sibling.watts_per_sm * sms) / sms / sibling.watts_per_sm
+            value = sms * rate * sibling.clock_hz * watts ** (1 / 3) * 1e-12
+            return round(min(value, sheet), 1), sibling.sentence(watts)
     return round(0.86 * sheet, 1), "0.86 x tflops_f16_dense, the median of the shares measured on other parts"
 
 
-def _full_rate(figures: Figures, sibling: str) -> bool:
-    # The H20 is a GH100 whose tensor rate is cut to a quarter: it does not reach the power limit that its siblings do.
-    expected = {"A100-SXM4-40GB": 2048, "H200-SXM": 4096}[sibling]
-    return _number(figures, "tensor_f16_fp32acc_flop_per_clk_sm") == expected
+@dataclass(frozen=True, slots=True)
+class _Sibling:
+    """A part whose library products were measured and that its power limit bounds.
+
+    rate  FLOP per clock and SM in f16 with f32 sums
+    """
+
+    name: str
+    cc: int
+    sms: int
+    watts: float
+    rate: int
+    tflops: float
+
+    @property
+    def watts_per_sm(self) -> float:
+        return self.watts / self.sms
+
+    @property
+    def clock_hz(self) -> float:
+        """The mean clock at which its tensor cores would have to be always busy."""
+        return self.tflops * 1e12 / (self.sms * self.rate)
+
+    def sentence(self, watts: float) -> str:
+        begun = f"SMs x rate x the clock that {self.name} sustains (same architecture and rate)"
+        return begun if abs(watts - 1) < 0.01 else f"{begun} x cube root of {watts:.2f}, the watts per SM over its own"
 
 
-# (sibling, die, W, measured / datasheet, the sentence). Library matrix products over the datasheet peak: 0.93 RTX-4090,
-# 0.88 H100-PCIe (by proxy) and RTX-5090, 0.86 RTX-PRO-6000, 0.84 A100-SXM4-40GB, 0.79 H200-SXM, 0.72 L4, 0.63 B200.
+# Dynamic power is proportional to f V^2, and V to f: with the same architecture the clock that a power limit lets through
+# goes with the cube root of the watts per SM. (What memory and leakage take of them is left out.) Library matrix products
+# over the datasheet peak: 0.93 RTX-4090, 0.88 H100-PCIe (by proxy) and RTX-5090, 0.86 RTX-PRO-6000, 0.84 A100-SXM4-40GB,
+# 0.79 H200-SXM, 0.72 L4, 0.63 B200. Parts of half or a quarter of the rate (GeForce, H20) do not reach the limit.
 _SUSTAINED_SIBLINGS = (
-    (
-        "A100-SXM4-40GB",
-        "GA100",
-        400,
-        261.8 / 312,
-        "261.8 / 312 x tflops_f16_dense, the share measured on A100-SXM4-40GB (same die, clocks and power limit)",
-    ),
-    (
-        "H200-SXM",
-        "GH100",
-        700,
-        783.5 / 989.4,
-        "783.5 / 989.4 x tflops_f16_dense, the share measured on H200-SXM (same die, clocks and power limit)",
-    ),
+    _Sibling("A100-SXM4-40GB", 80, 108, 400, 2048, 261.8),
+    _Sibling("H200-SXM", 90, 132, 700, 4096, 783.5),
+    _Sibling("L4", 89, 60, 72, 1024, 87.0),
+    _Sibling("B200", 100, 148, 1000, 8192, 1414.3),
 )
 
 

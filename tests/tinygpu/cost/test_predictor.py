@@ -50,6 +50,7 @@ demands = st.builds(
     prefetch_iterations=st.integers(0, 4),
     held=st.integers(0, 1),
     persistent=st.integers(0, 1),
+    even=st.integers(0, 1),
     turns=st.integers(1, 3),
     bytes_in_flight_per_cta=st.integers(1, 1 << 17),
     dram_bytes_read=st.integers(0, 1 << 30),
@@ -90,6 +91,32 @@ def test_more_work_is_never_faster(name: str, demand: Demand, unit: str, more: i
     heavier = replace(work, **{unit: np.add(getattr(work, unit), more)})
     slower = replace(demand, iteration=replace(demand.iteration, work=heavier))
     assert float(predict(gpu, slower).seconds) >= float(predict(gpu, demand).seconds) * (1 - 1e-9)
+
+
+@settings(max_examples=150)
+@given(ampere_or_later, demands, st.integers(1, 4))
+def test_more_bytes_under_way_are_never_slower(name: str, demand: Demand, more: int) -> None:
+    """A ring with more stages, of the same bytes each, that has been asked for as far ahead."""
+    gpu = device(name)
+    demand = replace(demand, prefetch_iterations=np.maximum(demand.prefetch_iterations, 1))
+    deeper = replace(
+        demand,
+        prefetch_iterations=demand.prefetch_iterations + more,
+        bytes_in_flight_per_cta=demand.bytes_in_flight_per_cta * (1 + more),
+    )
+    assert float(predict(gpu, deeper).seconds) <= float(predict(gpu, demand).seconds) * (1 + 1e-9)
+
+
+@settings(max_examples=100)
+@given(ampere_or_later, demands)
+def test_groups_that_take_turns_gain_nothing_where_each_cta_has_one_tile(name: str, demand: Demand) -> None:
+    gpu = device(name)
+    crowd = gpu.max_smem_bytes_per_block  # one CTA on an SM
+    alone = replace(
+        demand, ctas=min(int(np.asarray(demand.ctas)), gpu.sm_count), even=0, persistent=1, smem_bytes_per_cta=crowd
+    )
+    lone, turns = (float(predict(gpu, replace(alone, turns=t)).seconds) for t in (1, 2))
+    assert turns == pytest.approx(lone, rel=1e-12)
 
 
 @settings(max_examples=100)
