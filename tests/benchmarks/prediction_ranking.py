@@ -1,16 +1,17 @@
 """How well predictions rank the candidates of one problem.
 
-    python -m tests.benchmarks.prediction_ranking SPACE.json[.xz]
+    python -m tests.benchmarks.prediction_ranking SPACE.json[.xz] ...
 
-SPACE is a cache file of Kernel Tuner for the kernel Xgemm of CLBlast: a matrix product in f32, with the measured time
-of every tile size, vector width and choice of local memory. Each configuration becomes a Demand by counting what that
-kernel does; nothing is fitted. Reported are, for all configurations of the file:
+SPACE is a cache file of Kernel Tuner: the measured time of every configuration of one kernel on one GPU. Known are
+Xgemm of CLBlast (a matrix product in f32) and the 2-D convolution of Kernel Tuner's examples. Each configuration becomes
+a Demand by counting what the kernel does; nothing is fitted. Reported are, for all configurations of the file:
 
     Spearman     rank correlation of predicted and measured times
     regret       measured time of the best among the N shortest predictions, over the best measured time, minus 1
     Spearman within the fastest quarter, where a search decides
 
-The file is third-party data and not part of the project.
+A file of another kernel is named with the number of its configurations, and left out. The files are third-party data
+and not part of the project.
 """
 
 from __future__ import annotations
@@ -21,25 +22,36 @@ import lzma
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.demand import Chain, Demand, Phase, Work
-from tinygpu.cost.locality import dram_read_bytes
+from tests.benchmarks.convolution import convolution
+from tests.benchmarks.xgemm import xgemm
+from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import predict
-from tinygpu.devices import Device, devices
+from tinygpu.devices import Device, Figure, device, devices
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Predictor = Callable[[Device, Demand], Floats]
 
-# The parameters of Xgemm, in the file's words. M, N: tile of a work group; DIMC: its threads; DIMA, DIMB: its threads
-# along m and n while they copy; VW: vector width; SA, SB: whether the operand goes through local memory.
-PARAMETERS = ("MWG", "NWG", "KWG", "MDIMC", "NDIMC", "MDIMA", "NDIMB", "VWM", "VWN", "SA", "SB")
+# From GPU, problem size and configurations to what they ask for.
+KERNELS: Mapping[str, Callable[[Device, int, Mapping[str, Ints]], Demand]] = {
+    "Xgemm": xgemm,
+    "convolution_kernel": convolution,
+}
+# GPUs of the files that the library lacks: a sibling of the same architecture, with the datasheet's figures in place of
+# its own. (SMs, boost MHz, GB/s of DRAM, MB of L2)
+ABSENT: Mapping[str, tuple[str, float, float, float, float]] = {
+    "RTX A4000": ("rtxa6000", 48, 1560, 448, 4),
+    "RTX 3060 Laptop": ("rtx3090", 30, 1425, 336, 3),
+}
+
+
+class NotCounted(ValueError):
+    """The file of a kernel whose demand this benchmark cannot count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,133 +60,55 @@ class Measured:
 
     columns  per parameter the values of all configurations
     seconds  measured times
-    size     m = n = k
+    size     along each axis
     """
 
     gpu: Device
+    kernel: str
     columns: Mapping[str, Ints]
     seconds: Floats
     size: int
 
 
 def load(path: Path) -> Measured:
-    """The configurations that ran; raises ValueError for the file of another kernel."""
+    """The configurations that ran; raises NotCounted for the file of a kernel that is not known."""
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         data: Any = json.load(file)
-    if data["kernel_name"] != "Xgemm":
-        raise ValueError(f"[{path.name}] holds times of {data['kernel_name']}; this benchmark knows Xgemm alone")
-    ran = [row for row in data["cache"].values() if isinstance(row["time"], int | float)]
-    columns = {name: np.array([row[name] for row in ran], dtype=np.int64) for name in PARAMETERS}
+    kernel, rows = data["kernel_name"], list(data["cache"].values())
+    if kernel not in KERNELS:
+        known = " and ".join(KERNELS)
+        raise NotCounted(f"[{path.name}] holds {len(rows):,} times of {kernel}; this benchmark counts {known} alone")
+    ran = [row for row in rows if isinstance(row["time"], int | float)]
+    names = [name for name in data["tune_params_keys"] if all(isinstance(row[name], int) for row in ran)]
+    columns = {name: np.array([row[name] for row in ran], dtype=np.int64) for name in names}
     seconds = np.array([row["time"] * 1e-3 for row in ran])
-    return Measured(_gpu(data["device_name"]), columns, seconds, int(data["problem_size"][0]))
+    return Measured(_gpu(data["device_name"]), kernel, columns, seconds, int(data["problem_size"][0]))
 
 
 def _gpu(name: str) -> Device:
-    """The device of the library whose marketing name the file gives."""
+    """The device of the library whose marketing name the file gives, or the stand-in of one that it lacks."""
     for gpu in devices():
         if gpu.marketing_name.removeprefix("GeForce ") in name:
             return gpu
+    for absent, (sibling, sms, clock, bandwidth, l2) in ABSENT.items():
+        if absent in name:
+            return _stand_in(absent, device(sibling), sms, clock, bandwidth, l2)
     raise ValueError(f"the library has no device {name!r}")
 
 
-def xgemm(gpu: Device, size: int, p: Mapping[str, Ints]) -> Demand:
-    """What Xgemm asks for. Each thread holds MWG / MDIMC x NWG / NDIMC sums; a round goes KWG deep."""
-    rows, columns = p["MWG"] // p["MDIMC"], p["NWG"] // p["NDIMC"]
-    threads, depth = p["MDIMC"] * p["NDIMC"], p["KWG"]
-    warps = -(-threads // 32)
-    per_k_a, per_k_b = rows // p["VWM"], columns // p["VWN"]
-    shared_a, shared_b = p["SA"] == 1, p["SB"] == 1
-    tile_a, tile_b = p["MWG"] * depth * 4, p["NWG"] * depth * 4
-
-    # Lanes of a warp: the thread's number along m runs fastest. A thread's sums lie next to each other, so that lanes
-    # are `rows` (or `columns`) elements apart. L1 and shared memory are one array and serve both kinds of loads.
-    waves_a = np.array([read_wavefronts(*row) for row in zip(rows, p["VWM"], p["MDIMC"], strict=True)])
-    waves_b = np.array([row_wavefronts(*row) for row in zip(columns, p["VWN"], p["MDIMC"], strict=True)])
-    loads = warps * depth * (per_k_a * waves_a + per_k_b * waves_b)
-    copied = np.where(shared_a, tile_a, 0) + np.where(shared_b, tile_b, 0)
-    copies = np.where(shared_a, tile_a // (4 * p["VWM"] * 32), 0) + np.where(shared_b, tile_b // (4 * p["VWN"] * 32), 0)
-    instructions = (
-        warps * depth * (rows * columns + per_k_a + per_k_b)  # FMAs and loads
-        + copies * 6
-        + warps * depth * 2  # counters and addresses of two rounds written out at a time
-        + warps * depth * np.where(shared_a, 0, per_k_a)
-        + warps * depth * np.where(shared_b, 0, per_k_b)
-    )
-    # Sums and operands that find no register are kept in local memory, which L1 serves: out and in again for each k.
-    registers = rows * columns + 2 * (rows + columns) + 28
-    spilled = warps * depth * 2 * np.maximum(registers - gpu.max_registers_per_thread, 0)
-    instructions, loads = instructions + spilled, loads + spilled
-    work = Work(
-        fma_flops=2 * p["MWG"] * p["NWG"] * depth,
-        warp_instructions=instructions,
-        smem_load_wavefronts=loads,
-        smem_store_wavefronts=-(-copied // 128),
-        sectors_read=(tile_a + tile_b) // 32,
-    )
-    # Loads of the next k cannot be asked for before the registers of this one are free: each k waits for its operands
-    # once, and direct ones wait for L1.
-    waits = depth // 2
-    direct = np.where(shared_a & shared_b, 0, 1)
-    chain = Chain(barriers=2 * np.maximum(shared_a, shared_b), smem_loads=waits * (1 + direct), fmas=waits)
-    tiles_m, tiles_n = size // p["MWG"], size // p["NWG"]
-    smem = np.where(shared_a, tile_a, 0) + np.where(shared_b, tile_b, 0)
-    resident = np.maximum(gpu.max_threads_per_sm // threads, 1)
-    read = dram_read_bytes(
-        gpu.l2_near_bytes,
-        p["MWG"] * size * 4,
-        p["NWG"] * size * 4,
-        p["MWG"] * p["NWG"] * 4,
-        tiles_n,
-        tiles_m,
-        np.ones_like(threads),
-        gpu.sm_count * resident,
-    )
-    return Demand(
-        ctas=tiles_m * tiles_n,
-        threads_per_cta=threads,
-        registers_per_thread=np.minimum(registers, 255),
-        smem_bytes_per_cta=smem,
-        iterations=size // depth,
-        iteration=Phase(work, chain),
-        epilogue=Phase(
-            Work(sectors_written=p["MWG"] * p["NWG"] * 4 // 32, warp_instructions=warps * rows * columns * 3)
-        ),
-        bytes_in_flight_per_cta=tile_a + tile_b,
-        dram_bytes_read=read,
-        dram_bytes_written=size * size * 4,
-        compulsory_dram_bytes=3 * size * size * 4,
-    )
-
-
-@cache
-def read_wavefronts(elements: int, vector: int, across: int) -> int:
-    """Wavefronts of one load in which lane l reads `vector` floats at (l mod across) x elements."""
-    lanes = np.arange(32) % across
-    return _wavefronts(lanes * elements, vector)
-
-
-@cache
-def row_wavefronts(elements: int, vector: int, across: int) -> int:
-    """Wavefronts of one load in which lane l reads `vector` floats at (l div across) x elements."""
-    return _wavefronts(np.arange(32) // across * elements, vector)
-
-
-def _wavefronts(words: Ints, vector: int) -> int:
-    """Wavefronts of the loads of up to 4 floats that make up one vector.
-
-    A load of 1, 2 or 4 floats is served in phases of 32, 16 or 8 lanes (docs/math.md); lanes of a phase that read the
-    same word share it. (Parts of compute capability 7 are said to serve two phases at once where neighbours read the
-    same; the project's rule does not know that, and neither does this count.)
-    """
-    width = min(vector, 4)
-    phases = words.reshape(width, 32 // width)
-    total = 0
-    for first in range(0, vector, width):
-        for phase in phases:
-            touched = np.unique(phase[:, None] + first + np.arange(width))
-            total += int(np.bincount(touched % 32).max())
-    return total
+def _stand_in(name: str, sibling: Device, sms: float, clock: float, bandwidth: float, l2: float) -> Device:
+    values = {
+        "sm_count": sms,
+        "boost_clock_mhz": clock,
+        "dram_bw_gbs_datasheet": bandwidth,
+        "l2_size_mb": l2,
+    }
+    figures = {f: Figure(v, sibling.given(f).unit, "datasheet", "datasheet") for f, v in values.items()}
+    unknown = {
+        f: Figure(None, sibling.given(f).unit, None, "null") for f in ("dram_bw_gbs_measured", "l2_bw_gbs_measured")
+    }
+    return sibling.with_figures({**figures, **unknown}, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +163,12 @@ def main(arguments: Sequence[str]) -> int:
         if not path.exists():
             print(f"skipped: no measured space at {path}")
             continue
-        found = load(path)
-        demand = xgemm(found.gpu, found.size, found.columns)
+        try:
+            found = load(path)
+        except NotCounted as error:
+            print(f"left out: {error}")
+            continue
+        demand = KERNELS[found.kernel](found.gpu, found.size, found.columns)
         predicted = np.asarray(predict(found.gpu, demand).seconds)
         print(f"{path.name}, {len(predicted):,} candidates on {found.gpu}: {ranking(predicted, found.seconds)}")
     return 0
