@@ -35,8 +35,8 @@ CLUSTER_SHARE = 1e-3
 IDLE_SHARE = 1e-2
 # Of the time of DRAM if L2 kept nothing from one wave of CTAs to the next.
 REFETCH_SHARE = 1e-4
-# Of the time in which data would come with so much of it under way at a time, which work hides: data that comes late now
-# and then is waited for the sooner, the less of it is under way.
+# Of the time in which data would come with so much of it under way at a time, which work hides: data that comes late
+# now and then is waited for the sooner, the less of it is under way.
 READS_SHARE = 3e-4
 # For all registers that a thread can have: what the assembler needs beyond the estimate spills.
 REGISTERS_SHARE = 1e-4

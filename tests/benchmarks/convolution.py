@@ -1,8 +1,9 @@
 """What the 2-D convolution of Kernel Tuner's examples asks for, counted for many configurations at once.
 
-A block of `block_size` threads computes tiles of `tile_size` pixels a thread, `block_size` apart, with a filter of 15 x 15
-in constant memory and all loops unrolled. With `use_shmem` (always, where there is no such parameter) it first copies
-what it reads to shared memory, with columns added where `use_padding` says so; without, it reads the input itself.
+A block of `block_size` threads computes tiles of `tile_size` pixels a thread, `block_size` apart, with a filter of
+15 x 15 in constant memory and all loops unrolled. With `use_shmem` (always, where there is no such parameter) it first
+copies what it reads to shared memory, with columns added where `use_padding` says so; without, it reads the input
+itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Error of the matmul machines' best predicted times.
 
-    python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--every N]
+    python -m tests.benchmarks.machine_prediction TABLE.csv[.xz] [--problems N]
 
 As prediction_error.py, but the candidates are those of the project's own machines, all of them: `matmul_ampere` on an
-A100, `matmul_hopper` on an H100, for every N-th problem of their columns. Nothing is fitted. The best candidate is also
-simulated.
+A100, `matmul_hopper` on an H100, for N problems of each of their columns, evenly spaced. Nothing is fitted. The best
+candidate is also simulated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def best_seconds(machine: type[Machine], gpu: Device, problem: Problem) -> tuple
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Error of the matmul machines' best predicted times.")
     parser.add_argument("table", type=Path)
-    parser.add_argument("--every", type=int, default=40)
+    parser.add_argument("--problems", type=int, default=10, help="of each column")
     chosen = parser.parse_args(arguments)
     if not chosen.table.exists():
         print(f"skipped: no table of measured times at {chosen.table}")
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str]) -> int:
     for machine, name, columns in CASES:
         gpu = device(name)
         for column in columns:
-            measured = rows(chosen.table, column, 512)[:: chosen.every]
+            listed = rows(chosen.table, column, 512)
+            count = min(chosen.problems, len(listed))
+            measured = [listed[(2 * i + 1) * len(listed) // (2 * count)] for i in range(count)]
             best = np.array([best_seconds(machine, gpu, p) for p, _ in measured])
             truth = np.array([seconds for _, seconds in measured])
             simple = np.array([two_constant_roofline(p, gpu) for p, _ in measured])

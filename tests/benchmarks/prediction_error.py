@@ -10,9 +10,9 @@ that it shows what that rate does, and the two-constant roofline: 70 % of the te
 bandwidth, plus 3 us a launch.
 
 What is timed is a layer of an inference framework, by the published collector of these tables. In bf16 that is the
-product. In fp8 the layer is given A in bf16, and converts it first: in one pass with a scale that it knows (vllm), or in
-two, the first of which looks for the scale (trt). These passes are launches before the product, in both models. Two
-more tables say what the times themselves tell of that: how much longer products of fp8 take than those with m and n
+product. In fp8 the layer is given A in bf16, and converts it first: in one pass with a scale that it knows (vllm), or
+in two, the first of which looks for the scale (trt). These passes are launches before the product, in both models. One
+more table says what the times themselves tell of that: how much longer products of fp8 take than those with m and n
 exchanged, per element of A that is converted; and how often the same product is slower in fp8 than in bf16.
 
 The tiles below are a stand-in for a machine's own space: any function from a Problem and a Device to the kernels of all
@@ -98,8 +98,8 @@ HOPPER = (
     *(Tile(64, n, 64, 64, n, 5) for n in (128, 192, 256)),
     Tile(128, 64, 64, 64, 64, 6),
 )
-# Tiles of libraries for tcgen05, with sums in tensor memory: 128 rows, four warps that store and two that lead. Those of
-# 256 rows are of two CTAs, whose instruction (cta_group::2) reads 128 rows of A and half of B in each of them.
+# Tiles of libraries for tcgen05, with sums in tensor memory: 128 rows, four warps that store and two that lead. Those
+# of 256 rows are of two CTAs, whose instruction (cta_group::2) reads 128 rows of A and half of B in each of them.
 BLACKWELL = tuple(
     Tile(m, n, 64, 32, n, stages)
     for m, deep in ((128, (6, 6, 6, 5, 4)), (256, (8, 8, 7, 6, 6)))
@@ -441,7 +441,7 @@ def columns_of(path: Path) -> list[str]:
     return [name for name in _table(path)[0] if name not in ("dtype", "m", "n", "k")]
 
 
-# Elements of A by which two products must differ to say how long one takes to convert; in us their times are noise below.
+# Elements of A by which two products must differ to say how long one takes to convert; below, it drowns in noise.
 FAR_APART = 2e7
 
 
@@ -462,7 +462,8 @@ def conversions(path: Path) -> Iterator[str]:
                 if m > n and (n, m, k) in found and (m - n) * k >= FAR_APART
             ]
             cells.append(f"{len(slopes):,} | {np.median(slopes):+.2f}" if slopes else "0 | -")
-        yield f"| {column} | {cells[0]} | {cells[1].partition('| ')[2]} | {len(both):,} | {slower:.0%} |".replace("%", " %")
+        bf16 = cells[1].partition("| ")[2]
+        yield f"| {column} | {cells[0]} | {bf16} | {len(both):,} | {slower:.0%} |".replace("%", " %")
 
 
 HEAD = (

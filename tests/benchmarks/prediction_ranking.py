@@ -3,8 +3,8 @@
     python -m tests.benchmarks.prediction_ranking SPACE.json[.xz] ...
 
 SPACE is a cache file of Kernel Tuner: the measured time of every configuration of one kernel on one GPU. Known are
-Xgemm of CLBlast (a matrix product in f32) and the 2-D convolution of Kernel Tuner's examples. Each configuration becomes
-a Demand by counting what the kernel does; nothing is fitted. Reported are, for all configurations of the file:
+Xgemm of CLBlast (a matrix product in f32) and the 2-D convolution of Kernel Tuner's examples. Each configuration
+becomes a Demand by counting what the kernel does; nothing is fitted. Reported are, for all configurations of the file:
 
     Spearman     rank correlation of predicted and measured times
     regret       measured time of the best among the N shortest predictions, over the best measured time, minus 1

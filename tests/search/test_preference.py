@@ -135,6 +135,56 @@ def test_no_first_choice_is_narrower_than_an_equal_one(seed: int) -> None:
         assert not any(wider) or any(narrower), (dict(first), dict(other))
 
 
+SHAPES = (*((m, 4096, 4096) for m in (1, 16, 64, 512, 4096)), (1000, 1000, 1000))
+OFFERS = (
+    ("matmul_skinny", ("h100", "b200", "rtx5090", "thor")),
+    ("matmul_hopper", ("h100", "h200", "h20", "h100-pcie")),
+    ("matmul_ampere", ("a100", "a10", "l40s", "rtx4090", "rtx5090", "orin", "b200")),
+)
+
+
+@pytest.mark.sampled(51)
+@pytest.mark.parametrize("seed", range(51))
+def test_first_choices_are_what_an_expert_would_pick(seed: int) -> None:
+    """No cluster beyond the tiles, no turns at one tile, data in time, and few SMs idle where tiles can be shared."""
+    rng = np.random.default_rng(seed)
+    name, devices = OFFERS[seed % len(OFFERS)]
+    gpu = str(rng.choice(devices))
+    shapes = [s for s in SHAPES if s[0] <= 64 or name != "matmul_skinny"]
+    sizes = shapes[int(rng.integers(len(shapes)))]
+    space, result = searched(name, gpu, sizes, "f16")
+    if result is None:
+        return
+    objective = PredictedTime(space)
+    first = ranked(objective, result, 1, 1)[0][0].point
+    found = objective.prediction(first)
+    m, n, k = sizes
+    tiles = -(-m // int(first["bm"])), -(-n // int(first["bn"]))
+    for axis, count in zip(("cluster_m", "cluster_n"), tiles, strict=True):
+        assert int(first.get(axis, 1)) <= count, dict(first)
+    if first.get("schedule") == "pingpong":
+        assert float(found.waves) > 1, dict(first)
+    assert float(found.reads_s) <= float(found.seconds), dict(first)
+    if {"split_k", "stream_k"} & set(first) and k >= 2048:
+        index = space.structure_index(first)
+        ctas = int(division(space, index, {a: int(first[a]) for a in space.traces[index].axes})[0])
+        assert int(first.get("stream_k", 0)) or ctas >= 0.6 * space.device.sm_count, dict(first)
+
+
+def test_rings_grow_deeper_and_use_more_sms_among_equals() -> None:
+    """Of candidates with the same time and counts, the one with more bytes under way, and the one with more CTAs."""
+    space, result = searched("matmul_skinny", "h100", (16, 4096, 4096), "f16")
+    assert result is not None
+    objective = PredictedTime(space)
+    first = ranked(objective, result, 1, 1)[0][0].point
+    for stages in sorted({int(s) for s in np.asarray(result.history.columns["stages"])}):
+        other = {**first, "stages": stages}
+        if stages > int(first["stages"]) and other in space.space:
+            # deeper than the first choice only costs CTAs that fit beside each other
+            crowd = [int(objective.prediction(p).occupancy.ctas_per_sm) for p in (first, other)]
+            assert crowd[1] < crowd[0]
+
+
 # Closer than this, narrow copies bring nothing that the model could know of.
 NARROW = RESOLUTION / 5
 

@@ -103,7 +103,7 @@ def _f16_sustained(figures: Figures) -> tuple[float, str] | Figure | None:
     if measured is not None:
         return sheet, "tflops_f16_dense: what was measured was a single instruction, above the datasheet's clock"
     cc, rate = _cc(figures), _number(figures, "tensor_f16_fp32acc_flop_per_clk_sm") or 0
-    for sibling in _SUSTAINED_SIBLINGS:
+    for sibling in SUSTAINED_SIBLINGS:
         if (cc, rate) == (sibling.cc, sibling.rate):
             sms = _need(figures, "sm_count")
             watts = (_number(figures, "tdp_w") or sibling.watts_per_sm * sms) / sms / sibling.watts_per_sm
@@ -113,7 +113,7 @@ def _f16_sustained(figures: Figures) -> tuple[float, str] | Figure | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sibling:
+class Sibling:
     """A part whose library products were measured and that its power limit bounds.
 
     rate  FLOP per clock and SM in f16 with f32 sums
@@ -140,15 +140,16 @@ class _Sibling:
         return begun if abs(watts - 1) < 0.01 else f"{begun} x cube root of {watts:.2f}, the watts per SM over its own"
 
 
-# Dynamic power is proportional to f V^2, and V to f: with the same architecture the clock that a power limit lets through
-# goes with the cube root of the watts per SM. (What memory and leakage take of them is left out.) Library matrix products
-# over the datasheet peak: 0.93 RTX-4090, 0.88 H100-PCIe (by proxy) and RTX-5090, 0.86 RTX-PRO-6000, 0.84 A100-SXM4-40GB,
-# 0.79 H200-SXM, 0.72 L4, 0.63 B200. Parts of half or a quarter of the rate (GeForce, H20) do not reach the limit.
-_SUSTAINED_SIBLINGS = (
-    _Sibling("A100-SXM4-40GB", 80, 108, 400, 2048, 261.8),
-    _Sibling("H200-SXM", 90, 132, 700, 4096, 783.5),
-    _Sibling("L4", 89, 60, 72, 1024, 87.0),
-    _Sibling("B200", 100, 148, 1000, 8192, 1414.3),
+# Dynamic power is proportional to f V^2, and V to f: with the same architecture the clock that a power limit lets
+# through goes with the cube root of the watts per SM. (What memory and leakage take of them is left out.) Library
+# products over the datasheet peak: 0.93 RTX-4090, 0.88 H100-PCIe (by proxy) and RTX-5090, 0.86 RTX-PRO-6000, 0.84
+# A100-SXM4-40GB, 0.79 H200-SXM, 0.72 L4, 0.63 B200. Parts of half or a quarter of the rate (GeForce, H20) do not reach
+# the limit.
+SUSTAINED_SIBLINGS = (
+    Sibling("A100-SXM4-40GB", 80, 108, 400, 2048, 261.8),
+    Sibling("H200-SXM", 90, 132, 700, 4096, 783.5),
+    Sibling("L4", 89, 60, 72, 1024, 87.0),
+    Sibling("B200", 100, 148, 1000, 8192, 1414.3),
 )
 
 

@@ -16,6 +16,7 @@ from tinygpu.api.choosing import Finalist, NotAdmitted, choose, choose_among, sp
 from tinygpu.api.machines import Family, family
 from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
+from tinygpu.api.report import run_of
 from tinygpu.devices import device
 from tinygpu.ptx.verification import Verification, verify
 from tinygpu.search.predicted import PredictedTime
@@ -48,10 +49,15 @@ def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypat
         asked = Asked({"n": 100_000})
     chosen = family(name)
     monkeypatch.setattr(tuning, "verify", brief)
-    winner: Finalist = tuning.tune(chosen, asked, device(gpu)).winner
+    tuned = tuning.tune(chosen, asked, device(gpu))
+    winner: Finalist = tuned.winner
     point, ptx = dict(winner.refined.point), winner.built.kernel.ptx
     best = choose_among(chosen, asked, device(gpu), {})
     assert (dict(best.refined.point), best.built.kernel.ptx) == (point, ptx)
+    run = run_of(tuned)
+    assert run.winner is not None
+    machine, number = run.winner
+    assert dict(run.searched[machine].candidates[number].point) == point
     found = predict_point(chosen, asked, device(gpu), {})
     assert dict(found.refined.point) == point
     assert found.registers == winner.assembly.registers
@@ -65,11 +71,27 @@ def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypat
     assert dict(choose(winner.space, some).refined.point) == point
 
 
-def test_doors_predict_in_bulk_however_large_the_space_is(monkeypatch: pytest.MonkeyPatch) -> None:
+SQUARE = {"m": 4096, "n": 4096, "k": 4096}
+BULKS: tuple[tuple[str, str, dict[str, int], int], ...] = (
+    ("axpby", "a100", {"n": 1 << 24}, 1),
+    ("bias_relu", "l40s", {"m": 4096, "n": 4096}, 1),
+    ("matmul_skinny", "b200", {"m": 16, "n": 4096, "k": 4096}, 20_000),
+    ("matmul_skinny", "h100", {"m": 64, "n": 4096, "k": 14336}, 20_000),
+    ("matmul_simt", "rtx4090", SQUARE, 200_000),
+    ("matmul_ampere", "a100", SQUARE, 50_000),
+    ("matmul_ampere", "orin", {"m": 1000, "n": 1000, "k": 1000}, 50_000),
+    ("matmul_hopper", "h20", {"m": 512, "n": 4096, "k": 4096}, 200_000),
+    ("matmul_hopper", "h100", SQUARE, 200_000),
+)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("number", range(len(BULKS)))
+def test_doors_predict_in_bulk_however_large_the_space_is(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No door has a budget of its own, and none asks for points one by one where they can be listed."""
-    asked = Asked({"m": 4096, "n": 4096, "k": 4096})
-    (space,) = spaces(family("matmul_hopper"), asked, device("h100"))
-    assert space.space.size > 200_000
+    name, gpu, dims, least_size = BULKS[number]
+    (space,) = spaces(family(name), Asked(dims), device(gpu))
+    assert space.space.size >= least_size
     searched: list[Any] = []
     minimize = choosing.minimize
 
@@ -87,7 +109,11 @@ def test_doors_predict_in_bulk_however_large_the_space_is(monkeypatch: pytest.Mo
     assert options == {}
     assert (result.strategy, result.ended, len(result.history)) == ("exhaustive", "every point", space.space.size)
     least = min(objective_least(space))
-    assert best[0][0].prediction.seconds <= least * 1.005
+    assert best[0][0].prediction.seconds <= least * (1 + STRAINED)
+
+
+# What strain may add to the least of all times: its shares for busy units, idle SMs and clusters.
+STRAINED = 0.02
 
 
 def objective_least(space: Any) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -108,21 +109,107 @@ def test_benchmarks_say_when_there_is_no_data(benchmarks: Any, tmp_path: Path, c
     assert capsys.readouterr().out == f"skipped: no measured space at {missing}\n"
 
 
-def test_ranking_reads_a_space_and_refuses_others(benchmarks: Any, tmp_path: Path, capsys: Any) -> None:
+def space_file(path: Path, device_name: str, kernel: str, rows: list[dict[str, Any]]) -> Path:
+    names = [name for name in rows[0] if name != "time"]
+    head = {"device_name": device_name, "kernel_name": kernel, "problem_size": [4096, 4096], "tune_params_keys": names}
+    path.write_text(json.dumps(head | {"cache": {str(number): row for number, row in enumerate(rows)}}))
+    return path
+
+
+def test_ranking_reads_spaces_and_names_what_it_leaves_out(benchmarks: Any, tmp_path: Path, capsys: Any) -> None:
     ranking = benchmarks("prediction_ranking")
-    rows = {}
-    for number, (m, vector) in enumerate((m, v) for m in (16, 32, 64, 128) for v in (1, 2)):
-        row = dict.fromkeys(ranking.PARAMETERS, 8) | {"MWG": m, "NWG": 64, "KWG": 32, "VWM": vector, "VWN": 1}
-        rows[str(number)] = row | {"SA": 1, "SB": 1, "time": 100.0 / m + vector}
-    space = {"device_name": "NVIDIA GeForce RTX 2080 Ti", "kernel_name": "Xgemm", "problem_size": [4096, 4096]}
-    path = tmp_path / "space.json"
-    path.write_text(json.dumps(space | {"cache": rows}))
-    assert ranking.main([str(path)]) == 0
-    assert " 8 candidates on RTX-2080-Ti (sm_75, 68 SMs): Spearman 0." in capsys.readouterr().out
-    path.write_text(json.dumps(space | {"kernel_name": "convolution", "cache": {}}))
-    with pytest.raises(ValueError) as caught:
-        ranking.load(path)
-    assert str(caught.value) == "[space.json] holds times of convolution; this benchmark knows Xgemm alone"
+    names = ("MWG", "NWG", "KWG", "MDIMC", "NDIMC", "MDIMA", "NDIMB", "VWM", "VWN", "SA", "SB")
+    gemm = [
+        dict.fromkeys(names, 8)
+        | {"MWG": m, "NWG": 64, "KWG": 32, "VWM": v, "VWN": 1, "SA": 1, "SB": 1, "time": 9.0 / m}
+        for m in (16, 32, 64, 128)
+        for v in (1, 2)
+    ]
+    kept = {"tile_size_x": 1, "filter_width": 15, "filter_height": 15, "use_padding": 1}
+    pixels = [
+        kept | {"block_size_x": x, "block_size_y": 8, "tile_size_y": y, "time": 60.0 / x + y}
+        for x in (16, 32, 64)
+        for y in (1, 2)
+    ]
+    failed = [{**pixels[0], "time": "CompilationFailedConfig"}]
+    files = (
+        space_file(tmp_path / "gemm.json", "NVIDIA GeForce RTX 2080 Ti", "Xgemm", gemm),
+        space_file(tmp_path / "pixels.json", "NVIDIA RTX A4000", "convolution_kernel", pixels + failed),
+        space_file(tmp_path / "other.json", "NVIDIA RTX A4000", "dedispersion_kernel", pixels),
+    )
+    assert ranking.main([str(path) for path in files]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("gemm.json, 8 candidates on RTX-2080-Ti (sm_75, 68 SMs): Spearman 0.")
+    assert second.startswith("pixels.json, 6 candidates on RTX A4000 (sm_86, 48 SMs): Spearman ")
+    assert third == (
+        "left out: [other.json] holds 6 times of dedispersion_kernel; "
+        "this benchmark counts Xgemm and convolution_kernel alone"
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_convolution_is_counted_as_listing_its_loops_gives(seed: int, benchmarks: Any) -> None:
+    """Pixels that a thread reads, multiplications, pixels that blocks write and what they read of the image."""
+    rng = np.random.default_rng(seed)
+    bx, by = (int(rng.choice((1, 2, 4, 8, 16, 32))) for _ in range(2))
+    tx, ty, size = int(rng.integers(1, 9)), int(rng.integers(1, 9)), 256
+    by = max(by, 32 // bx)
+    given = {"block_size_x": bx, "block_size_y": by, "tile_size_x": tx, "tile_size_y": ty, "use_padding": 0}
+    given |= {"filter_width": 15, "filter_height": 15}
+    columns = {name: np.array([value]) for name, value in given.items()}
+    demand = benchmarks("convolution").convolution(device("rtxa6000"), size, columns)
+    rows = {yi * by + i for yi in range(ty) for i in range(15)}
+    reads = len(rows) * len({xi * bx + j for xi in range(tx) for j in range(15)})
+    warps, fmas = bx * by // 32, 225 * tx * ty
+    work = demand.iteration.work
+    assert int(work.warp_instructions[0]) == warps * (fmas + reads)
+    assert int(work.fma_flops[0]) == 2 * fmas * bx * by
+    blocks = len(range(0, size, bx * tx)) * len(range(0, size, by * ty))
+    assert int(demand.ctas[0]) == blocks
+    assert int(demand.prologue.work.sectors_read[0]) * 32 >= (bx * tx + 14) * (by * ty + 14) * 4
+    # lanes of the first warp: words of one row after another
+    words = [(lane // bx) * (bx * tx + 14) + lane % bx for lane in range(32)]
+    most = max(len({w for w in words if w % 32 == bank}) for bank in range(32))
+    assert int(work.smem_load_wavefronts[0]) == warps * reads * most
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_products_of_fp8_take_longer_by_the_conversion_of_a(passes: int, benchmarks: Any) -> None:
+    """Of both models; by no less than its bytes at the bandwidth of DRAM, and none of it depends on n."""
+    error = benchmarks("prediction_error")
+    gpu = device("h200")
+    for m, n, k in ((1, 4096, 4096), (512, 512, 512), (4096, 512, 8192), (4096, 4096, 8192)):
+        measured = [(error.Problem(m, n, k, "e4m3"), 1.0)]
+        plain, layer = (error.errors(measured, gpu, passes=p) for p in (0, passes))
+        more = float(layer.model[0] - plain.model[0])
+        assert more == pytest.approx(float(error.conversion_seconds(error.Problem(m, 1, k), gpu, passes)), rel=1e-6)
+        assert more >= 3 * m * k / gpu.dram_bytes_per_s
+        assert layer.roofline[0] - plain.roofline[0] >= passes * 3e-6
+
+
+def test_what_times_say_of_conversions(benchmarks: Any, tmp_path: Path) -> None:
+    """Times that were made with 2 us per million converted elements give that slope back, and none in bf16."""
+    error = benchmarks("prediction_error")
+    rng, path = np.random.default_rng(1), tmp_path / "t.csv"
+    lines = ["dtype,m,n,k,h200_sxm.x"]
+    for m, n, k in itertools.product((1024, 4096, 16384), (1024, 4096, 16384), (4096, 16384)):
+        wide = m * n * k / 1e9 + 5
+        lines.append(f"bfloat16,{m},{n},{k},{wide}")
+        lines.append(f"fp8,{m},{n},{k},{wide / 2 + 2 * m * k / 1e6 + rng.uniform(0, 1e-3)}")
+    path.write_text("\n".join(lines) + "\n")
+    (line,) = error.conversions(path)
+    column, pairs, slope, none, both, slower = (cell.strip() for cell in line.strip("|").split("|"))
+    assert (column, pairs, slope, none, both) == ("h200_sxm.x", "5", "+2.00", "+0.00", "18")
+    assert slower.endswith(" %")
+
+
+def test_with_no_limit_of_power_nothing_takes_longer(benchmarks: Any) -> None:
+    error = benchmarks("prediction_error")
+    for name in ("a100", "h100", "b200", "l40s"):
+        asked, gpu = problems(error), device(name)
+        limited, unlimited = (error.best_seconds(asked, gpu, limited=which) for which in (True, False))
+        assert (unlimited <= limited).all()
+        assert (unlimited < limited).any()
 
 
 def test_equal_values_share_their_rank(benchmarks: Any) -> None:

@@ -9,13 +9,14 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 import tinygpu.devices.library
-from tinygpu.devices import Device, Figure, describe, device, devices, load_device, summary, target
+from tinygpu.devices import Device, Figure, describe, device, devices, load_device, rules, summary, target
 from tinygpu.devices.fields import DERIVED, REQUIRED, UNITS
 from tinygpu.devices.figure import KINDS
 
@@ -140,6 +141,36 @@ def test_the_share_for_parts_without_a_measured_product_is_the_median_of_the_mea
     assert a10.number("tflops_f16_sustained") / a10.number("tflops_f16_dense") == pytest.approx(
         median(shares), abs=0.005
     )
+
+
+def test_the_clock_that_a_power_limit_lets_through_goes_with_the_cube_root_of_the_watts_per_sm() -> None:
+    """With more watts never less is sustained; with eight times as many twice as much, up to the datasheet's."""
+    l40s, l4 = device("l40s"), device("l4")
+
+    def sustained(watts: float) -> float:
+        given = {"tdp_w": replace(l40s.given("tdp_w"), value=watts)}
+        return float(l40s.with_figures(given).number("tflops_f16_sustained"))
+
+    same = 72 / 60 * 142  # the watts per SM of the L4, whose library product was measured
+    per_sm = l4.number("tflops_f16_sustained") / l4.sm_count
+    assert sustained(same) == pytest.approx(per_sm * l40s.sm_count, abs=0.1)
+    assert sustained(same / 8) == pytest.approx(sustained(same) / 2, abs=0.1)
+    found = [sustained(watts) for watts in range(50, 2000, 50)]
+    assert found == sorted(found)
+    assert found[-1] == l40s.number("tflops_f16_dense")
+    assert l40s.figure("tflops_f16_sustained").source == (
+        "rule: SMs x rate x the clock that L4 sustains (same architecture and rate) "
+        "x cube root of 2.05, the watts per SM over its own"
+    )
+
+
+def test_siblings_are_parts_of_the_library_whose_products_were_measured() -> None:
+    for sibling in rules.SUSTAINED_SIBLINGS:
+        gpu = device(sibling.name)
+        assert gpu.given("gemm_f16_bf16_tflops_measured").kind == "measured"
+        stated = (sibling.cc, sibling.sms, sibling.watts, sibling.rate, sibling.tflops)
+        fields = ("tdp_w", "tensor_f16_fp32acc_flop_per_clk_sm", "gemm_f16_bf16_tflops_measured")
+        assert stated == (gpu.cc, gpu.sm_count, *(gpu.given(field).value for field in fields))
 
 
 @each
