@@ -71,6 +71,10 @@ DEEP = Aim("slots used again in both phases", _both_phases, multiple=False)
 WHOLE = Aim("slots used twice", lambda ring: 2 * ring.stages, multiple=True)
 
 
+# What a role gives the next with its turn is counted by warps: a count that is one too low shows after as many turns.
+TURNS = Aim("many turns, 1 slot used", lambda ring: 1, exactly=1)
+
+
 def exactly(slots: int) -> Aim:
     """A tile that uses so many slots, fewer than there are."""
     return Aim(f"{slots} slot{'s' * (slots != 1)} used", lambda ring: slots, exactly=slots)
@@ -174,7 +178,9 @@ def _clusters_of(kernel: Kernel, dims: Mapping[str, int]) -> int:
 def tiles_per_cta(kernel: Kernel, aim: Aim = DEEP) -> int:
     """Tiles, one after the other, in which each role has its share, and rings outside of loops go round."""
     constant = [-(-aim.least(r) // max(int(r.slots), 1)) for r in kernel.rings if not r.dims and r.phases]
-    return max([TILES_PER_CTA * kernel.turns, *constant])
+    # Of a CTA's warps some belong to none of the roles that take turns.
+    each = max(TILES_PER_CTA, (kernel.threads // 32 - 1) // kernel.turns) if aim is TURNS else TILES_PER_CTA
+    return max([each * kernel.turns, *constant])
 
 
 def _rounded_up(size: int, unit: int) -> int:

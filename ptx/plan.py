@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.derived import AGAIN, DEEP, OTHER, WHOLE, Aim, Tiles, derive, exactly, tiles_per_cta
+from tinygpu.ptx.derived import AGAIN, DEEP, OTHER, TURNS, WHOLE, Aim, Tiles, derive, exactly, tiles_per_cta
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.inputs import Inputs
 from tinygpu.ptx.kernel import Kernel
@@ -67,7 +67,10 @@ def plan(
         # Late like the first order, and every wait fails first: one that is not tried again shows.
         ways.append(("specials", "spurious", OTHER if kernel.persistent else WHOLE, "edges"))
     if short:
-        ways += [("integers", orders[0], exactly(count), "row") for count in _short(kernel)]
+        turns = (exactly(1), TURNS) if kernel.stream_k else (TURNS,)
+        ones = turns if kernel.turns > 1 else (exactly(1),)
+        aims = [aim for count in _short(kernel) for aim in (ones if count == 1 else (exactly(count),))]
+        ways += [("integers", orders[0], aim, "row") for aim in aims]
     first: Problem | None = None
     runs: list[Run] = []
     for number, (inputs, order, aim, tiles) in enumerate(ways):
@@ -102,7 +105,7 @@ def _short(kernel: Kernel) -> list[int]:
 
 def _derived(kernel: Kernel, machine: type[Machine], problem: Problem, aim: Aim, tiles: Tiles) -> Problem:
     """The derived problem; where CTAs deal out the rounds, short pieces are those of tiles with more."""
-    if kernel.stream_k and aim.exactly is not None:
+    if kernel.stream_k and aim.exactly is not None and aim is not TURNS:
         return derive(kernel, machine, problem, AGAIN, tiles)
     return derive(kernel, machine, problem, aim, tiles)
 
@@ -121,6 +124,8 @@ def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
     """CTAs of a run, as a rule so few that each takes its share of the tiles; some runs have more of them."""
     size = math.prod(kernel.clusters)
     tiles = kernel.tiles_of(problem) // size
+    if kernel.stream_k and aim is TURNS:
+        return size
     if not kernel.stream_k:
         each = tiles_per_cta(kernel, aim) if number % 4 < 3 else 2
         return max(tiles * kernel.parts // each, 1) * size
@@ -130,7 +135,23 @@ def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
     few = max(2, tiles // tiles_per_cta(kernel, aim))
     counts = (range(2, few + 1), range(tiles + 1, 2 * tiles + 2), range(2, max(tiles, 2) + 1))[number % 3]
     rounds = kernel.rounds_of(problem)
-    return max(counts, key=lambda count: len(_first_pieces(tiles, rounds, count))) * size
+
+    def worth(count: int) -> tuple[int, int]:
+        pieces = _first_pieces(tiles, rounds, count)
+        return _told(kernel, pieces), len(pieces)
+
+    return max(counts, key=worth) * size
+
+
+def _told(kernel: Kernel, pieces: set[int]) -> int:
+    """Of the wrong numbers of slots that are nearest to the right ones, how many show where a role passes over these.
+
+    A role begins with the slots behind the first tile of the other, in the phase that they have then.
+    """
+    ends = [(r.stages, other) for r in kernel.rings if r.dims and r.phases for other in (r.stages - 1, r.stages + 1)]
+    if kernel.turns == 1:
+        return 0
+    return sum(any((x // right - x // wrong) % 2 for x in pieces) for right, wrong in ends if wrong)
 
 
 def _first_pieces(tiles: int, rounds: int, clusters: int) -> set[int]:

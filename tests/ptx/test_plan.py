@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -87,6 +88,60 @@ def test_rings_go_round_whatever_the_problem(on: tuple[type[Machine], str], m: i
         if kernel.persistent and not kernel.stream_k and run.order != "random" and run.inputs == "integers":
             launched = kernel.grid(run.problem, run.ctas)[0]
             assert kernel.tiles_of(run.problem) * kernel.parts >= 3 * kernel.turns * launched
+
+
+def dealt(tiles: int, rounds: int, clusters: int) -> list[list[int]]:
+    """Rounds of each tile that each cluster works on, one after another, where all rounds in a row are dealt out."""
+    clusters = min(clusters, tiles * rounds) if tiles < clusters else clusters
+    whole = max(tiles // clusters, 1) - 1
+    total = (tiles - whole * clusters) * rounds
+    owner = [number for number in range(clusters) for _ in range(total // clusters + (number < total % clusters))]
+    out: list[list[int]] = [[] for _ in range(clusters)]
+    for at, number in enumerate(owner):
+        if at % rounds == 0 or owner[at - 1] != number:
+            out[number].append(0)
+        out[number][-1] += 1
+    return [pieces + [rounds] * whole for pieces in out]
+
+
+PASSED_OVER = [(1, 8, 0), (1, 6, 3), (0, 3, 1)]
+
+
+@pytest.mark.parametrize(("stream_k", "stages", "seed"), PASSED_OVER)
+def test_what_a_role_passes_over_shows_where_the_slots_end(stream_k: int, stages: int, seed: int) -> None:
+    _shows_where_the_slots_end((300, 72, 320), stream_k, stages, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=80)
+@given(
+    st.tuples(st.integers(1, 800), st.integers(1, 20).map(lambda n: 8 * n), st.integers(1, 60).map(lambda k: 8 * k)),
+    st.integers(0, 1), st.integers(2, 8), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_whatever_a_role_passes_over_shows_where_the_slots_end(
+    sizes: tuple[int, int, int], stream_k: int, stages: int, seed: int
+) -> None:
+    _shows_where_the_slots_end(sizes, stream_k, stages, seed)
+
+
+def _shows_where_the_slots_end(sizes: tuple[int, int, int], stream_k: int, stages: int, seed: int) -> None:
+    """The second role begins behind the first one's tile: with other ends it waits for another phase, in some run."""
+    m, n, k = sizes
+    problem = MatmulHopper.problem(m=m, n=n, k=k)
+    values = {"schedule": "pingpong", "stream_k": stream_k, "stages": stages, "bm": 64, "bn": 16, "bk": 32}
+    kernel = made(MatmulHopper, problem, "h100", seed, **values)
+    (ring,) = [r for r in kernel.rings if r.name == "ring"]
+    passed: set[int] = set()
+    for run in plan(kernel, MatmulHopper, problem, ORDERS, random_inputs=True, short=True):
+        size = math.prod(kernel.clusters)
+        tiles, clusters = kernel.tiles_of(run.problem) // size, kernel.grid(run.problem, run.ctas)[0] // size
+        if stream_k:
+            pieces = dealt(tiles, kernel.rounds_of(run.problem), clusters)
+            passed |= {first for first, *rest in filter(None, pieces) if rest}
+        elif tiles * kernel.parts > clusters:
+            passed.add(int(ring.slots_of(run.problem.dim)))
+    for other in {ring.stages - 1, ring.stages + 1} - {0}:
+        assert any(x // ring.stages % 2 != x // other % 2 for x in passed), (other, sorted(passed))
 
 
 def test_a_ring_outside_of_loops_goes_round_from_tile_to_tile() -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.clocks import OWN, PENDING
 from tinygpu.ptx.emulator.state.cohort import Cohort
+from tinygpu.ptx.emulator.state.cta_order import Missed
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
@@ -233,8 +234,8 @@ def _check_order(
         _report(c, site, window, index, span, size, selection, bad, ticks, who, verb, "wrote")
 
 
-def note_observed(c: Cohort, addresses: Array) -> None:
-    """Active lanes have seen, by strong loads or atomics, what was written at these addresses.
+def note_observed(c: Cohort, addresses: Array, missed: Missed) -> None:
+    """Active lanes have seen, by strong loads, what was written at these addresses; not those that saw older values.
 
     Who resets a lock after it has seen its release need not be ordered behind that by anything else: a write after a
     read of the same place comes after what was read (PTX memory model, "Coherence").
@@ -243,8 +244,10 @@ def note_observed(c: Cohort, addresses: Array) -> None:
         return
     tick = c.emulation.tick
     warps = np.broadcast_to(c.pick_column(c.set.global_warp), addresses.shape).reshape(-1).tolist()
-    for key in zip(warps, addresses.reshape(-1).tolist(), strict=True):
-        c.emulation.observed[key] = tick
+    rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1).tolist()
+    for warp, row, address in zip(warps, rows, addresses.reshape(-1).tolist(), strict=True):
+        if (row, address) not in missed:
+            c.emulation.observed[warp, address] = tick
 
 
 def _observed(c: Cohort, window: Window, offsets: NDArray[np.int64], selection: Selection) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.access.older_reads import look_shared, note_shared
 from tinygpu.ptx.emulator.access.shared_order import check_read, check_write, mark_written, unknown_bits
 from tinygpu.ptx.emulator.access.shared_places import locate
 from tinygpu.ptx.emulator.source.types import Array
@@ -36,7 +37,8 @@ def load(
     if good is None:
         invalid = check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who), strong)
         if strong:
-            c.residents.exchange(c, index, True, False, acquire=site.instruction.has("acquire"))
+            missed = look_shared(c, index, size, values)
+            c.residents.exchange(c, index, True, False, acquire=site.instruction.has("acquire"), missed=missed)
         return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None
@@ -70,6 +72,8 @@ def store(
     if count > 1:
         changed = np.asarray(changed.any(axis=-1))
     c.emulation.changes += bool(changed.any())
+    if strong:
+        note_shared(c, site, index, size, rows)
     check_write(c, site, index, size, rows, changed, strong, who=None if strong else who)
     view[at] = values
     mark_written(c, site, index, size, who, c.emulation.tick, strong)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import global_access, shared_order, shared_places
+from tinygpu.ptx.emulator.access.older_reads import found_in_turn, note_global, note_shared
 from tinygpu.ptx.emulator.instructions.atomic_updates import Update, make_update, one_after_another
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
 from tinygpu.ptx.emulator.instructions.integer import Compile, last_type
@@ -140,9 +141,10 @@ def _apply(
         counters.atomic_requests += requests
         index, good = shared_places.locate(c, site, picked, size, "atomic")
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
-        c.residents.exchange(c, index, True, True, releases, acquires)
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
+        meeting = note_shared(c, site, index, size, c.pick_column(c.set.column)) if good is None else None
+        c.residents.exchange(c, index, True, True, releases, acquires)
         if c.emulation.checking:
             rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
             who = c.pick(c.set.who).reshape(-1)[chosen]
@@ -162,6 +164,7 @@ def _apply(
         result[chosen] = one_after_another(
             view, where, update, values[chosen], None if seconds is None else seconds[chosen]
         )
+        found_in_turn(meeting, results)
         c.emulation.changes += bool((view[where] != result[chosen]).any())
         if c.emulation.checking:
             shared_order.mark_written(c, site, flat[chosen], size, who, c.emulation.tick, atomic=True)
@@ -169,6 +172,7 @@ def _apply(
         requests, _, _ = site.count_global(addresses, c.mask, size)
         counters.atomic_requests += requests
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
+        replaced = note_global(c, site, picked, size)
         c.residents.order.access(c, picked, True, True, acquires, releases, site.instruction.has("cta"))
         for window, selection in global_access.resolve(c, site, picked, size, "atomic"):
             part = picked if selection is None else picked[selection]
@@ -186,6 +190,7 @@ def _apply(
                 c.emulation.changes += bool((view[where] != result[lanes]).any())
             if window.valid is not None:
                 window.valid[offsets.reshape(-1, 1) + np.arange(size)] = True
+        found_in_turn(replaced, results)
     found = [result[:, half] if halves > 1 else result for result in results for half in range(halves)]
     for get, result in zip(gets, found, strict=True):
         if get is None:

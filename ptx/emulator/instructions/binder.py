@@ -59,6 +59,7 @@ class Binder:
     fenced       registers whose use by other instructions is remembered until a wgmma.fence (Residents.touched)
     guesses      plain loads that count as relaxed ones (source/first_guesses.py)
     data_loads   volatile loads that count as plain ones (source/data_loads.py)
+    strong_loads some load is volatile, relaxed or acquire, or counts as such
     cluster_size CTAs of a cluster: with more than one, shared addresses carry the CTA's rank
     """
 
@@ -80,6 +81,7 @@ class Binder:
     owns_taint: bool = False
     owns_busy: bool = False
     fenced: set[Slot] = field(default_factory=set)
+    strong_loads: bool = False
     cluster_size: int = 1
     guesses: frozenset[tuple[int, int]] = frozenset()
     data_loads: frozenset[tuple[int, int]] = frozenset()

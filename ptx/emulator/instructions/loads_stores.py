@@ -157,7 +157,9 @@ def _ld(b: Binder, i: Instruction) -> Run:
     slots = [_slots_of(b, [element]) for element in b.vector(target, count, "this load")]
     _widths(b, space, width)
     site = b.site(i)
-    reader = memory_reader(space, site, width, count, strong or (i.line, i.column) in b.guesses)
+    strong = strong or (i.line, i.column) in b.guesses
+    b.strong_loads |= strong
+    reader = memory_reader(space, site, width, count, strong)
     b.owns_taint = True
 
     def run(c: Cohort) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import global_access, local_access, shared_access, shared_order
+from tinygpu.ptx.emulator.access.older_reads import look_global, note_global
 from tinygpu.ptx.emulator.instructions.binder import Binder
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import Array
@@ -81,8 +82,9 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
         if strong:
             near, acquires = site.instruction.has("cta"), site.instruction.has("acquire")
             picked = c.pick(addresses)
-            c.residents.order.access(c, picked, True, False, acquire=acquires, near=near)
-            global_access.note_observed(c, picked)
+            missed = look_global(c, picked, size, values[0])
+            c.residents.order.access(c, picked, True, False, acquire=acquires, near=near, missed=missed)
+            global_access.note_observed(c, picked, missed)
         return values
 
     def read_shared(c: Cohort, addresses: Array) -> Loaded:
@@ -149,6 +151,7 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
             _report_unknown(c, site, addresses, unknown, count)
         if strong:
             near, releases = site.instruction.has("cta"), site.instruction.has("release")
+            note_global(c, site, c.pick(addresses), size)
             c.residents.order.access(c, c.pick(addresses), False, True, release=releases, near=near)
         global_access.store(c, site, addresses, values, width, count, strong)
 

@@ -140,6 +140,7 @@ class Program:
     maybe_uninitialised: tuple[Slot, ...]
     register_names: dict[Slot, str]
     takes_clusters: bool = False
+    strong_loads: bool = False
 
     def forget_counts(self) -> None:
         """Begin to count anew."""
@@ -166,6 +167,7 @@ def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
         binder.shared_granule_bytes, binder.global_granule_bytes, _maybe_uninitialised(compiled, binder),
         {slot: key for key, slot in binder.slots.items()},
         any(isinstance(s, Instruction) and s.opcode == "clusterlaunchcontrol" for s in code.statements),
+        binder.strong_loads,
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ published without a fence behind the strong read is taken as an advisory: kernel
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,31 @@ if TYPE_CHECKING:
 
 Known = NDArray[np.int32]
 """Per launch-wide warp: tick up to which its accesses happened before."""
+
+
+NO_CTA = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """What had been published at an address when a CTA (by number in the launch) wrote there.
+
+    far   to all
+    near  within that CTA
+    """
+
+    cta: int
+    far: Known | None
+    near: Known | None
+
+    def joined(self, known: Known | None) -> Published:
+        """With what one more warp publishes; what it tells its own CTA is taken from what counts now."""
+        both = [k for k in (self.far, known) if k is not None]
+        return Published(NO_CTA, np.maximum.reduce(both) if both else None, None)
+
+
+Missed = Mapping[tuple[int, int], Published | None]
+"""By row and address: whose strong read came before a write there, and what had been published until then."""
 
 
 class CtaOrder:
@@ -80,18 +107,20 @@ class CtaOrder:
 
     def access(
         self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False,
-        near: bool = False,
+        near: bool = False, missed: Mapping[tuple[int, int], Published | None] | None = None,
     ) -> None:  # fmt: skip
         """Active lanes carry out strong accesses or atomics, one after another, at these addresses.
 
-        near  they are of CTA scope: they tell nothing to other CTAs, and learn nothing from them
+        near    they are of CTA scope: they tell nothing to other CTAs, and learn nothing from them
+        missed  reads that saw an older value learn what had been published with that
         """
+        missed = missed or {}
         emulation = c.emulation
         publishes = writes and (release or bool(self._fenced_near))
         if not emulation.checking or addresses.size == 0:
             return
         if publishes or (reads and emulation.near_locations):
-            self._access_near(c, addresses, reads, publishes, acquire, release)
+            self._access_near(c, addresses, reads, publishes, acquire, release, missed)
         if near:
             return
         locations = emulation.locations
@@ -105,6 +134,9 @@ class CtaOrder:
         learned: set[tuple[int, int]] = set()
         for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
             old = locations.get(address)
+            if (row, address) in missed:
+                before = missed[row, address]
+                old = None if before is None else before.far
             if reads and old is not None and (row, id(old)) not in learned:
                 learned.add((row, id(old)))
                 if address in emulation.location_doubts:
@@ -114,7 +146,7 @@ class CtaOrder:
             if not publishes:
                 continue
             if row not in snapshots:
-                snapshots[row] = self._snapshot(row) if release else self._fenced.get(row)
+                snapshots[row] = self.publication(row, release)
             told = snapshots[row]
             if told is None or told is old:
                 continue
@@ -132,7 +164,7 @@ class CtaOrder:
                 locations[address] = joins[key]
 
     def _access_near(
-        self, c: Cohort, addresses: Array, reads: bool, publishes: bool, acquire: bool, release: bool
+        self, c: Cohort, addresses: Array, reads: bool, publishes: bool, acquire: bool, release: bool, missed: Missed
     ) -> None:
         """What these accesses tell and learn within their CTA."""
         locations = c.emulation.near_locations
@@ -141,6 +173,10 @@ class CtaOrder:
         for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
             place = (row % count + self._residents.first_number, address)
             old = locations.get(place)
+            if (row, address) in missed:
+                before = missed[row, address]
+                if before is None or before.cta == place[0]:
+                    old = None if before is None else before.near
             if reads and old is not None:
                 self._learn(row, old, acquire, near=True)
             told = None
@@ -148,6 +184,28 @@ class CtaOrder:
                 told = self._snapshot(row) if release else self._fenced_near.get(row)
             if told is not None and told is not old:
                 locations[place] = told if old is None else np.maximum(old, told)
+
+    def published(self, address: int, cta: int) -> Published:
+        """What has been published at an address so far, which a CTA is about to write to."""
+        emulation = self._residents.emulation
+        return Published(cta, emulation.locations.get(address), emulation.near_locations.get((cta, address)))
+
+    def publication(self, row: int, release: bool) -> Known | None:
+        """What a strong write or an atomic of a row publishes to all; None for nothing."""
+        return self._snapshot(row) if release else self._fenced.get(row)
+
+    def happened_before(self, row: int) -> Callable[[int, int], bool]:
+        """(warp of the launch, tick) -> whether what it did then happened before what a row does now."""
+        residents = self._residents
+        first, members = self._first(row), residents.clocks.members
+        near, far = residents.clocks.vector[row], None if self.lenient is None else self.lenient[row]
+
+        def happened(warp: int, tick: int) -> bool:
+            if first <= warp < first + members:
+                return tick <= int(near[warp - first])
+            return far is not None and tick <= int(far[warp])
+
+        return happened
 
     def _learn(self, row: int, known: Known, strictly: bool, near: bool = False) -> bool:
         """The row learns; returns whether that was news."""

@@ -16,9 +16,12 @@ from tinygpu.ptx.emulator.state.doubts import Doubt, LaneRecord
 from tinygpu.ptx.emulator.state.launch_constants import LaunchConstants
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
+from tinygpu.ptx.emulator.state.older_values import OlderValues
+from tinygpu.ptx.emulator.state.setbacks import SETBACK_ORDERS
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.run.program import Program
+    from tinygpu.ptx.emulator.state.cta_order import Published
     from tinygpu.ptx.emulator.state.residents import Residents
 
 Order = Literal["late", "early", "random", "spurious"]
@@ -56,7 +59,9 @@ class Emulation:
     line      of the instruction that is being carried out
     short_sums  products of 8-bit floats are added as Hopper's wgmma adds them
     checking  whether races and uninitialised values are looked for
+    looks_back  whether strong reads may see older values, where nothing orders the write before them
     changes   rises with everything that another thread may be waiting for: memory that changed, threads that exited
+    older     those of global memory; None where reads see the latest
     signals   rises when a wait of warps that are set aside may be over: a completed phase, tensor memory set free
     """
 
@@ -91,6 +96,8 @@ class Emulation:
         self.location_doubts: dict[int, dict[int, Doubt]] = {}
         # By warp of the launch and address: when the warp last saw what strong accesses and atomics left there.
         self.observed: dict[tuple[int, int], int] = {}
+        self.looks_back = self.checking and program.strong_loads and order in SETBACK_ORDERS
+        self.older: OlderValues[Published] | None = OlderValues() if self.looks_back else None
         self.run_ctas: list[Dim3] = []
         self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from tinygpu.ptx.emulator.state.doubts import (
     relied_on,
 )
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
+from tinygpu.ptx.emulator.state.older_values import OlderValues
 from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
 from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.setbacks import make_setbacks
@@ -86,6 +87,7 @@ class Residents:
         self._unfenced_abroad: dict[int, dict[Hashable, Clock]] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self._locations: dict[int, Clock] = {}
+        self.older: OlderValues[Clock] | None = OlderValues() if emulation.looks_back else None
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.reach = ClusterReach(self)
@@ -244,12 +246,13 @@ class Residents:
 
     def exchange(
         self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False,
-        acquire: bool = False,
+        acquire: bool = False, missed: Mapping[tuple[int, int], Clock | None] | None = None,
     ) -> None:  # fmt: skip
         """Active lanes carry out strong accesses or atomics on bytes `index` of shared memory, one after another.
 
         As between CTAs (CtaOrder): what was fenced before a strong write or atomic is learned by who reads it; without
-        .acquire it is doubtful until a fence.
+        .acquire it is doubtful until a fence. Reads that saw an older value (`missed`, by row and byte) learn what had
+        been published with that.
         """
         publishes = writes and (release or bool(self.fenced_clocks))
         if not self.emulation.checking or not index.size or not (publishes or (reads and self._locations)):
@@ -257,14 +260,22 @@ class Residents:
         rows = np.broadcast_to(c.pick_column(c.set.column), index.shape).reshape(-1)
         for row, place in dict.fromkeys(zip(rows.tolist(), index.reshape(-1).tolist(), strict=True)):
             old = self._locations.get(place)
+            if missed and (row, place) in missed:
+                old = missed[row, place]
             if reads and old is not None:
                 self._learn_flag(row, old, acquire)
-            told = None
-            if publishes:
-                lanes = self.active_bits(c, row)
-                told = self.snapshot(row, lanes) if release else self.fenced(row, lanes)
+            told = self.publication(c, row, release) if publishes else None
             if told is not None:
                 self._locations[place] = told if old is None else join([old, told])
+
+    def published(self, place: int) -> Clock | None:
+        """What has been published so far at a byte of shared memory."""
+        return self._locations.get(place)
+
+    def publication(self, c: Cohort, row: int, release: bool) -> Clock | None:
+        """What a strong write or an atomic of a row to shared memory publishes; None for nothing."""
+        lanes = self.active_bits(c, row)
+        return self.snapshot(row, lanes) if release else self.fenced(row, lanes)
 
     def _learn_flag(self, row: int, clock: Clock, acquire: bool) -> None:
         before = self.clocks.vector[row, : clock.known.size].copy()

@@ -1,8 +1,8 @@
 """Attempts that fail although they might succeed: what the manual lets fail, a kernel must try again.
 
-`mbarrier.try_wait` may come back before the phase completes, and a look at a phase, or a strong load, sees what another
-thread did only some time after it was done. Only order makes certain: what is already ordered before an attempt, it
-finds. An attempt is let fail a few times and no more, so that a loop that tries again always ends.
+`mbarrier.try_wait` may come back before the phase completes, and a look at a phase, or a strong load (older_values.py),
+sees what another thread did only some time after it was done. Only order makes certain: what is already ordered before
+an attempt, it finds. An attempt is let fail a few times and no more, so that a loop that tries again always ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Hashable
 
 import numpy as np
 
+# Under these orders attempts fail.
+SETBACK_ORDERS = ("random", "spurious")
 # In a row, an attempt fails at most so often.
 MOST_IN_A_ROW = 3
 # Under order="random", one attempt of so many begins to fail.
@@ -41,6 +43,10 @@ class Setbacks:
             known = self._left[who] = (what, times)
         return known[1] > 0
 
+    def pick(self, count: int) -> int:
+        """Which of so many ways to fail is taken, the last being the worst."""
+        return count - 1 if self._always else int(self._random.integers(count))
+
     def count(self, who: Hashable) -> None:
         """The attempt has failed."""
         what, times = self._left[who]
@@ -49,4 +55,4 @@ class Setbacks:
 
 def make_setbacks(order: str, random: np.random.Generator) -> Setbacks | None:
     """For the orders under which attempts fail; None under the others."""
-    return Setbacks(random, order == "spurious") if order in ("random", "spurious") else None
+    return Setbacks(random, order == "spurious") if order in SETBACK_ORDERS else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from mutations.operators import Mutant
+from mutations.operators import Mutant, mutants
+from mutations.retries import attempt
 from mutations.statements import statements
 from mutations.subjects import Subject
 from tinygpu.ptx.assembler import AssemblerError, assemble
@@ -268,10 +269,21 @@ def reason(subject: Subject, mutant: Mutant) -> str:
     return (
         EQUIVALENT.get(subject.name, {}).get(mutant.name, "")
         or KINDS.get(mutant.kind, "")
+        or _as_its_wait(subject, mutant)
         or (SAME_CODE if _same_code(subject, mutant) else "")
         or (SAME_TWICE if _elects_for_initialisation(subject, mutant) else "")
         or (NEVER_OTHER if mutant.probe and _never_traps(subject, mutant) else "")
     )
+
+
+def _as_its_wait(subject: Subject, mutant: Mutant) -> str:
+    """Why an attempt may fail: it may be left out altogether."""
+    if mutant.kind != "retry":
+        return ""
+    tried = attempt(subject.text, statements(subject.text, subject.entry), min(mutant.lines))
+    line = subject.text.count("\n", 0, tried.start) + 1
+    waits = [m for m in mutants(subject.text, subject.entry) if m.kind == "mbarrier wait" and line in m.lines]
+    return EQUIVALENT.get(subject.name, {}).get(waits[0].name, "") if waits else ""
 
 
 def _never_traps(subject: Subject, mutant: Mutant) -> bool:

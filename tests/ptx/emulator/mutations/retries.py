@@ -18,6 +18,11 @@ def _tries(s: Statement) -> bool:
     return s.parts[0] == "atom" or (s.parts[0] == "ld" and bool(_STRONG & set(s.parts)))
 
 
+def attempt(text: str, body: Sequence[Statement], line: int) -> Statement:
+    """What the branch back on a line tries again."""
+    return [s for s in body if _tries(s) and text.count("\n", 0, s.start) + 1 <= line][-1]
+
+
 def retries(text: str, body: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:
     """Per attempt, all branches back to it of loops that do nothing but try.
 
