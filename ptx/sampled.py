@@ -1,15 +1,16 @@
 """Runs some CTAs of the real problem: the first, the last and those at the edges, over sparsely backed tensors.
 
 The derived problems show that a kernel is right; this shows that it still is where offsets are as large as the real
-problem makes them. Only the windows that the chosen tiles need are backed: along the grid's dims the tile, or those of
-a whole cluster, along all others everything. All CTAs run that share a tile. A kernel that reads beyond (a stencil)
-says so by its fault, and is then left to the derived problems.
+problem makes them. Only the windows that the chosen tiles need are backed: along the grid's dims their tiles, or those
+of whole clusters, along all others everything. All CTAs run that share a tile, and all chosen tiles in one launch. A
+kernel that reads beyond (a stencil) says so by its fault, and is then left to the derived problems.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +88,12 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
     return sorted((number, tile) for tile, number in found.items())
 
 
-def too_large(kernel: Kernel, problem: Problem, chosen: Chosen) -> str:
-    """Why a chosen tile is not run; "" where it is."""
-    elements = sum(_elements(_window(kernel, problem, o, chosen.tile)) for o in problem.operands)
+def too_large(kernel: Kernel, problem: Problem, chosen: Sequence[Chosen]) -> str:
+    """Why chosen tiles are not run together; "" where they are."""
+    elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
         return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
-    size = sum(kernel.workspace_bytes(problem, chosen.total).values())
+    size = sum(kernel.workspace_bytes(problem, chosen[0].total).values())
     if size > MOST_WORKSPACE_BYTES:
         return f"their workspaces have {size:,} bytes > {MOST_WORKSPACE_BYTES:,}"
     return ""
@@ -117,87 +118,151 @@ def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> lis
     return [*reversed(outer), rows, columns]
 
 
-Window = tuple[tuple[int, int], ...]  # per axis: first element, one past the last
+Spans = tuple[tuple[int, int], ...]
+"""Stretches of an axis: first element and one past the last of each, in order."""
+Window = tuple[Spans, ...]
+"""The elements of a tensor, per axis, that some tiles need."""
 
 
-def _window(kernel: Kernel, problem: Problem, operand: Operand, tile: tuple[int, ...]) -> Window:
-    place = {
-        d: (t * e * c, min((t + 1) * e * c, problem.dim[d]))
-        for (d, e, c), t in zip(_extents(kernel), tile, strict=True)
-    }
+def _window(kernel: Kernel, problem: Problem, operand: Operand, chosen: Sequence[Chosen]) -> Window:
+    place: dict[str, Spans] = {}
+    for axis, (d, e, c) in enumerate(_extents(kernel)):
+        place[d] = _joined((t * e * c, min((t + 1) * e * c, problem.dim[d])) for t in {k.tile[axis] for k in chosen})
     names = dict(kernel.shapes)[operand.name]
-    return tuple(place.get(d, (0, size)) for d, size in zip(names, operand.shape, strict=True))
+    return tuple(place.get(d, ((0, size),)) for d, size in zip(names, operand.shape, strict=True))
 
 
-def _elements(window: Window) -> int:
-    return int(np.prod([b - a for a, b in window]))
+def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
+    """Stretches that meet as one."""
+    out: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if out and out[-1][1] == start:
+            start = out.pop()[0]
+        out.append((start, end))
+    return tuple(out)
 
 
-def sampled_check(
-    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, chosen: Chosen, seed: int
+def _shape(window: Window) -> tuple[int, ...]:
+    return tuple(sum(end - start for start, end in spans) for spans in window)
+
+
+def _part(window: Window, tile: Window) -> tuple[slice, ...]:
+    """Where the window of one tile lies in that of several."""
+    out = []
+    for spans, ((first, last),) in zip(window, tile, strict=True):
+        before = sum(min(end, first) - start for start, end in spans if start < first)
+        out.append(slice(before, before + last - first))
+    return tuple(out)
+
+
+def sampled_checks(
+    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen], seed: int
 ) -> list[Check]:
-    """The check of a chosen tile; none where it needs more than its own windows."""
-    windows = {o.name: _window(kernel, problem, o, chosen.tile) for o in problem.operands}
-    shapes = {name: tuple(b - a for a, b in window) for name, window in windows.items()}
-    trial = draw(machine, problem, "integers", seed + chosen.ctas[0], shapes)
-    pieces, buffers = {}, {}
-    for o in problem.operands:
-        array = np.full(shapes[o.name], 0, dtype=o.dtype.numpy)
-        array.view(np.uint8)[...] = POISON
-        pieces[o.name] = _lines(o, windows[o.name], trial.arrays.get(o.name, array))
-        buffers[o.name] = _buffer(o, pieces[o.name])
-    spaces = workspaces(kernel, problem, chosen.total)
+    """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
+    windows = {o.name: _window(kernel, problem, o, chosen) for o in problem.operands}
+    shapes = {name: _shape(window) for name, window in windows.items()}
+    trial = draw(machine, problem, "integers", seed, shapes)
+    backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
+    total = chosen[0].total
+    spaces = workspaces(kernel, problem, total)
     try:
         emulate(
             code,
-            grid=chosen.total,
+            grid=total,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
-            args=_arguments(kernel, problem, buffers, dict(trial.scalars), spaces),
+            args=_arguments(kernel, problem, {name: b.buffer() for name, b in backed.items()}, trial.scalars, spaces),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
-            ctas=chosen.ctas,
+            ctas=[cta for one in chosen for cta in one.ctas],
         )
     except EmulationFault as fault:
         if fault.kind == "outside backed windows":
             return []
-        return [Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), str(chosen))]
-    got = {o.name: _gather(o, pieces[o.name], shapes[o.name]) for o in problem.operands if o.access != "in"}
-    return [compare_arrays(trial, got, "late", str(chosen))]
+        where = "; ".join(map(str, chosen))
+        return [Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), where)]
+    outputs = {o.name: (o, backed[o.name].array()) for o in problem.operands if o.access != "in"}
+    checks = []
+    for one in chosen:
+        parts = {n: _part(windows[n], _window(kernel, problem, o, [one])) for n, (o, _) in outputs.items()}
+        got = {n: array[parts[n]] for n, (_, array) in outputs.items()}
+        checks.append(compare_arrays(trial.part(parts, shapes), got, "late", str(one)))
+    return checks
 
 
-def _lines(operand: Operand, window: Window, array: NDArray[Any]) -> dict[int, NDArray[Any]]:
-    """The window as contiguous lines by byte offset, in the order of the other axes."""
-    contiguous = operand.contiguous_axis
-    strides = operand.strides()
-    others = [a for a in range(len(window)) if a != contiguous]
-    moved = np.moveaxis(array, contiguous, -1)
-    start = window[contiguous][0]
-    out = {}
-    for index in itertools.product(*[range(window[a][1] - window[a][0]) for a in others]):
-        elements = start + sum((window[a][0] + i) * strides[a] for a, i in zip(others, index, strict=True))
-        out[elements * operand.dtype.bytes] = np.array(moved[index])
-    return out
+class _Backed:
+    """A window of an operand in memory, line after line along the axis on which elements follow one another.
+
+    array  what it holds; None: what nobody wrote
+    """
+
+    def __init__(self, operand: Operand, window: Window, array: NDArray[Any] | None) -> None:
+        self._operand = operand
+        self._contiguous = operand.contiguous_axis
+        if array is None:
+            array = np.zeros(_shape(window), dtype=operand.dtype.numpy)
+            array.view(np.uint8)[...] = POISON
+        moved = np.moveaxis(array, self._contiguous, -1)
+        self._shape = moved.shape
+        lines = moved.reshape(-1, moved.shape[-1])
+        starts = self._starts(window)
+        # Where lines follow one another without a gap, they are one region.
+        self.regions: dict[int, NDArray[Any]] = {}
+        self._pieces: list[tuple[int, slice, NDArray[Any]]] = []
+        places = [
+            (int(row) + first, number, column, last - first)
+            for number, row in enumerate(starts)
+            for (first, last), column in zip(window[self._contiguous], _before(window[self._contiguous]), strict=True)
+        ]
+        places.sort()
+        begun = 0
+        for at, (start, _, _, size) in enumerate(places):
+            if at + 1 == len(places) or places[at + 1][0] != start + size:
+                self._add(places[begun : at + 1], lines)
+                begun = at + 1
+
+    def _starts(self, window: Window) -> NDArray[np.int64]:
+        """Elements before each line, in the order of the other axes."""
+        strides = self._operand.strides()
+        out: NDArray[np.int64] = np.zeros(1, np.int64)
+        for axis, spans in enumerate(window):
+            if axis != self._contiguous:
+                along = np.concatenate([np.arange(first, last, dtype=np.int64) for first, last in spans])
+                out = (out[:, None] + along * strides[axis]).reshape(-1)
+        return out
+
+    def _add(self, places: Sequence[tuple[int, int, int, int]], lines: NDArray[Any]) -> None:
+        region = np.concatenate([lines[number, column : column + size] for _, number, column, size in places])
+        self.regions[places[0][0] * self._operand.dtype.bytes] = region
+        at = 0
+        for _, number, column, size in places:
+            self._pieces.append((number, slice(column, column + size), region[at : at + size]))
+            at += size
+
+    def buffer(self) -> SparseBuffer:
+        o = self._operand
+        offset = o.align_bytes if o.align_bytes < 256 else 0
+        size = offset + o.extent_elems * o.dtype.bytes
+        return SparseBuffer(size, {offset + k: v for k, v in self.regions.items()}, offset=offset, name=o.name)
+
+    def array(self) -> NDArray[Any]:
+        """What stands in the window now."""
+        lines = np.empty((int(np.prod(self._shape[:-1], dtype=np.int64)), self._shape[-1]), self._operand.dtype.numpy)
+        for number, columns, piece in self._pieces:
+            lines[number, columns] = piece
+        return np.moveaxis(lines.reshape(self._shape), -1, self._contiguous)
 
 
-def _gather(operand: Operand, lines: dict[int, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
-    contiguous = operand.contiguous_axis
-    rest = tuple(s for a, s in enumerate(shape) if a != contiguous)
-    stacked = np.stack(list(lines.values())).reshape(*rest, shape[contiguous])
-    return np.moveaxis(stacked, -1, contiguous)
-
-
-def _buffer(operand: Operand, lines: dict[int, NDArray[Any]]) -> SparseBuffer:
-    offset = operand.align_bytes if operand.align_bytes < 256 else 0
-    size = offset + operand.extent_elems * operand.dtype.bytes
-    return SparseBuffer(size, {offset + k: v for k, v in lines.items()}, offset=offset, name=operand.name)
+def _before(spans: Spans) -> list[int]:
+    """Elements of a window before each of its stretches."""
+    return [sum(end - start for start, end in spans[:number]) for number in range(len(spans))]
 
 
 def _arguments(
     kernel: Kernel,
     problem: Problem,
     buffers: dict[str, SparseBuffer],
-    scalars: dict[str, Any],
+    scalars: Mapping[str, Any],
     spaces: dict[str, DeviceBuffer],
 ) -> list[Any]:
     maps = {m.name: m for m in kernel.maps}

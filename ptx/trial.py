@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,19 @@ class Trial:
     def operands(self) -> dict[str, HostTensor]:
         """Fresh tensors in host memory: inputs as they are, outputs poisoned."""
         return host_tensors(self.problem, self.arrays)
+
+    def part(self, places: Mapping[str, tuple[slice, ...]], shapes: Mapping[str, tuple[int, ...]]) -> Trial:
+        """The trial of a part of every output.
+
+        places  where the part of an output lies, in an array of its shape
+        shapes  of the outputs
+        """
+        found = {}
+        for name, place in places.items():
+            whole = self.answers[name]
+            value, low, high = (np.broadcast_to(v, shapes[name])[place] for v in (whole.value, whole.low, whole.high))
+            found[name] = replace(whole, value=value, low=low, high=high)
+        return replace(self, answers=found)
 
 
 def rounding_of(machine: type[Machine], problem: Problem) -> Rounding:

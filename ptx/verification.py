@@ -20,7 +20,7 @@ from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, 
 from tinygpu.ptx.inputs import Inputs, arguments, workspaces
 from tinygpu.ptx.kernel import Kernel
 from tinygpu.ptx.plan import Run, plan
-from tinygpu.ptx.sampled import chosen_clusters, sampled_check, too_large
+from tinygpu.ptx.sampled import Chosen, chosen_clusters, sampled_checks, too_large
 from tinygpu.ptx.trial import Trial, draw
 from tinygpu.seeds import check_seed
 
@@ -98,14 +98,27 @@ def verify(
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
                 runs.append(replace(run, inputs="random"))
-    for chosen in chosen_clusters(kernel, problem) if thorough and runs[0].problem != problem else ():
-        large = too_large(kernel, problem, chosen)
-        if large:
-            budget.left_out.append(f"{chosen}: {large}")
-        elif not ended() and budget.allows(str(chosen), chosen.rounds(kernel, problem)):
-            checks += sampled_check(kernel, code, machine, problem, chosen, seed)
+    if thorough and runs[0].problem != problem and not ended():
+        checks += _sampled(kernel, code, machine, problem, seed, budget)
     counters, lines = (first.counters, first.lines) if first is not None else (None, {})
     return Verification(kernel.name, runs[0].problem, tuple(checks), counters, lines, tuple(budget.left_out))
+
+
+def _sampled(
+    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, seed: int, budget: _Budget
+) -> list[Check]:
+    """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
+    together: list[Chosen] = []
+    for chosen in chosen_clusters(kernel, problem):
+        large = too_large(kernel, problem, [chosen])
+        if large:
+            budget.left_out.append(f"{chosen}: {large}")
+        elif budget.allows(str(chosen), chosen.rounds(kernel, problem)):
+            together.append(chosen)
+    if not together:
+        return []
+    groups = [[one] for one in together] if too_large(kernel, problem, together) else [together]
+    return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed)]
 
 
 class _Budget:

@@ -104,6 +104,8 @@ class GlobalMemory:
         self._window_bases: list[int] = []
         self._allocation_bases: list[int] = []
         self._next = _FIRST_BASE
+        # Of all windows, worked out when they are asked for.
+        self._bounds: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
 
     def add(self, allocation: Allocation, windows: list[Window]) -> None:
         """Enter an allocation; refuses one that overlaps another."""
@@ -117,6 +119,7 @@ class GlobalMemory:
             position = bisect_right(self._window_bases, window.base)
             self.windows.insert(position, window)
             self._window_bases.insert(position, window.base)
+        self._bounds = None
 
     def allocate(self, name: str, size_bytes: int, first: int, last: int) -> int:
         """The base of a new, uninitialised allocation behind all others in [first, last); 0 where there is no room."""
@@ -141,6 +144,7 @@ class GlobalMemory:
         kept = [window for window in self.windows if window.allocation is not allocation]
         self.windows[:] = kept
         self._window_bases[:] = [window.base for window in kept]
+        self._bounds = None
         return True
 
     def place(self, size_bytes: int) -> int:
@@ -196,8 +200,10 @@ class GlobalMemory:
         """Per address the index of the window that holds all `size` bytes, or -1."""
         if not self.windows:
             return np.full(addresses.shape, -1, np.int64)
-        bases = np.array(self._window_bases, np.uint64)
-        ends = np.array([window.end for window in self.windows], np.uint64)
+        if self._bounds is None:
+            ends = np.array([window.end for window in self.windows], np.uint64)
+            self._bounds = np.array(self._window_bases, np.uint64), ends
+        bases, ends = self._bounds
         found = np.searchsorted(bases, addresses, side="right").astype(np.int64) - 1
         inside = (found >= 0) & (addresses + np.uint64(size) <= ends[np.maximum(found, 0)])
         # An address near 2^64 must not wrap into a window.
