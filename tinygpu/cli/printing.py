@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from tinygpu.api.choosing import Finalist
-from tinygpu.ptx.plan import RUNS
-from tinygpu.ptx.verification import Verification
-from tinygpu.spaces.build import MachineSpace
+if TYPE_CHECKING:  # commands that need none of these start without them
+    from tinygpu.api.choosing import Finalist
+    from tinygpu.ptx.verification import Verification
+    from tinygpu.spaces.build import MachineSpace
 
 # On a pipe there is no width to fit into.
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
@@ -63,6 +64,8 @@ def short_point(f: Finalist) -> str:
 
 def verification_report(v: Verification) -> None:
     """The emulator's verdict and its exact counts."""
+    from tinygpu.ptx.plan import RUNS
+
     console.print(f"\n[bold]{v}[/bold]" if not v.passed else f"\n{v}")
     console.print(f"each line is a run: {RUNS}")
     c = v.counters
