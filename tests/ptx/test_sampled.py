@@ -47,7 +47,8 @@ def test_every_element_of_a_window_lies_where_its_strides_say(
     backed = _Backed(operand, window, values)
     memory = np.full(operand.extent_elems + 1, -1.0, np.float16)
     for start, region in backed.regions.items():
-        assert start % 2 == 0 and region.flags.c_contiguous
+        assert start % 2 == 0
+        assert region.flags.c_contiguous
         memory[start // 2 : start // 2 + region.size] = region
     places = [[i for first, last in spans for i in range(first, last)] for spans in window]
     for at, element in zip(np.ndindex(*_shape(window)), itertools.product(*places), strict=True):
