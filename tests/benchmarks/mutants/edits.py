@@ -1,7 +1,8 @@
 """Small wrong edits of Python: each changes one expression or statement of a module, as a slip of the hand would.
 
 Left out is what computes nothing: docstrings, annotations, the texts of exceptions, `__repr__`, decorators, `strict` of
-zip (a check of our own), and the bodies of methods that subclasses have to write.
+zip (a check of our own), the -1 of reshape (NumPy takes other negative numbers as well), and the bodies of methods that
+subclasses have to write.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitXor: ast.BitAnd,
 }
 # Functions of arguments in any order; isinstance is wrong at once in any other.
-_ANY_ORDER = frozenset(["max", "min", "maximum", "minimum", "multiply", "gcd", "lcm", "isinstance"])
+_ANY_ORDER = frozenset(
+    ["max", "min", "maximum", "minimum", "multiply", "np.add", "emit.add", "emit.mul", "gcd", "lcm", "isinstance"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ def _nodes(node: ast.AST, statement: int) -> Iterator[tuple[ast.expr | ast.stmt,
             continue
         if isinstance(node, ast.keyword) and node.arg == "strict":
             continue
+        if isinstance(node, ast.Call) and name == "args" and _name(node.func) == "reshape":
+            field = [child for child in field if not isinstance(child, ast.UnaryOp)]
         for child in field if isinstance(field, list) else [field]:
             if isinstance(child, ast.AST):
                 yield from _nodes(child, statement)
@@ -174,7 +179,11 @@ def _replaced(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
             yield "dropped statement", "pass"
         case ast.Call(func=func, args=[first, second, *rest], keywords=keywords):
             starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
-            if not starred and ast.dump(first) != ast.dump(second) and _name(func) not in _ANY_ORDER:
+            if (
+                not starred
+                and ast.dump(first) != ast.dump(second)
+                and not {_name(func), ast.unparse(func)} & _ANY_ORDER
+            ):
                 yield "swapped arguments", _text(ast.Call(func, [second, first, *rest], keywords))
         case _:
             pass

@@ -12,7 +12,7 @@ from random_expressions import build, conditions, integers, meaning
 from tinygpu.constraints.condition import Condition, DivisorNotPositive, conjuncts
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
 from tinygpu.constraints.z3_terms import Z3Terms
-from tinygpu.expressions import Expr, compile_with, expr, maximum, symbol, where
+from tinygpu.expressions import Expr, FloorDiv, compile_with, expr, maximum, symbol, where
 
 NAMES = ("a", "b", "c")
 POINTS = [dict(zip(NAMES, v, strict=True)) for v in itertools.product((0, 1, 2, 5, 9), repeat=3)]
@@ -137,6 +137,25 @@ def test_a_divisor_that_is_not_positive_is_refused(divisor):
     assert str(caught.value) == f"a divisor is {divisor}; divisors are positive integers"
 
 
+@given(values=st.lists(st.tuples(st.integers(-4, 9), st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=9))
+def test_a_condition_fails_where_a_divisor_is_not_positive_if_that_is_asked_for(values):
+    a, b, c = (np.array(column) for column in zip(*values, strict=True))
+    condition = Condition(((symbol("a") // symbol("b") >= 1) | (symbol("a") % symbol("c") == 1)).sympy)
+    expected = [y > 0 and z > 0 and (x // y >= 1 or x % z == 1) for x, y, z in values]
+    columns = {"a": a, "b": b, "c": c}
+    assert condition.exact_mask(columns, strict=False).tolist() == expected
+    single = {"a": a[:1], "b": b, "c": int(c[0])}  # shapes that only the divisors have
+    wanted = [y > 0 and c[0] > 0 and (a[0] // y >= 1 or a[0] % c[0] == 1) for y in b]
+    assert condition.exact_mask(single, strict=False).tolist() == wanted
+
+
+@pytest.mark.parametrize("peak", [2**61, 2**62 - 1, 2**62, 2**62 + 1, 2**63, 2**64])
+def test_64_bits_are_used_below_their_last_but_one_power(peak):
+    condition = Condition((symbol("a") + 0 >= 1).sympy)
+    assert condition.fits_64_bits(Interval(0, 1, peak)) == (peak < 2**62)
+    assert not condition.fits_64_bits(Interval(0, 1, peak, False))
+
+
 def test_z3_never_divides_by_what_is_not_positive():
     terms = Z3Terms(z3.Context())
     term = terms.term(symbol("a") // (symbol("b") - symbol("c")) >= 1)
@@ -169,6 +188,13 @@ def test_what_is_not_in_the_language_has_no_term():
     with pytest.raises(TypeError) as caught:
         Z3Terms(z3.Context()).term(Expr(sympy.sin(sympy.Symbol("x"))))
     assert str(caught.value) == "sin(x) has no Z3 term: sin is not part of the expression language"
+    a = sympy.Symbol("a")
+    with pytest.raises(TypeError) as caught:
+        Z3Terms(z3.Context()).term(Expr(sympy.Piecewise((a, a > 1))))
+    assert str(caught.value) == "Piecewise((a, a > 1)) has a case that is not covered"
+    with pytest.raises(TypeError) as caught:
+        Z3Terms(z3.Context()).term(Expr(FloorDiv(a, sympy.Integer(-2))))
+    assert str(caught.value) == "FloorDiv(a, -2) divides by -2; divisors are positive integers"
 
 
 def test_nested_cases_of_any_depth_evaluate():

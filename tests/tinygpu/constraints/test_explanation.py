@@ -1,12 +1,13 @@
 """Constraints in words and numbers: the full sentences."""
 
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_expressions import build, conditions, meaning
 
 from tinygpu.constraints import Constraint, constraint_table, describe, find_violation, state
-from tinygpu.expressions import ceil_div, expr, implies, maximum, minimum, symbol, where
+from tinygpu.expressions import Expr, ceil_div, expr, implies, maximum, minimum, symbol, where
 
 STAGES, BM, BN, BK, M, CAP = (symbol(n) for n in ("stages", "bm", "bn", "bk", "m", "device.max_smem_per_block_optin"))
 ORDER = ("stages", "bm", "bn", "bk")
@@ -58,6 +59,19 @@ def test_a_constraint_is_stated_with_the_numbers_that_are_known():
         (BM * BM <= M, "bm^2 <= m", "128^2 = 16,384 > 4,096 (m)"),
         (BM * 2 <= BK * 3, "bm x 2 <= bk x 3", "128 x 2 = 256 > 192 = 64 x 3"),
         (where(BM > 3, BN, BK) < 7, "(bn if bm > 3, else bk) < 7", "256 >= 7"),
+        (where(BM > 300, BN, BK) < 7, "(bn if bm > 300, else bk) < 7", "64 >= 7"),
+        (
+            where(BM > 300, BN, where(BK < 9, BM, STAGES)) < 2,
+            "(bn if bm > 300, else (bm if bk < 9, else stages)) < 2",
+            "3 >= 2",
+        ),
+        (
+            ((BN < 4) & (BK > 1)) | (BM < 4) | (M % 96 == 0),
+            "bm < 4 or m mod 96 = 0 or (bn < 4 and bk > 1)",
+            "none of these holds: bm = 128 >= 4, 4,096 mod 96 = 64 != 0, (bn = 256 >= 4)",
+        ),
+        (maximum(3 - BM, 0 - BN) > 4, "max(-bn, 3 - bm) > 4", "max(-256, 3 - 128) = -125 <= 4"),
+        (BN * (BM + 1) < 3, "bn x (bm + 1) < 3", "256 x (128 + 1) = 33,024 >= 3"),
         (M // (BM % 96) == 2, "m // (bm mod 96) = 2", "4,096 // (128 mod 96) = 128 != 2"),
         (
             (M % 96 == 0) & (BM <= STAGES) & (BM > 3),
@@ -87,6 +101,24 @@ def test_every_operator_is_rendered_as_a_formula_and_with_numbers(condition, for
     assert str(find_violation(Constraint("rule", condition, "it must hold"), VALUES, order)) == (
         f"rule: it must hold; {numbers}"
     )
+
+
+THREE = Expr(sympy.Piecewise((BN.sympy, M.sympy > 3), (BK.sympy, BM.sympy > 3), (STAGES.sympy, True)))
+
+
+@pytest.mark.parametrize(
+    ("values", "number"), [({"m": 4}, "256 >= 2"), ({"m": 3}, "64 >= 2"), ({"m": 3, "bm": 3}, "3 >= 2")]
+)
+def test_of_cases_only_the_one_that_holds_is_shown_with_numbers(values, number):
+    rule = Constraint("rule", THREE < 2, "it must hold")
+    assert describe(rule.condition) == "(bn if m > 3, bk if bm > 3, else stages) < 2"
+    assert str(find_violation(rule, VALUES | values, ORDER)) == f"rule: it must hold; {number}"
+
+
+def test_what_is_no_part_of_the_language_cannot_be_explained():
+    with pytest.raises(TypeError) as refused:
+        describe(Expr(sympy.sin(BM.sympy) > 0))
+    assert str(refused.value) == "sin(bm) cannot be explained: sin is not part of the expression language"
 
 
 def test_a_divisor_of_zero_is_a_violation_that_says_so():

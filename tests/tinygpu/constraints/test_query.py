@@ -1,5 +1,7 @@
 """Questions to Z3: verdicts, models, cores, limits, caching and the record."""
 
+import time
+
 import pytest
 import z3
 
@@ -33,6 +35,47 @@ def test_a_constant_that_does_not_matter_has_a_value_all_the_same():
     model = ask(Query("one value", build)).model
     assert model["x"] == 3
     assert set(model) <= {"x", "y", "p"}
+
+
+def test_every_term_is_judged_and_every_constant_valued_under_a_model_that_leaves_some_open():
+    """Z3 leaves open what does not matter to it; a term that then cannot be judged is not called broken."""
+
+    def build(context):
+        x, y, p = z3.Int("x", ctx=context), z3.Int("y", ctx=context), z3.Bool("p", ctx=context)
+        return [z3.Or(x > y, x <= y), z3.Or(p, z3.Not(p)), z3.Implies(p, x * 0 == 0)]
+
+    for labelled in (False, True):
+        query = Query("open", (lambda c: dict(enumerate(build(c)))) if labelled else build)
+        model = ask(query).model
+        assert model.keys() == {"x", "y", "p"}
+        assert all(isinstance(value, int) for value in model.values())
+
+
+def test_a_question_that_shares_terms_lists_each_constant_once():
+    def build(context):
+        terms = [z3.Int("x", ctx=context)]
+        for _ in range(40):  # 2^40 paths, 41 terms
+            terms.append(terms[-1] + terms[-1])
+        return [terms[-1] == 0]
+
+    assert ask(Query("shared", build)).model == {"x": 0}
+
+
+def test_a_saved_question_begins_with_its_settings_and_ends_with_what_is_asked():
+    plain = ask(Query("factor 6", factors(6), logic="QF_BV", rlimit=12345, seed=6)).smtlib.splitlines()
+    assert plain[:3] == ["(set-option :rlimit 12345)", "(set-option :smt.random_seed 6)", "(set-logic QF_BV)"]
+    assert plain[-1] == "(check-sat)"
+    labelled = ask(
+        Query("two", lambda c: {"a": z3.Int("x", ctx=c) > 1, "b": z3.Int("x", ctx=c) < 1})
+    ).smtlib.splitlines()
+    assert not any("set-logic" in line for line in labelled)
+    assert labelled[-1] == "(check-sat-assuming (rule!0 rule!1))"
+
+
+def test_the_seconds_of_an_answer_are_those_of_the_asking():
+    begun = time.perf_counter()
+    answer = ask(Query("factor 221", factors(221), logic="QF_BV"))
+    assert 0 < answer.seconds <= time.perf_counter() - begun
 
 
 def test_a_labelled_question_names_the_terms_that_contradict():
