@@ -132,7 +132,7 @@ def simulate(
         return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), 0.0, prediction, 0, 0, device.name)
     share = _share(device, demand, script.persistent, int(prediction.occupancy.ctas_per_sm))
     numbers = tuple(float(v) for v in script.compute(values))
-    planner = _Planner(device, script, demand, numbers, extra_wavefronts)
+    planner = _Planner(device, script, demand, numbers, extra_wavefronts, share.part)
     roles = tuple(planner.role(part) for part in script.parts)
     stages = {name: int(numbers[i]) for name, i in script.stages.items()}
     events = sum(_events(role.steps) for role in roles)
@@ -182,7 +182,8 @@ def simulate(
 class _Share:
     """What the busiest SM gets: `full` waves of `slots` CTAs, then `last` more; persistent CTAs take tiles instead.
 
-    fraction  of a wave that comes on top, or is left out: CTAs that share rounds evenly do no whole number of tiles
+    fraction  of a wave that comes on top: CTAs that share rounds evenly do no whole number of tiles
+    part      of a tile's rounds that each of them does, where there are fewer tiles than CTAs; each finishes a tile
     """
 
     slots: int
@@ -191,6 +192,7 @@ class _Share:
     last_dram: float
     persistent: bool
     fraction: float = 0.0
+    part: float = 1.0
 
     def tiles(self, full: int) -> tuple[int, ...]:
         """Tiles of each CTA that the SM runs, with so many full waves before the last one."""
@@ -205,7 +207,7 @@ def _share(device: Device, demand: Demand, persistent: bool, per_sm: int) -> _Sh
     if int(np.asarray(demand.even)):
         waves = max(ctas / slots, 1 / float(np.asarray(demand.iterations)))
         full = max(int(waves), 1) - 1
-        return _Share(per_sm, full, per_sm, 1.0, persistent, waves - full - 1)
+        return _Share(per_sm, full, per_sm, 1.0, persistent, max(waves - full - 1, 0), min(waves, 1))
     full = -(-ctas // slots) - 1
     rest = ctas - full * slots
     last = -(-rest // device.sm_count)
@@ -222,6 +224,7 @@ class _Planner:
         demand: Demand,
         numbers: Sequence[float],
         extra_wavefronts: float,
+        part: float,
     ) -> None:
         self.numbers = numbers
         self.rates = Rates.of(device, demand)
@@ -231,6 +234,8 @@ class _Planner:
         self.latency_s = float(self.rates.memory_cycles(demand)) / self.rates.clock_hz
         self.stages = {name: int(numbers[i]) for name, i in script.stages.items()}
         self.extra = extra_wavefronts
+        self.rounds = int(np.asarray(demand.iterations))
+        self.part = part
         ctas = float(np.asarray(demand.ctas))
         total = demand.total
         # Seconds of the SM's share of DRAM per sector that is asked of L2.
@@ -260,12 +265,17 @@ class _Planner:
             case Hand():
                 return (engine.Signal(action.verb, action.pipeline),)
             case Repeat():
-                return (engine.Rounds(int(self.numbers[action.trips]), self.steps(action.body)),)
+                return (engine.Rounds(self._trips(action.trips), self.steps(action.body)),)
             case Ring():
                 fill = tuple(step for step in self.steps(action.fill) if isinstance(step, engine.Work))
                 ahead = self.stages[action.pipeline] - 1
                 drain = self.steps(action.drain)
-                return (engine.RingRounds(action.pipeline, int(self.numbers[action.trips]), ahead, fill, drain),)
+                return (engine.RingRounds(action.pipeline, self._trips(action.trips), ahead, fill, drain),)
+
+    def _trips(self, number: int) -> int:
+        """Of a loop; of the main one that part of them which each CTA does."""
+        trips = int(self.numbers[number])
+        return math.ceil(trips * self.part) if trips == self.rounds else trips
 
     def stretch(self, label: str, amounts: int, extra_wavefronts: float, together: bool) -> engine.Stretch:
         """The times of one stretch of work."""
