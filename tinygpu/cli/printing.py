@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # commands that need none of these start without them
     from tinygpu.spaces.build import MachineSpace
 
 # On a pipe there is no width to fit into.
-console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+console = Console(highlight=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 
 def table(*columns: str, title: str = "") -> Table:
