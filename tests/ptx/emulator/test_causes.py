@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from bulk_bugs import BUGS as COPIES
 from instruction_bench import module
 from known_bad import CORPUS
 from seeded_pipelines import BUGS as PIPELINES
-from test_bulk_known_bad import BUGS as COPIES
 from test_bulk_known_bad import launch
 
 from tinygpu.ptx.emulator import ORDERS, EmulationFault, Order, emulate
