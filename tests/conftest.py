@@ -1,6 +1,8 @@
 """What every test shares: which tests run when, in how many processes, and how long hypothesis may take."""
 
+import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,25 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         option.numprocesses, option.dist = os.cpu_count() or 1, "worksteal"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Where Python may leave no bytecode beside the sources, pytest's cache keeps it, for the processes of tests too.
+
+    Else each of the hundred processes that tests start compiles the whole library, and each worker all tests.
+    """
+    cache = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and sys.pycache_prefix is None and cache is not None:
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(cache.mkdir("bytecode"))
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What stands after collection stays until the end: the garbage collector need not walk over it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the slow tests out unless -m or a test's own name asks for them; skip GPU tests where there is no GPU."""
     _leave_to_the_long_run(items)
@@ -43,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _try_fewer_examples(items: list[pytest.Item]) -> None:
-    """In the quick suite laws are tried on half of their examples; a run with -m, and a test by its name, try all.
+    """In the quick suite laws are tried on a third of their examples; a run with -m, and a test by its name, try all.
 
     Hypothesis has no public way to change what a test's own @settings say; where the name below is gone, all are tried.
     """
@@ -51,7 +72,8 @@ def _try_fewer_examples(items: list[pytest.Item]) -> None:
     functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
     for law in (f for f in functions if hasattr(f, own)):
         chosen = getattr(law, own)
-        setattr(law, own, settings(chosen, max_examples=max(chosen.max_examples // 2, 5)))
+        fewer = min(chosen.max_examples, max(chosen.max_examples // 3, 5))
+        setattr(law, own, settings(chosen, max_examples=fewer))
 
 
 def _leave_to_the_long_run(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,8 @@ def test_every_module_imports_without_cuda() -> None:
 # --- which room knows which ---------------------------------------------------------------------------------------
 
 
-def imports_of(module: str, *, for_types: bool = True) -> set[str]:
+@cache
+def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
     """Every module of ours that a file imports, anywhere in it; those for annotations alone only if `for_types`."""
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -142,7 +144,7 @@ def imports_of(module: str, *, for_types: bool = True) -> set[str]:
                 base = ".".join([*parents, base] if base else parents)
             # a name that is imported may itself be a module
             found.update(f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names)
-    return {name for name in found if name == "tinygpu" or name.startswith("tinygpu.")}
+    return frozenset(name for name in found if name == "tinygpu" or name.startswith("tinygpu."))
 
 
 def nodes_of(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,15 +14,20 @@ from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
 from tinygpu.ptx.verification import verify
 from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.build import MachineSpace, build_space
 
 H100 = device("h100")
 TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "group": 8, "swizzle": 128}
 IDLE = {"split_k": 1, "stream_k": 0, "vr": 1}
 
 
+@cache
+def space_of(problem: Problem) -> MachineSpace:
+    return build_space(MatmulHopper, problem, H100)
+
+
 def made(problem: Problem, **point: Any) -> Any:
-    space = build_space(MatmulHopper, problem, H100)
+    space = space_of(problem)
     full = {"schedule": "cooperative", "out": "bulk", **TILE, **IDLE, "swizzle_c": 128, **point}
     if full["out"] == "direct":
         # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
@@ -49,7 +55,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
     assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -62,7 +68,7 @@ def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, i
     assert found.passed, str(found)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize(("split_k", "clusters"), [(2, (2, 1)), (3, (1, 1)), (4, (1, 2))])
 def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: tuple[int, int]) -> None:
@@ -75,6 +81,7 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
     assert found.passed, str(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "kind", "result"),
     [
@@ -104,7 +111,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
         assert max(found) == most
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("majors", [("row", "col"), ("row", "row"), ("col", "row"), ("col", "col")])
 @pytest.mark.parametrize("swizzle", [32, 64, 128])
 def test_both_majors_of_both_operands_in_every_swizzle(majors: tuple[str, str], swizzle: int) -> None:

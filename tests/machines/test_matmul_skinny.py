@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,18 @@ from tinygpu.ptx.verification import verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces import Part, Space
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.build import MachineSpace, build_space
 
 POINT = {"bm": 8, "bn": 64, "bk": 64, "warps": 4, "stages": 4, "split_k": 3, "swizzle": 64}
 
 
+@cache
+def space_of(problem: Problem, on: str) -> MachineSpace:
+    return build_space(MatmulSkinny, problem, device(on))
+
+
 def made(problem: Problem, on: str = "h100", **point: Any) -> Kernel:
-    space = build_space(MatmulSkinny, problem, device(on))
+    space = space_of(problem, on)
     full = {**POINT, **point}
     assert full in space.space, [str(violation) for violation in space.space.explain(full)]
     return build(space.fill(full), problem, full, SolverCache()).kernel
@@ -98,7 +104,7 @@ def test_rows_side_by_side_may_be_rounded_up_for_a_wide_swizzle() -> None:
     cost_nothing(finished(48, 11072, 4096, "col"), "h200")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize(
     ("kind", "result"),
@@ -117,6 +123,7 @@ def test_every_type_is_right_with_both_ways_to_multiply(product: str, kind: str,
     assert found.passed, str(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize("majors", [("row", "row"), ("col", "row"), ("col", "col")])
 def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str]) -> None:
@@ -126,7 +133,7 @@ def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str])
     assert found.passed, str(found)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("product", "warps", "bn"), [("wgmma", 8, 128), ("mma.sync", 1, 16), ("mma.sync", 2, 64)])
 @pytest.mark.parametrize("split_k", [2, 16])
 def test_parts_of_every_width_are_gathered(product: str, warps: int, bn: int, split_k: int) -> None:

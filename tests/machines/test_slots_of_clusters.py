@@ -46,7 +46,7 @@ def arrivals(kernel: Kernel) -> set[str]:
     return set(re.findall(r"mbarrier\.arrive\S*shared::cluster\S*", kernel.ptx))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("clusters", [(1, 2), (2, 2)])  # a, which threads read, comes from another CTA
 @pytest.mark.parametrize(

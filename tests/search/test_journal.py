@@ -28,6 +28,7 @@ def small() -> tuple[TableSpace, dict]:
     return space, table
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_search_cut_off_at_any_byte_goes_on_without_evaluating_twice(name: str, tmp_path: Path) -> None:
     space, table = small()
@@ -98,6 +99,7 @@ result.save(sys.argv[1] + ".result")
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["annealing", "random"])
 def test_a_search_that_is_killed_again_and_again_ends_as_if_it_never_was(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

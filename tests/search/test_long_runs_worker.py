@@ -115,6 +115,7 @@ def start(folder: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", SEARCH, str(folder)], env=environment)
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_while_it_measures_goes_on_within_its_batch(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     kills = 0

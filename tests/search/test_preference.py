@@ -72,7 +72,7 @@ def shuffled(result: Result, seed: int) -> Result:
     return Result("", "exhaustive", 0, result.space_size, history, 0.0, "every point")
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(30))
 def test_the_order_of_listing_plays_no_part(seed: int) -> None:
     _, objective, result = case(seed)
@@ -82,7 +82,7 @@ def test_the_order_of_listing_plays_no_part(seed: int) -> None:
         assert [[dict(r.point) for r in group] for group in found] == expected
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
     space, objective, result = case(seed)
@@ -113,7 +113,7 @@ def widths(space: MachineSpace, point: Point) -> tuple[int, ...]:
     return (*found, *(int(point[name]) for name in ("swizzle", "swizzle_c") if name in point))
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("seed", range(48))
 def test_no_first_choice_is_narrower_than_an_equal_one(seed: int) -> None:
     """Of the same tile, warps and structure, as fast as far as the model can tell: none has wider copies or spans.
@@ -189,6 +189,7 @@ def test_rings_grow_deeper_and_use_more_sms_among_equals() -> None:
 NARROW = RESOLUTION / 5
 
 
+@pytest.mark.slow
 def test_the_5090_copies_sixteen_bytes_at_a_time() -> None:
     """Rows of 32 bytes in copies of 8 once were its first choice: they take as many accesses of L2 as rows of 64."""
     space, result = searched("matmul_ampere", "rtx5090", (4096, 4096, 4096), "f16")
@@ -197,8 +198,10 @@ def test_the_5090_copies_sixteen_bytes_at_a_time() -> None:
     assert int(first["bk"]) >= 32
 
 
-def test_what_is_alike_divides_the_work_alike_and_takes_as_long() -> None:
-    space, objective, result = case(3)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> None:
+    space, objective, result = case(seed)
     point = ranked(objective, result, 1, 1)[0][0].point
     count, differ = alike(objective, result, point)
     seconds = float(objective.prediction(point).seconds)
@@ -231,7 +234,8 @@ def copies() -> Iterator[tuple[int, int, int, int, int]]:
 
 @pytest.mark.parametrize("size", [SECTOR_BYTES, ACCESS_BYTES])
 def test_pieces_of_a_request_are_what_listing_gives(size: int) -> None:
-    space, _ = searched("matmul_ampere", "a100", (64, 64, 64), "f16")
+    (ampere,) = family("matmul_ampere").machines
+    space = build_space(ampere, ampere.problem(m=64, n=64, k=64), device("a100"))
     copy = next(s for s in walk(space.traces[0].program.body) if isinstance(s, n.Copy) and s.source.name == "a")
     tried = 0
     for rows, columns, vector, across, bits in copies():

@@ -196,7 +196,8 @@ def test_where_nothing_is_known_every_leaf_is_as_likely() -> None:
         assert np.allclose(chances, 1 / tree.leaves, rtol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [replace(SMALL, show=0.0), SMALL], ids=["played", "played and shown"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("settings", [SMALL, replace(SMALL, show=0.0)], ids=["played and shown", "played"])
 def test_training_finds_the_best_points_of_lessons_it_never_saw(settings: Settings) -> None:
     forest = Forest([lesson(seed) for seed in range(6)])
     policy = train(forest, seed=3, steps=25, settings=settings)
@@ -238,29 +239,29 @@ def test_episodes_are_as_likely_as_the_policy_says() -> None:
 
 def test_the_same_seed_gives_the_same_weights_and_a_cut_run_goes_on(tmp_path: Path) -> None:
     forest = Forest([lesson(seed) for seed in range(3)])
-    whole = train(forest, seed=5, steps=6, settings=SMALL)
-    again = train(forest, seed=5, steps=6, settings=SMALL)
-    other = train(forest, seed=6, steps=6, settings=SMALL)
+    whole = train(forest, seed=5, steps=3, settings=SMALL)
+    again = train(forest, seed=5, steps=3, settings=SMALL)
+    other = train(forest, seed=6, steps=1, settings=SMALL)
     path = tmp_path / "checkpoint.npz"
 
     class Cut(Exception):
         pass
 
     def cut(training: object) -> None:
-        if training.step == 4:  # type: ignore[attr-defined]
+        if training.step == 2:  # type: ignore[attr-defined]
             raise Cut
 
     with pytest.raises(Cut):
-        train(forest, seed=5, steps=6, settings=SMALL, checkpoint=path, on_step=cut)
+        train(forest, seed=5, steps=3, settings=SMALL, checkpoint=path, on_step=cut)
     seen = []
-    resumed = train(forest, seed=5, steps=6, settings=SMALL, checkpoint=path, on_step=lambda t: seen.append(t))
-    assert [t.step for t in seen] == [5, 6]
-    assert seen[0].resumed == 4
+    resumed = train(forest, seed=5, steps=3, settings=SMALL, checkpoint=path, on_step=lambda t: seen.append(t))
+    assert [t.step for t in seen] == [3]
+    assert seen[0].resumed == 2
     for name, weight in whole.weights.items():
         assert np.array_equal(weight, again.weights[name])
         assert np.array_equal(weight, resumed.weights[name])
     assert not np.array_equal(whole.weights["edge"], other.weights["edge"])
-    assert resumed.provenance["steps"] == 6
+    assert resumed.provenance["steps"] == 3
     with pytest.raises(ValueError) as refused:
         train(forest, seed=7, steps=9, settings=SMALL, checkpoint=path)
     assert str(refused.value) == (

@@ -94,6 +94,7 @@ class Unlisted:
         raise AssertionError("a space beyond a billion points must not be listed")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "rl"])
 def test_a_space_beyond_a_billion_points_is_searched_and_never_listed(name: str) -> None:
     axes = tuple(Axis(f"p{i}", tuple(range(1, 33))) for i in range(8))
@@ -179,6 +180,7 @@ def test_the_tabu_leads_a_walk_out_of_a_small_valley() -> None:
     assert sum(value == 0.0 for value in found) >= 18
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name not in ("random", "rl")])
 def test_every_search_beats_random_draws_where_neighbours_are_alike(name: str) -> None:
     space = TableSpace({f"p{i}": v for i, v in enumerate(row)} for row in itertools.product(range(10), repeat=3))

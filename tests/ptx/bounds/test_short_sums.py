@@ -44,6 +44,7 @@ def test_the_bound_holds_what_is_cut_off(steps: int, seed: int, offset: float, s
         assert (np.abs(got - a @ b) > error / 200).any(), "a bound that is far from what happens"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "result"), [("e4m3", "f32"), ("e5m2", "f16")])
 def test_a_kernel_that_is_right_on_hopper_is_right_by_its_own_bound_alone(kind: str, result: str) -> None:
     problem = MatmulHopper.problem(m=128, n=64, k=512, dtypes={"a": kind, "c": result}, majors={"b": "col"})

@@ -214,15 +214,16 @@ def test_a_guarded_call_is_made_by_its_lanes_only() -> None:
     assert (y == np.where(T < 10, T + 100, 7)).all()
 
 
-def test_too_many_copies_become_a_function() -> None:
-    """Thirty functions that call the next one twice: 2^30 copies, or thirty frames."""
+@pytest.mark.parametrize("depth", [17, pytest.param(30, marks=pytest.mark.slow)])
+def test_too_many_copies_become_a_function(depth: int) -> None:
+    """Functions that call the next one twice: 2^30 copies, or thirty frames."""
     call = "{{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), f{}, (a); ld.param.b32 %r2, [b]; }}\n"
     text = HEAD
-    for k in reversed(range(30)):
+    for k in reversed(range(depth)):
         inner = call.format(k + 1) + "setp.eq.u32 %p, %r2, 0; @!%p bra DONE;\n" + call.format(k + 1) + "DONE:"
         text += (
             f".func (.param .b32 o) f{k}(.param .b32 i) {{ .reg .b32 %r<4>; .reg .pred %p; ld.param.u32 %r1, [i];\n"
-            f"{inner if k < 29 else 'mov.u32 %r2, 1;'} add.u32 %r2, %r2, 1; st.param.b32 [o], %r2; ret; }}\n"
+            f"{inner if k < depth - 1 else 'mov.u32 %r2, 1;'} add.u32 %r2, %r2, 1; st.param.b32 [o], %r2; ret; }}\n"
         )
     text += """.visible .entry k(.param .u64 y) { .reg .b32 %r<4>; .reg .b64 %rd<3>; mov.u32 %r1, %tid.x;
 { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), f0, (a); ld.param.b32 %r2, [b]; }
@@ -230,7 +231,7 @@ ld.param.u64 %rd1, [y]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.
 """
     y = np.zeros(32, np.uint32)
     emulate(text, grid=1, block=32, args=[y])
-    assert (y == 31).all()
+    assert (y == depth + 1).all()
 
 
 def test_memory_of_the_stack_is_given_back_at_the_end_of_its_function() -> None:

@@ -78,10 +78,10 @@ def fuzz(count: int, seed: int) -> dict[str, int]:
 
 
 def test_mutated_kernels_run_or_are_refused() -> None:
-    outcomes = fuzz(150, 3)
+    outcomes = fuzz(60, 3)
     # Most mutants of a token are no PTX any more, some still run, and some fail while they run.
-    assert outcomes["PtxSyntaxError"] > 50
-    assert outcomes["ran"] > 5
+    assert outcomes["PtxSyntaxError"] > 20
+    assert outcomes["ran"] > 2
 
 
 @pytest.mark.slow

@@ -199,6 +199,7 @@ def test_tensor_copies_pass_l1_by_and_meet_in_l2() -> None:
     assert counters.multicast_bytes == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("warps", [8, 24])
 def test_figures_do_not_depend_on_how_many_ctas_run_together(monkeypatch: pytest.MonkeyPatch, warps: int) -> None:
     m, n, k = 128, 256, 96

@@ -12,6 +12,7 @@ from instruction_bench import module, run_instruction
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import EmulationFault, emulate
+from tinygpu.ptx.emulator.run import scheduler
 from tinygpu.ptx.emulator.source.control_flow import EXIT, build_blocks
 from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, Label, RegisterOperand, Statement, SymbolOperand
 from tinygpu.ptx.emulator.state.emulation import Order
@@ -182,13 +183,18 @@ def test_waiting_for_a_flag_that_nobody_sets_is_a_deadlock(order: Order) -> None
     )
 
 
-def test_counting_without_end_while_polling_is_a_deadlock_after_many_polls() -> None:
+@pytest.mark.parametrize("polls", [3_000, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_counting_without_end_while_polling_is_a_deadlock_after_many_polls(
+    polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scheduler._FRUITLESS_POLLS == 50_000
+    monkeypatch.setattr(scheduler, "_FRUITLESS_POLLS", polls)
     with pytest.raises(EmulationFault) as caught:
         run_flag(
             "L: ld.acquire.gpu.global.u32 %r3, [%rd1];\nadd.u32 %r4, %r4, 1; setp.eq.u32 %p3, %r3, 0; @%p3 bra L; ret;"
         )
     assert caught.value.sentence == (
-        "deadlock: in 50000 polls (line 8) no thread changed any memory, so what they wait for never comes"
+        f"deadlock: in {polls} polls (line 8) no thread changed any memory, so what they wait for never comes"
     )
 
 

@@ -29,6 +29,7 @@ def product(a: Values, b: Values) -> Values:
     return result
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("tile_sum")
 def test_tiles_through_shared_memory_and_reductions_into_global(
@@ -42,6 +43,7 @@ def test_tiles_through_shared_memory_and_reductions_into_global(
     np.testing.assert_array_equal(y[m:], x.reshape(3, bm, n).sum(axis=0))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("roles")
 def test_a_product_in_roles(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -52,6 +54,7 @@ def test_a_product_in_roles(fixture: Fixture, rng: np.random.Generator, order: O
     np.testing.assert_array_equal(c, product(a, b).astype(F16))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("multicast")
 def test_two_ctas_that_share_an_operand(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -62,6 +65,7 @@ def test_two_ctas_that_share_an_operand(fixture: Fixture, rng: np.random.Generat
     np.testing.assert_array_equal(c, product(a, b).astype(F16))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("exchange")
 def test_stores_into_the_shared_memory_of_the_other_cta(
@@ -73,6 +77,7 @@ def test_stores_into_the_shared_memory_of_the_other_cta(
     np.testing.assert_array_equal(y, 3 * x)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("ring_of_copies")
 def test_a_ring_that_cp_async_fills(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -82,6 +87,7 @@ def test_a_ring_that_cp_async_fills(fixture: Fixture, rng: np.random.Generator, 
     np.testing.assert_array_equal(y, a.reshape(2 * bm, steps, bk).astype(F32).sum(axis=1))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("tensor_memory_roles")
 def test_a_product_in_roles_through_tensor_memory(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -92,6 +98,7 @@ def test_a_product_in_roles_through_tensor_memory(fixture: Fixture, rng: np.rand
     np.testing.assert_array_equal(c, product(a, b.T))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("left_in_tensor_memory")
 def test_a_left_operand_in_tensor_memory(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -101,6 +108,7 @@ def test_a_left_operand_in_tensor_memory(fixture: Fixture, rng: np.random.Genera
     np.testing.assert_array_equal(c, 2 * product(a, b))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("pair")
 def test_a_product_of_two_ctas(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -111,6 +119,7 @@ def test_a_product_of_two_ctas(fixture: Fixture, rng: np.random.Generator, order
     np.testing.assert_array_equal(c, product(a, b))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("stolen_tiles")
 def test_tiles_taken_over_from_ctas_that_have_not_begun(
@@ -122,6 +131,7 @@ def test_tiles_taken_over_from_ctas_that_have_not_begun(
     np.testing.assert_array_equal(y, 3 * x)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("gathered")
 def test_rows_gathered_and_scattered(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -136,6 +146,7 @@ def test_rows_gathered_and_scattered(fixture: Fixture, rng: np.random.Generator,
     np.testing.assert_array_equal(y, want)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("block_scaled")
 def test_a_product_with_scales_in_tensor_memory(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -150,6 +161,7 @@ def test_a_product_with_scales_in_tensor_memory(fixture: Fixture, rng: np.random
     np.testing.assert_array_equal(c, left @ right.T)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("copied_tile")
 def test_a_tile_copied_into_tensor_memory(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -159,6 +171,7 @@ def test_a_tile_copied_into_tensor_memory(fixture: Fixture, rng: np.random.Gener
     np.testing.assert_array_equal(y, x + 1)
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("tensor_map_convolution")
 def test_a_convolution_through_an_im2col_map(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

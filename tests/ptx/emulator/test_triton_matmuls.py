@@ -36,7 +36,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(31)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("matmul")
 def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -47,7 +47,7 @@ def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Or
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("whole_matmul")
 def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -61,6 +61,7 @@ def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.rand
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("mixed_matmul")
 def test_matmul_of_two_types(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -71,6 +72,7 @@ def test_matmul_of_two_types(fixture: Fixture, rng: np.random.Generator, order: 
     np.testing.assert_array_equal(c, product(a, b))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("split_k")
 def test_split_k_with_atomics(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -81,6 +83,7 @@ def test_split_k_with_atomics(fixture: Fixture, rng: np.random.Generator, order:
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("persistent")
 def test_persistent_ctas(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -91,6 +94,7 @@ def test_persistent_ctas(fixture: Fixture, rng: np.random.Generator, order: Orde
     np.testing.assert_array_equal(c, product(a, b).astype(F16))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("stream_k")
 def test_stream_k(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -102,6 +106,7 @@ def test_stream_k(fixture: Fixture, rng: np.random.Generator, order: Order) -> N
     np.testing.assert_array_equal(c, product(a, b))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("grouped")
 def test_products_of_several_sizes_in_one_launch(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -122,6 +127,7 @@ def test_products_of_several_sizes_in_one_launch(fixture: Fixture, rng: np.rando
         np.testing.assert_array_equal(c, want.astype(F16))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("batched")
 def test_batched_matmul(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -133,6 +139,7 @@ def test_batched_matmul(fixture: Fixture, rng: np.random.Generator, order: Order
     np.testing.assert_array_equal(c, product(a, b))
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("convolution")
 def test_convolution(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -161,6 +168,7 @@ def scaled_operand(rng: np.random.Generator, rows: int, k: int, kind: str) -> tu
     return stored, scales, stored.astype(np.float64) * factor
 
 
+@pytest.mark.sampled(2)
 @orders
 @cases("scaled_matmul")
 def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -173,7 +181,7 @@ def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_array_equal(c, left @ right.T)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @orders
 @cases("descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_device(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

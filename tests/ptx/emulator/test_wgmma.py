@@ -42,6 +42,7 @@ def exact(a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], scale: bool = True,
     return total
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("n", range(8, 257, 8))
 def test_every_n_multiplies(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -84,6 +85,7 @@ def test_every_type_and_swizzle_multiplies(
     assert report.advisories == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("swizzle", SPANS)
 @pytest.mark.parametrize(("a_mn", "b_mn"), [(True, False), (False, True), (True, True), (None, True)])

@@ -51,10 +51,14 @@ def test_a_card_that_does_not_exist_is_refused_with_the_list() -> None:
         card("tcgen05.mma")
 
 
-def test_check_names_every_page_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_every_page_that_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pages()  # once for all calls below
+    monkeypatch.setattr("tinygpu.ptx.cards.__main__.pages", lambda: made)
     folder = tmp_path / "pages"
     assert main([str(folder)]) == 0
-    assert capsys.readouterr().out == f"{len(pages())} pages in {folder}\n"
+    assert capsys.readouterr().out == f"{len(made)} pages in {folder}\n"
     assert main(["--check", str(folder)]) == 0
     (folder / "fma.md").write_text("# fma\n", encoding="utf-8")
     (folder / "add.md").unlink()

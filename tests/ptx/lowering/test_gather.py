@@ -117,7 +117,7 @@ def test_two_reductions_of_rows_that_ctas_share(parts: int, rows: int, across: i
     assert found.passed, str(found)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_rings_that_fill_ahead_begin_with_the_part(parts: int, stages: int) -> None:

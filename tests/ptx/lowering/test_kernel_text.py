@@ -102,11 +102,11 @@ def kernels(machine: type[Machine], asked: dict[str, Any], count: int) -> Iterat
 @pytest.mark.parametrize(("machine", "asked"), PROBLEMS, ids=lambda v: "" if isinstance(v, dict) else v.__name__)
 def test_a_loop_computes_nothing_that_stays_the_same(machine: type[Machine], asked: dict[str, Any]) -> None:
     seen = 0
-    for ptx in kernels(machine, asked, 6):
+    for ptx in kernels(machine, asked, 3):
         for body in loops(ptx):
             seen += 1
             assert invariant(body) == []
-    assert seen >= 6
+    assert seen >= 3
 
 
 def test_the_check_sees_what_stays_the_same() -> None:

@@ -59,7 +59,7 @@ class Fragments(Machine):
         return x
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("how", ["solved", "swizzled"])
 @pytest.mark.parametrize("contiguous", ["rows", "columns"])
@@ -182,7 +182,8 @@ class AcrossSpans(Machine):
         return x
 
 
-@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_threads_and_values_reach_across_spans(kind: str) -> None:
     problem = AcrossSpans.problem(m=20, n=200, dtypes={"x": kind})
     space = build_space(AcrossSpans, problem, H100)

@@ -101,6 +101,7 @@ class RowsBetweenRoles(Machine):
                 p.copy(self.tma, self.x.tile(r, j, shape=(8, 32)), s.x)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("machine", [Rows, RowsAhead, RowsBetweenRoles])
 @pytest.mark.parametrize("m", [3, 32, 43])
 def test_tiles_without_rounds_skip_their_loop(machine: type[Machine], m: int) -> None:

@@ -63,7 +63,7 @@ def test_without_shared_memory(machine: type[Machine], asked: dict[str, Any]) ->
     check(machine, asked, LATE)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("machine", "asked"),
     named(

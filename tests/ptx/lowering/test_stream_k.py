@@ -135,6 +135,7 @@ def test_the_emulator_finds_a_gather_that_is_not_ordered(before: str, after: str
         run(kernel, problem, 3, text=kernel.ptx.replace(before, after))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 def test_the_assembler_neither_spills_nor_serialises(schedule: str) -> None:
     problem = MatmulHopper.problem(m=4096, n=4096, k=4096)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tinygpu.cli.app import app
 
-ASKED = ["matmul_simt", "--shape", "m=70,n=61,k=45", "--device", "a100", "bm=32", "bn=32", "bk=8", "stages=2"]
+ASKED = ["bias_relu", "--shape", "m=37,n=101", "--device", "a100", "warps=2", "rows=2"]
 NOT_VERIFIED = "not verified: no emulator has run this kernel; `tinygpu verify` does, and `tinygpu emit --verify`"
 VERIFIED = "verified: right in "
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import tinygpu.api.choosing as choosing
 from tinygpu.api.machines import family
 from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
-from tinygpu.cli.app import app
+from tinygpu.cli.app import app, main
 from tinygpu.devices import device
 from tinygpu.ptx.assembler import AssemblerUnavailable
 
@@ -136,9 +135,18 @@ def test_timelines_and_rooflines_are_written(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_impossible_gets_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    program = "import sys; from tinygpu.cli.app import main; sys.argv = ['tinygpu', *sys.argv[1:]]; main()"
+def test_what_is_impossible_gets_one_sentence(
+    words: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "scale.py").write_text(SCALE)
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stderr, done.stdout) == (1, sentence + "\n", "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tinygpu", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert (end.value.code, said.err, said.out) == (1, sentence + "\n", "")
     assert {path.suffix for path in tmp_path.glob("*.*")} == {".py"}

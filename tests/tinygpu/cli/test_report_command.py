@@ -225,6 +225,7 @@ def test_ctrl_c_while_measuring_gets_a_sentence(monkeypatch: pytest.MonkeyPatch)
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal" / "MatmulSimt.jsonl"
     process = start(tmp_path, "--journal", "journal")
@@ -243,6 +244,22 @@ def test_a_killed_run_goes_on_from_its_journal(tmp_path: Path) -> None:
     command(*LONG, "--evaluations", budget, "--keep", 1, "-o", calm)
     assert load_run(out).searched[0].improvements == load_run(calm).searched[0].improvements
     assert (out / "kernel.ptx").read_text() == (calm / "kernel.ptx").read_text()
+
+
+def test_a_run_that_was_cut_goes_on_from_its_journal(tmp_path: Path) -> None:
+    """A line that was cut off is forgotten, what stands before it is not tried again, and the end is the same."""
+    budget = ("--evaluations", 9, "--seed", 5)
+    command(*TUNE, *budget, "--journal", tmp_path / "journal", "-o", tmp_path / "calm")
+    (journal,) = (tmp_path / "journal").iterdir()
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:6]) + lines[6][:9])
+    command(*TUNE, *budget, "--journal", tmp_path / "journal", "-o", tmp_path / "out")
+    again = journal.read_bytes().splitlines(keepends=True)
+    assert again[:6] == lines[:6]
+    points = [[json.loads(line)["point"] for line in one[1:]] for one in (lines, again)]
+    assert points[0] == points[1]
+    assert (tmp_path / "out" / "kernel.ptx").read_text() == (tmp_path / "calm" / "kernel.ptx").read_text()
 
 
 # --- the line that is shown while a search runs -------------------------------------------------------------------
@@ -286,6 +303,7 @@ window.addEventListener("load", function () {
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_in_a_browser(folder: Path, width: int, scheme: str, tmp_path: Path) -> None:
