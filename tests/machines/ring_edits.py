@@ -12,6 +12,9 @@ ARRIVAL = re.compile(r"mbarrier\.arrive|cp\.async\.(bulk\.)?commit_group|wgmma\.
 LANDING = re.compile(r"cp\.async\.(bulk\.)?wait_(group|all)|wgmma\.wait_group")
 FLIP = re.compile(r"xor\.b32 (%r\d+), \1, (1|%r\d+);")
 WRAP = re.compile(r"setp\.eq\.u32 (%p\d+), (%r\d+), (\d+);")
+USE = re.compile(r"ldmatrix|ld\.shared|wgmma\.mma_async|mbarrier\.arrive\.expect_tx|cp\.async\.bulk\.tensor")
+DONE = re.compile(r"ldmatrix|ld\.shared|wgmma\.wait_group")
+FENCE = re.compile(r"fence\.|wgmma\.fence|bar\.(warp\.)?sync")
 ENDS = re.compile(r"(div|rem)\.u32 %r\d+, %r\d+, (\d+);")
 
 
@@ -57,3 +60,70 @@ def _skips(lines: list[str], number: int, flipped: set[str]) -> bool:
 def _edited(lines: list[str], first: int, end: int, new: list[str]) -> Edit:
     text = "\n".join([*lines[:first], *new, *lines[end:]])
     return Edit(" ".join(line.strip() for line in lines[first:end]), " ".join(n.strip() for n in new), text)
+
+
+def handover_edits(ptx: str) -> Iterator[tuple[str, Edit]]:
+    """(kind, edit) of what is there, but not as it should be: counts, phases, bytes, places, and the order of lines."""
+    lines = ptx.split("\n")
+    flipped = {m[1] for line in lines if (m := FLIP.search(line))}
+    for number, line in enumerate(lines):
+        statement = line.strip()
+        if (start := re.fullmatch(r"mov\.u32 (%r\d+), ([01]);", statement)) and start[1] in flipped:
+            yield "phase", _edited(lines, number, number + 1, [f"mov.u32 {start[1]}, {1 - int(start[2])};"])
+        elif count := re.search(r"mbarrier\.init.*, (\d+);", statement):
+            for other in (int(count[1]) - 1, int(count[1]) + 1):
+                if other:
+                    new = line.replace(f", {count[1]};", f", {other};")
+                    yield "count", _edited(lines, number, number + 1, [new])
+        elif WAIT.search(statement):
+            yield "neighbour", _edited(lines, number, number + 1, [re.sub(r"\[(%r\d+)\]", r"[\1+8]", line, count=1)])
+            yield from _moved("late wait", lines, number - 1, number + 2, _next(lines, number + 2, USE))
+        elif "mbarrier.arrive" in statement:
+            yield "neighbour", _edited(lines, number, number + 1, [re.sub(r"\[(%r\d+)\]", r"[\1+8]", line, count=1)])
+            if statement.startswith("@"):
+                yield "lanes", _edited(lines, number, number + 1, [statement.split(" ", 1)[1]])
+            if size := re.search(r"expect_tx.*, (\d+);", statement):
+                for other in (int(size[1]) - 16, int(size[1]) + 16, 2 * int(size[1])):
+                    yield "bytes", _edited(lines, number, number + 1, [line.replace(f", {size[1]};", f", {other};")])
+            else:
+                done = _last(lines, number, DONE)
+                if done is not None:
+                    yield from _moved("early release", lines, done, done + 1, number)
+        elif wait := re.search(r"wait_group(?:\.read|\.sync\.aligned)? (\d+);", statement):
+            later = line.replace(f" {wait[1]};", f" {int(wait[1]) + 1};")
+            yield "late landing", _edited(lines, number, number + 1, [later])
+        elif statement.startswith("mapa"):
+            own = re.sub(r"mapa\S* (\S+), (\S+), \S+;", r"mov.u32 \1, \2;", line)
+            yield "hop", _edited(lines, number, number + 1, [own])
+        elif statement.startswith("barrier.cluster.arrive"):
+            yield "fence", _edited(lines, number, number + 2, [])
+        elif FENCE.match(statement):
+            yield "fence", _edited(lines, number, number + 1, [])
+
+
+def _next(lines: list[str], number: int, wanted: re.Pattern[str]) -> int | None:
+    """The next line that matches, in the same straight piece of code."""
+    for at in range(number, len(lines)):
+        if wanted.search(lines[at]):
+            return at
+        if " bra " in lines[at] or lines[at].startswith("$"):
+            return None
+    return None
+
+
+def _last(lines: list[str], number: int, wanted: re.Pattern[str]) -> int | None:
+    """The last line before that matches, in the same straight piece of code."""
+    for at in range(number - 1, -1, -1):
+        if wanted.search(lines[at]):
+            return at
+        if " bra " in lines[at] or lines[at].startswith("$"):
+            return None
+    return None
+
+
+def _moved(kind: str, lines: list[str], first: int, end: int, behind: int | None) -> Iterator[tuple[str, Edit]]:
+    """Lines that come too late: behind another one."""
+    if behind is not None:
+        piece = lines[first:end]
+        text = "\n".join([*lines[:first], *lines[end : behind + 1], *piece, *lines[behind + 1 :]])
+        yield kind, Edit(" ".join(line.strip() for line in piece), f"behind {lines[behind].strip()}", text)

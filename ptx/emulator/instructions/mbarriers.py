@@ -278,7 +278,8 @@ def _by_state(barrier: Mbarrier, token: int) -> bool:
 def _wait(b: Binder, i: Instruction) -> Run:
     """mbarrier.test_wait (looks) and mbarrier.try_wait (the warp is set aside until the phase completes).
 
-    Either may also give false at first, as long as nothing orders the completion before it (Setbacks).
+    Either may also give false at first, as long as nothing orders the completion before it (Setbacks); then a warp that
+    was set aside comes back some time after the phase has completed.
     """
     tries = i.has("try_wait")
     target, where, phase = b.operands(i, 3, 4 if tries else 3)[:3]
@@ -310,7 +311,8 @@ def _wait(b: Binder, i: Instruction) -> Run:
             row = origin.row
             values = [(int(wanted[at, 0]), lanes)] if one_value[at] else _by_value(wanted[at, lanes], lanes)
             for value, chosen in values:
-                woken = residents.woken[row] == i.line
+                # Who is slow to look again finds the phase that it waited for only if no other has completed since.
+                woken = residents.woken[row] == i.line and (setbacks is None or completed(barrier, value))
                 over = woken or completed(barrier, value)
                 if over and (setbacks is None or woken or residents.mbarriers.certain(row, barrier)):
                     found.setdefault(barrier, []).append(row)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from instruction_bench import module
 
-from tinygpu.ptx.emulator import LaunchError, emulate
+from tinygpu.ptx.emulator import EmulationFault, LaunchError, emulate
 from tinygpu.ptx.emulator.state.setbacks import MOST_IN_A_ROW
 
 # Warp 0 arrives; then {between}; then warp 1 (of two) tries once, with {name}, and stores what it found.
@@ -62,6 +62,18 @@ def test_attempts_fail_a_bounded_number_of_times() -> None:
         emulate(text, grid=1, block=64, args=[y], order="spurious", seed=seed)
         most.add(int(y.max()))
     assert most == set(range(2, MOST_IN_A_ROW + 2))
+
+
+TWICE = "mbarrier.arrive.shared.b64 _, [%r4]; mbarrier.arrive.shared.b64 _, [%r4];"
+
+
+def test_who_is_slow_misses_a_phase_that_another_follows() -> None:
+    """A count of arrivals that is too low: hardware passes the wait, or never does."""
+    body = ONCE.replace("mbarrier.arrive.shared.b64 _, [%r4];", TWICE).replace("{between}", LOOP)
+    text = module(body.replace("{name}", "try_wait").replace("{what}", "try_wait"), [".param .u64 y"])
+    for order, seed in (("spurious", 0), ("spurious", 1)):
+        with pytest.raises(EmulationFault, match="deadlock: no thread can run"):
+            emulate(text, grid=1, block=64, args=[np.zeros(64, np.uint32)], order=order, seed=seed)  # type: ignore[arg-type]
 
 
 def test_orders_are_named() -> None:
