@@ -106,3 +106,16 @@ def test_a_product_with_a_sum_is_read_as_a_whole() -> None:
 def test_other_text_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(FormulaError, match=f"^{re.escape(sentence)}$"):
         read(text)
+
+
+def test_limits_are_reached_and_not_passed() -> None:
+    a = symbol("a").sympy
+    assert read("a**0").same(1)
+    assert read("a**16").same(Expr(a**16))
+    assert read("a/3 + 1").same(Expr(a / 3 + 1))
+    for length in (80, 81):
+        text = "a+" * 39 + "?" * (length - 78)
+        with pytest.raises(FormulaError) as refused:
+            read(text)
+        shown = repr(text) if length == 80 else repr(text[:77] + "...")
+        assert str(refused.value) == f"{shown} is not an expression in Python's syntax"

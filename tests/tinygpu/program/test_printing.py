@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language.memories import RMEM, SMEM
-from tinygpu.language.roles import Pipeline, role
+from tinygpu.language.roles import Pipeline, Token, role
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.program import nodes as n
+from tinygpu.program.fill import filler
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 
@@ -42,6 +45,17 @@ PROGRAM = Program(
                 n.Pipelined(
                     "ring", "r", expr(5), (n.Constant(GOT, 0.0),), (n.Store("st", isa.StShared(1), GOT, TILE),)
                 ),
+                n.Copy(
+                    "cp",
+                    isa.CpAsync(1),
+                    gmem_tile(X, (0, 0), (4, 8)),
+                    TILE,
+                    None,
+                    Token(3, "ring.t", "commit group"),
+                    1,
+                ),
+                n.Gather("add", isa.Add("f32"), isa.StGlobal(1), isa.LdGlobal(1), GOT, GOT, (n.Constant(GOT, 2.0),)),
+                n.Scope(("ring", "order"), (n.Reduce("max", isa.Max("f32"), isa.ShflBfly(), GOT, GOT, 1),)),
                 n.Apply("fma", isa.Fma("f32"), (GOT, n.ScalarArgument("alpha", dtype("f32")), 0.5), GOT),
             ),
         ),
@@ -70,6 +84,11 @@ program M(how=straight, depth=2)
           %v1 = 0
         drain ring:
           ring.t[0:+4, 0:+8] = st %v1
+      token3(ring.t: commit group): ring.t[0:+4, 0:+8] = cp x[0:+4, 0:+8] to the cluster along 1
+      gather %v1 = add %v1; in the last CTA of the tile:
+        %v1 = 2
+      with ring, order:
+        %v1 = max %v1 along 1
       %v1 = fma %v1, alpha, 0.5"""
 
 
@@ -101,3 +120,28 @@ def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
     assert (n.Grid((), expr(1), expr(1)).shares, PROGRAM.grid.shares) == (False, False)
     assert replace(PROGRAM.grid, parts=expr(2)).shares
     assert replace(PROGRAM.grid, stream_k=symbol("s")).shares
+
+
+def test_a_program_is_filled_with_all_of_its_parameters_or_not_at_all() -> None:
+    """Numbers that several expressions share are computed once; what has no parameter stays as it is."""
+    grid = replace(PROGRAM.grid, group=symbol("a") * symbol("b") + 1, parts=symbol("a") + symbol("m"))
+    program = replace(PROGRAM, grid=grid)
+    prepared = filler(program, frozenset({"a", "b"}))
+    assert (prepared.names, [str(e) for e in prepared.closed]) == ({"a", "b"}, ["a*b + 1"])
+    filled = prepared.fill({"a": 3, "b": 5, "idle": 7})
+    assert int(filled.grid.group) == 16
+    assert filled.grid.parts.same(symbol("m") + 3)
+    assert filled.body is program.body
+    with pytest.raises(ValueError) as refused:
+        prepared.fill({"idle": 7})
+    assert str(refused.value) == "M needs a value for a, b"
+
+
+def test_rounds_in_a_row_are_counted_in_32_bits() -> None:
+    """Two tiles for each cluster, at most: 2 x 2^17 x 2^14 = 2^32."""
+    assert 2 * n.MOST_ROUNDS * n.MOST_CLUSTERS == 2**32
+    assert n.MOST_ROUNDS == 131_072
+    assert not n.Loop("i", expr(1), False, ()).divided
+    assert not n.Pipelined("ring", "i", expr(1), (), ()).divided
+    assert n.Loop("i", expr(1), False, ()).first.same(0)
+    assert not n.Grid((), expr(1), expr(1)).persistent

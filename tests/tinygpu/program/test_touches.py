@@ -111,6 +111,10 @@ def test_matrices_touch_eight_rows_each(fragment: tuple[Partition, int, bool]) -
         rows = [[c + (r if axis != contiguous else 0) for axis, c in enumerate(corner)] for r in range(8)]
         expected.append(rows)
     assert sorted(load.lanes.tolist()) == sorted(expected)
+    count = value_count(who) // 2
+    of_a_warp = load.lanes.reshape(-1, count, 8, 2).tolist()  # warp by warp
+    for found, wanted in zip(of_a_warp, (expected[i : i + count] for i in range(0, len(expected), count)), strict=True):
+        assert sorted(found) == sorted(wanted)
     assert load.lanes.shape == (len(expected), 8, 2)
 
 

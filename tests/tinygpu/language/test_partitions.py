@@ -1,0 +1,135 @@
+"""Who holds what: blocked partitions against rows and columns counted by hand, and what is made of a partition."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygpu.language import Mode, Partition, blocked, register_blocked
+from tinygpu.language.partition import expr
+
+few = st.sampled_from([1, 2, 3, 4])
+
+
+def spelled(number: int, modes: tuple[Mode, ...], rank: int) -> list[int]:
+    out = [0] * rank
+    for mode in modes:
+        number, digit = divmod(number, int(mode.extent))
+        if mode.axis is not None:
+            out[mode.axis] += digit * int(mode.stride)
+    return out
+
+
+def held(who: Partition) -> list[list[tuple[int, ...]]]:
+    """Per thread, the coordinates of its values in order."""
+    rank, threads = len(who.shape), range(int(who.thread_count))
+    return [
+        [
+            tuple(map(sum, zip(spelled(t, who.threads, rank), spelled(v, who.values, rank), strict=True)))
+            for v in range(int(who.value_count))
+        ]
+        for t in threads
+    ]
+
+
+def holds(who: Partition) -> dict[str, bool]:
+    return {c.name: bool(c.condition.sympy) for c in who.conditions}
+
+
+@settings(max_examples=40)
+@given(few, few, few, few, few, st.sampled_from([0, 1, -1]))
+def test_blocked_threads_stand_side_by_side_then_below_each_other(
+    vector: int, across: int, tall: int, wide: int, deep: int, axis: int
+) -> None:
+    """Value v of a thread: neighbours of its vector first, then passes along the axis, then passes down."""
+    size = {axis % 2: vector * across * wide, 1 - axis % 2: tall * deep}
+    who = blocked((size[0], size[1]), threads=across * tall, vector=vector, axis=axis, across=across, name="x")
+    assert holds(who) == {"x vectors": True, "x columns": True, "x rows": True}
+    assert int(expr(who.made_for if who.made_for is not None else 0)) == across * tall
+    for thread, values in enumerate(held(who)):
+        expected = []
+        for down, along, e in itertools.product(range(deep), range(wide), range(vector)):
+            column = (along * across + thread % across) * vector + e
+            row = down * tall + thread // across
+            expected.append((column, row) if axis % 2 == 0 else (row, column))
+        assert values == expected
+
+
+@settings(max_examples=40)
+@given(few, few, few)
+def test_a_line_is_dealt_to_threads_vector_by_vector(vector: int, threads: int, passes: int) -> None:
+    who = blocked((vector * threads * passes,), threads=threads, vector=vector, across=threads, name="x")
+    assert holds(who) == {"x vectors": True, "x columns": True, "x threads": True}
+    for thread, values in enumerate(held(who)):
+        passed = itertools.product(range(passes), range(vector))
+        assert values == [((p * threads + thread) * vector + e,) for p, e in passed]
+
+
+@settings(max_examples=60)
+@given(*[st.integers(1, 12)] * 5, st.sampled_from([None, 1, 2, 3, 4, 6, 8]))
+def test_what_blocked_refuses_is_what_does_not_cover_the_tile_once(
+    rows: int, columns: int, threads: int, vector: int, extra: int, across: int | None
+) -> None:
+    who = blocked((rows, columns), threads=threads, vector=vector, across=across, name="x")
+    wide = across if across is not None else min(columns // vector, threads)
+    chunks = columns // vector
+    expected = {
+        "x vectors": columns % vector == 0,
+        "x columns": bool(wide) and chunks % wide == 0 and threads % wide == 0,
+        "x rows": rows % max(threads // max(wide, 1), 1) == 0,
+    }
+    if wide:
+        assert holds(who) == expected
+        if all(expected.values()):
+            tile = list(itertools.product(range(rows), range(columns)))
+            assert sorted(c for values in held(who) for c in values) == tile
+
+
+@settings(max_examples=40)
+@given(*[few] * 6)
+def test_register_blocks_are_dealt_row_by_row(
+    wide: int, tall: int, across: int, down: int, right: int, below: int
+) -> None:
+    size = (tall * down * below, wide * across * right)
+    who = register_blocked(size, threads=(tall, wide), block=(down, across), name="x")
+    assert holds(who) == {"x rows": True, "x columns": True}
+    assert int(expr(who.made_for if who.made_for is not None else 0)) == tall * wide
+    for thread, values in enumerate(held(who)):
+        x, y = thread % wide, thread // wide
+        expected = [
+            ((b * tall + y) * down + r, (a * wide + x) * across + c)
+            for b, r, a, c in itertools.product(range(below), range(down), range(right), range(across))
+        ]
+        assert values == expected
+    refused = register_blocked((size[0] + 1, size[1] + 1), threads=(tall, wide), block=(down, across), name="x")
+    assert holds(refused) == {"x rows": tall * down == 1, "x columns": wide * across == 1}
+
+
+@settings(max_examples=30)
+@given(few, few, few, few)
+def test_parts_and_transposes_of_a_partition(vector: int, across: int, tall: int, wide: int) -> None:
+    who = blocked((tall * 2, vector * across * wide), threads=across * tall, vector=vector, across=across)
+    turned = [[(b, a) for a, b in values] for values in held(who)]
+    assert held(who.T) == turned
+    assert (who.T.shape, who.T.conditions, who.T.made_for) == (who.shape[::-1], who.conditions, who.made_for)
+    for axis in (0, 1):
+        less = who.reduced(axis)
+        assert int(less.shape[axis]) == 1
+        assert less.shape[1 - axis] is who.shape[1 - axis]
+        assert held(who.along(1 - axis)) == held(less)
+        for values, all_of in zip(held(less), held(who), strict=True):
+            assert all(c[axis] == 0 for c in values)
+            assert list(dict.fromkeys(c[1 - axis] for c in all_of)) == [c[1 - axis] for c in values]
+        assert less.made_for is who.made_for
+    assert str(Mode.of(4, None, 0)) == "4@-*0"
+    assert str(Mode.of(4, 1, 2)) == "4@1*2"
+
+
+def test_a_line_has_no_transpose() -> None:
+    with pytest.raises(ValueError) as refused:
+        _: Any = blocked((8,), threads=8).T
+    assert str(refused.value) == "a partition of a tile with 1 axes has no transpose; it takes two"
