@@ -1,0 +1,54 @@
+"""How the solver comes to its answers: with how much padding, why nothing is better, after how many questions to Z3.
+
+That the layouts are the best ones is shown against listing in test_smem_solver.py; here a search with a detour, or that
+asks where the menu has the answer, is noticed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.solver.smem import SolverCache, solve_smem
+from tinygpu.solver.tile_access import TileAccess
+
+
+def access(name: str, rows: int, row_bytes: int, width: int, down: int) -> TileAccess:
+    """Warp instructions over a whole tile: lanes go `down` rows at a time, then on along the row."""
+    lane = np.arange(32)
+    row, across = lane % down, lane // down * width
+    found = []
+    for first_row in range(0, rows - down + 1, down):
+        for first in range(0, row_bytes - int(across.max()) - width + 1, int(across.max()) + width):
+            found.append(np.stack([first_row + row, first + across], axis=-1))
+    return TileAccess(name, np.array(found[:16]), width)
+
+
+# (rows, bytes of a row, padding may be added, (bytes of a lane, rows at a time)...) ->
+# why nothing is better, wavefronts, bytes of padding, questions to Z3 at most
+ANSWERS = {
+    (32, 128, True, (4, 32), (4, 1)): ("ideal", 32, 0, 0),
+    (32, 128, False, (4, 32), (16, 8), (4, 4)): ("pigeonhole", 112, 0, 4),
+    (32, 96, True, (4, 32), (4, 4)): ("ideal", 32, 0, 0),
+    (16, 192, True, (4, 16), (8, 8)): ("ideal", 40, 0, 4),
+    (32, 64, True, (4, 32), (4, 2)): ("ideal", 32, 0, 0),
+    (32, 64, False, (2, 32), (8, 4)): ("pigeonhole", 48, 0, 4),
+    (24, 96, False, (4, 8), (8, 4)): ("ideal", 28, 0, 0),
+    (32, 256, False, (8, 32), (16, 4), (4, 16)): ("pigeonhole", 160, 0, 4),
+    (32, 132, True, (4, 32), (4, 8)): ("ideal", 32, 60, 4),
+    (16, 80, True, (16, 16), (4, 4)): ("ideal", 16, 48, 4),
+    (32, 32, True, (1, 32), (4, 8)): ("ideal", 24, 0, 3),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS, ids=str)
+def test_an_answer_takes_no_more_padding_and_no_more_questions_than_it_did(case: Any) -> None:
+    rows, row_bytes, padding, *ways = case
+    accesses = [access(f"{width} by {down}", rows, row_bytes, width, down) for width, down in ways]
+    cache = SolverCache()
+    found = solve_smem(rows, row_bytes, accesses, allow_padding=padding, cache=cache)
+    *expected, most = ANSWERS[case]
+    assert [found.proof, found.wavefronts, found.layout.padding_bytes] == expected
+    assert found.asked == len(cache.notebook.record) <= most
