@@ -228,6 +228,7 @@ def test_a_gpu_that_the_library_does_not_know_stands_nearest_to_one_of_its_compu
     assert device_of(replace(gpu, cc=999)) is None
 
 
+@pytest.mark.slow
 def test_a_gpu_of_no_known_name_is_measured_in_the_place_of_the_nearest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import ORDERS, ptx_of, run
+from compiled import ptx_of, run
 
 from tinygpu.ptx.emulator import TensorMap, emulate
 
@@ -19,7 +19,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(29)
 
 
-@pytest.fixture(params=ORDERS)
+@pytest.fixture(params=["late", "random", pytest.param("early", marks=pytest.mark.slow)])
 def order(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from compiled import ORDERS, run
+from compiled import run
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator import TensorMap
@@ -22,7 +22,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(53)
 
 
-@pytest.fixture(params=ORDERS)
+@pytest.fixture(params=["late", "random", pytest.param("early", marks=pytest.mark.slow)])
 def order(request: pytest.FixtureRequest) -> Any:
     return request.param
 

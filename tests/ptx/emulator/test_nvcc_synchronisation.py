@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import ORDERS, run
+from compiled import run
 
 F32, I32 = np.float32, np.int32
 FILE = "groups_and_pipelines"
@@ -17,7 +17,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(31)
 
 
-@pytest.fixture(params=ORDERS)
+@pytest.fixture(params=["late", "random", pytest.param("early", marks=pytest.mark.slow)])
 def order(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -46,7 +46,7 @@ def test_the_example_assembles_for_every_later_target_and_runs(card: Card) -> No
     assert refused_by_emulator(example) == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 def test_legal_by_the_rules_if_and_only_if_it_assembles(card: Card) -> None:
     wrong = []
