@@ -25,6 +25,9 @@ from tinygpu.search.strategy import PROVED, Strategy
 from tinygpu.search.streaming import StreamingObjective
 from tinygpu.seeds import check_seed
 
+# Points of an array that become dictionaries together.
+_ROWS_AT_A_TIME = 4096
+
 
 def minimize(
     space: Searchable,
@@ -189,11 +192,14 @@ class _Search:
         if values.shape != (count,):
             raise ValueError(f"the objective gave values of shape {values.shape} for {count} rows")
         failures: dict[int, Failure] = {}
-        for row in np.flatnonzero(~np.isfinite(values)).tolist():
-            evaluation = self._ask(rows(columns, row, row + 1))[0]
-            values[row] = np.nan if evaluation.value is None else evaluation.value
-            if evaluation.failure is not None:
-                failures[row] = evaluation.failure
+        failed = np.flatnonzero(~np.isfinite(values))
+        for start in range(0, failed.size, _ROWS_AT_A_TIME):
+            some = failed[start : start + _ROWS_AT_A_TIME]
+            points = rows({name: np.asarray(column)[some] for name, column in columns.items()})
+            for row, evaluation in zip(some.tolist(), self._ask(points), strict=True):
+                values[row] = np.nan if evaluation.value is None else evaluation.value
+                if evaluation.failure is not None:
+                    failures[row] = evaluation.failure
         return values, failures
 
     def _evaluate(self, points: Sequence[Point], *, listed: bool = False) -> list[Evaluation]:

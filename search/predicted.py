@@ -38,13 +38,19 @@ class PredictedTime:
 
     def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
         out = []
-        for point in points:
-            seconds = float(self.prediction(point).seconds)
+        for seconds in self._seconds(points):
             if math.isfinite(seconds):
                 out.append(Evaluation(value=seconds))
             else:
                 out.append(Evaluation(failure=Failure("launch", "no CTA of this candidate fits on an SM")))
         return out
+
+    def _seconds(self, points: Sequence[Point]) -> list[float]:
+        """Predicted seconds of each point; of many with the same parameters at once."""
+        if len(points) > 1 and len({tuple(point) for point in points}) == 1 and points[0]:
+            columns = {name: np.array([point[name] for point in points]) for name in points[0]}
+            return [float(seconds) for seconds in self.score_columns(columns)]
+        return [float(self.prediction(point).seconds) for point in points]
 
     def prediction(self, point: Point, *, extra_wavefronts: float = 0.0, registers: int | None = None) -> Prediction:
         """The prediction of one candidate, with what is known of it beyond the counts.

@@ -1,8 +1,9 @@
 """Times of the hot paths, side by side in one run: python -m tests.benchmarks.hot_paths
 
 For a 256 x 256 x 256 f16 product of `matmul_ampere`: building the space, predicting all of it, filling in and lowering
-one candidate, assembling it, and verifying it. Machines are noisy, so each line also gives its time as a multiple of
-the assembler's.
+one candidate, assembling it, running one CTA of it (its text read afresh, and prepared), and verifying it, also as the
+kernel of a product of 4096 x 4096 x 4096 with CTAs of the real problem. Machines are noisy, so each line also gives its
+time as a multiple of the assembler's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from tinygpu.devices import device
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.build import build
+from tinygpu.ptx.emulator import PreparedKernel, emulate, prepare
+from tinygpu.ptx.inputs import arguments, make_inputs
 from tinygpu.ptx.verification import verify
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -46,7 +49,20 @@ def main() -> None:
     lower_s, built = least(5, lambda: build(space.fill(point), problem, point, cache))
     assemble_s, _ = least(5, lambda: assemble(built.kernel.ptx, "sm_80"))
     verify_s, result = least(3, lambda: verify(built.kernel, MatmulAmpere, problem, derived=problem))
-    if not result.passed or result.counters is None:
+    large = MatmulAmpere.problem(m=4096, n=4096, k=4096)
+    deep_s, deep = least(1, lambda: verify(built.kernel, MatmulAmpere, large, thorough=True))
+    operands, scalars = make_inputs(MatmulAmpere, problem, "integers", 0)
+
+    def launch(kernel: str | PreparedKernel) -> None:
+        emulate(
+            kernel, grid=built.kernel.grid(problem), block=(built.kernel.threads, 1, 1), ctas=[0],
+            args=arguments(built.kernel, problem, operands, scalars), dynamic_smem=built.kernel.smem_bytes,
+        )  # fmt: skip
+
+    prepared = prepare(built.kernel.ptx)
+    text_s, _ = least(5, lambda: launch(built.kernel.ptx))
+    prepared_s, _ = least(5, lambda: launch(prepared))
+    if not result.passed or not deep.passed or result.counters is None:
         raise SystemExit(f"wrong: {result}")
     threads = len(result.checks) * result.counters.thread_instructions
     rows = (
@@ -54,11 +70,14 @@ def main() -> None:
         ("prediction of all of them", predict_s, f"{size / predict_s:,.0f} candidates/s"),
         ("fill in, solve (cached), lower", lower_s, f"{len(built.kernel.ptx) / lower_s / 1e6:.2f} MB of PTX/s"),
         ("assemble", assemble_s, ""),
+        ("one CTA, from the text", text_s, ""),
+        ("one CTA, prepared", prepared_s, f"{text_s / prepared_s:.2f} x as fast"),
         (
             f"verify 256^3, {len(result.checks)} runs",
             verify_s,
             f"{threads / verify_s / 1e6:.1f} M thread-instructions/s",
         ),
+        (f"verify 4096^3, {len(deep.checks)} runs", deep_s, ""),
     )
     for name, seconds, rate in rows:
         print(f"{name:36} {seconds * 1e3:9.1f} ms  {seconds / assemble_s:7.2f} x assemble  {rate}")

@@ -93,6 +93,25 @@ def test_columns_and_points_give_the_same_exhaustive_history(problem: tuple[Tabl
     assert [trial.point for trial in by_points.history] == space.listed
 
 
+def test_what_fails_among_columns_is_asked_for_together() -> None:
+    calls: list[int] = []
+
+    class Failing:
+        def __call__(self, points: Sequence[Point], /) -> list[Evaluation]:
+            calls.append(len(points))
+            return [Evaluation(failure=Failure("launch", f"{point['x']} is too many")) for point in points]
+
+        def score_columns(self, columns: dict[str, np.ndarray], /) -> np.ndarray:
+            return np.where(columns["x"] % 3 == 0, math.inf, columns["x"])
+
+    space = TableSpace([{"x": x} for x in range(10_000)])
+    result = minimize(space, Failing(), strategy="exhaustive")
+    assert sum(calls) == 3334
+    assert len(calls) < 10
+    said = [(t.point["x"], t.evaluation.failure.sentence) for t in result.history if t.evaluation.failure]
+    assert said == [(x, f"{x} is too many") for x in range(0, 10_000, 3)]
+
+
 @given(problems(), names, seeds, st.data())
 @settings(max_examples=80, deadline=None)
 def test_a_warm_start_comes_first_and_is_never_tried_again(

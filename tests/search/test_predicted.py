@@ -1,0 +1,22 @@
+"""The predicted time of many points at once is that of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.spaces.build import build_space
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_many_points_are_predicted_as_each_is_alone(seed: int) -> None:
+    space = build_space(MatmulSimt, MatmulSimt.problem(m=100, n=200, k=300), device("rtx4090"))
+    objective = PredictedTime(space)
+    points = list(space.space.sample(40, np.random.default_rng(seed)))
+    alone = [objective([point])[0] for point in points]
+    for together, one in zip(objective(points), alone, strict=True):
+        assert together.failure == one.failure
+        assert together.value == (one.value if one.value is None else pytest.approx(one.value, rel=1e-14))
