@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,11 @@ class Subject:
     sizes: tuple[int, ...]
     point: dict[str, Any]
     depths: tuple[int, ...]
-    dtypes: dict[str, str] | None = None
+    types: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def problem(self) -> Problem:
-        return self.machine.problem(**dict(zip(self.machine.dim_names(), self.sizes, strict=True)), dtypes=self.dtypes)
+        return self.machine.problem(**dict(zip(self.machine.dim_names(), self.sizes, strict=True)), **self.types)
 
 
 SMALL = (300, 72, 320)
@@ -84,6 +84,10 @@ SUBJECTS = {
     "hopper stream-K": Subject(MatmulHopper, "h100", SMALL, HOPPER | {"stream_k": 1, "cluster_m": 2}, (2, 3, 6)),
     "hopper pingpong stream-K": Subject(
         MatmulHopper, "h100", SMALL, HOPPER | {"schedule": "pingpong", "stream_k": 1}, (3, 4, 8)
+    ),
+    "hopper fp8": Subject(
+        MatmulHopper, "h200", (300, 80, 320), HOPPER | {"cluster_m": 2, "bk": 64, "swizzle": 64}, (4,),
+        {"dtypes": {"a": "e4m3", "b": "e4m3", "c": "f16"}, "majors": {"b": "col"}},
     ),
     "skinny": Subject(MatmulSkinny, "h100", (8, 200, 528), SKINNY, (2, 3, 4, 5, 6, 8, 10, 12, 16)),
     "skinny wgmma": Subject(MatmulSkinny, "h100", (8, 200, 1000), SKINNY | WHOLE_WARPGROUP, (2, 5, 12)),
