@@ -99,6 +99,18 @@ EQUIVALENTS = (
     ),
     Equivalent(
         "tinygpu/constraints/condition.py",
+        "return bool(self._scalars(values)[0])",
+        "return bool(self._scalars(values)[(-1)])",
+        "one expression is compiled, so that there is one result: the first is the last",
+    ),
+    Equivalent(
+        "tinygpu/constraints/intervals.py",
+        "elif self.lo >= 0 and self.hi < low:",
+        "elif self.lo >= 1 and self.hi < low:",
+        "from 0 on, the last branch gives the same: from 0 to the lesser of self.hi and high - 1, which is self.hi",
+    ),
+    Equivalent(
+        "tinygpu/constraints/condition.py",
         "mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[0])",
         "mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[(-1)])",
         "one expression is compiled, so that there is one result: the first is the last",

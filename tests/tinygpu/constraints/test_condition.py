@@ -197,6 +197,15 @@ def test_what_is_not_in_the_language_has_no_term():
     assert str(caught.value) == "FloorDiv(a, -2) divides by -2; divisors are positive integers"
 
 
+def test_symbols_are_assumed_to_be_from_zero_on_and_no_more():
+    terms = Z3Terms(z3.Context())
+    terms.symbol("a")
+    for number, verdict in ((-1, z3.unsat), (0, z3.sat), (1, z3.sat)):
+        solver = z3.Solver(ctx=terms.context)
+        solver.add(*terms.assumptions(), terms.symbols["a"] == number)
+        assert solver.check() == verdict
+
+
 def test_nested_cases_of_any_depth_evaluate():
     a = symbol("a")
     steps = where(a < 2, 10, where(a < 4, 20, where(a < 6, 30, 40)))
