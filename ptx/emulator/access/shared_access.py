@@ -39,6 +39,7 @@ def load(
         if strong:
             missed = look_shared(c, index, size, values)
             c.residents.exchange(c, index, True, False, acquire=site.instruction.has("acquire"), missed=missed)
+            c.residents.note_observed(c, index, missed)
         return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None

@@ -326,6 +326,8 @@ def _wait(b: Binder, i: Instruction) -> Run:
                 else:
                     result[at, chosen] = False
                     late.setdefault(row, []).append((barrier, value))
+                    if barrier.sought.get(row, (-1, 0))[0] != barrier.phase:
+                        barrier.sought[row] = (barrier.phase, c.emulation.tick)
         if tries and late:
             waits = {row: [(barrier, barrier.phase) for barrier, _ in items] for row, items in late.items()}
             limited = [row for row in late if residents.timed_out[row] == i.line]
@@ -334,6 +336,7 @@ def _wait(b: Binder, i: Instruction) -> Run:
                 raise MustWait(
                     ready, lambda row: any(barrier.phase == phase for barrier, phase in waits[row]),
                     lambda row: _reason(i, late[row]), limit=True,
+                    since=lambda row: late[row][0][0].sought_since(row),
                 )  # fmt: skip
         rows = c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]
         residents.timed_out[rows] = 0

@@ -260,8 +260,7 @@ def _refused(b: Binder, i: Instruction) -> Run:
 
 def _refusing(refused: UnsupportedInstruction) -> Run:
     def refuse(c: Cohort) -> None:
-        if c.mask is None or c.mask.any():
-            raise refused
+        raise refused
 
     return refuse
 

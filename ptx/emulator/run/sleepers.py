@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.run.groups import Bools, Group, Place, lanes_of, subset
 from tinygpu.ptx.emulator.run.program import CompiledBlock
+from tinygpu.ptx.emulator.source.control_flow import EXIT
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.cohort import MustWait
 from tinygpu.ptx.emulator.state.residents import Residents
@@ -95,11 +96,18 @@ class Sleepers:
         return True
 
     def describe(self) -> tuple[Instruction, int, str]:
-        """(instruction, warp, sentence): who waits for what, of the CTA of the first."""
+        """(instruction, warp, sentence): who waits for what, of the CTA of the first; the likeliest cause comes first.
+
+        Nobody waits for those who have no signal to give any more. Of the others, who stopped first waits for what is
+        missing; the rest went on until they waited for those.
+        """
+        waits = sorted(
+            (not self._may_signal(sleeper.place), sleeper.wait.since(row), n, row)
+            for n, sleeper in enumerate(self._asleep) for row in sleeper.group[0].index.tolist()
+        )  # fmt: skip
         said: dict[str, int] = {}
-        for sleeper in self._asleep:
-            for row in sleeper.group[0].index:
-                said.setdefault(sleeper.wait.reason(int(row)), int(row))
+        for *_, n, row in waits:
+            said.setdefault(self._asleep[n].wait.reason(row), row)
         count = len(self._residents.ctas)
         row = next(iter(said.values()))
         parts = [
@@ -107,9 +115,27 @@ class Sleepers:
             for reason, other in said.items()
             if other % count == row % count
         ]  # fmt: skip
-        first = self._asleep[0].place
+        first = self._asleep[waits[0][2]].place
         instruction = self._blocks[first[0]].operations[first[1]].instruction
         return instruction, row, "deadlock: no thread can run. " + "; ".join(parts[:6])
+
+    def _may_signal(self, place: Place) -> bool:
+        """Whether an instruction that completes something on an mbarrier can be reached from a place."""
+        first = self._blocks[place[0]]
+        if any(_signals(operation.instruction) for operation in first.operations[place[1] :]):
+            return True
+        seen = {EXIT}
+        left = list(first.targets)
+        while left:
+            rank = left.pop()
+            if rank in seen:
+                continue
+            seen.add(rank)
+            block = self._blocks[rank]
+            if any(_signals(operation.instruction) for operation in block.operations):
+                return True
+            left.extend(block.targets)
+        return False
 
     def _resume(self, sleeper: Sleeper, going: Bools) -> None:
         """Of a sleeper those rows go on; the others sleep on."""
@@ -128,3 +154,10 @@ class Sleepers:
         for sleeper in self._asleep:
             rows = sleeper.group[0].index
             self.until[rows] = np.minimum(self.until[rows], key(sleeper.place))
+
+
+def _signals(i: Instruction) -> bool:
+    """Whether an instruction arrives on an mbarrier, or starts what will."""
+    if i.opcode == "mbarrier":
+        return any(i.has(form) for form in ("arrive", "arrive_drop", "expect_tx", "complete_tx"))
+    return any(m == "mbarrier" or m.startswith("mbarrier::") for m in i.modifiers)

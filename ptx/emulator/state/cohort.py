@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,11 @@ class Incomplete(Exception):
         self.lanes = lanes
 
 
+def _last(row: int) -> int:
+    """Who waits for all others, or for a unit that serves them, is named after those."""
+    return sys.maxsize
+
+
 class MustWait(Exception):
     """Some warps have to wait at an instruction, which has done nothing yet.
 
@@ -62,16 +68,19 @@ class MustWait(Exception):
     ask     whether a warp (by row) still has to wait
     reason  for a deadlock: what a warp (by row) waits for, in words
     limit   the wait has a time limit, after which the instruction goes on without what it waited for
+    since   for a deadlock: the tick since when a warp (by row) has waited for this
     """
 
     def __init__(
-        self, ready: NDArray[np.bool_], ask: Callable[[int], bool], reason: Callable[[int], str], limit: bool = False
-    ) -> None:
+        self, ready: NDArray[np.bool_], ask: Callable[[int], bool], reason: Callable[[int], str], limit: bool = False,
+        since: Callable[[int], int] = _last,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.ready = ready
         self.ask = ask
         self.reason = reason
         self.limit = limit
+        self.since = since
 
 
 class Cohort:

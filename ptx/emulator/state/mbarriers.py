@@ -36,6 +36,7 @@ class Mbarrier:
     completed_by  the same of the last completed phase
     completed_at  when that was
     found         row -> number of completed phases that the warp has found
+    sought        row -> (completed phases then, tick) of its first vain look for the phase that it waits for
     released      what those learn that find a phase completed, by waits of cluster scope
     released_near the same, by waits of CTA scope
     maker         (column, tick) of its initialisation
@@ -60,11 +61,18 @@ class Mbarrier:
     completed_by: dict[int, int] = field(default_factory=dict)
     completed_at: int = 0
     found: dict[int, int] = field(default_factory=dict)
+    sought: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def untouched(self) -> bool:
         """No arrival or transaction is outstanding in the current phase."""
         return self.pending == self.expected and self.tx == 0
+
+    def sought_since(self, row: int) -> int:
+        """Since when a row has waited here, for a deadlock: all copies have come, so that bytes that do not match are
+        a cause before all others.
+        """
+        return 0 if self.tx else self.sought[row][1]
 
     def describe(self) -> str:
         """Its state in words, for faults."""

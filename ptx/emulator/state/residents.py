@@ -88,6 +88,8 @@ class Residents:
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self._locations: dict[int, Clock] = {}
         self.older: OlderValues[Clock] | None = OlderValues() if emulation.looks_back else None
+        # By row and byte index of shared memory: when the warp last saw what strong accesses left there.
+        self._observed: dict[tuple[int, int], int] = {}
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.reach = ClusterReach(self)
@@ -276,6 +278,28 @@ class Residents:
         """What a strong write or an atomic of a row to shared memory publishes; None for nothing."""
         lanes = self.active_bits(c, row)
         return self.snapshot(row, lanes) if release else self.fenced(row, lanes)
+
+    def note_observed(
+        self, c: Cohort, index: NDArray[np.int64], missed: Mapping[tuple[int, int], Clock | None]
+    ) -> None:
+        """Active lanes have seen, by strong loads, what was written at these byte indices of shared memory.
+
+        missed  reads, by row and byte, that saw an older value
+
+        Who resets a lock after it has seen its release need not be ordered behind that by anything else: a write after
+        a read of the same place comes after what was read (PTX memory model, "Coherence").
+        """
+        rows = np.broadcast_to(c.pick_column(c.set.column), index.shape).reshape(-1).tolist()
+        places = index.reshape(-1).tolist()
+        self._observed.update((key, self.emulation.tick) for key in zip(rows, places, strict=True) if key not in missed)
+
+    def observed(self, rows: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """When the warp of each access last saw what stands there, 0 where it never has; None where nobody has."""
+        if not self._observed:
+            return None
+        whose = np.broadcast_to(rows, index.shape).reshape(-1).tolist()
+        seen = [self._observed.get(key, 0) for key in zip(whose, index.reshape(-1).tolist(), strict=True)]
+        return np.array(seen, np.int64).reshape(index.shape)
 
     def _learn_flag(self, row: int, clock: Clock, acquire: bool) -> None:
         before = self.clocks.vector[row, : clock.known.size].copy()

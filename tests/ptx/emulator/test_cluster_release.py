@@ -47,8 +47,11 @@ ARRIVALS = {
 ORDERS = ("late", "early", "random")
 
 
-def handed_over(reader: str, arrival: str, order: str = "late") -> tuple[str, ...]:
-    """Kinds of faults of the pair with this reader and arrival; what it computes is checked where there are none."""
+def handed_over(reader: str, arrival: str, order: str = "late", narrow: bool = False) -> tuple[str, ...]:
+    """Kinds of faults of the pair with this reader and arrival; what it computes is checked where there are none.
+
+    narrow  who waits for the arrival does so with CTA scope
+    """
     text = PAIR.replace(THREADS, reader)
     text = text.replace(REMOTE_RELEASE, f"    {arrival} _, [%r14];\n")
     text = text.replace("    ld.param.u64 %rd2, [y];\n", "    ld.param.u64 %rd2, [y]; ld.param.u64 %rd5, [z];\n")
@@ -60,6 +63,9 @@ def handed_over(reader: str, arrival: str, order: str = "late") -> tuple[str, ..
     )
     assert reader in text
     assert arrival in text
+    if narrow:
+        assert ".acquire.cluster" in text
+        text = text.replace(".acquire.cluster", "")
     x = np.arange(ROUNDS * 64, dtype=np.float32)
     y, z = np.zeros(128, np.float32), np.zeros((2, ROUNDS * 64), np.float32)
     report = emulate(text, grid=2, block=64, cluster=2, args=[x, y, z], check="collect", order=order, seed=3)
@@ -78,6 +84,16 @@ def test_an_arrival_in_another_cta_gives_back_what_its_scope_reaches(reader: str
     by_threads = reader != "bulk store"
     right = ARRIVALS[arrival] == "all" or (ARRIVALS[arrival] == "asynchronous" and not by_threads)
     assert handed_over(READERS[reader], arrival, order) == (() if right else ("race",))
+
+
+@pytest.mark.parametrize("arrival", ARRIVALS)
+@pytest.mark.parametrize("reader", ["bulk store", "ld.shared"])
+def test_a_wait_of_cta_scope_learns_of_another_cta_that_asynchronous_accesses_have_completed(
+    reader: str, arrival: str
+) -> None:
+    """Published producers wait so for slots that other CTAs give back, which TMA fills again."""
+    right = reader == "bulk store" and "relaxed" not in arrival
+    assert handed_over(READERS[reader], arrival, narrow=True) == (() if right else ("race",))
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)

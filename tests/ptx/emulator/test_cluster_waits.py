@@ -22,6 +22,7 @@ ARRIVALS = {
     "fence.acq_rel.cluster; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r6];": True,
     "fence.acq_rel.gpu; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r6];": True,
     "fence.acq_rel.cluster; mbarrier.arrive.shared::cluster.b64 _, [%r6];": True,
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r6];": True,
     "mbarrier.arrive.shared::cluster.b64 _, [%r6];": False,
     "mbarrier.arrive.release.cta.shared::cluster.b64 _, [%r6];": False,
     "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r6];": False,

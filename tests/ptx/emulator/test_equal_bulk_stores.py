@@ -87,6 +87,24 @@ def test_equal_stores_do_not_conflict_and_others_race(order: Order, step: int) -
             assert (out == 7).all()
 
 
+# Two warps bring the same 64 bytes to one place: the first adds them, the second stores them.
+ADDED_AND_STORED = BODY.replace(
+    f"{COPY} [%rd1], [%r5], 64;", f"setp.eq.u32 %p1, %r3, 0;\n@%p1 {ADD} [%rd1], [%r5], 64;\n"
+    f"@!%p1 {COPY} [%rd1], [%r5], 64;",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_added_is_not_what_will_stand_there(order: Order) -> None:
+    assert ADDED_AND_STORED.count(ADD) == 1
+    text = module(ADDED_AND_STORED, [".param .u64 out", ".param .u32 step"])
+    for seed in range(3):
+        report = emulate(
+            text, grid=1, block=64, args=[np.full(16, 9, np.uint32), 0], order=order, check="collect", seed=seed
+        )
+        assert {f.kind for f in report.faults} == {"race"}
+
+
 def drawn(seed: int) -> Callable[[], tuple[Report, Any]]:
     """A launch of MANY, drawn: which lanes store what where, whether they met, waited, and by which instruction."""
     rng = np.random.default_rng(seed)

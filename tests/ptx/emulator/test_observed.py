@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from instruction_bench import module
@@ -64,3 +66,140 @@ def test_what_was_seen_at_one_place_orders_no_other(signal: str) -> None:
     with pytest.raises(EmulationFault) as caught:
         emulate(module(text, [".param .u64 y"]), grid=2, block=32, args=[y])
     assert caught.value.kind == "race"
+
+
+# ---- shared memory, of the own CTA and of another one of the cluster ------------------------------------------------
+
+# The one thread signals through a word of shared memory; the other waits until it sees that, and resets the word.
+SHARED_BODY = """
+.reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %rd<4>; .shared .align 8 .b32 words[2];
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r6, words; mov.u32 %r7, words;
+setp.ne.u32 %p, %r1, 0; @%p bra READY;
+st.shared.u32 [%r6], 0; st.shared.u32 [%r6+4], 0;
+READY:
+{meet}
+{map}
+{role}
+@%p bra SIGNALS;
+@%q bra WAITS;
+bra OVER;
+SIGNALS:
+{signal}
+bra OVER;
+WAITS:
+{wait}
+{reset}
+OVER:
+{meet}
+setp.ne.u32 %p, %r1, 0; @%p bra DONE;
+ld.shared.u32 %r3, [%r7]; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r3;
+DONE:
+ret;
+"""
+CLUSTER_MEETS = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+LEADERS = "setp.eq.u32 %p, %r1, 0; setp.eq.u32 %q, %r8, 1; and.pred %q, %p, %q; @%q setp.ne.u32 %p, %r1, 0;"
+# Per place of the word: CTAs, how all meet, %r6 of signaller and waiter, who signals (%p) and who waits (%q), scope.
+PLACES = {
+    "shared": (1, "bar.sync 0;", "", "setp.eq.u32 %p, %r1, 0; setp.eq.u32 %q, %r1, 32;", "cta"),
+    "of the signaller's CTA": (
+        2, CLUSTER_MEETS, "mapa.shared::cluster.u32 %r6, %r6, 0; mov.u32 %r8, %r2;", LEADERS, "cluster",
+    ),
+    "of the waiter's CTA": (
+        2, CLUSTER_MEETS, "mapa.shared::cluster.u32 %r6, %r6, 1; mov.u32 %r8, %r2;", LEADERS, "cluster",
+    ),
+}  # fmt: skip
+SHARED_SIGNALS = (
+    "red.release.{scope}.{space}.add.u32 [%r6], 1;", "red.relaxed.{scope}.{space}.add.u32 [%r6], 1;",
+    "red.{space}.add.u32 [%r6], 1;", "st.release.{scope}.{space}.u32 [%r6], 1;",
+    "st.relaxed.{scope}.{space}.u32 [%r6], 1;", "atom.exch.acq_rel.{scope}.{space}.b32 %r5, [%r6], 1;",
+    "st.volatile.{space}.u32 [%r6], 1;",
+)  # fmt: skip
+SHARED_LOADS = ("ld.acquire.{scope}.{space}", "ld.relaxed.{scope}.{space}", "ld.volatile.{space}")
+SHARED_WAIT = "AGAIN: {load}.u32 %r3, [%r6]; setp.eq.u32 %q, %r3, 0; @%q bra AGAIN;"
+
+
+def run_shared(place: str, signal: str, wait: str, reset: str, order: Order = "late") -> tuple[set[str], int]:
+    """Kinds of faults, and the word in the end."""
+    ctas, meet, remote, role, scope = PLACES[place]
+    space = "shared" if ctas == 1 else "shared::cluster"
+    text = SHARED_BODY.replace("{signal}", signal).replace("{wait}", wait).replace("{reset}", reset)
+    text = text.replace("{meet}", meet).replace("{map}", remote).replace("{role}", role)
+    text = text.replace("{scope}", scope).replace("{space}", space)
+    y = np.full(2, 9, np.uint32)
+    report = emulate(
+        module(text, [".param .u64 y"]), grid=ctas, block=64, cluster=ctas, args=[y], order=order, check="collect"
+    )
+    return {fault.kind for fault in report.faults}, int(y[1 if place == "of the waiter's CTA" else 0])
+
+
+def racing_lines(text: str, **options: Any) -> list[str]:
+    """The instructions at which a race is found, in their order."""
+    report = emulate(module(text, [".param .u64 y"]), args=[np.zeros(2, np.uint32)], check="collect", **options)
+    assert {fault.kind for fault in report.faults} == {"race"}
+    return [fault.line_text.split()[0] for fault in sorted(report.faults, key=lambda fault: fault.line)]
+
+
+@pytest.mark.parametrize("load", SHARED_LOADS)
+@pytest.mark.parametrize("signal", SHARED_SIGNALS)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_reset_in_shared_memory_after_the_release_was_seen_is_ordered(place: str, signal: str, load: str) -> None:
+    for order in ORDERS:
+        found = run_shared(place, signal, SHARED_WAIT.replace("{load}", load), "st.{space}.u32 [%r6], 0;", order)
+        assert found == (set(), 0), order
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("signal", SHARED_SIGNALS)
+def test_a_reset_in_shared_memory_by_who_has_seen_nothing_is_a_race(place: str, signal: str) -> None:
+    assert run_shared(place, signal, "", "st.{space}.u32 [%r6], 5;")[0] == {"race"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("signal", SHARED_SIGNALS[1:3])
+def test_what_was_seen_at_one_place_of_shared_memory_orders_no_other(place: str, signal: str) -> None:
+    both = signal.replace("[%r6]", "[%r6+4]") + " " + signal
+    wait = SHARED_WAIT.replace("{load}", SHARED_LOADS[1])
+    assert run_shared(place, both, wait, "st.{space}.u32 [%r6+4], 7;")[0] == {"race"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_was_stored_plainly_is_not_seen_by_a_strong_load(place: str) -> None:
+    """Only what strong accesses and atomics wrote: behind a plain store both the load and the reset are races."""
+    ctas, meet, remote, role, scope = PLACES[place]
+    space = "shared" if ctas == 1 else "shared::cluster"
+    wait = "\n" + SHARED_WAIT.replace("AGAIN: ", "AGAIN:\n").replace("{load}", SHARED_LOADS[1])
+    text = SHARED_BODY.replace("{signal}", "st.{space}.u32 [%r6], 1;").replace("{wait}", wait)
+    text = text.replace("{reset}", "st.{space}.u32 [%r6], 0;").replace("{meet}", meet).replace("{map}", remote)
+    text = text.replace("{role}", role).replace("{scope}", scope).replace("{space}", space)
+    found = racing_lines(text, grid=ctas, block=64, cluster=ctas)
+    assert found == [f"ld.relaxed.{scope}.{space}.u32", f"st.{space}.u32"]
+
+
+def test_what_was_stored_plainly_in_global_memory_is_not_seen_by_a_strong_load() -> None:
+    wait = WAIT.replace("AGAIN: ", "AGAIN:\n").replace("{load}", "ld.relaxed.gpu")
+    text = BODY.replace("{signal}", "st.global.u32 [%rd1], 1;").replace("{wait}", wait)
+    found = racing_lines(text.replace("{reset}", "st.global.u32 [%rd1], 0;"), grid=2, block=32)
+    assert found == ["ld.relaxed.gpu.global.u32", "st.global.u32"]
+
+
+# Thread 0 signals, thread 64 sees it, and thread 32, which has seen nothing, stores there after that.
+SEEN_BY_ANOTHER = """
+.reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %rd<4>; .shared .align 8 .b32 words[2];
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; mov.u32 %r6, words;
+setp.ne.u32 %p, %r1, 0;
+@!%p st.shared.u32 [%r6], 0;
+bar.sync 0;
+@!%p red.relaxed.cta.{space}.add.u32 [{at}], 1;
+setp.eq.u32 %q, %r1, 64; @!%q bra LATER;
+AGAIN: ld.acquire.cta.{space}.u32 %r3, [{at}]; setp.eq.u32 %q, %r3, 0; @%q bra AGAIN;
+LATER:
+setp.eq.u32 %q, %r1, 32;
+@%q st.{space}.u32 [{at}], 5;
+ret;
+"""
+
+
+@pytest.mark.parametrize(("space", "at"), [("shared", "%r6"), ("global", "%rd1")])
+def test_what_another_warp_has_seen_orders_nothing(space: str, at: str) -> None:
+    text = SEEN_BY_ANOTHER.replace("{space}", space).replace("{at}", at)
+    assert racing_lines(text, grid=1, block=96) == ["@%q"]

@@ -28,15 +28,16 @@ def test_use_before_the_wait_is_advised(order: Order) -> None:
         assert any(f"`tcgen05.ld` on line {n} fills, before tcgen05.wait::ld" in advisory.sentence for n in loads)
 
 
+@pytest.mark.parametrize("use", ["add.u32 {r}, {r}, 0;", "mov.u32 {r}, 0;"])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_site_is_named(seed: int) -> None:
-    """An instruction that uses one of the registers is put before a wait: it, and no other, is advised."""
+def test_each_site_is_named(seed: int, use: str) -> None:
+    """An instruction that uses or overwrites one of the registers is put before a wait: it alone is advised."""
     bug = KERNELS[int(np.random.default_rng(seed).integers(len(KERNELS)))]
     text = bug.text(False)
     at = text.index(WAIT)
     load = text.rindex("tcgen05.ld", 0, at)
     register = text[load:at].split("{")[1].split(",")[0].split("}")[0].strip()
-    planted = text[:at] + f"add.u32 {register}, {register}, 0; " + text[at:]
+    planted = text[:at] + use.replace("{r}", register) + " " + text[at:]
     report = run(planted, {"check": "collect"})
     line = planted[:at].count("\n") + 1
     assert [a.line for a in report.advisories if a.rule == RULE] == [line]
