@@ -160,6 +160,8 @@ def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int
     check = compare(trial, operands, run.order)
     # What hardware runs although the manual forbids it is no fault of other compilers' kernels; of ours it is.
     advised = f"advisory: {report.advisories[0]}" if report.advisories else ""
+    if report.unfinished:
+        advised = f"a CTA ends in the middle of a phase: {report.unfinished[0]}"
     for w in kernel.workspaces:
         if w.zeroed and spaces[w.name].array.any():
             advised = f"{w.name} is left with other bytes than zeros, which the next launch relies on"

@@ -133,6 +133,7 @@ def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
         first = len(emulation.run_ctas)
         residents = Residents(emulation, emulation.start_ctas(batch), first)
         Scheduler(residents, step_limit).run()
+        emulation.unfinished += residents.mbarriers.unfinished()
     emulation.counters.ctas = len(emulation.run_ctas)
 
 
@@ -175,5 +176,5 @@ def _report(emulation: Emulation, program: Program, moved: Traffic | None) -> Re
     add_sites(counters, program.sites)
     return Report(
         program.name, tuple(emulation.faults.values()), tuple(emulation.advisories.values()), counters, lines,
-        {line: emulation.line_text(line) for line in lines}, moved,
+        {line: emulation.line_text(line) for line in lines}, moved, tuple(emulation.unfinished),
     )  # fmt: skip

@@ -74,6 +74,8 @@ class Report:
     lines       counts per line of the PTX text
     line_texts  those lines, stripped
     traffic     what moved between L1, L2 and DRAM; None unless emulate() was given caches
+    unfinished  mbarriers that CTAs left in the middle of a phase: nobody is harmed, but counts of arrivals that match
+                leave none
     """
 
     kernel: str
@@ -83,6 +85,7 @@ class Report:
     lines: dict[int, LineCounters]
     line_texts: dict[int, str] = field(default_factory=dict)
     traffic: Traffic | None = None
+    unfinished: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         # The counts are left out: they are dictionaries, and equal reports still have equal hashes.
@@ -159,6 +162,7 @@ class Report:
                 str(n): asdict(self.lines[n]) | {"text": self.line_texts.get(n, "")} for n in sorted(self.lines)
             },
             "traffic": None if self.traffic is None else _traffic_to_dict(self.traffic),
+            "unfinished": list(self.unfinished),
         }
 
     @staticmethod
@@ -177,6 +181,7 @@ class Report:
             {n: LineCounters(**counts) for n, counts in lines.items()},
             {int(n): counts["text"] for n, counts in data["lines"].items()},
             None if traffic is None else _traffic_from_dict(traffic),
+            tuple(data["unfinished"]),
         )
 
     def __str__(self) -> str:

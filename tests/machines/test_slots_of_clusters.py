@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cluster_rings import Product, ProductAndFold
+from ring_edits import handover_edits
 
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
@@ -68,6 +69,21 @@ def test_the_arrival_is_that_of_the_readers_and_no_weaker_one_is_right(
         found = verified(replace(kernel, ptx=kernel.ptx.replace(form, weaker)), machine, problem)
         assert not found.passed
         assert "cp.async.bulk.tensor" in str(found)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize(("machine", "product"), [(Product, "wgmma"), (Product, "mma.sync"), (ProductAndFold, "")])
+def test_a_wrong_count_of_arrivals_is_caught_however_few_rounds_there_are(
+    machine: type[Machine], product: str, stages: int
+) -> None:
+    fixed: dict[str, Any] = {"stages": stages, "cluster_m": 2, "cluster_n": 2}
+    (kernel,) = kernels(machine, **fixed, **({"product": product} if product else {}))
+    problem = machine.problem(**SIZES)
+    counts = [edit for kind, edit in handover_edits(kernel.ptx) if kind == "count"]
+    assert len(counts) >= 2 * stages
+    for edit in counts:
+        assert not verified(replace(kernel, ptx=edit.text), machine, problem).passed, edit
 
 
 def test_threads_that_read_beside_wgmma_pass_a_proxy_fence_before_they_give_back() -> None:

@@ -102,6 +102,7 @@ class Emulation:
         self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}
         self.advisories: dict[tuple[int, str], Advisory] = {}
+        self.unfinished: list[str] = []
 
     def next_tick(self) -> int:
         """The time of the memory instruction that is about to be carried out."""

@@ -147,6 +147,10 @@ class Mbarriers:
         """The addresses of a CTA's live mbarriers, from low to high."""
         return tuple(sorted(self._places.get(cta, ())))
 
+    def unfinished(self) -> list[str]:
+        """The live mbarriers in the middle of a phase, in words: what is left of them once all CTAs have ended."""
+        return [barrier.describe() for _, barrier in sorted(self.live.items()) if not barrier.untouched]
+
     def find(self, origin: Origin, cta: int, address: int) -> Mbarrier | None:
         """The live mbarrier there. A fault, and None, where there is none or where its making is not ordered before."""
         residents = self._residents
