@@ -54,6 +54,10 @@ class Operations:
     threads: Expr
     prefetch: Expr = field(default_factory=lambda: expr(0))
 
+    @property
+    def warps(self) -> Expr:
+        return ceil_div(self.threads, 32)
+
     def add(self, s: n.Statement, tally: Tally, times: Expr, looped: bool) -> None:
         """Adds what one statement, executed `times` times, asks for.
 
@@ -62,9 +66,8 @@ class Operations:
         match s:
             case n.Load() if s.instruction.scope == "warp":
                 registers = values_of(s.result) * s.source.dtype.bits // 32
-                warps = ceil_div(self.threads, 32)
-                tally.add("smem_load_wavefronts", times * warps * registers)
-                tally.add("warp_instructions", times * warps * ceil_div(registers, 4))
+                tally.add("smem_load_wavefronts", times * self.warps * registers)
+                tally.add("warp_instructions", times * self.warps * ceil_div(registers, 4))
                 if tally.chain["smem_loads"].same(0):
                     tally.wait("smem_loads")
             case n.Load() if isinstance(s.instruction, Transfer):
@@ -75,9 +78,8 @@ class Operations:
                     tally.in_flight_bytes = tally.in_flight_bytes + bytes_of(s.source)
             case n.Store() if s.instruction.scope == "warp":
                 registers = values_of(s.value) * s.target.dtype.bits // 32
-                warps = ceil_div(self.threads, 32)
-                tally.add("smem_store_wavefronts", times * warps * registers)
-                tally.add("warp_instructions", times * warps * ceil_div(registers, 4))
+                tally.add("smem_store_wavefronts", times * self.warps * registers)
+                tally.add("warp_instructions", times * self.warps * ceil_div(registers, 4))
             case n.Store() if isinstance(s.instruction, Transfer):
                 self._transfer(s.instruction, s.target, s.value.partition, tally, times)
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
@@ -104,9 +106,8 @@ class Operations:
                 self._gather(s, tally, times)
             case n.Reduce():
                 values = values_of(s.source)
-                warps = ceil_div(self.threads, 32)
                 results = values_of(s.result)
-                tally.add("warp_instructions", times * warps * (values + results * 10))
+                tally.add("warp_instructions", times * self.warps * (values + results * 10))
                 tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
@@ -121,8 +122,8 @@ class Operations:
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
         tally.add("sectors_written", shared * sectors)
         tally.add("sectors_read", shared * parts * sectors)
-        warps = ceil_div(self.threads, 32)
-        tally.add("warp_instructions", shared * warps * ((1 + parts) * ceil_div(values, vector) + (parts - 1) * values))
+        issued = (1 + parts) * ceil_div(values, vector) + (parts - 1) * values
+        tally.add("warp_instructions", shared * self.warps * issued)
         unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
         each = 2 if unit == "fma_flops" else 1
         tally.add(unit, shared * self.threads * values * (parts - 1) * each)
@@ -149,9 +150,8 @@ class Operations:
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
         tally.add("sectors_written", per_tile(pieces * sectors))
         tally.add("sectors_read", per_tile(pieces * sectors))
-        warps = ceil_div(self.threads, 32)
         vectors = ceil_div(values, vector)
-        tally.add("warp_instructions", per_tile(warps * (2 * pieces * vectors + clusters * values)))
+        tally.add("warp_instructions", per_tile(self.warps * (2 * pieces * vectors + clusters * values)))
         unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
         tally.add(unit, per_tile(self.threads * values * clusters * (2 if unit == "fma_flops" else 1)))
         cut = minimum(clusters, tiles)
@@ -216,7 +216,7 @@ class Operations:
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
         lanes = times * self.threads * values_of(s.result)
-        tally.add("warp_instructions", times * ceil_div(self.threads, 32) * values_of(s.result))
+        tally.add("warp_instructions", times * self.warps * values_of(s.result))
         unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.instruction.unit, "alu_ops")
         tally.add(unit, lanes * 2 if unit == "fma_flops" else lanes)
 

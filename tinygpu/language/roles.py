@@ -25,8 +25,8 @@ class Role:
     name: str
     warps: Expr
     first: Expr
-    registers: int = 0
-    share: tuple[int, int] = (0, 1)
+    registers: int
+    share: tuple[int, int]
 
     @property
     def threads(self) -> Expr:

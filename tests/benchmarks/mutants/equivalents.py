@@ -115,4 +115,10 @@ EQUIVALENTS = (
         "mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[(-1)])",
         "one expression is compiled, so that there is one result: the first is the last",
     ),
+    Equivalent(
+        "tinygpu/cost/banks.py",
+        "if width_bytes < BANK_BYTES:",
+        "if (width_bytes <= BANK_BYTES):",
+        "a stride of one word gives 1 wavefront either way, and strides of more words never come here",
+    ),
 )

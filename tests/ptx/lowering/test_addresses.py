@@ -41,7 +41,7 @@ def program(
     pipelines: tuple[Pipeline, ...] = (),
 ) -> Program:
     """A program of one role with the threads of a partition; its buffers live from the first statement to the last."""
-    role = Role("all", expr(int(partition.thread_count) // 32), ZERO)
+    role = Role("all", expr(int(partition.thread_count) // 32), ZERO, 0, (0, 1))
     grid = n.Grid(tuple(n.Axis(f"tile{i}", symbol(d), expr(e)) for i, (d, e) in enumerate(axes)), expr(1), expr(1))
     inside: tuple[n.Statement, ...] = (n.InRole("all", body),)
     whole = (n.Scope(tuple(p.name for p in pipelines), inside),) if pipelines else inside
@@ -162,7 +162,7 @@ def test_threads_beyond_a_partition_take_no_part(few: int, warps: int) -> None:
         n.Store("st", isa.StGlobal(4), value, gmem_tile(tensors[1], (0, 0), partition.shape)),
     )
     made = program(tensors, [("m", few), ("n", 4)], partition, body)
-    made = replace(made, roles=(Role("all", expr(warps), ZERO),))
+    made = replace(made, roles=(Role("all", expr(warps), ZERO, 0, (0, 1)),))
     kernel = lower(made, Problem((("m", 64), ("n", 64)), operands), {})
     accesses = run(kernel, 32 * warps, m=64, n=64, x_ld=64, y_ld=64, **{"%ctaid.x": 0})
     assert len(accesses) == 2

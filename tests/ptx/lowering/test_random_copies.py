@@ -137,7 +137,7 @@ def copies(draw: st.DrawFn, how: str) -> Made:
         expr(1),
     )
     pipeline = Pipeline("ring", expr(1), (buffer,), "commit group" if token else "barrier")
-    role = Role("all", expr(threads // 32), ZERO)
+    role = Role("all", expr(threads // 32), ZERO, 0, (0, 1))
     made = Program(
         "Copy", (), tensors, (), grid, (role,), (pipeline,), (n.Scope(("ring",), (n.InRole("all", body),)),)
     )

@@ -156,6 +156,13 @@ def test_rank_counts_images_and_linear_form_finds_the_columns(columns: list[int]
         assert linear_form(values) is None
 
 
+def test_only_images_of_all_bit_vectors_have_a_linear_form() -> None:
+    for length in range(1, 18):
+        assert (linear_form(np.arange(length)) is not None) == (length in (1, 2, 4, 8, 16))
+    assert linear_form(np.arange(0)) is None
+    assert linear_form(-1 - np.arange(4)) is None  # two's complement is linear over F2, but no address
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -186,6 +193,11 @@ def test_rank_counts_images_and_linear_form_finds_the_columns(columns: list[int]
         (
             lambda: linear_wavefronts([4, 8, 16, 32, 64], 16),
             "[bank conflicts] lane bit 0 moves the address by 4, which is not a multiple of the 16 bytes that a lane "
+            "moves",
+        ),
+        (
+            lambda: linear_wavefronts([1, 2, -1, 8, 16], 1),
+            "[bank conflicts] lane bit 2 moves the address by -1, which is not a multiple of the 1 bytes that a lane "
             "moves",
         ),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,6 +57,15 @@ def test_strided_closed_form_equals_the_count(width: int, steps: int, offset: in
     stride, start = steps * width, 80 * 32 * width + offset * width
     addresses = np.where(np.arange(32) < lanes, start + np.arange(32) * stride, -1)
     assert strided_sectors(stride, width, start, lanes) == sectors(addresses, width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_strides_within_a_sector_either_way_from_anywhere_in_it(width: int) -> None:
+    for stride, lanes in itertools.product(range(-32 + width, 32, width), (1, 3, 32)):
+        offsets = np.arange(0, 32, width)
+        addresses = 1024 + offsets[:, None] + np.where(np.arange(32) < lanes, np.arange(32) * stride, -2000)
+        counted = count_sectors(np.maximum(addresses, -1), width).tolist()
+        assert [strided_sectors(stride, width, 1024 + offset, lanes) for offset in offsets.tolist()] == counted
 
 
 def test_a_stream_that_starts_inside_a_sector_touches_one_more() -> None:

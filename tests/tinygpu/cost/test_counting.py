@@ -92,6 +92,14 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
             assert said == dram_read_bytes(kept, *panels.values(), tile_bytes, *tiles, group, at_a_time)
 
 
+def test_tensor_work_is_of_the_operands_type() -> None:
+    sizes = {"m": 512, "n": 512, "k": 512}
+    space = build_space(MatmulAmpere, MatmulAmpere.problem(**sizes, dtypes={"a": "s8"}), device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(5))
+    found = demand_of(space, point)
+    assert (found.operand, found.accumulator) == ("s8", "s32")
+
+
 def values_of(space: MachineSpace, point: Any) -> dict[str, int]:
     index = space.structure_index(point)
     return {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}

@@ -57,6 +57,9 @@ def test_it_prints_as_a_sentence() -> None:
     assert str(found) == "1 of 4 warps diverge (25.00%); 78.12% of the lanes are active"
 
 
+ONE_ROW = "[divergence] one row of 32 lanes for each warp is needed"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -65,10 +68,18 @@ def test_it_prints_as_a_sentence() -> None:
             lambda: divergence([Edge(9, 2, 8, 8), Edge(9, 2, 8, 8)]),
             "[divergence] the lanes of all axes must multiply to the 32 of a warp, not 8 x 8",
         ),
+        (lambda: Edge(-1, 2, 8), "[divergence] extent must be at least 0, not -1"),
+        (lambda: Edge(9, 0, 8), "[divergence] warps must be at least 1, not 0"),
         (lambda: Edge(9, 2, 0), "[divergence] step must be at least 1, not 0"),
+        (lambda: Edge(9, 2, 8, 0), "[divergence] lanes must be at least 1, not 0"),
+        (lambda: Edge(9, 2, 8, 32, 0), "[divergence] lane_step must be at least 1, not 0"),
+        *(
+            (lambda shape=shape: count_divergence(np.ones(shape, dtype=bool)), f"{ONE_ROW}, not the shape {shape}")
+            for shape in ((), (0, 32))
+        ),
         (
             lambda: count_divergence(np.ones((3, 31), dtype=bool)),
-            "[divergence] one row of 32 lanes for each warp is needed, not the shape (3, 31)",
+            f"{ONE_ROW}, not the shape (3, 31)",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
-from tinygpu.cost.predictor import CAUSES, UNITS, predict
+from tinygpu.cost.predictor import CAUSES, UNITS, Rates, predict
 from tinygpu.devices import Device, Figure, device, devices
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "prediction_error.py"
@@ -69,7 +69,12 @@ def test_time_is_the_busiest_unit_and_what_is_lost(name: str, demand: Demand) ->
     assert all(seconds >= 0 for seconds in parts.values())
     whole = max(parts[key] for key in UNITS) + sum(parts[key] for key in set(CAUSES) - set(UNITS))
     assert float(found.seconds) == pytest.approx(whole, rel=1e-9)
-    assert parts[found.bottleneck()] == max(parts.values())
+    first = found.bottleneck()
+    assert parts[first] == max(parts.values())
+    busy = sorted((parts[key] for key in UNITS if key != first and parts[key] > 0), reverse=True)
+    whole_s = float(found.seconds)
+    said = re.findall(r"(\d+) %", found.sentence())
+    assert said == [f"{100 * seconds / whole_s:.0f}" for seconds in (parts[first], *busy[:2])]
 
 
 @settings(max_examples=150)
@@ -280,6 +285,30 @@ def test_one_cta_more_than_a_wave_costs_a_tail() -> None:
     assert float(full.tail_s) < 1e-12
     assert float(full.waves) == 1
     assert float(more.tail_s) > 0.9 * float(full.busy_s["tensor"])
+
+
+def test_ctas_with_an_sm_each_go_in_step_wave_after_wave() -> None:
+    """Nothing of a CTA hides what another one waits for: where data come first, every wave takes both times."""
+    gpu = device("a100")
+    read, waits = Phase(Work(sectors_read=1 << 12)), Phase(Work(), Chain(barriers=500))
+    alone = tensor_only(ctas=108, smem_bytes_per_cta=160 * 1024, prologue=read, iteration=waits, iterations=1)
+    times = []
+    for waves in (1, 2, 5):
+        found = predict(gpu, replace(alone, ctas=108 * waves, dram_bytes_read=(108 << 17) * waves))
+        times.append(float(found.seconds) - float(found.launch_s))
+    assert times[1:] == pytest.approx([2 * times[0], 5 * times[0]])
+    reading, waiting = (
+        predict(gpu, replace(alone, ctas=108, dram_bytes_read=size, **{phase: Phase()}))
+        for size, phase in ((108 << 17, "iteration"), (0, "prologue"))
+    )
+    assert times[0] == pytest.approx(sum(float(p.seconds) - float(p.launch_s) for p in (reading, waiting)))
+
+
+def test_no_tensor_work_takes_no_time_of_what_a_part_sustains() -> None:
+    for gpu in devices():
+        if gpu.cc >= 80:
+            with np.errstate(all="raise"):
+                assert float(Rates.of(gpu, tensor_only(ctas=1)).throttled_s(np.zeros(()), np.zeros(()))) == 0
 
 
 def test_two_warps_use_half_of_the_tensor_cores() -> None:
