@@ -197,9 +197,9 @@ def test_ctas_of_the_real_problem_run_whole_clusters_and_all_parts(values: dict[
     kernel = made(MatmulHopper, problem, "h100", **fixed, **values)
     found = verify(kernel, MatmulHopper, problem, orders=("late",), random_inputs=False, thorough=True)
     assert found.passed, str(found)
-    assert ctas in [c.where for c in found.checks]
+    assert any(ctas in c.where.split("; ") for c in found.checks)
     loads = re.search(r"ld\.param\.u32 (%r\d+), \[c_ld\];", kernel.ptx)
     assert loads is not None
     cut = replace(kernel, ptx=kernel.ptx.replace(loads[0], f"{loads[0]}\n  and.b32 {loads[1]}, {loads[1]}, 511;"))
     wrong = verify(cut, MatmulHopper, problem, orders=("late",), random_inputs=False, thorough=True)
-    assert next(c.where for c in wrong.checks if not c.passed) == ctas, str(wrong)
+    assert ctas in next(c.where for c in wrong.checks if not c.passed).split("; "), str(wrong)

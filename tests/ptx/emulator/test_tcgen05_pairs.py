@@ -221,7 +221,7 @@ BUGS = {
          ("setp.eq.u32 %p6, %r7, 0;\n", "setp.eq.u32 %p6, %r7, 0;\nselp.b32 %r9, 32, 64, %p6;\n")),
         "tensor memory", "tcgen05.alloc of 32 columns, but the other CTA of the pair asks for 64: both must ask for the same",
     ),
-    "only one CTA hears of the product": (((COMMIT_BOTH, "mov.u16 %h1, 1;\n"),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 111 at the cluster barrier: warp 0 of the cluster's CTA 1, warp 1 of the cluster's CTA 1, warp 2 of the cluster's CTA 1, warp 3 of the cluster's CTA 1 never arrives"),
+    "only one CTA hears of the product": (((COMMIT_BOTH, "mov.u16 %h1, 1;\n"),), "deadlock", "deadlock: no thread can run. warp 0 waits on line 68 for parity 0 of an mbarrier: mbarrier 0x1880 (initialised on line 28) has 0 completed phases, 0 of 1 arrivals"),
     "a CTA is told that is none": (((COMMIT_BOTH, "mov.u16 %h1, 7;\n"),), "cluster", "tcgen05.commit signals CTAs 0x0007 of the cluster, which has 2: bits from 2 on must be 0"),
     "nobody knows that the peer has filled its shared memory": (
         ((FILL_MET, FILL_MET.replace(MEET, "")),), "cluster", "reaches into the shared memory of CTA 1 of the cluster, which may not have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
