@@ -40,7 +40,7 @@ def right(machine: type[Machine], problem: Problem, seed: int, count: int = 1) -
     return len(points)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("machine", "activation", "scaling"),
     [
@@ -61,7 +61,7 @@ def test_scale_bias_activation_and_residual_come_in_this_order(
     assert right(machine, problem, len(activation + scaling)) == 1
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("machine", "kind", "result"),
     [(MatmulHopper, kind, result) for kind in KINDS for result in RESULTS[kind]]
@@ -74,7 +74,7 @@ def test_every_type_of_operands_and_results(machine: type[Machine], kind: str, r
     assert right(machine, problem, 5) == 1
 
 
-@pytest.mark.parametrize("ld", [97, pytest.param(98, marks=pytest.mark.slow), 104])
+@pytest.mark.parametrize("ld", [97, *(pytest.param(ld, marks=pytest.mark.slow) for ld in (98, 104))])
 def test_a_residual_of_any_pitch_is_read(ld: int) -> None:
     """Odd rows are read one by one, others in pairs, whatever TMA asks of the other operands."""
     problem = MatmulHopper.problem(m=70, n=96, k=64, lds={"residual": ld}, options={"with_residual": True})

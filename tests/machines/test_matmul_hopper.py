@@ -36,6 +36,7 @@ def made(problem: Problem, **point: Any) -> Any:
     return build(space.fill(full), problem, full, SolverCache()).kernel
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "point",
     [

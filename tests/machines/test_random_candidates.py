@@ -81,7 +81,10 @@ ON = {
 }
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+COSTLY = ("matmul_hopper", "matmul_skinny")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in COSTLY else ()) for n in SHIPPED])
 def test_a_random_candidate_is_right_on_one_target(name: str) -> None:
     some_are_right(name, ON[name], 0, 1 if name.startswith("matmul") else 4)
 

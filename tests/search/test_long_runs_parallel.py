@@ -61,7 +61,7 @@ def expected(point: Point) -> Evaluation:
     return EXPECTED.get(str(point.get("do", "")), Evaluation(value_of(point)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("do", [*sorted(EXPECTED), "write", "fine"])
 def test_trouble_costs_its_candidate_alone(do: str) -> None:
     points: list[Point] = [{"a": 0}, {"a": 1, "do": do}, {"a": 2}, {"a": 3}]

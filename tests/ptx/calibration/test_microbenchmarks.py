@@ -39,7 +39,7 @@ def by_name(name: str) -> Microbenchmark:
     return next(b for b in ALL if b.name == name)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @each
 def test_it_is_right_in_the_emulator_and_does_what_its_figures_count(benchmark: Microbenchmark) -> None:
     assert prove(benchmark).complaints == ()
@@ -52,7 +52,7 @@ def test_it_is_right_in_whichever_order_copies_land(benchmark: Microbenchmark, o
     assert prove(benchmark, order=order).complaints == ()  # type: ignore[arg-type]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @each
 def test_it_assembles_for_its_target_and_all_later_ones_without_spills_and_without_advice(
     benchmark: Microbenchmark,
@@ -160,6 +160,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "there", "instead", "complaint"), MUTANTS)
 def test_a_kernel_that_was_changed_is_noticed(name: str, there: str, instead: str, complaint: str) -> None:
     original = by_name(name)
@@ -180,7 +181,7 @@ def test_plans_fit_into_the_memory_of_every_device() -> None:
             assert launch.block <= gpu.max_threads_per_block
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @each
 def test_the_ctas_that_are_to_share_an_sm_do(benchmark: Microbenchmark) -> None:
     for gpu in devices():

@@ -77,6 +77,7 @@ def test_who_exits_is_told_of_its_own_stores_only() -> None:
     assert report.advisories == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
 def test_each_fixed_twin_is_clean(bug: Bug) -> None:
     for order in ORDERS:

@@ -96,6 +96,7 @@ def kinds(accesses: str, arrival: str, wait: tuple[str, str], order: Order, kind
     return {fault.kind for fault in report.faults}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("arrival", ARRIVALS)
 def test_a_word_is_handed_over_where_both_sides_reach_the_cluster(arrival: str, wait: tuple[str, str]) -> None:

@@ -128,6 +128,7 @@ def first_fault(ring: Ring, order: Order, seed: int) -> EmulationFault:
     return caught.value
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("left_out", CAUSES)
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(k, marks=pytest.mark.slow) for k in range(2, 12))])
 def test_the_first_fault_is_at_the_wait_for_what_is_missing(left_out: str, seed: int) -> None:

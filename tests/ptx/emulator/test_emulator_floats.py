@@ -64,6 +64,7 @@ def zero_sign(mode: str, sign_x: int, sign_y: int) -> int:
     return sign_x if sign_x == sign_y else int(mode == "rm")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @settings(max_examples=12, deadline=None)
@@ -210,6 +211,7 @@ def test_widening_cvt_is_exact(name: str) -> None:
 INTEGERS = [("s8", 8), ("u8", 8), ("s16", 16), ("u16", 16), ("s32", 32), ("u32", 32), ("s64", 64), ("u64", 64)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "bits"), INTEGERS)
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())

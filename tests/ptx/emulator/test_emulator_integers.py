@@ -109,6 +109,7 @@ BINARY += [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "bits", "result_bits", "oracle"), BINARY, ids=names(BINARY))
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
@@ -223,6 +224,7 @@ THREE: list[tuple[str, Callable[..., int]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "oracle"), THREE, ids=names(THREE))
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
@@ -270,6 +272,7 @@ UNARY += [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "bits", "result_bits", "oracle"), UNARY, ids=names(UNARY))
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())

@@ -32,7 +32,7 @@ def sample(subject: Subject) -> list[Mutant]:
     return list(chosen.values())[:SAMPLE]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS[::16], ids=str)
+@pytest.mark.parametrize("subject", SUBJECTS[::48], ids=str)
 def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
     missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:4]) if v.missed]
     assert not missed, "\n".join(missed)
@@ -57,7 +57,7 @@ def without_retries(subject: Subject) -> list[Mutant]:
     return [m for m in mutants(subject.text, subject.entry) if m.kind == "retry"]
 
 
-@pytest.mark.parametrize("subject", MACHINES[::4], ids=str)
+@pytest.mark.parametrize("subject", MACHINES[::8], ids=str)
 def test_a_kernel_that_tries_only_once_is_noticed(subject: Subject) -> None:
     assert outcome(subject, subject.text, "spurious", 0)[0] == ""
     found = without_retries(subject)

@@ -188,6 +188,7 @@ def test_mutated_kernels_are_read_or_refused() -> None:
         read(source[:cut])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("piece", ["(", "{", "-", "~", "[", "1+", "1*(", "!", "@"])
 def test_deep_nesting_is_refused(piece: str) -> None:
     text = piece * 5000

@@ -253,6 +253,7 @@ def metadata(
     return np.array(words, np.uint32), columns
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("shape", "kind", "d_type"), SPARSE)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_sparse_a_is_expanded_by_its_metadata(shape: str, kind: str, d_type: str, ordered: bool) -> None:
@@ -327,6 +328,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "shape", "a_type", "b_type", "size", "scale", "sparse"), SCALED)
 def test_blocks_along_k_are_scaled(
     kind: str, shape: str, a_type: str, b_type: str, size: str, scale: str, sparse: bool

@@ -86,6 +86,7 @@ def races(seed: int, copy: str, body: str = BODY) -> tuple[bool, bool]:
     return wrong, bool(report.faults)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("copy", [OUT, INTO], ids=["out", "into"])
 @pytest.mark.parametrize("seed", [*range(16), *(pytest.param(k, marks=pytest.mark.slow) for k in range(16, 200))])
 def test_a_copy_races_exactly_if_one_of_its_words_is_not_ordered(seed: int, copy: str) -> None:

@@ -186,6 +186,7 @@ def test_products_are_those_of_integers(case: Case, seed: int, order: str) -> No
     run(case, seed, order)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "case",
     [

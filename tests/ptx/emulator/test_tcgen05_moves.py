@@ -155,6 +155,7 @@ def copied_row(shape: str, lane: int) -> int | None:
     return lane % 32
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["late", "early"])
 @pytest.mark.parametrize("swizzle", ["none", "32B", "128B"])
 @pytest.mark.parametrize("shape", sorted(ROWS))

@@ -67,7 +67,7 @@ SCALED = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["late", "random"])
 @pytest.mark.parametrize("a_in_tmem", [False, True])

@@ -27,7 +27,7 @@ def forward(q: Values, k: Values, v: Values, scale: float, causal: bool) -> tupl
     return p @ v, ((largest + np.log(total)) / np.log(2))[..., 0], p
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("attention")
 def test_attention(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

@@ -36,7 +36,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(31)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @orders
 @cases("matmul")
 def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -47,7 +47,7 @@ def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Or
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @orders
 @cases("whole_matmul")
 def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -83,7 +83,7 @@ def test_split_k_with_atomics(fixture: Fixture, rng: np.random.Generator, order:
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("persistent")
 def test_persistent_ctas(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -168,7 +168,7 @@ def scaled_operand(rng: np.random.Generator, rows: int, k: int, kind: str) -> tu
     return stored, scales, stored.astype(np.float64) * factor
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("scaled_matmul")
 def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -181,7 +181,7 @@ def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_array_equal(c, left @ right.T)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @orders
 @cases("descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_device(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

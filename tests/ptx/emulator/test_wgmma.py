@@ -65,6 +65,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("d_type", "a_type", "b_type"), TYPES)
 @pytest.mark.parametrize("swizzle", SPANS)
 @pytest.mark.parametrize("in_registers", [False, True])
@@ -85,7 +86,7 @@ def test_every_type_and_swizzle_multiplies(
     assert report.advisories == ()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("swizzle", SPANS)
 @pytest.mark.parametrize(("a_mn", "b_mn"), [(True, False), (False, True), (True, True), (None, True)])

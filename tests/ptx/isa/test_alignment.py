@@ -56,6 +56,7 @@ def in_rows_of(pitch_bytes: int, statement: str) -> Specimen:
     return Specimen("rows", body, fields, lambda x: np.zeros((2, 1)), threads=2, smem_bytes=256)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("instruction", "text"), [(isa.LdShared(symbol("vector")), load), (isa.StShared(symbol("vector")), store),
                               (isa.CpAsync(symbol("vector")), copy)], ids=["ld.shared", "st.shared", "cp.async"],

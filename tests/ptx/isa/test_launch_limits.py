@@ -63,6 +63,7 @@ def test_these_are_the_rules_that_the_launch_judges() -> None:
     assert set(rules()) == {"threads per CTA", "grid size", "smem capacity"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_threads_and_smem_are_legal_if_and_only_if_the_device_launches_them(device: Device) -> None:
     threads, smem = rules()["threads per CTA"], rules()["smem capacity"]

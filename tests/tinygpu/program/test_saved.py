@@ -45,7 +45,7 @@ def again(program: Program) -> Program:
     return load_program(json.loads(json.dumps(save_program(program), allow_nan=False)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", range(len(STRUCTURES)))
 def test_every_shipped_structure_comes_back(number: int) -> None:
     machine, problem, structure = STRUCTURES[number]
