@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinygpu.solver.smem import SolverCache, solve_smem
+from tinygpu.solver.smem import SolverCache, banks_see_xor, solve_smem
 from tinygpu.solver.tile_access import TileAccess
 
 
@@ -40,6 +40,18 @@ ANSWERS = {
     (32, 132, True, (4, 32), (4, 8)): ("ideal", 32, 60, 4),
     (16, 80, True, (16, 16), (4, 4)): ("ideal", 16, 48, 4),
     (32, 32, True, (1, 32), (4, 8)): ("ideal", 24, 0, 3),
+    # Rows that carry: so few swizzles that all are tried, and Z3 is not asked.
+    (8, 96, True, (4, 8), (8, 4)): ("ideal", 10, 0, 0),
+    (8, 160, True, (16, 8), (4, 8)): ("ideal", 18, 0, 0),
+    (8, 96, True, (16, 8), (8, 8)): ("ideal", 10, 0, 0),
+    (16, 96, True, (8, 16), (16, 8)): ("pigeonhole", 32, 0, 0),
+    (8, 224, True, (16, 8), (4, 4), (8, 8)): ("ideal", 40, 0, 0),
+    (16, 48, True, (16, 16), (4, 8)): ("ideal", 10, 0, 0),
+    (8, 36, True, (4, 8)): ("ideal", 2, 12, 0),
+    (4, 288, False, (16, 4), (8, 4)): ("ideal", 16, 0, 0),
+    (16, 160, False, (16, 8), (4, 16)): ("pigeonhole", 48, 0, 0),
+    (4, 96, False, (4, 4), (8, 4)): ("ideal", 5, 0, 0),
+    (8, 96, False, (4, 8), (8, 8)): ("ideal", 12, 0, 0),
 }
 
 
@@ -52,3 +64,16 @@ def test_an_answer_takes_no_more_padding_and_no_more_questions_than_it_did(case:
     *expected, most = ANSWERS[case]
     assert [found.proof, found.wavefronts, found.layout.padding_bytes] == expected
     assert found.asked == len(cache.notebook.record) <= most
+
+
+def test_rows_and_columns_are_joined_by_xor_where_no_address_carries() -> None:
+    """For every pitch of less than two rows; where rows are further apart, columns may be too short to show it."""
+    seen = set()
+    for row_bytes in range(4, 260, 4):
+        columns = np.arange(0, row_bytes, 4)
+        for pitch in range(row_bytes, min(2 * row_bytes, row_bytes + 132), 4):
+            starts = np.arange(32)[:, np.newaxis] * pitch
+            joined = bool(((starts + columns) % 128 == (starts ^ columns) % 128).all())
+            seen.add(joined)
+            assert banks_see_xor(row_bytes, pitch) == joined, (row_bytes, pitch)
+    assert seen == {True, False}

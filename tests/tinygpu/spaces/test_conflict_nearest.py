@@ -11,7 +11,7 @@ from tinygpu.constraints import Constraint
 from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.query import Notebook
 from tinygpu.expressions import all_of, any_of, symbol
-from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge
+from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, analysis
 from tinygpu.spaces.analysis import is_implied
 from tinygpu.spaces.conflict import find_point
 
@@ -187,3 +187,20 @@ def test_alternatives_imply_their_union():
     even = Constraint("even", a % 2 == 0, "even")
     assert is_implied(even, [either]).verdict == "yes"
     assert is_implied(either, [even]).verdict == "no"
+
+
+def test_the_nearest_number_can_be_zero_however_far_it_is():
+    few = Constraint("few", symbol("d") < symbol("x"), "fewer than x")
+    space = Space("far", (Part({}, (Axis("x", (1,)),), (few,), {"d": 5_000_000}),))
+    assert "d = 0 instead of 5,000,000" in str(space.nearest())
+
+
+def test_a_model_counts_only_where_it_keeps_every_premise_and_breaks_the_constraint(monkeypatch):
+    a, b = symbol("a"), symbol("b")
+    premises = [Constraint("a", a <= 4, "a is small"), Constraint("b", b <= 4, "b is small")]
+    asked = []
+    kept = analysis.ask
+    monkeypatch.setattr(analysis, "ask", lambda query, notebook: asked.append(query) or kept(query, notebook))
+    is_implied(Constraint("tight", a + b <= 7, "smaller together"), premises)
+    models = [{"a": i, "b": j} for i in range(7) for j in range(7)]
+    assert [m for m in models if asked[0].check(m)] == [{"a": 4, "b": 4}]

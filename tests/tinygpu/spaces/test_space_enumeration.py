@@ -116,6 +116,20 @@ def test_columns_hold_the_points_in_order(space):
         assert [{n: columns[n].tolist()[i] for n in columns} for i in range(len(listed))] == listed
 
 
+def test_what_is_impossible_in_one_group_masks_every_axis_of_the_others():
+    a, b, c, d = (symbol(n) for n in "abcd")
+    rules = (Constraint("left", a < b, "a before b"), Constraint("right", c < d, "c before d"))
+    space = Space("two groups", (Part({}, tuple(Axis(n, (0, 1, 2)) for n in "abcd"), rules),))
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    for first, second in itertools.product(range(3), repeat=2):
+        for mine, other in (("ab", "cd"), ("cd", "ab")):
+            partial = dict(zip(other, (first, second), strict=True))
+            possible = (first, second) in pairs
+            assert space.count(partial) == 3 * possible
+            for place, name in enumerate(mine):
+                assert set(space.legal_values(partial, name)) == ({p[place] for p in pairs} if possible else set())
+
+
 @settings(max_examples=40)
 @given(space=spaces(), data=st.data())
 def test_masking_and_counting_under_partial_choices(space, data):
