@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from table_space import TableSpace, least, problems
 
 from tinygpu.devices import device
+from tinygpu.language import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.search import Evaluation, Point, Result, minimize
 from tinygpu.search.bounded import Region
 from tinygpu.search.branch_and_bound import shapes
@@ -164,6 +167,70 @@ def test_no_candidate_is_predicted_below_the_bound_of_its_region(space: MachineS
     assert held > 10
     # a bound of nothing would hold too
     assert tightest > 0.6
+
+
+@pytest.mark.parametrize(
+    ("machine", "sizes", "name"),
+    [
+        pytest.param(MatmulSkinny, {"m": 64, "n": 64, "k": 512}, "h100", id="tile after tile"),
+        pytest.param(MatmulSimt, {"m": 256, "n": 256, "k": 256}, "a100", id="one tile for each CTA"),
+        pytest.param(
+            MatmulHopper, {"m": 256, "n": 256, "k": 1024}, "h100", id="rounds shared evenly", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_bounds_hold_for_every_kind_of_grid_and_are_exact_where_a_region_is_listed(
+    machine: type[Machine], sizes: dict[str, int], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions of some values of every parameter, around candidates that are in them, against all that is sampled."""
+    rng = np.random.default_rng(4)
+    space = build_space(machine, machine.problem(**sizes), device(name))
+    objective = PredictedTime(space)
+    sample = space.space.sample(100, rng)
+    seconds = np.array([evaluation.cost for evaluation in objective(sample)])
+    for point, cost in zip(sample[:4], seconds, strict=False):
+        assert objective.bound({key: (value,) for key, value in point.items()}) == cost
+    names = tuple(sample[0])
+    domains = {key: tuple(dict.fromkeys(p[key] for p in sample)) for key in names}
+    regions = []
+    for point in sample[:8]:
+        share = rng.choice([0.4, 0.8, 1.0])
+        regions.append({k: tuple(v for v in domains[k] if v == point[k] or rng.random() < share) for k in names})
+    monkeypatch.setattr("tinygpu.search.predicted_bound._LISTED", 0)
+    bounds = []
+    for combinations in (1 << 14, 1):  # by every combination of values, and by intervals
+        monkeypatch.setattr("tinygpu.search.predicted_bound._COMBINATIONS", combinations)
+        relaxed = PredictedBound(space, objective.score_columns)
+        bounds.append([relaxed(region) for region in regions])
+        for region, bound in zip(regions, bounds[-1], strict=True):
+            inside = [s for p, s in zip(sample, seconds, strict=True) if all(p[k] in region[k] for k in names)]
+            assert 0 < bound <= min(inside) * (1 + 1e-12)
+        whole = relaxed(domains)
+        assert all(whole <= bound for bound in bounds[-1])  # of a region that lies inside
+        single = np.array([relaxed({key: (value,) for key, value in point.items()}) for point in sample[:8]])
+        assert np.all(single <= seconds[:8] * (1 + 1e-12))
+        assert np.max(single / seconds[:8]) > 0.4  # a bound of nothing would hold too
+    assert all(rough <= exact for exact, rough in zip(*bounds, strict=True))
+
+
+def test_a_listed_region_bounds_those_inside_it_by_their_own_candidates() -> None:
+    space = build_space(MatmulSkinny, MatmulSkinny.problem(m=8, n=64, k=512), device("h100"))
+    objective, rng = PredictedTime(space), np.random.default_rng(1)
+    listed = list(space.space)
+    names = tuple(listed[0])
+    for key in names:  # the candidates with the first one's values, until they are few enough to be listed
+        if len(listed) > 1000:
+            listed = [p for p in listed if p[key] == listed[0][key]]
+    seconds = np.array([evaluation.cost for evaluation in objective(listed)])
+    assert len(listed) > 100
+    domains = {key: tuple(dict.fromkeys(p[key] for p in listed)) for key in names}
+    whole = objective.bound(domains)  # type: ignore[arg-type]
+    assert whole == seconds.min()
+    for _ in range(20):
+        around = listed[int(rng.integers(len(listed)))]
+        region = {k: tuple(v for v in domains[k] if v == around[k] or rng.random() < 0.6) for k in names}
+        inside = [s for p, s in zip(listed, seconds, strict=True) if all(p[k] in region[k] for k in names)]
+        assert objective.bound(region) == min(inside)
 
 
 def test_the_optimum_under_the_predictor_is_proved_by_a_few_evaluations() -> None:

@@ -38,6 +38,7 @@ class SyntheticGpu:
     fails: dict[str, tuple[str, bool]] = field(default_factory=dict)
     runs: list[tuple[str, int]] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
+    timed: list[tuple[int, int, str]] = field(default_factory=list)
     closed: int = 0
 
     def __post_init__(self) -> None:
@@ -78,6 +79,7 @@ class SyntheticLoaded:
 
     def seconds(self, trips: int, launches: int, queue: Literal["stream", "graph"], held: int = 0) -> float:
         self.gpu.held.append(held)
+        self.gpu.timed.append((trips, launches, queue))
         if launches > 1 or trips == 1:
             each = self.gpu.launch_s if queue == "stream" else self.gpu.launch_s / 2
             return self.gpu.shaken(self.gpu.overhead * 1e-6 + launches * each)

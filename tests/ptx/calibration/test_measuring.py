@@ -9,8 +9,8 @@ import pytest
 from synthetic import H200, SyntheticGpu
 
 from tinygpu.ptx.calibration import Microbenchmark, Outcome, Rounds, measure, microbenchmarks
-from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES
-from tinygpu.ptx.calibration.chip import tiny_chip
+from tinygpu.ptx.calibration.benchmark import MOST_LAUNCHES, Launch
+from tinygpu.ptx.calibration.chip import Chip, tiny_chip
 from tinygpu.ptx.calibration.launcher import LaunchFailed, chip_on
 from tinygpu.ptx.calibration.measuring import Measured, warm_up
 
@@ -103,6 +103,9 @@ def test_launches_are_told_apart_by_how_they_are_queued_and_streams_are_held() -
         "launch_overhead_stream_us": pytest.approx(2.5),
         "launch_overhead_graph_us": pytest.approx(1.25),
     }
+    few, many = ALL["launch"].trips
+    ways = {(1, count, queue) for count in (few, many) for queue in ("stream", "graph")}
+    assert set(gpu.timed) == ways  # launches of one trip each, as many as trips elsewhere
     assert set(gpu.held) == {0, ALL["launch"].held}
     assert gpu.held.count(0) == len(gpu.held) // 2
 
@@ -133,6 +136,12 @@ def test_more_trips_that_take_no_longer_are_not_used() -> None:
     found = figures("fma-latency", 0.0)["lat_fma_dependent"]
     assert not found.used
     assert found.doubt == "40 trips did not take longer than 8"
+
+
+def test_cycles_that_did_not_pass_while_seconds_did_are_not_used() -> None:
+    found = figures("clock", 0.0, 1e-6)["boost_clock_mhz"]
+    few, many = ALL["clock"].trips
+    assert (found.value, found.used, found.doubt) == (0.0, False, f"{many} trips did not take longer than {few}")
 
 
 def test_what_stands_for_another_figure_on_this_chip_replaces_none() -> None:
@@ -193,6 +202,25 @@ def test_rounds_stay_within_the_launches_for_which_buffers_are_made() -> None:
     assert len(gpu.runs) + 2 * len(gpu.held) <= MOST_LAUNCHES
     with pytest.raises(ValueError, match=r"^a microbenchmark is timed in 2 to 10 rounds, not 11$"):
         Rounds(11)
+
+
+def test_a_launch_is_planned_for_the_most_trips_that_it_makes() -> None:
+    for name in ("clock", "fma-latency"):
+        planned: list[int] = []
+
+        def plan(chip: Chip, trips: int, planned: list[int] = planned, name: str = name) -> Launch:
+            planned.append(trips)
+            return ALL[name].plan(chip, trips)
+
+        noted = replace(blind(name), plan=plan)
+        for use in (measure, warm_up):
+            gpu, moments = SyntheticGpu(emulating=False), iter(range(100))
+            if use is measure:
+                measure(noted, gpu, CHIP, 2)
+            else:
+                warm_up(noted, gpu, CHIP, 2.0, lambda moments=moments: float(next(moments)))  # type: ignore[misc]
+            assert planned.pop() == max(trips for _, trips in gpu.runs)
+            assert not planned
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
