@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinygpu.solver import smem
 from tinygpu.solver.smem import SolverCache, banks_see_xor, solve_smem
 from tinygpu.solver.tile_access import TileAccess
 
@@ -40,7 +41,7 @@ ANSWERS = {
     (32, 132, True, (4, 32), (4, 8)): ("ideal", 32, 60, 4),
     (16, 80, True, (16, 16), (4, 4)): ("ideal", 16, 48, 4),
     (32, 32, True, (1, 32), (4, 8)): ("ideal", 24, 0, 3),
-    # Rows that carry: so few swizzles that all are tried, and Z3 is not asked.
+    # The menu answers at once.
     (8, 96, True, (4, 8), (8, 4)): ("ideal", 10, 0, 0),
     (8, 160, True, (16, 8), (4, 8)): ("ideal", 18, 0, 0),
     (8, 96, True, (16, 8), (8, 8)): ("ideal", 10, 0, 0),
@@ -77,3 +78,22 @@ def test_rows_and_columns_are_joined_by_xor_where_no_address_carries() -> None:
             seen.add(joined)
             assert banks_see_xor(row_bytes, pitch) == joined, (row_bytes, pitch)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_listed_swizzles_are_the_best_however_many_are_tried_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes at random, in rows that carry: the menu has no best layout, so all swizzles are tried, without Z3."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        lanes = np.stack([rng.integers(0, 8, (2, 32)), 4 * rng.integers(0, 20, (2, 32))], axis=-1)
+        found = []
+        for size in (smem.LISTED_AT_ONCE, at_once):
+            with monkeypatch.context() as patch:
+                patch.setattr(smem, "LISTED_AT_ONCE", size)
+                accesses = [TileAccess("random", lanes, 4)]
+                found.append(solve_smem(8, 80, accesses, allow_padding=False, cache=SolverCache()))
+        assert found[0].layout == found[1].layout
+        assert found[0].wavefronts == found[1].wavefronts
+        assert [one.asked for one in found] == [0, 0]

@@ -204,3 +204,11 @@ def test_a_model_counts_only_where_it_keeps_every_premise_and_breaks_the_constra
     is_implied(Constraint("tight", a + b <= 7, "smaller together"), premises)
     models = [{"a": i, "b": j} for i in range(7) for j in range(7)]
     assert [m for m in models if asked[0].check(m)] == [{"a": 4, "b": 4}]
+
+
+def test_values_that_no_part_offers_together_name_no_point():
+    axes = (Axis("a", (1, 2)),)
+    parts = (Part({"way": "x"}, axes), Part({"way": "y"}, (Axis("a", (3,)),)))
+    (violation,) = Space("two", parts).explain({"way": "x", "a": 3})
+    assert violation.constraint is None
+    assert "3" in violation.sentence
