@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.prediction_error import Errors, Problem, rows, two_constant_roofline
+from tests.benchmarks.library_products import Problem
+from tests.benchmarks.measured_products import rows
+from tests.benchmarks.prediction_error import Errors, two_constant_roofline
 from tinygpu.devices import Device, device
 from tinygpu.language.machine import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere

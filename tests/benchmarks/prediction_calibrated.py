@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.benchmarks.prediction_error import Problem, library_kernels, rows, two_constant_roofline
+from tests.benchmarks.library_products import Problem, library_kernels
+from tests.benchmarks.measured_products import rows
+from tests.benchmarks.prediction_error import two_constant_roofline
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import Device, Figure, device

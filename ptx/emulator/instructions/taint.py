@@ -32,22 +32,18 @@ def make_taint(
 ) -> Run:
     """The careful form of `run`: the same, and what becomes of uninitialised bits."""
     owns, before, sees_to_busy = b.owns_taint, b.taint_before, b.owns_busy
-    # Worked out when it is first needed: most runs have neither uninitialised registers nor busy ones.
+    # Worked out when it is first needed: most runs have neither uninitialised registers nor any in flight.
     used: frozenset[Slot] | None = None
     follow: Run | None = None
 
     def careful(c: Cohort) -> None:
         nonlocal used, follow
         residents = c.residents
-        if not sees_to_busy and (residents.busy or residents.awaited):
+        in_flight = residents.in_flight
+        if not sees_to_busy and (in_flight.busy or in_flight.awaited):
             if used is None:
                 used = reads | writes
-            if residents.busy and used:
-                if i.opcode == "mov":
-                    residents.settle_before_move(c, reads, i)
-                residents.check_busy(c, used, i)
-            if residents.awaited and used:
-                residents.check_awaited(c, used, i)
+            in_flight.check(c, reads, used, i)
         if not residents.tainted:
             run(c)
             return

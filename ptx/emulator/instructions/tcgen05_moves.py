@@ -141,7 +141,7 @@ def load(b: Binder, i: Instruction) -> Run:
         for position, writer in enumerate(writers):
             np.copyto(writer(c), values[:, :, position], where=c.where)
         if c.emulation.checking:
-            c.residents.set_awaited(filled, _rows(c), i.line)
+            c.residents.in_flight.load(filled, _rows(c), i.line)
         if c.emulation.checking and (c.residents.tainted or undefined.any()):
             for position, slot in enumerate(slots):
                 if slot is not None:
@@ -239,7 +239,7 @@ def wait(b: Binder, i: Instruction) -> Run:
         for _, row in active_warps(c):
             tensor_memory(c.residents).order.wait(row, kind)
         if kind == "ld":
-            c.residents.release_awaited(_rows(c))
+            c.residents.in_flight.loaded(_rows(c))
 
     return run
 

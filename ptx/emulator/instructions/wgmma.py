@@ -162,7 +162,7 @@ def _mma_async(b: Binder, i: Instruction) -> Run:
         start(residents, state, product)
         if product.computed:  # and with it those before it
             _refresh(c, [pending for pending in state.pending if pending.computed])
-        c.residents.settle = settle
+        c.residents.in_flight.settle = settle
 
     return run
 

@@ -388,7 +388,7 @@ def _occupy(residents: Residents, state: Warpgroups, product: Product) -> None:
         mask = state.busy.setdefault(use, np.zeros(residents.warps, np.bool_))
         if not mask[product.leaders].all():
             mask[product.leaders] = True
-            residents.set_busy(list(slots), product.rows.reshape(-1), product.plan.because)
+            residents.in_flight.take(list(slots), product.rows.reshape(-1), product.plan.because)
 
 
 def _vacate(residents: Residents, state: Warpgroups, product: Product) -> None:
@@ -396,4 +396,4 @@ def _vacate(residents: Residents, state: Warpgroups, product: Product) -> None:
         mask = state.busy.get(use)
         if mask is not None and mask[product.leaders].any():
             mask[product.leaders] = False
-            residents.release_busy(list(slots), product.rows.reshape(-1))
+            residents.in_flight.give_back(list(slots), product.rows.reshape(-1))

@@ -267,6 +267,7 @@ class Scheduler:
         block = self._blocks[place[0]]
         residents = self._residents
         registers = residents.registers
+        in_flight = residents.in_flight
         rows = rowset.rows
         if self._standstill.watching:
             self._standstill.moved(rows)
@@ -282,7 +283,7 @@ class Scheduler:
         try:
             for operation in block.operations[position:] if position else block.operations:
                 residents.emulation.line = operation.instruction.line
-                if residents.tainted or residents.busy or residents.awaited:
+                if residents.tainted or in_flight.busy or in_flight.awaited:
                     operation.careful(c)
                 else:
                     operation.run(c)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.older_values import OlderValues
 from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
 from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.registers_in_flight import RegistersInFlight
 from tinygpu.ptx.emulator.state.setbacks import make_setbacks
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
 
@@ -70,12 +71,7 @@ class Residents:
         self.setbacks = make_setbacks(emulation.order, emulation.random)
         self.mbarriers = Mbarriers(self)
         self.extensions: dict[str, Any] = {}
-        self.busy: dict[Slot, NDArray[np.bool_]] = {}
-        self.busy_because: dict[Slot, str] = {}
-        # Registers that tcgen05.ld fills until tcgen05.wait::ld: by its line, and in which warps.
-        self.awaited: dict[int, tuple[frozenset[Slot], NDArray[np.bool_]]] = {}
-        # What waits for all asynchronous instructions that a cohort's registers belong to.
-        self.settle: Callable[[Cohort], None] | None = None
+        self.in_flight = RegistersInFlight(emulation, self.warps)
         self.touched: dict[Slot, NDArray[np.bool_]] = {}
         # Line of the instruction whose wait is over (or came to its time limit) until it goes on, per warp.
         self.woken: NDArray[np.int64] = np.zeros(self.warps, np.int64)
@@ -446,88 +442,9 @@ class Residents:
                 if low < place + 8 and place < high and bool(((index < place + 8) & (index + size > place)).any()):
                     self.mbarriers.overwritten(cta, address, address + 8, line)
 
-    # ---- registers that asynchronous instructions use -------------------------------------------------------------
-
-    def set_busy(self, slots: list[Slot], rows: NDArray[np.int64], because: str) -> None:
-        """These registers belong to an asynchronous instruction until it is waited for."""
-        for slot in slots:
-            mask = self.busy.setdefault(slot, np.zeros(self.warps, np.bool_))
-            mask[rows] = True
-            self.busy_because[slot] = because
-
-    def release_busy(self, slots: list[Slot], rows: NDArray[np.int64]) -> None:
-        """The registers belong to the threads again."""
-        for slot in slots:
-            mask = self.busy.get(slot)
-            if mask is not None:
-                mask[rows] = False
-                if not mask.any():
-                    del self.busy[slot]
-
-    def set_awaited(self, slots: frozenset[Slot], rows: NDArray[np.int64], line: int) -> None:
-        """A load of these warps that gives these registers was issued."""
-        mask = self.awaited.setdefault(line, (slots, np.zeros(self.warps, np.bool_)))[1]
-        mask[rows] = True
-
-    def release_awaited(self, rows: NDArray[np.int64]) -> None:
-        """These warps have waited for their loads."""
-        for line, (_, mask) in list(self.awaited.items()):
-            mask[rows] = False
-            if not mask.any():
-                del self.awaited[line]
-
-    def check_awaited(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
-        """An advisory where an instruction uses a register before the load that fills it was waited for."""
-        for line, (loaded, mask) in self.awaited.items():
-            used = loaded & slots
-            rows = mask[c.set.rows]
-            if not used or not (rows if c.mask is None else rows & c.mask.any(axis=1)).any():
-                continue
-            name = self.emulation.program.register_names.get(min(used), "a register")
-            self.emulation.advise(
-                "tcgen05.ld without its wait", instruction,
-                f"uses {name}, which `tcgen05.ld` on line {line} fills, before tcgen05.wait::ld: until then it is not "
-                "defined what it holds",
-            )  # fmt: skip
-
-    def settle_before_move(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
-        """A register is moved that an asynchronous instruction still works with: the assembler waits for it there."""
-        if self.settle is None:
-            return
-        for slot in self.busy.keys() & slots:
-            if self.busy[slot][c.set.rows].any():
-                name = self.emulation.program.register_names.get(slot, "a register")
-                self.emulation.advise(
-                    "accumulator moved before the wait", instruction,
-                    f"moves {name}, {self.busy_because[slot]}; the assembler puts a wait here, and the products are "
-                    "carried out one after another",
-                )  # fmt: skip
-                self.settle(c)
-                return
-
-    def check_busy(self, c: Cohort, slots: frozenset[Slot], instruction: Instruction) -> None:
-        """A fault where an instruction uses a register that an asynchronous one still works with."""
-        for slot in self.busy.keys() & slots:
-            rows = self.busy[slot][c.set.rows]
-            if c.mask is not None:
-                rows = rows & c.mask.any(axis=1)
-            if rows.any():
-                row = int(c.set.index[int(np.argmax(rows))])
-                name = self.emulation.program.register_names.get(slot, "a register")
-                self.emulation.fault(
-                    "asynchronous registers", instruction, self, row, None,
-                    f"uses {name}, {self.busy_because[slot]}",
-                )  # fmt: skip
-                self.busy[slot][c.set.index[rows]] = False
-
     def who(self, row: int, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(CTA, thread) coordinates of a lane of a row."""
         count = len(self.ctas)
         bx, by, _ = self.emulation.launch.block
         linear = row // count * LANES + lane
         return self.ctas[row % count], (linear % bx, linear // bx % by, linear // (bx * by))
-
-
-def slots_key(slots: set[Slot]) -> tuple[Slot, ...]:
-    """Register slots in a fixed order."""
-    return tuple(sorted(slots))

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 from bulk_kernels import (
+    ACQUIRE,
     BARRIER,
     CLUSTER_SYNC,
+    LOAD,
     PROXY_FENCE,
+    RELEASE,
+    STORE,
+    async_store_text,
     dump,
     elected,
     expect,
@@ -18,14 +23,17 @@ from bulk_kernels import (
     init,
     kernel,
     load_kernel,
+    load_text,
     map_address,
+    multicast_kernel,
+    neighbour_text,
+    pointer_kernel,
+    replace_kernel,
     store_kernel,
+    store_text,
     tile,
     wait,
 )
-from test_bulk_copies import LOAD, STORE, async_store_text, load_text, neighbour_text, store_text
-from test_tensor_copies import multicast_kernel
-from test_tensor_map_places import ACQUIRE, RELEASE, pointer_kernel, replace_kernel
 
 from tinygpu.ptx.emulator import DeviceBuffer, TensorMap
 from tinygpu.ptx.emulator.state.emulation import Order

@@ -149,3 +149,142 @@ def store_kernel(
     )
     body = fill(size_bytes) + PROXY_FENCE + elected(issue)
     return kernel(".param .align 64 .b8 tm[128], .param .u64 x", body, tile(size_bytes))
+
+
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def load_text(size: int, instruction: str = LOAD, extra: str = "") -> str:
+    issue = "    ld.param.u64 %rd1, [x];\n" + expect(size)
+    issue += f"    {instruction} [tile], [%rd1], {size}, [bar]{extra};\n"
+    body = init() + elected(issue) + wait() + dump(size)
+    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + BARRIER)
+
+
+def store_text(size: int, instruction: str = STORE, extra: str = "") -> str:
+    issue = f"    ld.param.u64 %rd1, [y];\n    {instruction} [%rd1], [tile], {size}{extra};\n" + COMMIT_AND_WAIT
+    return kernel(
+        ".param .u64 x, .param .u64 y", fill(size) + PROXY_FENCE + elected(issue), tile(size)
+    )  # fmt: skip
+
+
+def neighbour_text(instruction: str, size: int) -> str:
+    """Each CTA of a pair copies its tile into the other one's `inbox`, which is written to y."""
+    issue = f"""    mov.u32 %r2, %cluster_ctarank;
+    xor.b32 %r3, %r2, 1;
+    mapa.shared::cluster.u32 %r4, inbox, %r3;
+    mapa.shared::cluster.u32 %r5, bar, %r3;
+    {instruction} [%r4], [tile], {size}, [%r5];
+"""
+    own_x = """    ld.param.u64 %rd22, [x];
+    mov.u32 %r6, %ctaid.x;
+    mul.wide.u32 %rd6, %r6, SIZE;
+    add.u64 %rd22, %rd22, %rd6;
+""".replace("SIZE", str(size))
+    own_y = own_x.replace("%rd22", "%rd20").replace("[x]", "[y]")
+    body = own_x + fill(size).replace("    ld.param.u64 %rd22, [x];\n", "") + init() + PROXY_FENCE + CLUSTER_SYNC
+    body += elected(expect(size), "EXPECTED") + CLUSTER_SYNC + elected(issue) + wait() + own_y
+    body += dump(size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + tile(size, "inbox") + BARRIER)
+
+
+def async_store_text(instruction: str, values: str, size: int, start: int) -> str:
+    """Thread t of each CTA of a pair stores into word(s) t of the other one's inbox."""
+    threads = 32
+    begin = f"""    mov.u32 %r2, inbox;
+    mul.lo.u32 %r3, %r1, {size};
+    add.u32 %r2, %r2, %r3;
+    mov.u32 %r4, {start};
+"""
+    for k in range(size // 4):
+        begin += f"    @%p4 st.shared.u32 [%r2+{4 * k}], %r4;\n"
+    issue = f"""    mov.u32 %r5, %cluster_ctarank;
+    xor.b32 %r6, %r5, 1;
+    mapa.shared::cluster.u32 %r7, %r2, %r6;
+    mapa.shared::cluster.u32 %r8, bar, %r6;
+    mad.lo.u32 %r9, %r5, 100, %r1;
+    add.u32 %r10, %r9, 1000;
+    add.u32 %r11, %r9, 2000;
+    add.u32 %r12, %r9, 3000;
+    @%p4 {instruction} [%r7], {values}, [%r8];
+"""
+    place = f"""    ld.param.u64 %rd20, [y];
+    mul.wide.u32 %rd5, %r5, {threads * size};
+    add.u64 %rd20, %rd20, %rd5;
+"""
+    body = f"    setp.lt.u32 %p4, %r1, {threads};\n" + begin + init() + CLUSTER_SYNC
+    body += elected(expect(threads * size)) + issue + wait() + place
+    body += dump(threads * size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .u64 y", body, tile(threads * size, "inbox") + BARRIER)
+
+
+def multicast_kernel(ctas: int, rows: int) -> str:
+    """Each CTA of the cluster loads its rows of a tile for all of them; every CTA writes the whole tile to y."""
+    size, part = ctas * rows * 64, rows * 64
+    issue = map_address() + expect(size)
+    issue += f"""    mov.u32 %r2, %cluster_ctarank;
+    mul.lo.u32 %r3, %r2, {rows};
+    mul.lo.u32 %r4, %r2, {part};
+    mov.u32 %r5, tile;
+    add.u32 %r5, %r5, %r4;
+    mov.u32 %r6, bar;
+    mov.u16 %h1, {(1 << ctas) - 1};
+    {MAP}.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r5], [%rd1, {{0, %r3}}],
+        [%r6], %h1;
+"""
+    place = f"""    ld.param.u64 %rd20, [y];
+    mov.u32 %r7, %ctaid.x;
+    mul.wide.u32 %rd5, %r7, {size};
+    add.u64 %rd20, %rd20, %rd5;
+"""
+    body = init() + CLUSTER_SYNC + elected(issue) + wait() + place
+    body += dump(size).replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
+    return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(size) + BARRIER)
+
+
+ACQUIRE = "    fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;\n"
+RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
+
+
+def pointer_kernel() -> str:
+    issue = "    ld.param.u64 %rd1, [tm];\n" + expect(512)
+    issue += f"    {MAP}.2d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 2}}], [bar];\n"
+    body = init() + elected(issue) + wait() + dump(512)
+    return kernel(".param .u64 tm, .param .u64 y", body, tile(512) + BARRIER)
+
+
+def replace_kernel(fences: str, release: str = "cp_fenceproxy") -> str:
+    """Thread 0 makes a map of its own from zeros, publishes it in global memory, and loads with it."""
+    def change(field: str, value: str, width: int = 32, ordinal: int | None = None) -> str:
+        middle = "" if ordinal is None else f"{ordinal}, "
+        return f"    tensormap.replace.tile.{field}.shared::cta.b1024.b{width} [desc], {middle}{value};\n"
+
+    zero = "    mov.u32 %r10, desc;\n    shl.b32 %r11, %r1, 2;\n    add.u32 %r10, %r10, %r11;\n    mov.u32 %r12, 0;\n"
+    zero += "    setp.gt.u32 %p2, %r1, 31;\n    @!%p2 st.shared.u32 [%r10], %r12;\n    bar.sync 0;\n"
+    build = "    ld.param.u64 %rd2, [x];\n" + change("global_address", "%rd2", 64) + change("rank", "1")
+    build += change("box_dim", "32", ordinal=0) + change("box_dim", "8", ordinal=1)
+    build += "    ld.param.u32 %r13, [rows];\n    mov.u64 %rd3, 64;\n" + change("global_dim", "32", ordinal=0)
+    build += change("global_dim", "%r13", ordinal=1) + change("global_stride", "%rd3", 64, 0)
+    build += change("element_stride", "1", ordinal=0) + change("element_stride", "1", ordinal=1)
+    build += change("elemtype", "6") + change("interleave_layout", "0") + change("swizzle_mode", "2")
+    build += change("fill_mode", "0")
+    publish = "    bar.sync 0;\n    ld.param.u64 %rd1, [table];\n"
+    if release == "cp_fenceproxy":
+        publish += """    setp.gt.u32 %p3, %r1, 31;
+    @%p3 bra PUBLISHED;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [desc], 128;
+PUBLISHED:
+"""
+    else:
+        publish += f"""    @%p1 bra PUBLISHED;
+    tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 8;
+    {release}
+PUBLISHED:
+"""
+    issue = fences + expect(512)
+    issue += f"    {MAP}.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 4}}], [bar];\n"
+    body = init() + (zero + elected(build, "BUILT") if release == "cp_fenceproxy" else "") + publish
+    body += "    bar.sync 0;\n" + elected(issue) + wait() + dump(512)
+    shared = tile(512) + BARRIER + ".shared .align 128 .b8 desc[128];"
+    return kernel(".param .u64 x, .param .u32 rows, .param .u64 table, .param .u64 y", body, shared)

@@ -11,13 +11,19 @@ from bulk_kernels import (
     BARRIER,
     CLUSTER_SYNC,
     COMMIT_AND_WAIT,
+    LOAD,
     PROXY_FENCE,
+    STORE,
+    async_store_text,
     dump,
     elected,
     expect,
     fill,
     init,
     kernel,
+    load_text,
+    neighbour_text,
+    store_text,
     tile,
     wait,
 )
@@ -38,8 +44,6 @@ from tinygpu.ptx.emulator.units.reductions import reduction
 
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
 RNG = np.random.default_rng(11)
-LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
 
 def run(text: str, *args: Any, order: Order = "late", **options: Any) -> Report:
@@ -48,20 +52,6 @@ def run(text: str, *args: Any, order: Order = "late", **options: Any) -> Report:
     assert report.faults == ()
     assert report.advisories == ()
     return report
-
-
-def load_text(size: int, instruction: str = LOAD, extra: str = "") -> str:
-    issue = "    ld.param.u64 %rd1, [x];\n" + expect(size)
-    issue += f"    {instruction} [tile], [%rd1], {size}, [bar]{extra};\n"
-    body = init() + elected(issue) + wait() + dump(size)
-    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + BARRIER)
-
-
-def store_text(size: int, instruction: str = STORE, extra: str = "") -> str:
-    issue = f"    ld.param.u64 %rd1, [y];\n    {instruction} [%rd1], [tile], {size}{extra};\n" + COMMIT_AND_WAIT
-    return kernel(
-        ".param .u64 x, .param .u64 y", fill(size) + PROXY_FENCE + elected(issue), tile(size)
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -165,26 +155,6 @@ def test_sums_of_subnormal_f32_are_flushed() -> None:
 # ---- other CTAs' shared memory --------------------------------------------------------------------------------------
 
 
-def neighbour_text(instruction: str, size: int) -> str:
-    """Each CTA of a pair copies its tile into the other one's `inbox`, which is written to y."""
-    issue = f"""    mov.u32 %r2, %cluster_ctarank;
-    xor.b32 %r3, %r2, 1;
-    mapa.shared::cluster.u32 %r4, inbox, %r3;
-    mapa.shared::cluster.u32 %r5, bar, %r3;
-    {instruction} [%r4], [tile], {size}, [%r5];
-"""
-    own_x = """    ld.param.u64 %rd22, [x];
-    mov.u32 %r6, %ctaid.x;
-    mul.wide.u32 %rd6, %r6, SIZE;
-    add.u64 %rd22, %rd22, %rd6;
-""".replace("SIZE", str(size))
-    own_y = own_x.replace("%rd22", "%rd20").replace("[x]", "[y]")
-    body = own_x + fill(size).replace("    ld.param.u64 %rd22, [x];\n", "") + init() + PROXY_FENCE + CLUSTER_SYNC
-    body += elected(expect(size), "EXPECTED") + CLUSTER_SYNC + elected(issue) + wait() + own_y
-    body += dump(size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
-    return kernel(".param .u64 x, .param .u64 y", body, tile(size) + tile(size, "inbox") + BARRIER)
-
-
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_copy_into_another_cta_arrives_there(order: Order) -> None:
     x, y = RNG.integers(0, 255, (4, 256), np.uint8), np.zeros((4, 256), np.uint8)
@@ -218,36 +188,6 @@ def test_reductions_into_one_cta_add_up(order: Order) -> None:
     x, y = RNG.integers(0, 999, 64).astype(np.uint32), np.zeros(64, np.uint32)
     run(gather_sum_text(), x, y, grid=4, cluster=(4, 1, 1), order=order)
     assert (y == 1 + 4 * x).all()
-
-
-def async_store_text(instruction: str, values: str, size: int, start: int) -> str:
-    """Thread t of each CTA of a pair stores into word(s) t of the other one's inbox."""
-    threads = 32
-    begin = f"""    mov.u32 %r2, inbox;
-    mul.lo.u32 %r3, %r1, {size};
-    add.u32 %r2, %r2, %r3;
-    mov.u32 %r4, {start};
-"""
-    for k in range(size // 4):
-        begin += f"    @%p4 st.shared.u32 [%r2+{4 * k}], %r4;\n"
-    issue = f"""    mov.u32 %r5, %cluster_ctarank;
-    xor.b32 %r6, %r5, 1;
-    mapa.shared::cluster.u32 %r7, %r2, %r6;
-    mapa.shared::cluster.u32 %r8, bar, %r6;
-    mad.lo.u32 %r9, %r5, 100, %r1;
-    add.u32 %r10, %r9, 1000;
-    add.u32 %r11, %r9, 2000;
-    add.u32 %r12, %r9, 3000;
-    @%p4 {instruction} [%r7], {values}, [%r8];
-"""
-    place = f"""    ld.param.u64 %rd20, [y];
-    mul.wide.u32 %rd5, %r5, {threads * size};
-    add.u64 %rd20, %rd20, %rd5;
-"""
-    body = f"    setp.lt.u32 %p4, %r1, {threads};\n" + begin + init() + CLUSTER_SYNC
-    body += elected(expect(threads * size)) + issue + wait() + place
-    body += dump(threads * size, name="inbox").replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
-    return kernel(".param .u64 y", body, tile(threads * size, "inbox") + BARRIER)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -21,6 +21,7 @@ from bulk_kernels import (
     kernel,
     load_kernel,
     map_address,
+    multicast_kernel,
     store_kernel,
     tile,
     wait,
@@ -255,30 +256,6 @@ def test_reductions_of_many_ctas_add_up() -> None:
 
 
 # ---- clusters -------------------------------------------------------------------------------------------------------
-
-
-def multicast_kernel(ctas: int, rows: int) -> str:
-    """Each CTA of the cluster loads its rows of a tile for all of them; every CTA writes the whole tile to y."""
-    size, part = ctas * rows * 64, rows * 64
-    issue = map_address() + expect(size)
-    issue += f"""    mov.u32 %r2, %cluster_ctarank;
-    mul.lo.u32 %r3, %r2, {rows};
-    mul.lo.u32 %r4, %r2, {part};
-    mov.u32 %r5, tile;
-    add.u32 %r5, %r5, %r4;
-    mov.u32 %r6, bar;
-    mov.u16 %h1, {(1 << ctas) - 1};
-    {MAP}.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r5], [%rd1, {{0, %r3}}],
-        [%r6], %h1;
-"""
-    place = f"""    ld.param.u64 %rd20, [y];
-    mov.u32 %r7, %ctaid.x;
-    mul.wide.u32 %rd5, %r7, {size};
-    add.u64 %rd20, %rd20, %rd5;
-"""
-    body = init() + CLUSTER_SYNC + elected(issue) + wait() + place
-    body += dump(size).replace("    ld.param.u64 %rd20, [y];\n", "") + CLUSTER_SYNC
-    return kernel(".param .align 64 .b8 tm[128], .param .u64 y", body, tile(size) + BARRIER)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 from bulk_kernels import (
+    ACQUIRE,
     BARRIER,
     COMMIT_AND_WAIT,
     MAP,
     PROXY_FENCE,
-    dump,
+    RELEASE,
     elected,
     expect,
     init,
     kernel,
     map_address,
+    pointer_kernel,
+    replace_kernel,
     tile,
     wait,
 )
@@ -25,13 +28,6 @@ from test_tensor_copies import ORDERS, RNG, run
 from tinygpu.ptx.emulator import DeviceBuffer, TensorMap
 from tinygpu.ptx.emulator.state.emulation import Order
 from tinygpu.ptx.emulator.units.swizzles import SWIZZLES
-
-
-def pointer_kernel() -> str:
-    issue = "    ld.param.u64 %rd1, [tm];\n" + expect(512)
-    issue += f"    {MAP}.2d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 2}}], [bar];\n"
-    body = init() + elected(issue) + wait() + dump(512)
-    return kernel(".param .u64 tm, .param .u64 y", body, tile(512) + BARRIER)
 
 
 def test_a_tensor_map_may_lie_in_global_memory() -> None:
@@ -45,46 +41,6 @@ def test_a_tensor_map_may_lie_in_global_memory() -> None:
     maps = np.frombuffer(bytes(64) + bytes(TensorMap(held, (32, 8))), np.uint8).copy()
     run(pointer_kernel(), DeviceBuffer(maps, offset=64), y, buffers=[held])
     assert (y == x[2:10]).all()
-
-
-def replace_kernel(fences: str, release: str = "cp_fenceproxy") -> str:
-    """Thread 0 makes a map of its own from zeros, publishes it in global memory, and loads with it."""
-    def change(field: str, value: str, width: int = 32, ordinal: int | None = None) -> str:
-        middle = "" if ordinal is None else f"{ordinal}, "
-        return f"    tensormap.replace.tile.{field}.shared::cta.b1024.b{width} [desc], {middle}{value};\n"
-
-    zero = "    mov.u32 %r10, desc;\n    shl.b32 %r11, %r1, 2;\n    add.u32 %r10, %r10, %r11;\n    mov.u32 %r12, 0;\n"
-    zero += "    setp.gt.u32 %p2, %r1, 31;\n    @!%p2 st.shared.u32 [%r10], %r12;\n    bar.sync 0;\n"
-    build = "    ld.param.u64 %rd2, [x];\n" + change("global_address", "%rd2", 64) + change("rank", "1")
-    build += change("box_dim", "32", ordinal=0) + change("box_dim", "8", ordinal=1)
-    build += "    ld.param.u32 %r13, [rows];\n    mov.u64 %rd3, 64;\n" + change("global_dim", "32", ordinal=0)
-    build += change("global_dim", "%r13", ordinal=1) + change("global_stride", "%rd3", 64, 0)
-    build += change("element_stride", "1", ordinal=0) + change("element_stride", "1", ordinal=1)
-    build += change("elemtype", "6") + change("interleave_layout", "0") + change("swizzle_mode", "2")
-    build += change("fill_mode", "0")
-    publish = "    bar.sync 0;\n    ld.param.u64 %rd1, [table];\n"
-    if release == "cp_fenceproxy":
-        publish += """    setp.gt.u32 %p3, %r1, 31;
-    @%p3 bra PUBLISHED;
-    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [desc], 128;
-PUBLISHED:
-"""
-    else:
-        publish += f"""    @%p1 bra PUBLISHED;
-    tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 8;
-    {release}
-PUBLISHED:
-"""
-    issue = fences + expect(512)
-    issue += f"    {MAP}.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1, {{0, 4}}], [bar];\n"
-    body = init() + (zero + elected(build, "BUILT") if release == "cp_fenceproxy" else "") + publish
-    body += "    bar.sync 0;\n" + elected(issue) + wait() + dump(512)
-    shared = tile(512) + BARRIER + ".shared .align 128 .b8 desc[128];"
-    return kernel(".param .u64 x, .param .u32 rows, .param .u64 table, .param .u64 y", body, shared)
-
-
-ACQUIRE = "    fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;\n"
-RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
 
 
 def swizzled_rows(rows: np.ndarray[Any, Any]) -> Any:

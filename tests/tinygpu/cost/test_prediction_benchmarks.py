@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinygpu.cost.predictor import predict
 from tinygpu.devices import device
 
 ROOT = Path(__file__).parents[3]
@@ -219,3 +221,40 @@ def test_equal_values_share_their_rank(benchmarks: Any) -> None:
     measured = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
     found = ranking.ranking(measured[[1, 0, 2, 3, 4, 5, 6, 7]], measured, (1, 2))
     assert found.regret == {1: 0.5, 2: 0.0}
+
+
+def test_a_deeper_pipeline_hides_latency(benchmarks: Any) -> None:
+    module = benchmarks("library_products")
+    gpu = device("a100")
+    problem = module.Problem(640, 640, 4096)
+    rows = np.array([[64, 64, 64, 32, 32, stages, 1, 8] for stages in (1, 2, 3, 4)])
+    found = predict(gpu, module.product(problem, gpu, rows))
+    assert found.seconds[0] > 1.3 * found.seconds[1]
+    assert found.seconds[1] > found.seconds[2]
+    assert found.seconds[2] >= found.seconds[3]
+    assert float(found.latency_s[0]) > 0
+
+
+def test_large_matrix_products_come_near_what_libraries_reach(benchmarks: Any) -> None:
+    """4096 cubed in bf16: 250 TFLOP/s were measured on an A100, 700 to 800 on an H100."""
+    module = benchmarks("prediction_error")
+    problem = module.Problem(4096, 4096, 4096)
+    for name, least, most in (("a100", 235, 265), ("h100", 650, 800)):
+        rate = 2 * 4096**3 / module.seconds(problem, device(name)).min() / 1e12
+        assert least <= rate <= most
+
+
+def test_the_benchmark_reads_a_table_and_says_when_there_is_none(
+    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = benchmarks("prediction_error")
+    assert module.main([str(tmp_path / "none.csv")]) == 0
+    assert capsys.readouterr().out == f"skipped: no table of measured times at {tmp_path / 'none.csv'}\n"
+    table = tmp_path / "times.csv"
+    head = "dtype,m,n,k,a100_sxm.trt,h100_sxm.trt,a100_sxm.alt,h100_sxm.alt\n"
+    table.write_text(head + "bfloat16,4096,4096,4096,550,190,550,190\nbfloat16,1,32,32,2,2,2,2\n")
+    assert module.main([str(table)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line for line in lines if ", bfloat16 |" in line]
+    assert {line.split(", ")[1] for line in rows} == {"a100_sxm.trt", "h100_sxm.trt", "a100_sxm.alt", "h100_sxm.alt"}
+    assert all(re.search(r" \| [12] \| \d+\.\d %", line) for line in rows)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from dataclasses import fields, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,20 +14,6 @@ from hypothesis import strategies as st
 from tinygpu.cost.demand import Chain, Demand, Phase, Work
 from tinygpu.cost.predictor import CAUSES, UNITS, Rates, predict
 from tinygpu.devices import Device, Figure, device, devices
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "prediction_error.py"
-
-
-def benchmark() -> ModuleType:
-    name = "prediction_error"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, BENCHMARK)
-        if spec is None or spec.loader is None:
-            raise FileNotFoundError(BENCHMARK)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
 
 amounts = st.integers(0, 1 << 16)
 works = st.builds(Work, **{f.name: amounts for f in fields(Work)})
@@ -319,18 +301,6 @@ def test_two_warps_use_half_of_the_tensor_cores() -> None:
     assert waiting[0] >= 1.6 * waiting[1]
 
 
-def test_a_deeper_pipeline_hides_latency() -> None:
-    module = benchmark()
-    gpu = device("a100")
-    problem = module.Problem(640, 640, 4096)
-    rows = np.array([[64, 64, 64, 32, 32, stages, 1, 8] for stages in (1, 2, 3, 4)])
-    found = predict(gpu, module.product(problem, gpu, rows))
-    assert found.seconds[0] > 1.3 * found.seconds[1]
-    assert found.seconds[1] > found.seconds[2]
-    assert found.seconds[2] >= found.seconds[3]
-    assert float(found.latency_s[0]) > 0
-
-
 def test_a_refused_launch_is_infinite_and_says_so() -> None:
     found = predict(device("3090"), tensor_only(smem_bytes_per_cta=np.array([0, 160 * 1024])))
     assert np.isfinite(found.seconds[0])
@@ -388,28 +358,3 @@ def test_work_adds_and_scales() -> None:
     twice = np.array([1, 2]) * (Work(fma_flops=3) + Work(fma_flops=4, alu_ops=1))
     assert np.array_equal(np.asarray(twice.fma_flops), [7, 14])
     assert np.array_equal(np.asarray(twice.alu_ops), [1, 2])
-
-
-def test_large_matrix_products_come_near_what_libraries_reach() -> None:
-    """4096 cubed in bf16: 250 TFLOP/s were measured on an A100, 700 to 800 on an H100."""
-    module = benchmark()
-    problem = module.Problem(4096, 4096, 4096)
-    for name, least, most in (("a100", 235, 265), ("h100", 650, 800)):
-        rate = 2 * 4096**3 / module.seconds(problem, device(name)).min() / 1e12
-        assert least <= rate <= most
-
-
-def test_the_benchmark_reads_a_table_and_says_when_there_is_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module = benchmark()
-    assert module.main([str(tmp_path / "none.csv")]) == 0
-    assert capsys.readouterr().out == f"skipped: no table of measured times at {tmp_path / 'none.csv'}\n"
-    table = tmp_path / "times.csv"
-    head = "dtype,m,n,k,a100_sxm.trt,h100_sxm.trt,a100_sxm.alt,h100_sxm.alt\n"
-    table.write_text(head + "bfloat16,4096,4096,4096,550,190,550,190\nbfloat16,1,32,32,2,2,2,2\n")
-    assert module.main([str(table)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    rows = [line for line in lines if ", bfloat16 |" in line]
-    assert {line.split(", ")[1] for line in rows} == {"a100_sxm.trt", "h100_sxm.trt", "a100_sxm.alt", "h100_sxm.alt"}
-    assert all(re.search(r" \| [12] \| \d+\.\d %", line) for line in rows)
