@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -189,13 +190,18 @@ VALUES = "(plain(5), Box().half, Box().walk(3), MADE(2), maker(5)(2), Box().seen
 
 
 def test_an_edit_of_functions_that_are_alive_does_what_the_edited_module_does(tmp_path: Path) -> None:
-    """Methods, properties, closures that were made before, functions inside others: all or, on import, none."""
+    """Methods, properties, closures that were made before, functions inside others: all or, on import, none.
+
+    They are found where the garbage collector has been told to pass over them, too.
+    """
     every = edits("lived.py", LIVE)
     paths = [str(tmp_path / f"lived{number}.py") for number in range(len(every))]
     modules: list[dict[str, Any]] = [{} for _ in every]
     for path, module in zip(paths, modules, strict=True):
         exec(compile(LIVE, path, "exec", dont_inherit=True), module)
+    gc.freeze()
     alive, on_import = live.functions(), []
+    gc.freeze()
     for edit, path, module in zip(every, paths, modules, strict=True):
         changes = live.exchanges(alive, path, LIVE, edit.of(LIVE))
         if changes is None:

@@ -14,6 +14,7 @@ Place = tuple[str, str, int]
 
 def functions() -> dict[Place, list[FunctionType]]:
     """Every function that is alive, with the closures of one code together."""
+    gc.unfreeze()  # what is frozen is listed nowhere, and the suite freezes all that it has collected
     found: dict[Place, list[FunctionType]] = {}
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
