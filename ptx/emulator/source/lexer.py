@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tinygpu.ptx.emulator.faults import PtxSyntaxError
 
 TokenKind = Literal["word", "dot", "integer", "float", "string", "punct", "end"]
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One lexeme.
 
     kind    word (identifier or register), dot (".global", ".L1::no_allocate"), integer, float, string, punct, end
@@ -34,7 +32,8 @@ class Token:
 # constants as exact bits (0f and 8 hex digits, 0d and 16) or decimal. Alternatives are tried in this order.
 _LEXEME = re.compile(
     r"""[ \t\r\f\v]*(?:
-    (?P<dot>\.[\w$]+(?:::[\w$]+)*)
+    (?P<newline>\n)
+  | (?P<dot>\.[\w$]+(?:::[\w$]+)*)
   | (?P<word>[A-Za-z][\w$]*|[_$%][\w$]+|_)
   | (?P<exact32>0[fF][0-9a-fA-F]{8}(?![\w$]))
   | (?P<exact64>0[dD][0-9a-fA-F]{16}(?![\w$]))
@@ -42,7 +41,7 @@ _LEXEME = re.compile(
   | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?(?![\w$]))
   | (?P<string>"[^"\n]*")
   | (?P<punct><<|>>|<=|>=|==|!=|&&|\|\||[@{}()\[\]:;,=+\-*/%&|^~!<>?.])
-  | (?P<blank>$)
+  | (?P<end>\Z)
     )""",
     re.VERBOSE | re.ASCII,
 )
@@ -69,38 +68,32 @@ def _without_comments(text: str, first_line: int) -> str:
 def tokenize(text: str, first_line: int = 1) -> list[Token]:
     """The tokens of a PTX text, comments and white space left out, closed by one token of kind "end"."""
     tokens: list[Token] = []
-    number, content = first_line, ""
-    for number, content in enumerate(_without_comments(text, first_line).split("\n"), first_line):
-        _tokenize_line(content, number, tokens)
-    tokens.append(Token("end", "end of text", number, len(content) + 1))
-    return tokens
-
-
-def _tokenize_line(content: str, line: int, tokens: list[Token]) -> None:
-    position, length = 0, len(content)
-    match_at = _LEXEME.match
-    while position < length:
-        match = match_at(content, position)
-        if match is None:
-            while content[position] in " \t\r\f\v":
-                position += 1
-            raise PtxSyntaxError(line, position + 1, f"character {content[position]!r} starts no token of PTX")
+    content = _without_comments(text, first_line)
+    line, before, position = first_line, -1, 0  # before: the place just before the line's first character
+    add, match_at = tokens.append, _LEXEME.match
+    while (match := match_at(content, position)) is not None:
         kind = match.lastgroup
-        if kind == "blank" or kind is None:
-            return
-        position = match.end()
-        lexeme = match.group(kind)
-        column = position - len(lexeme) + 1
-        if kind in ("dot", "word", "punct", "string"):
-            tokens.append(Token(kind, lexeme, line, column))  # type: ignore[arg-type]
+        if kind == "end":
+            add(Token("end", "end of text", line, len(content) - before))
+            return tokens
+        start, position = match.span(kind)  # type: ignore[arg-type]
+        if kind == "newline":
+            line, before = line + 1, start
+            continue
+        lexeme, column = content[start:position], start - before
+        if kind in ("word", "dot", "punct", "string"):
+            add(Token(kind, lexeme, line, column))  # type: ignore[arg-type]
         elif kind == "integer":
-            tokens.append(Token("integer", lexeme, line, column, _integer(lexeme, line, column)))
+            add(Token("integer", lexeme, line, column, _integer(lexeme, line, column)))
         elif kind == "float":
             pattern = int.from_bytes(struct.pack("<d", float(lexeme)), "little")
-            tokens.append(Token("float", lexeme, line, column, (64, pattern)))
+            add(Token("float", lexeme, line, column, (64, pattern)))
         else:
             bits = 32 if kind == "exact32" else 64
-            tokens.append(Token("float", lexeme, line, column, (bits, int(lexeme[2:], 16))))
+            add(Token("float", lexeme, line, column, (bits, int(lexeme[2:], 16))))
+    while content[position] in " \t\r\f\v":
+        position += 1
+    raise PtxSyntaxError(line, position - before, f"character {content[position]!r} starts no token of PTX")
 
 
 def _integer(lexeme: str, line: int, column: int) -> tuple[int, int]:

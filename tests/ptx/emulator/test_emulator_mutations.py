@@ -15,7 +15,7 @@ from mutations.every_subject import every_subject
 from mutations.operators import Mutant, mutants
 from mutations.score import ORDERS, Verdict, outcome, table, verdicts
 from mutations.statements import isolate, statements
-from mutations.subjects import Launch, Subject
+from mutations.subjects import Launch, Source, Subject
 
 SUBJECTS = every_subject()
 # Of every fourth subject so many mutants belong to the sample, judged under the first orders.
@@ -133,7 +133,8 @@ def test_mutants_of_one_kernel() -> None:
 def test_a_mutant_that_nothing_notices_is_a_miss() -> None:
     """A kernel that is told to have been right whatever it does: only faults and advisories are left to notice."""
     body = module("bar.sync 0;\nret;", [".param .u64 a"])
-    subject = Subject("one barrier", body, "k", lambda: Launch({"grid": 1, "block": 64, "args": [0]}, lambda: True))
+    launch = Launch({"grid": 1, "block": 64, "args": [0]}, lambda: True)
+    subject = Subject("one barrier", lambda: Source(body, "k", lambda: launch))
     (verdict,) = verdicts(subject)
     assert verdict.missed
     assert str(verdict) == "one barrier: barrier 0 (line 7): left out: bar.sync 0; -> MISSED"

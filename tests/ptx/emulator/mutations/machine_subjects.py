@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mutations.statements import entries
-from mutations.subjects import Launch, Subject
+from mutations.subjects import Launch, Source, Subject
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
@@ -101,13 +102,22 @@ DEVICES = ("a100", "h100", "b200")
 
 def machine_subjects() -> list[Subject]:
     """One subject per shipped machine and variant."""
-    found = []
-    for name in SHIPPED:
-        (machine,) = family(name).machines
-        chip, variants = VARIANTS.get(name) or _first_that_fits(machine)
-        for number, (sizes, fixed) in enumerate(variants):
-            found.append(_subject(f"machine {name} {number}", machine, chip, sizes, fixed))
-    return found
+    return [
+        Subject(f"machine {name} {number}", partial(_source, name, number))
+        for name in SHIPPED
+        for number in range(len(VARIANTS[name][1]) if name in VARIANTS else 1)
+    ]
+
+
+def _source(name: str, number: int) -> Source:
+    (machine,) = family(name).machines
+    chip, variants = VARIANTS.get(name) or _first_that_fits(machine)
+    sizes, fixed = variants[number]
+    problem = machine.problem(**sizes)
+    space = build_space(machine, problem, device(chip))
+    (point,) = space.space.restrict(dict(fixed)).sample(1, np.random.default_rng(0))
+    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    return Source(kernel.ptx, entries(kernel.ptx)[0], _maker(machine, kernel, problem))
 
 
 def _first_that_fits(machine: type[Machine]) -> tuple[str, tuple[Variant, ...]]:
@@ -115,16 +125,6 @@ def _first_that_fits(machine: type[Machine]) -> tuple[str, tuple[Variant, ...]]:
     problem = machine.problem(**sizes)
     chip = next(d for d in DEVICES if build_space(machine, problem, device(d)).space.count({}))
     return chip, ((sizes, {}),)
-
-
-def _subject(
-    name: str, machine: type[Machine], chip: str, sizes: Mapping[str, int], fixed: Mapping[str, Any]
-) -> Subject:
-    problem = machine.problem(**sizes)
-    space = build_space(machine, problem, device(chip))
-    (point,) = space.space.restrict(dict(fixed)).sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
-    return Subject(name, kernel.ptx, entries(kernel.ptx)[0], _maker(machine, kernel, problem))
 
 
 def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable[[], Launch]:

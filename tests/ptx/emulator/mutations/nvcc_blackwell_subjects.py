@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 from mutations.nvcc_hopper_subjects import operands, small, tiles
-from mutations.statements import isolate
-from mutations.subjects import Launch, Subject, Values, close, launch, rng, same
+from mutations.subjects import Launch, Subject, Values, close, compiled, launch, rng, same
 
 KERNELS = Path(__file__).parent.parent / "kernels" / "sm_100a"
 F16, F32, I32, U8 = np.float16, np.float32, np.int32, np.uint8
@@ -75,10 +75,8 @@ FILES: dict[str, tuple[Callable[[], Launch], ...]] = {
 
 
 def nvcc_blackwell_subjects() -> list[Subject]:
-    found = []
-    for file, launches in FILES.items():
-        text = (KERNELS / f"{file}.ptx").read_text()
-        for make in launches:
-            name = make.__name__
-            found.append(Subject(f"nvcc sm_100a {name}", isolate(text, name), name, make))
-    return found
+    return [
+        Subject(f"nvcc sm_100a {make.__name__}", partial(compiled, KERNELS / f"{file}.ptx", make))
+        for file, launches in FILES.items()
+        for make in launches
+    ]

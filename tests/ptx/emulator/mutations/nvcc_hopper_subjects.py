@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from mutations.statements import isolate
-from mutations.subjects import Launch, Subject, Values, close, launch, rng, same
+from mutations.subjects import Launch, Subject, Values, close, compiled, launch, rng, same
 from tinygpu.ptx.emulator import TensorMap
 
 KERNELS = Path(__file__).parent.parent / "kernels" / "sm_90a"
@@ -186,10 +186,8 @@ FILES: dict[str, tuple[Callable[[], Launch], ...]] = {
 
 
 def nvcc_hopper_subjects() -> list[Subject]:
-    found = []
-    for file, launches in FILES.items():
-        text = (KERNELS / f"{file}.ptx").read_text()
-        for make in launches:
-            name = make.__name__
-            found.append(Subject(f"nvcc sm_90a {name}", isolate(text, name), name, make))
-    return found
+    return [
+        Subject(f"nvcc sm_90a {make.__name__}", partial(compiled, KERNELS / f"{file}.ptx", make))
+        for file, launches in FILES.items()
+        for make in launches
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from mutations.statements import isolate
-from mutations.subjects import Launch, Subject, close, launch, rng, same
+from mutations.subjects import Launch, Subject, close, compiled, launch, rng, same
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 F16, F32, F64, I32, U32, U64 = np.float16, np.float32, np.float64, np.int32, np.uint32, np.uint64
@@ -240,10 +240,8 @@ SM_80: dict[str, tuple[Callable[[], Launch], ...]] = {
 
 
 def nvcc_subjects() -> list[Subject]:
-    found = []
-    for file, launches in SM_80.items():
-        text = (KERNELS / f"{file}.ptx").read_text()
-        for make in launches:
-            name = make.__name__
-            found.append(Subject(f"nvcc {name}", isolate(text, name), name, make))
-    return found
+    return [
+        Subject(f"nvcc {make.__name__}", partial(compiled, KERNELS / f"{file}.ptx", make))
+        for file, launches in SM_80.items()
+        for make in launches
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 from triton_fixture import FOLDER, Fixture, load
 
 from mutations.statements import entries
-from mutations.subjects import Launch, Subject, Values, close, rng, same
+from mutations.subjects import Launch, Source, Subject, Values, close, rng, same
 
 F16, F32, F64, I32 = np.float16, np.float32, np.float64, np.int32
 Prepared = tuple[Callable[[], bool], Any, list[Any]]
@@ -164,4 +164,4 @@ def _subject(name: str, f: Fixture, make: Maker) -> Subject:
         }  # fmt: skip
         return Launch(options, right)
 
-    return Subject(f"triton {name}", f.text, entries(f.text)[0], launch)
+    return Subject(f"triton {name}", lambda: Source(f.text, entries(f.text)[0], launch))
