@@ -107,16 +107,18 @@ from tests.benchmarks.mutants.trial import Trial, Tries
 root, on_import = Path(sys.argv[1]), sys.argv[2] == "imported"
 source = (root / "clamps.py").read_text()
 sys.path.insert(0, str(root))
+def named(names):
+    return tuple(f"test_clamps.py::test_{name}" for name in names.split(",") if name)
 cases = [
-    (edit.text, tuple(f"test_clamps.py::test_{name}" for name in names.split(",")), edit.of(source))
+    (edit.text, named(names.partition("+")[0]), named(names.partition("+")[2]), edit.of(source))
     for edit in edits_of_file(root, "clamps.py")
     for names in sys.argv[3:]
 ]
-trials = [Trial("clamps", "clamps.py", edited, tests, on_import) for _, tests, edited in cases]
-known = Executed({}, {}, {test: 0.0 for _, tests, _ in cases for test in tests})
+trials = [Trial("clamps", "clamps.py", edited, tests, on_import, others) for _, tests, others, edited in cases]
+known = Executed({}, {}, {test: 0.0 for _, tests, others, _ in cases for test in tests + others})
 found = {}
 Tries(root, "test_clamps.py", Learned(known)).run(trials, lambda n, outcome: found.update({n: outcome}))
-for n, (text, tests, _) in enumerate(cases):
+for n, (text, tests, _, _) in enumerate(cases):
     by = found[n].by.rpartition("_")[2]
     print(text, ",".join(t.rpartition("_")[2] for t in tests), found[n].result, *([by] if by else []))
 """
@@ -142,6 +144,15 @@ def test_a_mutant_is_killed_by_a_test_that_notices_it(tmp_path: Path, how: str) 
 
 
 @pytest.mark.slow
+def test_what_runs_on_import_is_noticed_by_tests_that_do_not_execute_it(tmp_path: Path) -> None:
+    assert trials(tmp_path, "imported", CLAMP, "nothing+clamp") == [
+        "(value <= low) nothing survived",
+        "(value >= low) nothing killed clamp",
+        "(not value < low) nothing killed clamp",
+    ]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["live", "imported"])
 def test_a_mutant_that_never_ends_is_ended(tmp_path: Path, how: str) -> None:
     endless = "def clamp(value, low):\n    while value < low:\n        value += 1\n    return value\n"
@@ -152,10 +163,10 @@ def test_a_mutant_that_never_ends_is_ended(tmp_path: Path, how: str) -> None:
         "(value >= low) clamp killed clamp",
         "(not value < low) nothing time nothing",
         "(not value < low) clamp killed clamp",
-        "pass nothing survived",
-        "pass clamp time clamp",
         "value -= 1 nothing survived",
         "value -= 1 clamp time clamp",
+        "pass nothing survived",
+        "pass clamp time clamp",
         "(0) nothing survived",
         "(0) clamp time clamp",
         "2 nothing survived",

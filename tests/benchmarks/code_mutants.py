@@ -65,7 +65,8 @@ def _mutant(room: Room, known: Executed, edit: Edit) -> Mutant:
     tests = known.tests(edit.path, edit.line, edit.statement)
     edited = edit.of((ROOT / edit.path).read_text(encoding="utf-8"))
     on_import = not {edit.line, edit.statement}.isdisjoint(known.imported.get(edit.path, []))
-    return Mutant(room, edit, Trial(module_name(edit.path), edit.path, edited, tuple(tests), on_import))
+    others = known.others(tests) if on_import else []
+    return Mutant(room, edit, Trial(module_name(edit.path), edit.path, edited, tuple(tests), on_import, tuple(others)))
 
 
 def tried(mutants: Sequence[Mutant], known: Mapping[str, Executed], jobs: int, seed: int) -> dict[Mutant, Outcome]:

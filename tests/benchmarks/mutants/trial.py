@@ -47,6 +47,7 @@ class Trial:
     edited     its text with the edit
     tests      the tests that execute the edit
     on_import  whether the edited lines run when the module is imported
+    others     tests that are tried after them, where the edited lines run on import: what is made then goes anywhere
     """
 
     module: str
@@ -54,6 +55,7 @@ class Trial:
     edited: str
     tests: tuple[str, ...]
     on_import: bool = False
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,17 @@ class Tries:
         room.close()
         if room.status:
             raise RuntimeError(f"the process that tries mutants ended with status {room.status}")
-        self.each([trials[number] for number in again], lambda n, o: report(again[n], o))
+        left = list[int]()
+
+        def imported(number: int, outcome: Outcome) -> None:
+            if outcome.result == "survived" and trials[number].others:
+                left.append(number)
+            else:
+                report(number, outcome)
+
+        self.each([trials[number] for number in again], lambda n, o: imported(again[n], o))
+        more = [replace(trials[number], tests=trials[number].others) for number in left]
+        self.each(more, lambda n, o: report(left[n], o))
 
     def each(self, trials: Sequence[Trial], report: Report) -> None:
         """The same, from a process that has collected the tests or has imported nothing yet."""
