@@ -33,27 +33,24 @@ def read(text: str) -> Expr:
     if len(text) > MOST_CHARACTERS:
         raise FormulaError(f"an expression has at most {MOST_CHARACTERS:,} characters, not {len(text):,}")
     try:
-        tree = ast.parse(text, mode="eval")
-        if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
-            raise FormulaError(f"{_shown(text)} has more than {MOST_NODES:,} parts")
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        if len(calls) > _MOST_EXTREMES or any(len(call.args) > _MOST_OPERANDS for call in calls):
-            raise FormulaError(
-                f"{_shown(text)} has more than {_MOST_EXTREMES} of max and min, or one with more than {_MOST_OPERANDS} "
-                "operands"
-            )
-        found = _read(tree.body, text)
-        if found.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
-            raise FormulaError(f"{_shown(text)} divides by zero")
-        return Expr(found)
-    except (SyntaxError, MemoryError, RecursionError):
+        body = ast.parse(text, mode="eval").body
+    except (SyntaxError, MemoryError, RecursionError, ValueError):  # ValueError: a zero byte, before Python 3.12
         raise FormulaError(f"{_shown(text)} is not an expression in Python's syntax") from None
-    except (TypeError, ArithmeticError, AttributeError) as error:
+    parts = list(ast.walk(body))
+    if len(parts) > MOST_NODES:
+        raise FormulaError(f"{_shown(text)} has more than {MOST_NODES:,} parts")
+    calls = [node for node in parts if isinstance(node, ast.Call)]
+    if len(calls) > _MOST_EXTREMES or any(len(call.args) > _MOST_OPERANDS for call in calls):
+        raise FormulaError(
+            f"{_shown(text)} has more than {_MOST_EXTREMES} of max and min, or one with more than {_MOST_OPERANDS} "
+            "operands"
+        )
+    try:
+        return Expr(_read(body, text))
+    except FormulaError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise FormulaError(f"{_shown(text)} has no value: {error}") from None
-    except ValueError as error:  # of Python's reader: a zero byte, a number of thousands of digits
-        if isinstance(error, FormulaError):
-            raise
-        raise FormulaError(f"{_shown(text)} is not an expression in Python's syntax") from None
 
 
 # The longest expression of the shipped machines has 57 characters and 33 parts.
@@ -102,11 +99,7 @@ def _written(node: Any) -> str:
     raise FormulaError(f"{node} cannot be written: {type(node).__name__} is not part of the expression language")
 
 
-_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.FloorDiv: FloorDiv,
-    ast.Mod: Remainder,
-    ast.Sub: lambda a, b: a - b,
-}
+_DIVISIONS: Mapping[type, Callable[[Any, Any], Any]] = {ast.FloorDiv: FloorDiv, ast.Mod: Remainder}
 _RELATIONS: Mapping[type, Any] = {
     ast.Lt: sympy.Lt,
     ast.LtE: sympy.Le,
@@ -137,8 +130,13 @@ def _read(node: ast.expr, text: str) -> Any:
             return _number(a, text) / _bounded(sympy.Integer(q), text)
         case ast.BinOp(op=ast.Pow(), left=a, right=b):
             return _power(_number(a, text), b, text)
-        case ast.BinOp(op=op, left=a, right=b) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_number(a, text), _number(b, text))
+        case ast.BinOp(op=ast.Sub(), left=a, right=b):
+            return _number(a, text) - _number(b, text)
+        case ast.BinOp(op=op, left=a, right=b) if type(op) in _DIVISIONS:
+            divisor = _number(b, text)
+            if divisor.is_zero:
+                raise FormulaError(f"{_shown(text)} divides by zero")
+            return _DIVISIONS[type(op)](_number(a, text), divisor)
         case ast.BoolOp(op=op, values=values):
             return (sympy.And if isinstance(op, ast.And) else sympy.Or)(*[_truth(v, text) for v in values])
         case ast.Compare(left=a, ops=[op], comparators=[b]) if type(op) in _RELATIONS:

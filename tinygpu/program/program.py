@@ -33,9 +33,6 @@ class Program:
         turns = frozenset(p.name for p in self.pipelines if not p.buffers)
         return "\n".join([*_head(self), *listing(self.body, "    ", turns)])
 
-    def tensor(self, name: str) -> Tensor:
-        return next(t for t in self.tensors if t.name == name)
-
     def pipeline(self, name: str) -> Pipeline:
         return next(p for p in self.pipelines if p.name == name)
 

@@ -216,8 +216,6 @@ class _Reader:
         if isinstance(data, list):
             return tuple(self.value(v) for v in data)
         if not isinstance(data, Mapping):
-            if isinstance(data, float) and not math.isfinite(data):
-                raise FileError(f"the saved program holds the number {data}, which JSON has no word for")
             return data
         match data:
             case {"is": str(name)}:

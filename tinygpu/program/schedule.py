@@ -81,15 +81,13 @@ def drained_by(program: Program, role: str) -> frozenset[str]:
     return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Drain))
 
 
-def _interleave(
-    program: Program, body: tuple[n.Statement, ...], drained: frozenset[str]
-) -> tuple[n.Statement, ...]:
+def _interleave(program: Program, body: tuple[n.Statement, ...], drained: frozenset[str]) -> tuple[n.Statement, ...]:
     """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both.
 
     drained  the pipelines that the same role drains; what others drain keeps its own loop
     """
     out: list[n.Statement] = []
-    waiting: dict[str, n.Loop] = {}
+    waiting: dict[str, tuple[n.Loop, n.Fill]] = {}
     for s in body:
         if isinstance(s, (n.Gather, n.Scope)):
             s = replace(s, body=_interleave(program, s.body, drained))
@@ -98,20 +96,20 @@ def _interleave(
             continue
         fills = [f for f in s.body if isinstance(f, n.Fill) and f.pipeline in drained]
         drains = [d for d in s.body if isinstance(d, n.Drain)]
-        if len(fills) == 1 and not drains and len(s.body) == 1:
-            waiting[fills[0].pipeline] = s
-        elif len(drains) == 1 and drains[0].pipeline in waiting:
-            out.append(_fuse(program, waiting.pop(drains[0].pipeline), s))
-        elif len(fills) == 1 and len(drains) == 1 and fills[0].pipeline == drains[0].pipeline:
-            if len(s.body) != 2:
-                raise DeclarationError(
-                    f"{program.machine}.program: a loop that fills and drains {fills[0].pipeline!r} does nothing "
-                    "beside; move the other statements into one of the two"
-                )
-            parts = fills[0].body, drains[0].body
-            out.append(n.Pipelined(fills[0].pipeline, s.index, s.trips, *parts, s.first, s.divided))
-        else:
-            out.append(replace(s, body=_interleave(program, s.body, drained)))
+        match fills, drains:
+            case [fill], [] if len(s.body) == 1:
+                waiting[fill.pipeline] = s, fill
+            case _, [drain] if drain.pipeline in waiting:
+                out.append(_fuse(program, *waiting.pop(drain.pipeline), s, drain))
+            case [fill], [drain] if fill.pipeline == drain.pipeline:
+                if len(s.body) != 2:
+                    raise DeclarationError(
+                        f"{program.machine}.program: a loop that fills and drains {fill.pipeline!r} does nothing "
+                        "beside; move the other statements into one of the two"
+                    )
+                out.append(n.Pipelined(fill.pipeline, s.index, s.trips, fill.body, drain.body, s.first, s.divided))
+            case _:
+                out.append(replace(s, body=_interleave(program, s.body, drained)))
     for pipeline in waiting:
         raise DeclarationError(
             f"{program.machine}.program: the warps that fill {pipeline!r} also drain it, so the drain loop follows the "
@@ -120,19 +118,19 @@ def _interleave(
     return tuple(out)
 
 
-def _fuse(program: Program, fill: n.Loop, drain: n.Loop) -> n.Pipelined:
-    name = next(s.pipeline for s in fill.body if isinstance(s, n.Fill))
-    if not (fill.trips.same(drain.trips) and fill.first.same(drain.first)):
+def _fuse(program: Program, filling: n.Loop, fill: n.Fill, draining: n.Loop, drain: n.Drain) -> n.Pipelined:
+    name = drain.pipeline
+    if not (filling.trips.same(draining.trips) and filling.first.same(draining.first)):
         raise DeclarationError(
-            f"{program.machine}.program: {name!r} is filled {fill.trips} times and drained {drain.trips} times"
+            f"{program.machine}.program: {name!r} is filled {filling.trips} times and drained {draining.trips} times"
         )
-    if len(drain.body) != 1 or not isinstance(drain.body[0], n.Drain) or not isinstance(fill.body[0], n.Fill):
+    if len(draining.body) != 1:
         raise DeclarationError(
             f"{program.machine}.program: the loop that drains {name!r} does nothing beside; "
             "move the other statements into the drain"
         )
-    renamed = tuple(rename(s, fill.index, drain.index) for s in fill.body[0].body)
-    return n.Pipelined(name, drain.index, drain.trips, renamed, drain.body[0].body, drain.first, drain.divided)
+    renamed = tuple(rename(s, filling.index, draining.index) for s in fill.body)
+    return n.Pipelined(name, draining.index, draining.trips, renamed, drain.body, draining.first, draining.divided)
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

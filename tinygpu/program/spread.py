@@ -117,22 +117,11 @@ def matrix_addresses(partition: Partition, per_register: int, transposed: bool) 
             steps_out.append((extent // taken, below * taken))
         need //= taken
         below *= extent
-    if need > 1:  # the digits do not split into `count`: load fewer at a time
-        return _single(partition, listed, row_axis, warps)
     if count < 4:
         lanes.append((4 // count, None, 0))
     shape = tuple(int(s) for s in partition.shape)
     registers = _indices(steps_out)[:, None] + _indices(steps_in)[None, :]
     return MatrixAddresses(count, Spread(shape, tuple(lanes) + tuple(warps), tuple(rest)), registers)
-
-
-def _single(
-    partition: Partition, listed: list[Digit], row_axis: int | None, warps: list[Digit]
-) -> MatrixAddresses:
-    shape = tuple(int(s) for s in partition.shape)
-    lanes: tuple[Digit, ...] = ((8, row_axis, 1), (4, None, 0))
-    matrices = math.prod(e for e, _, _ in listed)
-    return MatrixAddresses(1, Spread(shape, lanes + tuple(warps), tuple(listed)), np.arange(matrices)[:, None])
 
 
 def _indices(steps: list[tuple[int, int]]) -> NDArray[np.int64]:

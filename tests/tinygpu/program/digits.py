@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
@@ -51,16 +52,30 @@ def fragments(draw: st.DrawFn) -> tuple[Partition, int, bool]:
     """(partition, elements in 32 bits, whether matrices lie transposed): 8x8 matrices of mma.sync, by several warps."""
     per_register = draw(st.sampled_from([1, 2, 4]))
     transposed = draw(st.booleans()) if per_register == 2 else False
-    inner, outer = draw(st.permutations([0, 1]))
+    values = draw(st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 6]), st.sampled_from([0, 1])), max_size=3))
+    warps = draw(st.lists(st.tuples(st.sampled_from([2, 3]), st.sampled_from([0, 1, None])), max_size=2))
+    return fragment(per_register, transposed, draw(st.sampled_from([0, 1])), values, warps)
+
+
+def fragment(
+    per_register: int,
+    transposed: bool,
+    inner: int,
+    matrices: Sequence[tuple[int, int]],
+    several: Sequence[tuple[int, int | None]] = (),
+) -> tuple[Partition, int, bool]:
+    """inner     the axis along which the elements of a register run
+    matrices  (extent, axis) of the values' digits, in matrices
+    several   (extent, axis) of the warps' digits, after the lanes
+    """
+    outer = 1 - inner
     size = {inner: 4 * per_register, outer: 8}
     values = [Mode.of(per_register, inner, 1)] if per_register > 1 else []
-    for extent in draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), max_size=3)):
-        axis = draw(st.sampled_from([0, 1]))
+    for extent, axis in matrices:
         values.append(Mode.of(extent, axis, size[axis]))
         size[axis] *= extent
     warps = []
-    for extent in draw(st.lists(st.sampled_from([2, 3]), max_size=2)):
-        axis = draw(st.sampled_from([0, 1, None]))
+    for extent, axis in several:
         warps.append(Mode.of(extent, axis, 0 if axis is None else size[axis]))
         if axis is not None:
             size[axis] *= extent

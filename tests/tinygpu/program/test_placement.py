@@ -117,7 +117,7 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
             at, row = placed.places[b.name], (int(b.shape[1]) + int(b.pad)) * 2
             stage, own = int(b.rows) * row, ((1, 16),) if b.name == "p0.0" else ()
             if b.span is None:
-                assert at == BufferPlace(at.offset_bytes, stage, row, int(b.stages), own)
+                assert at == BufferPlace(at.offset_bytes, stage, row, int(b.stages), own, 0, 0)
             else:
                 span, rows = int(b.span), int(b.rows)
                 xor = swizzle_of(span)

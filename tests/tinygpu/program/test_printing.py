@@ -120,6 +120,13 @@ def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
     assert (n.Grid((), expr(1), expr(1)).shares, PROGRAM.grid.shares) == (False, False)
     assert replace(PROGRAM.grid, parts=expr(2)).shares
     assert replace(PROGRAM.grid, stream_k=symbol("s")).shares
+    # rounds in a row are counted in 32 bits: those of two tiles for each cluster
+    assert 2 * n.MOST_ROUNDS * n.MOST_CLUSTERS == 2**32
+    assert n.MOST_ROUNDS == 131_072
+    assert not n.Loop("i", expr(1), False, ()).divided
+    assert not n.Pipelined("ring", "i", expr(1), (), ()).divided
+    assert n.Loop("i", expr(1), False, ()).first.same(0)
+    assert not n.Grid((), expr(1), expr(1)).persistent
 
 
 def test_a_program_is_filled_with_all_of_its_parameters_or_not_at_all() -> None:
@@ -135,13 +142,3 @@ def test_a_program_is_filled_with_all_of_its_parameters_or_not_at_all() -> None:
     with pytest.raises(ValueError) as refused:
         prepared.fill({"idle": 7})
     assert str(refused.value) == "M needs a value for a, b"
-
-
-def test_rounds_in_a_row_are_counted_in_32_bits() -> None:
-    """Two tiles for each cluster, at most: 2 x 2^17 x 2^14 = 2^32."""
-    assert 2 * n.MOST_ROUNDS * n.MOST_CLUSTERS == 2**32
-    assert n.MOST_ROUNDS == 131_072
-    assert not n.Loop("i", expr(1), False, ()).divided
-    assert not n.Pipelined("ring", "i", expr(1), (), ()).divided
-    assert n.Loop("i", expr(1), False, ()).first.same(0)
-    assert not n.Grid((), expr(1), expr(1)).persistent

@@ -139,6 +139,18 @@ def test_one_loop_takes_the_index_and_the_rounds_of_the_loop_that_drains() -> No
     assert list(events((one,), {}))[:4] == [("fill ring", 0), ("x", 3), ("drain ring", 0), ("y", 2)]
 
 
+def test_blocks_of_a_role_that_follow_each_other_are_one() -> None:
+    """What another role does between them keeps them apart, in a scope as at the top."""
+    names = ("all", "others", "others", "all", "all", "others")
+    blocks = [n.InRole(name, (mark(f"{name} {number}"),)) for number, name in enumerate(names)]
+    scope = n.Scope(("ring",), tuple(blocks))
+    *top, inside = schedule(program(*blocks, scope)).body
+    assert isinstance(inside, n.Scope)
+    for found in (tuple(top), inside.body):
+        said = [[m.result.name for m in b.body if isinstance(m, n.Constant)] for b in found if isinstance(b, n.InRole)]
+        assert said == [["all 0"], ["others 1", "others 2"], ["all 3", "all 4"], ["others 5"]]
+
+
 def test_what_a_role_drains() -> None:
     body = n.Loop("i", expr(2), False, (n.Drain("a", (n.Drain("b", ()),)), n.Fill("c", ())))
     made = program(n.InRole("all", (body,)), n.InRole("others", (n.Drain("c", ()),)))

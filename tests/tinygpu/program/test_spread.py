@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from digits import fragments, held, loose_partitions, spelled, value_count
-from hypothesis import given, settings
+from digits import fragment, fragments, held, loose_partitions, spelled, value_count
+from hypothesis import example, given, settings
 
 from tinygpu.language import Mode, Partition
 from tinygpu.language.partition import expr
@@ -36,14 +36,17 @@ def test_digits_of_a_spread_are_as_few_as_can_be(partition: Partition) -> None:
 
 @settings(max_examples=60)
 @given(fragments())
+@example(fragment(1, False, 1, [(4, 0), (2, 1)]))
+@example(fragment(2, True, 0, [(2, 1), (6, 0)], [(2, 1), (3, None)]))
+@example(fragment(4, False, 1, [(3, 0)], [(2, 0)]))
 def test_ldmatrix_hands_every_register_the_elements_that_its_fragment_wants(
-    fragment: tuple[Partition, int, bool],
+    matrices_of: tuple[Partition, int, bool],
 ) -> None:
     """PTX ISA, ldmatrix: lanes 8j to 8j + 7 give the rows of matrix j; lane l receives 32 bits of row l / 4.
 
     Transposed, it receives the elements of column l / 4 instead, from rows 2 (l % 4) and 2 (l % 4) + 1.
     """
-    partition, per_register, transposed = fragment
+    partition, per_register, transposed = matrices_of
     plan = matrix_addresses(partition, per_register, transposed)
     rows = plan.addresses.coordinates()  # (threads, instructions, axes)
     assert all(extent > 1 for extent, _, _ in plan.addresses.threads)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from digits import fragments, held, loose_partitions, spelled, value_count
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language import Mode, Partition, Route
+from tinygpu.language.instruction import MatrixLoad
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.tensors import Tensor
@@ -61,12 +64,21 @@ def vectored(draw: st.DrawFn) -> tuple[Partition, int]:
     return Partition(who.shape, who.threads, values), vector
 
 
+# Threads that hold the same stand between others, and after them.
+REPEATED = Partition(
+    SHAPE,
+    (Mode.of(3, 0, 1), Mode.of(2, None, 0), Mode.of(2, 1, 4), Mode.of(4, None, 0)),
+    (Mode.of(2, 1, 1), Mode.of(2, 1, 2)),
+)
+
+
 def seen(touch: Touch) -> tuple[Any, ...]:
     return touch.name, touch.tile.memory, touch.kind, touch.writes, touch.width_bytes, touch.lanes.tolist()
 
 
 @settings(max_examples=40)
 @given(vectored(), st.sampled_from([("f32", 4), ("f16", 2), ("s8", 1)]))
+@example((REPEATED, 2), ("f16", 2))
 def test_loads_stores_and_copies_touch_what_the_digits_spell(found: tuple[Partition, int], kind: Any) -> None:
     (who, vector), (name, element_bytes) = found, kind
     width = vector * element_bytes
@@ -148,3 +160,12 @@ def test_an_offset_counts_indices_that_are_known(factors: list[int], i: int, j: 
     tile = in_smem("f32").window((symbol("i") * a + symbol("k") * b + c, symbol("j") - symbol("i")), (1, 1))
     assert offsets(tile, (("i", i), ("j", j))) == (a * i + c, j - i)
     assert offsets(tile, ()) == (c, 0)
+
+
+def test_what_has_no_rows_of_matrices_has_no_addresses() -> None:
+    who, smem = Partition(SHAPE, (), ()), in_smem("f16")
+    for load, partition in ((isa.LdMatrix(), None), (MatrixLoad(), who)):
+        value = replace(in_registers("f16", who), partition=partition)
+        with pytest.raises(ValueError) as refused:
+            list(touches(n.Load("l", load, smem, value)))
+        assert str(refused.value) == "l has no matrix addresses"
