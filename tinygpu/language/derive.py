@@ -221,7 +221,7 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
     parts = [p for p in parts if not p.same(0)]
     if len(program.roles) > 1:
         return sum(parts, expr(0))
-    return maximum(*parts) if len(parts) > 1 else (parts[0] if parts else expr(0))
+    return maximum(*parts) if parts else expr(0)
 
 
 def buffer_align_bytes(program: Program) -> int:
@@ -269,10 +269,7 @@ def live_registers(body: tuple[n.Statement, ...]) -> Expr:
     _peaks(body, {}, frozenset(), peaks)
     largest = [sets for sets in peaks if not any(sets < other for other in peaks)]
     totals = [peaks[s] for s in largest if not peaks[s].same(0)]
-    distinct = [t for i, t in enumerate(totals) if not any(t.same(o) for o in totals[:i])]
-    if not distinct:
-        return expr(0)
-    return maximum(*distinct) if len(distinct) > 1 else distinct[0]
+    return maximum(*totals) if totals else expr(0)
 
 
 def _peaks(

@@ -16,8 +16,8 @@ like a shipped one. Rates and latencies belong to the Device, so that calibratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
@@ -360,27 +360,6 @@ class Shuffle(Instruction):
 
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "lsu"
-
-
-@dataclass(frozen=True, eq=False)
-class Custom(Elementwise):
-    """An element-wise instruction given by its parts, for chains built at run time."""
-
-    spelled: str = ""
-    takes: tuple[str, ...] = ()
-    gives: str = ""
-    meaning: Callable[..., Any] | None = field(default=None, compare=False)
-
-    def types(self) -> tuple[tuple[str, ...], str]:
-        return self.takes, self.gives
-
-    def text(self) -> str:
-        return self.spelled
-
-    def semantics(self, *values: Any) -> Any:
-        if self.meaning is None:
-            raise NotImplementedError(self.spelled)
-        return self.meaning(*values)
 
 
 def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:

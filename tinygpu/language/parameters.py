@@ -6,7 +6,6 @@ body can build expressions from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tinygpu.expressions import Expr, symbol
@@ -145,7 +144,3 @@ class UnknownLayout(Named):
 
     def __repr__(self) -> str:
         return "UnknownLayout()"
-
-
-def names(items: Iterable[Named]) -> str:
-    return ", ".join(i.name for i in items)

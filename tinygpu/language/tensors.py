@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, expr, symbol
+from tinygpu.expressions import Expr, Operand, symbol
 from tinygpu.language.parameters import DeclarationError, Dim, Named
 
 Access = Literal["in", "out", "inout"]
@@ -150,16 +150,6 @@ class Tensor:
     def ld(self) -> Expr:
         """Elements between neighbours along the next-contiguous axis; a fact of the problem."""
         return symbol(f"{self.name}.ld")
-
-    def stride(self, axis: int) -> Expr:
-        """Elements between neighbours along `axis`, as an expression over `NAME.ld` and dims."""
-        order = [self.contiguous_axis] + [a for a in reversed(range(self.rank)) if a != self.contiguous_axis]
-        if axis == order[0]:
-            return expr(1)
-        out = self.ld
-        for a in order[1 : order.index(axis)]:
-            out = out * symbol(self.dims[a])
-        return out
 
     @property
     def align(self) -> Expr:

@@ -93,16 +93,14 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         raise DeclarationError(f"{machine.__name__}.program: {sentence}") from error
     except Exception as error:
         raise DeclarationError(f"{machine.__name__}.program: {said(error)}") from error
-    body = tracer.finish()
-    if tracer.grid_node is None:
-        raise DeclarationError(f"{machine.__name__}.program: the program opens no grid")
+    grid, body = tracer.finish()
     scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalars(dict(signature[1])))
     program = Program(
         machine.__name__,
         structure,
         made,
         scalars,
-        tracer.grid_node,
+        grid,
         tuple(tracer.roles),
         tuple(tracer.pipelines),
         body,

@@ -302,7 +302,7 @@ class Tracer(Blocks):
         return made
 
     # -- the whole -------------------------------------------------------------------------------------------------
-    def finish(self) -> tuple[n.Statement, ...]:
+    def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:
         if self.grid_node is None:
             raise self.fail("the program opens no grid; begin with `with p.grid(...)`")
         if not self.roles:
@@ -313,7 +313,7 @@ class Tracer(Blocks):
             raise self.fail(f"{what}, and they divide no loop; write p.loop(..., divided=True)")
         for value, what in self.unused.items():
             raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
-        return tuple(self.bodies[0])
+        return self.grid_node, tuple(self.bodies[0])
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")

@@ -109,4 +109,10 @@ EQUIVALENTS = (
         "most = (MOST_LAUNCHES - 3) // 6",
         "of 64 launches, 61 are ten rounds of six as 62 are",
     ),
+    Equivalent(
+        "tinygpu/language/blocked.py",
+        "axis: int = -1,",
+        "axis: int = (1),",
+        "of tiles with one axis and with two, axis 1 counted on from the first is the last one, as axis -1 is",
+    ),
 )
