@@ -27,7 +27,6 @@ from tinygpu.ptx.emulator.state.memory import (
     Window,
 )
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
 from tinygpu.ptx.emulator.units.tensor_maps import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMapFields, decode
 
 _WORD_BYTES = 16
@@ -96,7 +95,7 @@ def read_map(origin: Origin, site: Site, address: int) -> TensorMapFields | None
 def _check_changes(origin: Origin, site: Site, window: Window, address: int) -> None:
     """Faults where a map was changed in this launch, and that is not ordered, or not fenced, before its use now."""
     residents = origin.residents
-    fences = TensormapFences.of(residents)
+    fences = residents.emulation.tensormap_fences
     if fences.found_in_order(origin, window, address, MAP_BYTES):
         return
     clock = residents.clocks.snapshot(origin.row, residents.emulation.tick)
@@ -232,7 +231,7 @@ def _cp_fenceproxy(b: Binder, i: Instruction) -> Run:
         _store_bytes(c, site, "global", targets, _load_bytes(c, site, "shared", sources))
         c.narrow(outer)
         if c.emulation.checking:
-            TensormapFences.of(c.residents).released_ticks.add(tick)
+            c.emulation.tensormap_fences.released_ticks.add(tick)
 
     return run
 
@@ -252,7 +251,7 @@ def tensormap_fence(b: Binder, i: Instruction) -> Run:
         c.emulation.next_tick()
         if not c.emulation.checking:
             return
-        fences = TensormapFences.of(c.residents)
+        fences = c.emulation.tensormap_fences
         addresses = None if get is None else lanes_of(c, get)
         for origin, at, lane in threads(c, site):
             c.residents.fence(origin.row)

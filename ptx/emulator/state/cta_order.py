@@ -194,6 +194,11 @@ class CtaOrder:
         """What a strong write or an atomic of a row publishes to all; None for nothing."""
         return self._snapshot(row) if release else self._fenced.get(row)
 
+    def everything_before(self, row: int) -> Known:
+        """Per warp of the launch, the tick up to which its accesses happened before what a row does now."""
+        known = self._snapshot(row)
+        return known if self.lenient is None else np.maximum(known, self.lenient[row])
+
     def happened_before(self, row: int) -> Callable[[int, int], bool]:
         """(warp of the launch, tick) -> whether what it did then happened before what a row does now."""
         residents = self._residents

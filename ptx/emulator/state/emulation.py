@@ -18,6 +18,7 @@ from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
 from tinygpu.ptx.emulator.state.older_values import OlderValues
 from tinygpu.ptx.emulator.state.setbacks import SETBACK_ORDERS
+from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.run.program import Program
@@ -91,6 +92,7 @@ class Emulation:
         # Tick of the last proxy fence over global memory, per launch-wide warp; ticks of asynchronous writes there.
         self.global_proxy_fences: dict[int, int] = {}
         self.async_global_ticks: set[int] = set()
+        self.tensormap_fences = TensormapFences()
         self.locations: dict[int, NDArray[np.int32]] = {}
         self.near_locations: dict[tuple[int, int], NDArray[np.int32]] = {}
         self.location_doubts: dict[int, dict[int, Doubt]] = {}
