@@ -134,7 +134,7 @@ def run_shared(place: str, signal: str, wait: str, reset: str, order: Order = "l
 
 def racing_lines(text: str, **options: Any) -> list[str]:
     """The instructions at which a race is found, in their order."""
-    report = emulate(module(text, [".param .u64 y"]), args=[np.zeros(2, np.uint32)], check="collect", **options)
+    report = emulate(module(text, [".param .u64 y"]), args=[np.zeros(4, np.uint32)], check="collect", **options)
     assert {fault.kind for fault in report.faults} == {"race"}
     return [fault.line_text.split()[0] for fault in sorted(report.faults, key=lambda fault: fault.line)]
 
@@ -204,3 +204,92 @@ ret;
 def test_what_another_warp_has_seen_orders_nothing(space: str, at: str) -> None:
     text = SEEN_BY_ANOTHER.replace("{space}", space).replace("{at}", at)
     assert racing_lines(text, grid=1, block=96) == ["@%q"]
+
+
+# Thread 0 signals, thread 32 sees it; thread 0 learns that (nothing is released) and writes there once more; thread 32
+# learns that too, and stores plainly what it takes for the second value.
+WRITTEN_AGAIN = """
+.reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %rd<4>; .shared .align 8 .b32 words[4];
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; mov.u32 %r6, words;
+setp.ne.u32 %p, %r1, 0;
+@%p bra MADE;
+st.shared.u32 [%r6], 0; st.shared.u32 [%r6+4], 0; st.shared.u32 [%r6+8], 0;
+MADE:
+bar.sync 0;
+{atomic}
+@%p bra OTHER;
+st.relaxed.cta.{space}.u32 [{at}], 1;
+SEEN: ld.relaxed.cta.{space}.u32 %r3, [{at}+4]; setp.eq.u32 %q, %r3, 0; @%q bra SEEN;
+{again}
+st.relaxed.cta.{space}.u32 [{at}+8], 1;
+ret;
+OTHER:
+setp.ne.u32 %q, %r1, 32; @%q ret;
+FIRST: ld.relaxed.cta.{space}.u32 %r3, [{at}]; setp.eq.u32 %q, %r3, 0; @%q bra FIRST;
+st.relaxed.cta.{space}.u32 [{at}+4], 1;
+SECOND: ld.relaxed.cta.{space}.u32 %r3, [{at}+8]; setp.eq.u32 %q, %r3, 0; @%q bra SECOND;
+{look}
+st.{space}.u32 [{at}], 5;
+ret;
+"""
+AGAIN_WRITTEN = ("st.relaxed.cta.{space}.u32 [{at}], 2;", "red.relaxed.cta.{space}.add.u32 [{at}], 1;")
+LOOK = "THIRD: ld.relaxed.cta.{space}.u32 %r3, [{at}]; setp.ne.u32 %q, %r3, 2; @%q bra THIRD;"
+
+
+@pytest.mark.parametrize("again", AGAIN_WRITTEN)
+@pytest.mark.parametrize(("space", "at"), [("shared", "%r6"), ("global", "%rd1")])
+def test_what_was_seen_before_a_later_write_orders_nothing_behind_that(space: str, at: str, again: str) -> None:
+    for look, found in (("", ["st.{space}.u32"]), (LOOK, [])):
+        text = WRITTEN_AGAIN.replace("{again}", again).replace("{look}", look).replace("{atomic}", "")
+        text = text.replace("{space}", space).replace("{at}", at)
+        words = [np.zeros(4, np.uint32)]
+        report = emulate(module(text, [".param .u64 y"]), grid=1, block=64, args=words, check="collect")
+        assert [fault.line_text.split()[0] for fault in report.faults] == [f.replace("{space}", space) for f in found]
+
+
+@pytest.mark.parametrize(("space", "at"), [("shared", "%r6"), ("global", "%rd1")])
+def test_what_is_stored_plainly_where_atomics_were_is_not_seen_by_a_strong_load(space: str, at: str) -> None:
+    """It races with the store, and so does the reset behind it, whatever was atomic there before.
+
+    In global memory the store is also told that it races with the strong loads before it.
+    """
+    text = WRITTEN_AGAIN.replace("{again}", "\nst.{space}.u32 [{at}], 2;").replace("{look}", "\n" + LOOK.split(": ")[1])
+    text = text.replace("{atomic}", "red.relaxed.cta.{space}.add.u32 [{at}], 0;").replace("@%q bra THIRD;", "")
+    text = text.replace("{space}", space).replace("{at}", at)
+    store = f"st.{space}.u32"
+    assert racing_lines(text, grid=1, block=64) == [
+        *([store] if space == "global" else []), f"ld.relaxed.cta.{space}.u32", store
+    ]  # fmt: skip
+
+
+# Thread 0 signals, and its warp goes on for long; thread 32 looks once, says what it saw, and stores plainly.
+LOOKS_ONCE = """
+.reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %rd<4>; .shared .align 8 .b32 words[2];
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; mov.u32 %r6, words;
+setp.ne.u32 %p, %r1, 0;
+@!%p st.shared.u32 [%r6], 0;
+bar.sync 0;
+@!%p st.relaxed.cta.{space}.u32 [{at}], 1;
+@!%p bra DONE;
+setp.ne.u32 %q, %r1, 32; @%q bra DONE;
+mov.u32 %r5, 0;
+LATER: add.u32 %r5, %r5, 1; setp.lt.u32 %q, %r5, 50; @%q bra LATER;
+ld.relaxed.cta.{space}.u32 %r3, [{at}];
+st.global.u32 [%rd1+4], %r3;
+st.{space}.u32 [{at}], 5;
+DONE:
+ret;
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("space", "at"), [("shared", "%r6"), ("global", "%rd1")])
+def test_who_saw_an_older_value_has_not_seen_the_write(space: str, at: str, order: Order) -> None:
+    text = module(LOOKS_ONCE.replace("{space}", space).replace("{at}", at), [".param .u64 y"])
+    saw = set()
+    for seed in range(4):
+        y = np.full(2, 0, np.uint32)
+        report = emulate(text, grid=1, block=64, args=[y], order=order, seed=seed, check="collect")
+        assert [fault.line_text for fault in report.faults] == [f"st.{space}.u32 [{at}], 5;"] * (1 - int(y[1]))
+        saw.add(int(y[1]))
+    assert saw == {0 if order == "spurious" else 1} or order == "random"
