@@ -31,6 +31,7 @@ class Run:
     """One emulation of a whole grid.
 
     ctas   CTAs at most that are launched of a persistent kernel
+    alone  clusters run one after another, so that those with lower numbers leave what they share first
     where  how its rings go round, and for which sizes, where these are not those of the first run
     """
 
@@ -39,6 +40,7 @@ class Run:
     order: Order
     ctas: int
     where: str = ""
+    alone: bool = False
 
     def rounds(self, kernel: Kernel) -> int:
         """What the run costs beside others: tiles of its grid, times the slots that each uses."""
@@ -81,7 +83,10 @@ def plan(
         first = first or of
         sizes = ",".join(f"{name}={size}" for name, size in of.dims)
         ctas = _ctas(kernel, of, aim, number)
-        runs.append(Run(of, inputs, order, ctas, "" if of == first else f"{aim.name} ({sizes})"))
+        # Side by side, a cluster's later pieces come last, and are never what others gather.
+        alone = bool(kernel.stream_k) and number == 2
+        where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
+        runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
     return tuple(_distinct(runs))
 
 
@@ -175,7 +180,7 @@ def _distinct(runs: Sequence[Run]) -> Iterator[Run]:
     """Each run once, whatever it is for."""
     seen = set()
     for run in runs:
-        key = (run.problem, run.inputs, run.order, run.ctas)
+        key = (run.problem, run.inputs, run.order, run.ctas, run.alone)
         if key not in seen:
             seen.add(key)
             yield run

@@ -9,6 +9,7 @@ values among them, within a bound that is worked out for every element.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -154,6 +155,7 @@ def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             order=run.order,
+            together=math.prod(kernel.clusters) if run.alone else None,
         )
     except EmulationFault as fault:
         return Check(run.inputs, run.order, float("nan"), 0.0, 0, 0, str(fault), run.where), None

@@ -50,6 +50,7 @@ def emulate(
     buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
     caches: Caches | None = None,
     short_sums: bool = False,
+    together: int | None = None,
 ) -> Report:
     """Run one kernel of a PTX module, or of several, and return what was found and counted.
 
@@ -70,6 +71,7 @@ def emulate(
     caches        sizes of a device's L1 and L2: report.traffic says what moved between them and DRAM
     short_sums    wgmma adds products of 8-bit floats with some 13 bits behind the largest, as reported of Hopper; else
                   every instruction adds exactly and rounds once
+    together      CTAs that run at the same time at most, a multiple of the cluster; others begin when these have ended
 
     Raises PtxSyntaxError, LaunchError, EmulationFault, and UnsupportedInstruction where one is executed.
     """
@@ -80,6 +82,10 @@ def emulate(
     kernel = _prepared(ptx, entry)
     module, function = kernel.module, kernel.function
     launch = make_launch(function, grid, block, cluster, dynamic_smem)
+    if together is not None and (together < 1 or together % launch.cluster_size):
+        raise LaunchError(
+            f"CTAs run together in whole clusters: together is a multiple of {launch.cluster_size}, not {together}"
+        )
     memory = GlobalMemory()
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
@@ -97,7 +103,7 @@ def emulate(
             stream = AccessStream(len(chosen))
             stream.follow(program)
         try:
-            _run(emulation, chosen, step_limit)
+            _run(emulation, chosen, step_limit, together)
         except UnsupportedInstruction as error:
             raise in_its_module(error, module) from None
         finally:
@@ -115,7 +121,7 @@ def _prepared(ptx: str | Sequence[str] | PreparedKernel, entry: str | None) -> P
     return ptx
 
 
-def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
+def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int, together: int | None) -> None:
     program = emulation.program
     per_cta = (emulation.launch.threads_per_cta + 31) // 32
     emulation.total_warps = per_cta * len(ctas)
@@ -129,6 +135,8 @@ def _run(emulation: Emulation, ctas: list[Dim3], step_limit: int) -> None:
     if program.takes_clusters:
         # A device so small that most clusters have not started yet.
         batch = min(batch, 2 * size)
+    if together is not None:
+        batch = min(batch, together)
     while emulation.waiting_ctas:
         first = len(emulation.run_ctas)
         residents = Residents(emulation, emulation.start_ctas(batch), first)

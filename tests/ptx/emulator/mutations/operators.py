@@ -59,7 +59,10 @@ class Mutant:
 
 
 def mutants(text: str, entry: str) -> list[Mutant]:
-    """Every mutant of one kernel of a module."""
+    """Every mutant of one kernel of a module.
+
+    Relaxed mbarriers exist from sm_90 on: kernels for older targets become ones for that.
+    """
     result: list[Mutant] = []
     counts: dict[str, int] = {}
     body = statements(text, entry)
@@ -72,7 +75,10 @@ def mutants(text: str, entry: str) -> list[Mutant]:
         counts[kind] = number + 1
         lines = frozenset(text.count("\n", 0, s.start) + 1 for s, _ in proposal.edits)
         probe = replace(text, proposal.probe) if proposal.probe else ""
-        result.append(Mutant(kind, number, proposal.change, lines, replace(text, proposal.edits), probe))
+        edited = replace(text, proposal.edits)
+        if kind == "mbarrier order":
+            edited = re.sub(r"^\.target sm_8\d\b", ".target sm_90", edited, count=1, flags=re.M)
+        result.append(Mutant(kind, number, proposal.change, lines, edited, probe))
     return result
 
 
