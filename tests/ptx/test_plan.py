@@ -144,6 +144,19 @@ def _shows_where_the_slots_end(sizes: tuple[int, int, int], stream_k: int, stage
         assert any(x // ring.stages % 2 != x // other % 2 for x in passed), (other, sorted(passed))
 
 
+def test_what_a_cluster_leaves_as_its_second_piece_is_gathered_by_others() -> None:
+    """Side by side it comes last; where clusters run one after another, it is there before others gather."""
+    problem = MatmulHopper.problem(m=100, n=16, k=96)
+    values = {"schedule": "pingpong", "stream_k": 1, "stages": 3, "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1}
+    kernel = made(MatmulHopper, problem, "h100", out="direct", cluster_n=1, **values)
+    (alone,) = [run for run in plan(kernel, MatmulHopper, problem, ORDERS, random_inputs=True, short=False) if run.alone]
+    assert alone.where.endswith("one cluster after another")
+    meets = re.findall(r"\n *bar\.sync [23], 128;(?=\n *mov\.u32 %r\d+, 4294967295;\n.*atom\.acq_rel)", kernel.ptx)
+    assert len(meets) == 2
+    second = replace(kernel, ptx=kernel.ptx.replace(meets[1], "\n", 1))
+    assert not verify(second, MatmulHopper, problem, random_inputs=False, to_first_failure=True).passed
+
+
 def test_a_ring_outside_of_loops_goes_round_from_tile_to_tile() -> None:
     problem = OncePerTile.problem(m=8, n=32)
     kernel = made(OncePerTile, problem, "h100", stages=4, most=1 << 20)

@@ -110,6 +110,26 @@ def test_a_read_only_array_cannot_be_written() -> None:
     assert caught.value.sentence == "store to b, whose array is not writeable"
 
 
+# Each CTA counts itself in, waits a little, and says how many had come by then.
+COUNTED = """
+.reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; setp.ne.u32 %p, %r1, 0; @%p ret;
+mov.u32 %r2, %ctaid.x; atom.relaxed.gpu.global.add.u32 %r3, [%rd1], 1; mov.u32 %r4, 0;
+LATER: add.u32 %r4, %r4, 1; setp.lt.u32 %p, %r4, 20; @%p bra LATER;
+ld.relaxed.gpu.global.u32 %r5, [%rd1];
+mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2; st.global.u32 [%rd3+4], %r5;
+ret;
+"""
+
+
+@pytest.mark.parametrize("together", [None, 2, 4, 8, 64])
+def test_as_many_ctas_run_together_as_asked_for(together: int | None) -> None:
+    y = np.zeros(9, np.uint32)
+    emulate(module(COUNTED, [".param .u64 y"]), grid=8, block=32, cluster=2, args=[y], together=together)
+    size = min(together or 8, 8)
+    assert y[1:].tolist() == [(n // size + 1) * size for n in range(8)]
+
+
 A = np.zeros(32, np.uint32)
 REFUSED = [
     ({"grid": 0}, "grid is one to three positive integers, not 0"),
@@ -129,6 +149,9 @@ REFUSED = [
     ({"ctas": [5]}, "CTA 5 is not in the grid (1, 1, 1), which has 1"),
     ({"ctas": [(0, 1)]}, "CTA (0, 1, 0) is not in the grid (1, 1, 1)"),
     ({"ctas": [0, 0]}, "ctas names a CTA twice"),
+    ({"together": 0}, "CTAs run together in whole clusters: together is a multiple of 1, not 0"),
+    ({"grid": 4, "cluster": 2, "together": 3},
+     "CTAs run together in whole clusters: together is a multiple of 2, not 3"),
     ({"dynamic_smem": -1}, "dynamic_smem is a number of bytes, not -1"),
     ({"dynamic_smem": 1 << 20}, "the kernel needs 1048576 bytes of shared memory, more than the 232448 of any CTA"),
 ]  # fmt: skip
