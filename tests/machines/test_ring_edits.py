@@ -129,7 +129,7 @@ EQUIVALENT = {
 ALONE = re.compile(r"(@%p\d+ )?(mov|shl|add|and|setp|mapa|mbarrier\.arrive)\b")
 
 
-# What stands behind the initialisation of mbarriers, and before the stores of a tile that goes out through shared memory.
+# What stands behind the initialisation of mbarriers, and before a tile is stored that goes out through shared memory.
 MET = re.compile(r"fence\.mbarrier_init\S*\n\$made\d+:\n *(bar\.sync 0|barrier\.cluster\.arrive\.aligned);")
 STAGED = re.compile(r"\n +bar\.sync 0;\n *// .*= st\.shared ")
 
@@ -140,9 +140,9 @@ def reason(of: Subject, kernel: Kernel, edit: Edit) -> str:
         if met[1] == "bar.sync 0":
             return "nobody but its own CTA uses the barriers, whose threads meet at bar.sync; the fence is for clusters"
         return "the cluster meets at a barrier that releases everything; the fence is for arrivals that are relaxed"
-    if edit.before == "bar.sync 0;" and not edit.after and STAGED.search(kernel.ptx) and not STAGED.search(edit.text):
-        if _right_with_any_rounds(of, kernel, edit):
-            return "in the last slots of every number of rounds, a warp stores over what it alone has read"
+    before_stores = STAGED.search(kernel.ptx) and not STAGED.search(edit.text)
+    if edit.before == "bar.sync 0;" and not edit.after and before_stores and _right_with_any_rounds(of, kernel, edit):
+        return "in the last slots of every number of rounds, a warp stores over what it alone has read"
     if edit.before.startswith("bar.warp.sync") and not edit.after and _have_met(kernel.ptx, edit.text):
         return "the lanes have met at wgmma.wait_group.sync.aligned, and touch no memory until here"
     return ""

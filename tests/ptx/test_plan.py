@@ -149,7 +149,8 @@ def test_what_a_cluster_leaves_as_its_second_piece_is_gathered_by_others() -> No
     problem = MatmulHopper.problem(m=100, n=16, k=96)
     values = {"schedule": "pingpong", "stream_k": 1, "stages": 3, "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1}
     kernel = made(MatmulHopper, problem, "h100", out="direct", cluster_n=1, **values)
-    (alone,) = [run for run in plan(kernel, MatmulHopper, problem, ORDERS, random_inputs=True, short=False) if run.alone]
+    runs = plan(kernel, MatmulHopper, problem, ORDERS, random_inputs=True, short=False)
+    (alone,) = [run for run in runs if run.alone]
     assert alone.where.endswith("one cluster after another")
     meets = re.findall(r"\n *bar\.sync [23], 128;(?=\n *mov\.u32 %r\d+, 4294967295;\n.*atom\.acq_rel)", kernel.ptx)
     assert len(meets) == 2

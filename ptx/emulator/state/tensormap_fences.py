@@ -85,7 +85,8 @@ class TensormapFences:
         for writer in np.unique(writers[ticks > 0]).tolist():
             last = int(ticks[(writers == writer) & (ticks > 0)].max())
             release = self._release_of(writer, last)
-            line = origin.residents.emulation.line_at(last)
+            line_at = origin.residents.emulation.line_at
+            line = line_at(last)
             if release is None:
                 return (
                     f"it was written on line {line}, and the writer must execute "
@@ -98,8 +99,8 @@ class TensormapFences:
                 )
             if not any(a.known[writer] >= release for a in acquires):
                 return (
-                    f"it was written on line {line} and released on line {origin.residents.emulation.line_at(release)}, "
-                    "and nothing orders that before fence.proxy.tensormap::generic.acquire on its address"
+                    f"it was written on line {line} and released on line {line_at(release)}, and nothing orders that "
+                    "before fence.proxy.tensormap::generic.acquire on its address"
                 )
         if ticks.any():
             self.in_order[_launch_warp(origin), address] = int(ticks.max())

@@ -86,10 +86,8 @@ def racing(steps: list[Step]) -> list[int]:
     return found
 
 
-def text_of(steps: list[Step]) -> tuple[str, dict[int, int]]:
-    """A kernel of two warps, and which step has which line of its own."""
-    uses = [0, 0]
-    lines: list[str] = """    ld.param.u64 %rd1, [table]; add.u64 %rd2, %rd1, 128;
+# %p1 is false for thread 0, %p2 for lane 0 of each warp, %p3 for warp 0, which have 128 bytes of `desc` each.
+BEGIN = """    ld.param.u64 %rd1, [table]; add.u64 %rd2, %rd1, 128;
     shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; setp.ne.u32 %p2, %r3, 0; setp.ne.u32 %p3, %r2, 0;
     mov.u32 %r10, desc; shl.b32 %r11, %r2, 7; add.u32 %r10, %r10, %r11;
     mul.wide.u32 %rd3, %r3, 4; add.u64 %rd4, %rd1, %rd3; ld.global.u32 %r12, [%rd4];
@@ -99,7 +97,13 @@ def text_of(steps: list[Step]) -> tuple[str, dict[int, int]]:
     mbarrier.init.shared::cta.b64 [bar1], 1;
     fence.mbarrier_init.release.cluster;
 MADE:
-    bar.sync 0;""".split("\n")
+    bar.sync 0;"""
+
+
+def text_of(steps: list[Step]) -> tuple[str, dict[int, int]]:
+    """A kernel of two warps, and which step has which line of its own."""
+    uses = [0, 0]
+    lines = BEGIN.split("\n")
     at: dict[int, int] = {}
     for interval in range(max(s.interval for s in steps) + 1):
         for warp in range(2):

@@ -122,7 +122,9 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         "barrier 0": OWN, "barrier 1": OWN, "atomic made plain 0": OWN,
         "mbarrier order 2": COPIES,
     },
-    "nvcc barriers": {"mbarrier order 0": COPIES, "mbarrier wait 4": IDLE, "mbarrier order 9": IDLE, "retry 3": RUNS_ON},
+    "nvcc barriers": {
+        "mbarrier order 0": COPIES, "mbarrier wait 4": IDLE, "mbarrier order 9": IDLE, "retry 3": RUNS_ON,
+    },
     "nvcc latch_and_semaphore": {
         **{f"memory order {n}": ONLY_ATOMICS for n in range(7)},
         **{f"strong access made plain {n}": PRIVATE for n in range(20, 24)},
