@@ -198,9 +198,9 @@ class _Rendering:
 
     def _place(self, node: Any) -> tuple[Any, ...]:
         """Symbols first, then compound terms, numbers last; each in the order given, then by name."""
-        kind = 2 if node.is_number else 1 if (node.is_Add or (node.is_Boolean and not node.is_Relational)) else 0
+        compound = node.is_Add or (node.is_Boolean and not node.is_Relational)
         names = sorted((self.places.get(s.name, len(self.places)), s.name) for s in node.free_symbols)
-        return kind, names, str(node)
+        return node.is_number, compound, names, str(node)
 
     # -- what fails ---------------------------------------------------------------------------------------------
 

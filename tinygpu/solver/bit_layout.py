@@ -174,7 +174,7 @@ def solve_bits(
     sources = tuple((bit, ROW_BYTES - vector) for bit in range(BANK_BITS, bits))
     question = SwizzleQuestion(f"{1 << bits} bytes", sources, served, vector, rlimit)
     plain = total_wavefronts(served, {})
-    finding = find_swizzle(question, plain, notebook)
+    finding = find_swizzle(question, question.floor, plain, notebook)
     layout = XorLayout(bits, finding.xor or ())
     results = tuple(AccessResult(access.name, access.wavefronts(layout), access.phase_count, 1) for access in accesses)
     proof: Proof

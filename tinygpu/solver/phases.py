@@ -169,7 +169,7 @@ def _pair(
     one: tuple[int, int], other: tuple[int, int], unit_bytes: int, pitch_bytes: int, block_bytes: int, linear: bool
 ) -> Pair | None:
     """How two units at (row, column unit) may conflict; None where no swizzle within the block makes them."""
-    (row_a, column_a), (row_b, column_b) = (one, other) if one < other else (other, one)
+    (row_a, column_a), (row_b, column_b) = sorted((one, other))
     start_a, start_b = column_a * unit_bytes, column_b * unit_bytes
     if linear:
         bank = ((row_a ^ row_b) * pitch_bytes ^ start_a ^ start_b) % ROW_BYTES

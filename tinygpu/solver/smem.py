@@ -152,7 +152,7 @@ class _Question:
     def solve(self, cache: SolverCache | None, start: float) -> Solution:
         least = self.row_bytes + self.paddings[0]
         swizzles = {least: self.swizzle_question(least)}
-        refuted: dict[int, int] = {}
+        least_at: dict[int, int] = {}  # pitch -> a total that no swizzle undercuts, where more than the floor is known
         asked, reason = 0, ""
         floor = swizzles[least].floor
         best = self.from_menu(swizzles[least], least)
@@ -168,27 +168,27 @@ class _Question:
                 found = self.from_list(question, pitch) if listed else self.from_menu(question, pitch)
                 best = found if found.total < best.total else best
                 if listed:
-                    refuted[pitch] = found.total - 1
+                    least_at[pitch] = found.total
                 elif best.total > floor and question.sources:
-                    finding = find_swizzle(question, floor + 1, _notebook(cache))
+                    finding = find_swizzle(question, floor, floor + 1, _notebook(cache))
                     asked += finding.asked
                     if finding.xor is not None:
                         best = _Best(finding.total, pitch, finding.xor)
                     elif finding.verdict == "proved":
-                        refuted[pitch] = floor
+                        least_at[pitch] = floor + 1
             if best.total == floor:
                 break
         if best.total > floor:
             # There is none, so the best is looked for at every pitch, and whatever would be better is refuted.
             for pitch, question in swizzles.items():
-                below, known = best.total + (pitch < best.pitch), refuted.get(pitch, -1)
-                if not question.sources or below <= known + 1:
+                below, at_least = best.total + (pitch < best.pitch), least_at.get(pitch, question.floor)
+                if not question.sources or below <= at_least:
                     continue
-                finding = find_swizzle(question, below, _notebook(cache), known)
+                finding = find_swizzle(question, at_least, below, _notebook(cache))
                 asked += finding.asked
                 if finding.xor is not None:
                     best = _Best(finding.total, pitch, finding.xor)
-                reason = finding.reason if finding.verdict == "unknown" else reason
+                reason = finding.reason or reason
         layout = SmemLayout(self.rows, self.row_bytes, best.pitch, best.xor)
         self.check(best.total, layout)
         results = results_of(layout, self.accesses)
@@ -267,17 +267,14 @@ class _Question:
 
     def from_list(self, question: SwizzleQuestion, pitch: int) -> _Best:
         """The best of all swizzles at this pitch, of equals the one with the fewest flips: exact by enumeration."""
-        best: _Best | None = None
         candidates = every_xor(question.sources)
+        found: list[tuple[int, int]] = []
         for start in range(0, len(candidates), LISTED_AT_ONCE):
             some = candidates[start : start + LISTED_AT_ONCE]
             totals = menu_totals(question.phases, some, row_bits(self.rows))
-            first = int(totals.argmin())
-            if best is None or totals[first] < best.total:
-                best = _Best(int(totals[first]), pitch, some[first])
-        if best is None:
-            raise SolverDisagreement(f"[smem solver] nothing was listed; please report this question: {self.key()}")
-        return best
+            found.append((int(totals.min()), start + int(totals.argmin())))
+        total, first = min(found)
+        return _Best(total, pitch, candidates[first])
 
     def from_menu(self, question: SwizzleQuestion, pitch: int) -> _Best:
         """The best layout of the menu at this pitch; the cheapest of equals."""

@@ -65,37 +65,30 @@ class SwizzleFinding:
     reason: str = ""
 
 
-def find_swizzle(
-    question: SwizzleQuestion, below: int, notebook: Notebook | None = None, refuted: int = -1
-) -> SwizzleFinding:
+def find_swizzle(question: SwizzleQuestion, least: int, below: int, notebook: Notebook | None = None) -> SwizzleFinding:
     """The swizzle of fewest wavefronts in total, if some has fewer than `below`; among those one with few XORs.
 
-    refuted   a total that is known to be out of reach (-1: none)
+    least   a total that none undercuts: the question's floor, or more where more is known
     """
     search = _Search(question, notebook)
-    least = max(question.floor, refuted + 1)
     best: Xor | None = None
     bound, reason = below - 1, ""
-    # The least imaginable total first: most questions end there. Then downwards from the best that is known, so that
+    # The least total first: most questions end there. Then downwards from the best that is known, so that
     # the last answer is the refutation of the total just below the optimum.
-    attempt = least
-    while bound >= least:
-        verdict, found = search.ask(attempt)
+    attempt, silent = least, set[int]()
+    while bound >= least and attempt not in silent:
+        answer, found = search.ask(attempt)
         if found is not None:
             best, bound = found, total_wavefronts(question.phases, dict(found)) - 1
-        elif verdict == "unsat":
+        elif answer == "unsat":
             least = attempt + 1
         else:
             reason = search.reason
-            if attempt == bound:
-                break
+            silent.add(attempt)
         attempt = bound
-    if best is None:
-        return SwizzleFinding(None, below, "unknown" if bound >= least else "proved", search.asked, reason)
-    total = bound + 1
-    verdict_of_total: Verdict = "proved" if total <= least else "unknown"
-    sparse = search.sparsest(total, best)
-    return SwizzleFinding(sparse, total, verdict_of_total, search.asked, reason if total > least else "")
+    verdict: Verdict = "unknown" if bound >= least else "proved"
+    xor = None if best is None else search.sparsest(bound + 1, best)
+    return SwizzleFinding(xor, bound + 1, verdict, search.asked, reason if verdict == "unknown" else "")
 
 
 class _Search:

@@ -20,6 +20,18 @@ class Equivalent:
 
 EQUIVALENTS = (
     Equivalent(
+        "tinygpu/constraints/query.py",
+        "DEFAULT_SEED = 1",
+        "DEFAULT_SEED = 2",
+        "a seed is there so that an answer repeats; which one it is, nothing relies on",
+    ),
+    Equivalent(
+        "tinygpu/constraints/query.py",
+        "DEFAULT_SEED = 1",
+        "DEFAULT_SEED = (0)",
+        "a seed is there so that an answer repeats; which one it is, nothing relies on",
+    ),
+    Equivalent(
         "tinygpu/constraints/intervals.py",
         "elif self.lo >= 0 and self.hi < low:",
         "elif (self.lo > 0) and self.hi < low:",

@@ -1,6 +1,7 @@
 """One condition, four evaluations: exact, NumPy, intervals and Z3 agree on every point."""
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from random_expressions import build, conditions, integers, meaning
 from tinygpu.constraints.condition import Condition, DivisorNotPositive, conjuncts
 from tinygpu.constraints.intervals import INTERVAL_NAMES, Interval
 from tinygpu.constraints.z3_terms import Z3Terms
-from tinygpu.expressions import Expr, FloorDiv, compile_with, expr, maximum, symbol, where
+from tinygpu.expressions import Expr, FloorDiv, compile_with, expr, maximum, minimum, symbol, where
 
 NAMES = ("a", "b", "c")
 POINTS = [dict(zip(NAMES, v, strict=True)) for v in itertools.product((0, 1, 2, 5, 9), repeat=3)]
@@ -204,6 +205,50 @@ def test_symbols_are_assumed_to_be_from_zero_on_and_no_more():
         solver = z3.Solver(ctx=terms.context)
         solver.add(*terms.assumptions(), terms.symbols["a"] == number)
         assert solver.check() == verdict
+
+
+RELATIONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+OPERATIONS = [
+    *RELATIONS,
+    lambda a, b: maximum(a, b) == a,
+    lambda a, b: maximum(3, b, a) != b,
+    lambda a, b: minimum(a, b) == a,
+    lambda a, b: minimum(b, 1, a) != b,
+    lambda a, b: a + 2 * b - 3 == b,
+    lambda a, b: a // (b + 1) == 1,
+    lambda a, b: a % (b + 1) == 1,
+    lambda a, b: where(a < b, a, 2) == 2,
+    lambda a, b: ~((a < 2) & (b < 2)),
+    lambda a, b: (a < 2) | (b < 2),
+]
+
+
+@pytest.mark.parametrize("operation", range(len(OPERATIONS)))
+def test_an_operation_of_two_symbols_means_the_same_to_numpy_and_to_z3(operation):
+    """Equal, neighbouring and far sides."""
+    condition = OPERATIONS[operation](symbol("a"), symbol("b"))
+    for a, b in itertools.product(range(4), repeat=2):
+        values = {"a": np.array([a]), "b": np.array([b])}
+        (expected,) = Condition(condition.sympy).exact_mask(values)
+        if operation < len(RELATIONS):
+            assert expected == OPERATIONS[operation](a, b)
+        terms = Z3Terms(z3.Context(), {"a": a, "b": b})
+        assert z3.is_true(z3.simplify(terms.term(condition))) == expected
+        free = Z3Terms(z3.Context())
+        solver = z3.Solver(ctx=free.context)
+        solver.add(free.term(condition), *free.assumptions(), free.symbol("a") == a, free.symbol("b") == b)
+        assert (solver.check() == z3.sat) == expected
+
+
+@pytest.mark.parametrize("values", [(), (0,), (2, 5), (1, 2, 3)])
+def test_a_symbol_that_is_one_of_some_values_is_no_other(values):
+    for number in range(7):
+        terms = Z3Terms(z3.Context(), {"a": number})
+        assert z3.is_true(z3.simplify(terms.one_of("a", values))) == (number in values)
+        terms = Z3Terms(z3.Context())
+        solver = z3.Solver(ctx=terms.context)
+        solver.add(terms.one_of("a", values), terms.symbol("a") == number)
+        assert (solver.check() == z3.sat) == (number in values)
 
 
 def test_nested_cases_of_any_depth_evaluate():

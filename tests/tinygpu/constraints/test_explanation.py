@@ -115,6 +115,21 @@ def test_of_cases_only_the_one_that_holds_is_shown_with_numbers(values, number):
     assert str(find_violation(rule, VALUES | values, ORDER)) == f"rule: it must hold; {number}"
 
 
+@pytest.mark.parametrize(
+    ("values", "formula"),
+    [
+        ({"bm": 4}, "(bn if m > 3, else bk) < 2"),
+        ({"bm": 3}, "(bn if m > 3, else stages) < 2"),
+        ({"bm": 4, "bk": 64}, "(bn if m > 3, else 64) < 2"),
+        ({"m": 3}, "(bk if bm > 3, else stages) < 2"),
+        ({"m": 3, "bm": 4}, "bk < 2"),
+        ({"m": 4, "bm": 4}, "bn < 2"),
+    ],
+)
+def test_of_cases_that_numbers_decide_those_that_are_left_are_shown(values, formula):
+    assert describe(THREE < 2, values) == formula
+
+
 def test_what_is_no_part_of_the_language_cannot_be_explained():
     with pytest.raises(TypeError) as refused:
         describe(Expr(sympy.sin(BM.sympy) > 0))

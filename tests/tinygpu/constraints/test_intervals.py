@@ -112,5 +112,6 @@ def test_a_peak_is_the_greatest_step_on_the_way_and_what_is_unsafe_stays_so() ->
     for arguments in itertools.permutations([risky, small, Interval(0, 1)]):
         assert not NAMES["_where"](*arguments).safe
     assert not NAMES["_not"](risky).safe
+    assert [Interval(lo, hi).peak for lo, hi in RANGES] == [max(-lo, hi) for lo, hi in RANGES]
     assert [Interval(-7, 3).peak, Interval(-3, 7).peak, Interval(2, 5, peak=9).peak] == [7, 7, 9]
     assert repr(Interval(-7, 3)) == "Interval(-7, 3)"

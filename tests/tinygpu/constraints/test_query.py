@@ -5,7 +5,15 @@ import time
 import pytest
 import z3
 
-from tinygpu.constraints.query import Answer, ContradictoryAnswer, Notebook, Query, ask
+from tinygpu.constraints.query import (
+    DEFAULT_RLIMIT,
+    DEFAULT_SEED,
+    Answer,
+    ContradictoryAnswer,
+    Notebook,
+    Query,
+    ask,
+)
 
 
 def factors(number: int, *, width: int = 8):
@@ -70,6 +78,24 @@ def test_a_saved_question_begins_with_its_settings_and_ends_with_what_is_asked()
     ).smtlib.splitlines()
     assert not any("set-logic" in line for line in labelled)
     assert labelled[-1] == "(check-sat-assuming (rule!0 rule!1))"
+
+
+@pytest.mark.parametrize(("rlimit", "seed"), [(12345, 6), (DEFAULT_RLIMIT, DEFAULT_SEED)])
+def test_z3_works_under_the_settings_that_the_saved_question_begins_with(monkeypatch, rlimit, seed):
+    made = {}
+    keep = z3.Solver.set
+    monkeypatch.setattr(z3.Solver, "set", lambda solver, *pair: (made.update([pair]), keep(solver, *pair)))
+    own = {} if rlimit == DEFAULT_RLIMIT else {"rlimit": rlimit, "seed": seed}
+    text = ask(Query("factor 6", factors(6), **own)).smtlib
+    assert made == {"rlimit": rlimit, "random_seed": seed}
+    assert text.splitlines()[:2] == [f"(set-option :rlimit {rlimit})", f"(set-option :smt.random_seed {seed})"]
+
+
+def test_every_answer_is_logged_once(caplog):
+    notebook = Notebook()
+    with caplog.at_level("DEBUG", logger="tinygpu.solver"):
+        answers = [ask(Query(name, factors(6)), notebook) for name in ("factor 6", "again")]
+    assert [record.getMessage() for record in caplog.records] == [str(answer) for answer in answers]
 
 
 def test_the_seconds_of_an_answer_are_those_of_the_asking():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.program.touches import offsets, touches, unrolled_statements
 from tinygpu.ptx import isa
-from tinygpu.solver.buffers import SolvedLayouts, buffer_accesses, solve_buffers
+from tinygpu.solver.buffers import SolvedLayouts, buffer_accesses, rows_and_bytes, solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.coverage import element_address
@@ -110,6 +111,24 @@ def test_the_buffers_of_a_matmul_are_counted_with_all_their_accesses() -> None:
     space = build_space(MatmulAmpere, MatmulAmpere.problem(m=256, n=256, k=64), device("a100"))
     for point in space.space.restrict({"bm": 64, "bn": 64, "stages": 2}).sample(3, np.random.default_rng(2)):
         check(space.fill(point))
+
+
+@pytest.mark.parametrize("contiguous", ["rows", "columns"])
+def test_lanes_that_stay_out_stay_out_wherever_the_window_lies(contiguous: str) -> None:
+    space = build_space(Turned, Turned.problem(m=64, n=64), device("a100"))
+    program = space.fill({"pad": 1, "contiguous": contiguous})
+    every = [touch for placed in unrolled_statements(program.body) for touch in touches(placed.statement)]
+    (touch, *_) = [touch for touch in every if touch.tile.buffer and touch.tile.buffer.layout]
+    buffer = touch.tile.buffer
+    assert buffer is not None
+    whole = rows_and_bytes(touch, buffer, (3, 5))
+    moved = touch.lanes + np.array([3, 5])
+    assert np.array_equal(whole, (moved if contiguous == "rows" else moved[..., ::-1]) * [1, 4])
+    lanes = touch.lanes.copy()
+    lanes[:, ::3] = -1
+    some = rows_and_bytes(replace(touch, lanes=lanes), buffer, (3, 5))
+    assert (some[:, ::3] == -1).all()
+    assert np.array_equal(some[:, 1::3], whole[:, 1::3])
 
 
 def test_rows_that_are_not_whole_words_are_left_as_they_are() -> None:

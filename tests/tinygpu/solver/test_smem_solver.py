@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tinygpu.cost.banks import count_wavefronts, matrix_wavefronts
-from tinygpu.solver import SmemLayout, Solution, SolverCache, TileAccess, solve_smem
+from tinygpu.solver import SmemLayout, Solution, SolverCache, TileAccess, smem, solve_smem
 from tinygpu.solver.menu import menu, menu_totals
-from tinygpu.solver.phases import Phase, PhaseKind, least_imaginable, tile_phases, total_wavefronts
-from tinygpu.solver.smem import banks_see_xor
-from tinygpu.solver.smem_layout import row_bits, xor_block_bytes
+from tinygpu.solver.phases import Carrying, Phase, PhaseKind, least_imaginable, tile_phases, total_wavefronts
+from tinygpu.solver.smem import SolverDisagreement, banks_see_xor
+from tinygpu.solver.smem_layout import hardware_masks, row_bits, xor_block_bytes
 from tinygpu.solver.swizzle_search import SwizzleQuestion, find_swizzle
 
 
@@ -135,6 +135,13 @@ def test_phases_count_what_lanes_count_under_any_swizzle_and_pitch(
         assert least_imaginable(phases) <= min(counted)
         for phase in phases:
             assert all(phase.wavefronts(dict(xor)) in phase.levels for xor in candidates)
+        pairs = {pair for phase in phases for row in phase.rows for pair in row if isinstance(pair, Carrying)}
+        for pair in list(pairs)[:20]:  # what no swizzle of two rows makes conflict is not kept
+            flips = range(0, block, vector)
+            ends = [
+                (pair.shift + (pair.place ^ one) - (pair.other_place ^ two)) % 128 for one in flips for two in flips
+            ]
+            assert 0 in ends
 
 
 @given(tiles(max_rows=16), st.randoms(use_true_random=False))
@@ -168,9 +175,29 @@ def check_optimum(tile: tuple[int, int, list[TileAccess]], allow_padding: bool, 
     ]
     assume(max(choices, default=0) <= 4096)
     # Lanes at random places make hard questions; here they may take the time that they need.
-    solution = solve_smem(
-        rows, row_bytes, accesses, allow_padding=allow_padding, allow_xor=allow_xor, rlimit=50_000_000
-    )
+    cache, counted = SolverCache(), list[SmemLayout]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smem, "SmemLayout", lambda *fields: counted.append(SmemLayout(*fields)) or counted[-1])
+        solution = solve_smem(
+            rows,
+            row_bytes,
+            accesses,
+            allow_padding=allow_padding,
+            allow_xor=allow_xor,
+            cache=cache,
+            rlimit=50_000_000,
+        )
+    queries = cache.notebook.record
+    assert solution.asked == len(queries)
+    if solution.proof in ("ideal", "pigeonhole"):  # nothing undercuts it, so the search goes no further
+        assert max(layout.pitch_bytes for layout in counted) == solution.layout.pitch_bytes
+        for pitch in {int(query.name.partition(" at a pitch of ")[2].split()[0]) for query in queries}:
+            assert pitch <= solution.layout.pitch_bytes
+            listed = menu(rows, pitch, vector, min(128, xor_block_bytes(row_bytes, pitch)))
+            # Z3 is asked where the menu falls short
+            assert all(
+                weighted(SmemLayout(rows, row_bytes, pitch, xor), accesses) > solution.wavefronts for xor in listed
+            )
     found = []
     for pitch in pitches:
         masks = every_xor(rows, row_bytes, pitch, vector) if mixed[pitch] else np.zeros((1, 0), dtype=np.int64)
@@ -251,11 +278,49 @@ def test_a_swizzle_that_is_asked_for_below_its_optimum_is_refuted() -> None:
     phases = phases_of(accesses, 16, 128, 128, True)
     # Only bits 4 and 5 may be flipped: eight rows of 16 bytes then share four places.
     narrow = SwizzleQuestion("narrow", tuple((bit, 48) for bit in range(5)), phases, 16)
-    finding = find_swizzle(narrow, 100)
+    finding = find_swizzle(narrow, narrow.floor, 100)
     assert (finding.total, finding.verdict) == (4, "proved")
-    assert find_swizzle(narrow, 4).xor is None
-    assert find_swizzle(narrow, 4).verdict == "proved"
-    assert find_swizzle(SwizzleQuestion("narrow", narrow.sources, phases, 16, rlimit=1), 100).verdict == "unknown"
+    refuted = find_swizzle(narrow, narrow.floor, 4)
+    assert (refuted.xor, refuted.verdict) == (None, "proved")
+    in_vain = SwizzleQuestion("narrow", narrow.sources, phases, 16, rlimit=1)
+    assert find_swizzle(in_vain, in_vain.floor, 100).verdict == "unknown"
+
+
+class Forgetful(TileAccess):
+    """Counts one wavefront too few, so that lanes and phases disagree."""
+
+    def wavefronts(self, layout: SmemLayout) -> int:
+        return TileAccess.wavefronts(self, layout) - 1
+
+
+def test_a_count_by_lanes_that_differs_from_the_solvers_is_a_fault_that_asks_for_a_report() -> None:
+    lane = np.arange(32)
+    read = Forgetful("read", np.stack([lane * 0, 4 * lane], axis=-1)[None], 4)
+    with pytest.raises(SolverDisagreement) as caught:
+        solve_smem(1, 128, [read], allow_padding=False, rlimit=77)
+    said, _, question = str(caught.value).partition("; please report this question: ")
+    assert said == "[smem solver] the solver expects 1 wavefronts, the count by lanes is 0"
+    assert json.loads(question)[:5] == [1, 128, [0], True, 77]
+
+
+@pytest.mark.parametrize("vector", [4, 16])
+@pytest.mark.parametrize(("rows", "pitch"), [(1, 128), (2, 64), (8, 128), (16, 32), (12, 96), (64, 256)])
+def test_the_menu_has_every_run_of_bits_once_beside_hardwares_swizzles_which_come_first(
+    rows: int, pitch: int, vector: int
+) -> None:
+    for block in (vector, 2 * vector, 64, 128):
+        listed = list(menu(rows, pitch, vector, block))
+        runs = [
+            tuple((row + place, 1 << column + place) for place in range(count))
+            for count in range(1, 7)
+            for column in range(7)
+            for row in range(row_bits(rows) - count + 1)
+            if vector <= 1 << column and 1 << column + count <= block
+        ]
+        legal = [xor for _, xor in hardware_masks(rows, pitch) if xor and max(mask for _, mask in xor) < block]
+        assert listed[0] == ()
+        assert listed[1 : 1 + len(legal)] == legal
+        assert listed[1 + len(legal) :] == runs
 
 
 def test_sentences() -> None:
@@ -321,6 +386,10 @@ def test_rows_that_do_not_hold_whole_vectors_are_padded_to_do_so() -> None:
         (
             lambda: TileAccess("a", np.full((1, 32, 2), 6), 4),
             "[access 'a'] column byte 6 is not a multiple of the 4 bytes that a lane moves",
+        ),
+        (
+            lambda: TileAccess("a", np.array([[(0, 0), (-1, 5), (0, 8), (0, 7), (1, 9)] * 6 + [(0, 4)] * 2]), 4),
+            "[access 'a'] column byte 7 is not a multiple of the 4 bytes that a lane moves",
         ),
     ],
 )
