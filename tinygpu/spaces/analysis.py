@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tinygpu.constraints.condition import DivisorNotPositive, conjuncts
+from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.constraints.query import DEFAULT_RLIMIT, Answer, Notebook, Query, ask
 from tinygpu.constraints.z3_terms import Z3Terms
@@ -88,7 +88,4 @@ def _same(a: Constraint, b: Constraint) -> bool:
 
 
 def _holds(constraint: Constraint, values: Mapping[str, int]) -> bool:
-    try:
-        return all(c.holds(values) for c in conjuncts(constraint.condition))
-    except (DivisorNotPositive, KeyError):
-        return False
+    return all(c.holds(values) for c in conjuncts(constraint.condition))

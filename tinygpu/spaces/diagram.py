@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Counts up to here stay exact in 64-bit sums of counts; beyond, arrays of Python integers are used.
-EXACT_64_BITS = 1 << 62
+from tinygpu.spaces.exact import exact_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +60,7 @@ class Diagram:
     def _cumulative(self) -> tuple[NDArray[Any], ...]:
         """Per layer (edges + 1,): the number of completions of all edges before each."""
         out: list[NDArray[Any]] = []
-        counts: NDArray[Any] = np.ones(1, dtype=np.int64 if self.raw < EXACT_64_BITS else object)
+        counts: NDArray[Any] = np.ones(1, dtype=exact_type(self.raw))
         for layer in reversed(self.layers):
             out.append(_running(counts[layer.target]))
             counts = out[-1][layer.first[1:]] - out[-1][layer.first[:-1]]
@@ -140,14 +139,12 @@ class Diagram:
             reached = np.zeros(len(after.first) - 1, dtype=np.bool_)
             reached[layer.target[live]] = True
         live = reached[here.sources()] & (counts[depth + 1][here.target] > 0)
-        if axis in allowed:
-            live &= allowed[axis][here.choice]
         possible[here.choice[live]] = True
         return possible
 
     def _completions(self, allowed: Mapping[str, NDArray[np.bool_]]) -> list[NDArray[Any]]:
         """Per layer (nodes,): the number of allowed paths to the end; one more entry for the end itself."""
-        dtype = np.int64 if self.raw < EXACT_64_BITS else object
+        dtype = exact_type(self.raw)
         out: list[NDArray[Any]] = [np.ones(1, dtype=dtype)]
         for layer in reversed(self.layers):
             per_edge = out[-1][layer.target]

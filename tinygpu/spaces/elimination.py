@@ -19,7 +19,8 @@ from tinygpu.constraints.condition import Condition, DivisorNotPositive
 from tinygpu.constraints.explanation import describe
 from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import Expr
-from tinygpu.spaces.diagram import EXACT_64_BITS, Diagram, Layer, reduce
+from tinygpu.spaces.diagram import Diagram, Layer, reduce
+from tinygpu.spaces.exact import exact_type
 from tinygpu.spaces.part import Axis, SpaceError
 from tinygpu.spaces.summaries import Plan, keep_axes, summarise
 
@@ -148,8 +149,7 @@ class _Elimination:
             self.raw *= len(axis.values)
 
     def run(self) -> Elimination:
-        dtype = np.int64 if self.raw < EXACT_64_BITS else object
-        frontier = _Frontier({}, np.ones(1, dtype=dtype))
+        frontier = _Frontier({}, np.ones(1, dtype=exact_type(self.raw)))
         layers: list[Layer] = []
         rows, rest = 0, self.raw
         for depth, axis in enumerate(self.axes):
@@ -177,7 +177,7 @@ class _Elimination:
         """
         width, states = len(axis.values), len(frontier.weights)
         if not steps:
-            every = np.arange(width, dtype=_index_type(width))
+            every = np.arange(width, dtype=np.min_scalar_type(width))
             return np.repeat(np.arange(states), width), np.tile(every, states)
         stride = max(1, _CHUNK_CELLS // width)
         pieces = [
@@ -185,7 +185,7 @@ class _Elimination:
             for start in range(0, states, stride)
         ]
         if not pieces:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int16)
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         return np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
 
     def _filter(
@@ -221,7 +221,7 @@ class _Elimination:
                 continue
             self._remove(step.row, weights[source[~keep]], rest)
             source, choice = source[keep], choice[keep]
-        return source + start, choice.astype(_index_type(width))
+        return source + start, choice.astype(np.min_scalar_type(width))
 
     def _column(self, name: str, axis: str, local: Mapping[str, NDArray[Any]]) -> Any:
         """A symbol's values for the grid: (values, 1) for the new axis, (states,) for earlier ones, or a number."""
@@ -297,7 +297,7 @@ def number_rows(columns: Sequence[tuple[NDArray[Any], int]], rows: int) -> tuple
     key = np.zeros(rows, dtype=np.int64)
     radix = 1
     for column, width in columns:
-        if radix * width >= EXACT_64_BITS:
+        if exact_type(radix * width) is object:
             distinct, key = np.unique(key, return_inverse=True)
             radix = len(distinct)
         key = key * width + column
@@ -309,7 +309,3 @@ def number_rows(columns: Sequence[tuple[NDArray[Any], int]], rows: int) -> tuple
         return number[key], int(number[-1]) + 1
     distinct, target = np.unique(key, return_inverse=True)
     return target, len(distinct)
-
-
-def _index_type(width: int) -> Any:
-    return np.int16 if width <= 1 << 15 else np.int32

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tinygpu.constraints.condition import DivisorNotPositive, conjuncts
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.constraints.explanation import Violation, find_violation
+from tinygpu.spaces.exact import exact_type
 
 Choice: TypeAlias = "int | str"
 Point: TypeAlias = "Mapping[str, Choice]"
@@ -49,7 +50,7 @@ class Axis:
     def array(self) -> NDArray[Any]:
         """(values,) the values of a numeric axis: 64-bit, or Python integers where 64 bits are too narrow."""
         numbers = [int(v) for v in self.values]
-        return np.array(numbers, dtype=np.int64 if max(numbers) < 1 << 62 else object)
+        return np.array(numbers, dtype=exact_type(max(numbers)))
 
     def __str__(self) -> str:
         return f"{self.name} in {{{', '.join(str(v) for v in self.values)}}}"

@@ -25,8 +25,9 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.constraints.explanation import describe
 from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import Expr
-from tinygpu.spaces.diagram import EXACT_64_BITS, Diagram
+from tinygpu.spaces.diagram import Diagram
 from tinygpu.spaces.elimination import Elimination, Step, eliminate
+from tinygpu.spaces.exact import exact_type
 from tinygpu.spaces.order import Estimate, connected, plan_order
 from tinygpu.spaces.part import Axis, Part, SpaceError
 
@@ -119,8 +120,11 @@ class PartSolution:
     size: int
 
     def choices(self, ranks: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-        """The value indices of the survivors with these ranks (64-bit or Python integers), per axis."""
-        rest = ranks if self.size < EXACT_64_BITS else ranks.astype(object)
+        """The value indices of the survivors with these ranks, per axis.
+
+        ranks  64-bit, or Python integers where the part has more survivors than 64 bits can number
+        """
+        rest = ranks
         out: dict[str, NDArray[np.int64]] = {}
         for group in reversed(self.groups):  # the last group turns fastest
             size = group.elimination.size
@@ -198,7 +202,8 @@ def solve(
     last: dict[tuple[str, str, str], int] = {}
     if whole:
         for rule in (r for own in rules for r in own):
-            last[_key(rule.constraint)] = max(last.get(_key(rule.constraint), -1), _level(rule, order))
+            level = _level(rule, order)
+            last[_key(rule.constraint)] = max(level, last.get(_key(rule.constraint), level))
     plan = _Plan(order, identity, last, row_budget, strict)
     return tuple(_solve_part(p, r, plan) for p, r in zip(parts, rules, strict=True))
 
@@ -383,6 +388,4 @@ def _level(rule: Rule, order: Mapping[str, int]) -> int:
 
 
 def _column_type(values: Sequence[Any]) -> Any:
-    if all(isinstance(v, int) for v in values) and max(values) < EXACT_64_BITS:
-        return np.int64
-    return object
+    return exact_type(max(values)) if all(isinstance(v, int) for v in values) else object

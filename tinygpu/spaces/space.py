@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.constraints.explanation import Violation
-from tinygpu.spaces.diagram import EXACT_64_BITS
+from tinygpu.spaces.exact import exact_type
 from tinygpu.spaces.nearest import Nearest, find_nearest
 from tinygpu.spaces.part import Choice, Part, Point, SpaceError
 from tinygpu.spaces.points import points_at
@@ -343,16 +343,16 @@ def _as_sets(choices: Mapping[str, Choice | Iterable[Choice]]) -> dict[str, froz
 
 
 def _array(numbers: list[int], below: int) -> NDArray[Any]:
-    return np.array(numbers, dtype=np.int64 if below < EXACT_64_BITS else object)
+    return np.array(numbers, dtype=exact_type(below))
 
 
 def _ranks(start: int, stop: int, below: int) -> NDArray[Any]:
-    return np.arange(start, stop) if below < EXACT_64_BITS else _array(list(range(start, stop)), below)
+    return np.arange(start, stop, dtype=exact_type(below))
 
 
 def _uniform(below: int, count: int, rng: np.random.Generator) -> list[int]:
     """`count` integers from 0 to below - 1, uniform and independent, for any size of `below`."""
-    if below < EXACT_64_BITS:
+    if exact_type(below) is np.int64:
         return [int(i) for i in rng.integers(below, size=count)]
     bits = below.bit_length()
     size = (bits + 7) // 8

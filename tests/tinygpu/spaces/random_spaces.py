@@ -98,8 +98,9 @@ def parts(draw: st.DrawFn, fixed: Mapping[str, Choice], most_rules: int = 6) -> 
 
 @st.composite
 def spaces(draw: st.DrawFn, most_rules: int = 6) -> Space:
-    count = draw(st.integers(1, 3))
-    return Space("random", tuple(draw(parts({"way": f"w{i}", "depth": i}, most_rules)) for i in range(count)))
+    count, deeper = draw(st.integers(1, 3)), draw(st.booleans())  # two fixed choices or one tell parts apart
+    fixed = [{"way": f"w{i}", "depth": i * deeper} for i in range(count)]
+    return Space("random", tuple(draw(parts(own, most_rules)) for own in fixed))
 
 
 def combinations(part: Part) -> Iterator[dict[str, Choice]]:

@@ -54,6 +54,11 @@ def made() -> MachineSpace:
     return build_space(Copy, PROBLEM, device("a100"))
 
 
+def test_a_space_says_what_it_was_built_from(made: MachineSpace) -> None:
+    assert (made.machine, made.problem, made.device) == (Copy, PROBLEM, device("a100"))
+    assert str(made.space.name) == f"Copy {PROBLEM} on A100-SXM4-80GB"
+
+
 def test_a_space_holds_the_points_of_the_product_that_every_constraint_admits(made: MachineSpace) -> None:
     """A parameter that a structure does not use shows its first value."""
     limits = {f"device.{name}": number for name, number in device("a100").constants().items()}

@@ -189,6 +189,29 @@ def test_alternatives_imply_their_union():
     assert is_implied(either, [even]).verdict == "no"
 
 
+@pytest.mark.parametrize("times", [16, 8, 4, 2, 1 / 2, 1 / 4, 1 / 8, 1 / 16])
+def test_halves_and_doubles_of_what_is_on_offer_are_suggested(times):
+    """Up to four times over, far beyond the multiples of the common divisor that are tried."""
+    needed = int(160_000 * times)
+    space = Space(
+        "apart", (Part({}, (Axis("a", (1, 160_000)),), (Constraint("one", symbol("a") == needed, "it is the one"),)),)
+    )
+    assert [str(c) for c in space.nearest().changes] == [f"a={needed:,} on offer"]
+    further = int(needed * 2 if times > 1 else needed / 2) if times in (16, 1 / 16) else needed + 1
+    space = Space(
+        "apart", (Part({}, (Axis("a", (1, 160_000)),), (Constraint("one", symbol("a") == further, "it is the one"),)),)
+    )
+    assert space.nearest().changes == ()
+
+
+@pytest.mark.parametrize("number", [1, 5, 255, 256])
+def test_multiples_of_the_common_divisor_are_suggested(number):
+    space = Space(
+        "apart", (Part({}, (Axis("a", (6, 9, 6_000)),), (Constraint("one", symbol("a") == 3 * number, "it is"),)),)
+    )
+    assert [str(c) for c in space.nearest().changes] == [f"a={3 * number:,} on offer"]
+
+
 def test_the_nearest_number_can_be_zero_however_far_it_is():
     few = Constraint("few", symbol("d") < symbol("x"), "fewer than x")
     space = Space("far", (Part({}, (Axis("x", (1,)),), (few,), {"d": 5_000_000}),))

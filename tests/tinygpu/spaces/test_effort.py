@@ -1,8 +1,9 @@
-"""How much work elimination does for spaces of many kinds, step by step, as effort.txt lists it.
+"""How elimination goes about spaces of many kinds, step by step, and what it calls nearest, as effort.txt lists it.
 
 What a space holds is shown against plain enumeration elsewhere; an edit that makes the way there longer, and changes no
 answer, is noticed here: the estimates and the order of axes, edges before and after reduction, which conditions are
-judged for how many cells, what the funnel says. A change of the way changes the list, and is looked at: `python
+judged for how many cells, what the funnel says; the order of axes in large groups; which point of an empty space is
+near, and what would let it in. A change of the way changes the list, and is looked at: `python
 tests/tinygpu/spaces/test_effort.py` writes it anew.
 """
 
@@ -111,11 +112,55 @@ def effort(name: str) -> str:
     return f"{space.size}|{' / '.join(plans)}|{edges}|{fewer}|{judged}|{removed}|{after}"
 
 
-@pytest.mark.parametrize("name", SPACES)
-def test_elimination_takes_the_way_that_it_took(name: str) -> None:
-    kept = dict(line.split("=", 1) for line in FILE.read_text(encoding="utf-8").splitlines())
-    assert effort(name) == kept[name], "to accept it: python tests/tinygpu/spaces/test_effort.py"
+def planned(number: int) -> str:
+    """The order of 7 to 12 axes, some of which most rules read."""
+    rng = np.random.default_rng(number)
+    names = [f"x{i}" for i in range(int(rng.integers(7, 13)))]
+    widths = {name: int(rng.integers(2, 40)) for name in names}
+    often = rng.permutation(len(names)) ** 2 + 1.0
+    rules = []
+    for _ in range(int(rng.integers(6, 16))):
+        axes = rng.choice(names, int(rng.integers(2, 4)), replace=False, p=often / often.sum())
+        rules.append(Estimate(frozenset(map(str, axes)), float(rng.choice([0.01, 0.1, 0.5, 0.9]))))
+    return ",".join(plan_order(widths, rules))
+
+
+def nearest(number: int) -> str:
+    """The point that is nearest where dims or limits leave none, and what would open the space."""
+    rng = np.random.default_rng(number)
+    axes = [
+        Axis(name, tuple(sorted({int(v) for v in rng.integers(1, 9, 3) * 4 ** number.bit_count()}))) for name in "abc"
+    ]
+    a, b, c, m, limit = (symbol(name) for name in ("a", "b", "c", "m", "device.limit"))
+    forms = (
+        a * b <= limit, a + b + c <= limit, m % a == 0, m % (b + 1) == 0, c >= a + m, maximum(a, b) == c,
+        a % b == 1, m - a <= c, where(a > b, a, m) <= c, all_of([m >= 2 * a, c * b < m]), any_of([a > m, b > m]),
+    )  # fmt: skip
+    rules = []
+    while True:
+        rules.append(Constraint(f"rule {len(rules)}", forms[int(rng.integers(len(forms)))], "it must hold"))
+        environment = {"m": int(rng.integers(5, 90)), "device.limit": int(rng.integers(4, 40))}
+        space = Space("empty", (Part({}, tuple(axes), tuple(rules), environment),))
+        if not space.size:
+            return str(space.nearest()).replace("it must hold; ", "")
+
+
+LISTED: dict[str, Callable[[], str]] = {
+    **{name: partial(effort, name) for name in SPACES},
+    **{f"plan{number}": partial(planned, number) for number in range(40)},
+    **{f"near{number}": partial(nearest, number) for number in range(24)},
+}
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, str]:
+    return dict(line.split("=", 1) for line in FILE.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_elimination_takes_the_way_that_it_took(name: str, kept: dict[str, str]) -> None:
+    assert LISTED[name]() == kept[name], "to accept it: python tests/tinygpu/spaces/test_effort.py"
 
 
 if __name__ == "__main__":
-    FILE.write_text("".join(f"{name}={effort(name)}\n" for name in SPACES), encoding="utf-8")
+    FILE.write_text("".join(f"{name}={said()}\n" for name, said in LISTED.items()), encoding="utf-8")

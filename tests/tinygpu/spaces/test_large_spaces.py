@@ -10,7 +10,7 @@ from space_construction import GEMM, GEMM_WIDE, build_ours, declare, large_space
 
 from tinygpu.constraints import Constraint
 from tinygpu.expressions import all_of, maximum, symbol
-from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge
+from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, elimination
 
 
 def rule(name, condition):
@@ -124,6 +124,43 @@ def test_counts_beyond_64_bits_are_exact():
     assert space.raw_size - space.size == sum(r.removed for r in space.funnel)
 
 
+@pytest.mark.parametrize("axes", [62, 63, 64])
+def test_as_many_points_as_64_bits_number_or_more_are_numbered_one_by_one(axes):
+    free = Space("bits", (Part({}, tuple(Axis(f"x{i}", (0, 1)) for i in range(axes)), ()),))
+    tied = [rule(f"tie {i}", symbol(f"x{i}") <= symbol(f"x{i + 1}")) for i in range(0, axes - 1, 2)]
+    pairs = Space("pairs", (Part({}, free.parts[0].axes, tuple(tied)),))
+    assert (free.size, pairs.size) == (2**axes, 3 ** (axes // 2) * 2 ** (axes % 2))
+    for space in (free, pairs):
+        ranks = [0, 1, space.size // 2, space.size - 2, space.size - 1]
+        points = [space.at(i) for i in ranks]
+        assert [space.index(point) for point in points] == ranks
+        assert len({tuple(point.values()) for point in points}) == len(ranks)
+        drawn = space.sample(8, np.random.default_rng(axes))
+        assert all(point in space for point in drawn)
+        assert space.count({"x0": 0}) + space.count({"x0": 1}) == space.size
+
+
+def test_values_up_to_64_bits_and_beyond_are_kept_and_compared_exactly():
+    for end in (2**62, 2**63 - 1, 2**63, 2**64):
+        values = (1, end - 1, end)
+        part = Part({}, (Axis("a", values), Axis("b", values)), (rule("order", symbol("a") < symbol("b")),))
+        space = Space("ends", (part,))
+        wanted = [(a, b) for a in values for b in values if a < b]
+        assert [tuple(p.values()) for p in space.points()] == wanted
+        columns = space.columns()
+        assert [(int(a), int(b)) for a, b in zip(columns["a"], columns["b"], strict=True)] == wanted
+        assert part.axes[0].array().dtype == (np.int64 if end < 2**63 else object)
+
+
+def test_an_axis_may_have_more_values_than_16_bits_number():
+    part = Part(
+        {}, (Axis("a", tuple(range(70_000))), Axis("b", (1, 2))), (rule("few", symbol("a") * symbol("b") >= 69_999),)
+    )
+    space = Space("long", (part,))
+    assert space.size == 1 + 70_000 - 35_000
+    assert sorted(p["a"] for p in space.points()) == sorted([69_999, *range(35_000, 70_000)])
+
+
 def test_a_sum_over_all_axes_is_counted_by_its_partial_sums():
     length, values, total = 16, tuple(range(10)), 61
     names = [f"x{i}" for i in range(length)]
@@ -178,6 +215,20 @@ def test_what_is_too_large_to_count_says_so():
         "fewer values, or add a constraint that reads few parameters"
     )
     assert space.raw_size == 9**6
+
+
+@pytest.mark.parametrize("budget", [39, 40, 41])
+def test_sums_are_kept_instead_of_axes_only_where_more_rows_are_allowed_than_without(budget, monkeypatch):
+    asked = []
+    summarise = elimination.summarise
+    monkeypatch.setattr(elimination, "_PLAIN_ROWS", 40)
+    monkeypatch.setattr(elimination, "summarise", lambda *plan: asked.append(plan) or summarise(*plan))
+    total = reduce(lambda a, b: a + b, [symbol(f"x{i}") for i in range(6)])
+    axes = tuple(Axis(f"x{i}", tuple(range(6))) for i in range(6))
+    with pytest.raises(TooLarge) as refused:
+        _ = Space("sum", (Part({}, axes, (rule("total", total == 9),)),), row_budget=budget).size
+    assert f"budget of {budget:,} rows" in str(refused.value)
+    assert len(asked) == (budget > 40)
 
 
 def test_what_is_too_large_to_list_says_so():

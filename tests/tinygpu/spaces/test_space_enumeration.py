@@ -1,12 +1,13 @@
 """Every question to a random space has the answer that plain enumeration gives."""
 
 import itertools
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_spaces import admitted, as_key, combinations, number_of, spaces, survivors
+from random_spaces import admitted, as_key, combinations, number_of, parts, spaces, survivors
 
 from tinygpu.constraints import Constraint
 from tinygpu.expressions import symbol
@@ -181,6 +182,31 @@ def test_neighbours_differ_in_one_value_and_are_all_of_them(space, data):
     found = space.neighbours(point)
     assert {as_key(p) for p in found} == {as_key(p) for p in expected}
     assert len(found) == len(expected)
+
+
+@settings(max_examples=30)
+@given(part=parts({"way": "w0", "depth": 0}), data=st.data())
+def test_neighbours_in_other_parts_differ_in_the_one_choice_that_tells_the_parts_apart(part, data):
+    fixed = [{"way": "w0", "depth": 0}, {"way": "w1", "depth": 0}, {"way": "w1", "depth": 1}]
+    space = Space("parts", tuple(replace(part, fixed=choices) for choices in fixed))
+    point = data.draw(st.sampled_from(list(combinations(data.draw(st.sampled_from(space.parts))))))
+    expected = [p for p in everything(space) if sum(p[n] != point[n] for n in p) == 1]
+    assert {as_key(p) for p in space.neighbours(point)} == {as_key(p) for p in expected}
+
+
+def test_a_part_that_no_dim_allows_has_no_point_whatever_is_asked():
+    rule = Constraint("deep", symbol("k") >= 16, "k has at least one step")
+    shut = Part({"way": "shut"}, (Axis("a", (1, 2)), Axis("b", (1, 2))), (rule,), {"k": 8})
+    space = Space("half", (shut, replace(shut, fixed={"way": "open"}, environment={"k": 16})))
+    assert (space.size, space.raw_size) == (4, 8)
+    for way, left in (("shut", 0), ("open", 4)):
+        assert [space.count({"way": way} | more) for more in ({}, {"a": 1}, {"a": 1, "b": 2})] == [
+            left,
+            left // 2,
+            left // 4,
+        ]
+        assert space.legal_values({"way": way}, "a") == (1, 2)[:left]
+    assert space.legal_values({"a": 1}, "way") == ("open",)
 
 
 @settings(max_examples=30)
