@@ -109,11 +109,9 @@ class Counts:
         if not self.program_has_panels:
             return v["read_once"]
         # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
-        per_sm = np.minimum(
-            device.max_threads_per_sm // v["threads"],
-            np.maximum(device.max_smem_bytes_per_sm // np.maximum(v["smem"] + 1024, 1), 1),
-        )
-        per_sm = np.minimum(per_sm, np.maximum(device.registers_per_sm // (v["registers"] * v["threads"]), 1))
+        smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
+        per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
+        per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
         panels = dram_read_bytes(
             kept_bytes,
             v["row_panel"],
@@ -122,7 +120,7 @@ class Counts:
             v["tiles0"],
             v["tiles1"],
             v["group"],
-            np.maximum(device.sm_count * per_sm, 1),
+            device.sm_count * np.maximum(per_sm, 1),
         )
         return panels + v["read_once"]
 

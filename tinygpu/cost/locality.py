@@ -94,7 +94,7 @@ def resident_window(
     total = tm * tn
     low: NDArray[np.int64] = np.minimum(wave, total)
     high: NDArray[np.int64] = total
-    for _ in range(int(total.max() if total.size else 1).bit_length()):
+    while (low < high).any():
         middle = (low + high + 1) // 2
         rows, columns = panels(np.zeros_like(middle), middle, tm, tn, g)
         fits = rows * row_panel_bytes + columns * column_panel_bytes + middle * np.asarray(tile_bytes) <= capacity_bytes
@@ -130,12 +130,13 @@ def dram_read_bytes(
     windows = -(-total // window)
     sampled = np.minimum(windows, _SAMPLED_WINDOWS)
     read = np.zeros(np.broadcast_shapes(total.shape, np.shape(row_panel_bytes), np.shape(column_panel_bytes)))
-    for place in range(int(sampled.max() if sampled.size else 0)):
-        inside = place < sampled
+    place = 0
+    while (inside := place < sampled).any():
         index = np.where(inside, place * windows // sampled, 0)
         first = index * window
         rows, columns = panels(first, np.minimum(first + window, total), tm, tn, g)
         read = read + np.where(inside, rows * row_panel_bytes + columns * column_panel_bytes, 0)
+        place += 1
     # A partial window at the end counts as the part of a window that it is.
     scale = np.where(windows <= _SAMPLED_WINDOWS, 1.0, total / window / sampled)
     everything = tm * np.asarray(row_panel_bytes) + tn * np.asarray(column_panel_bytes)

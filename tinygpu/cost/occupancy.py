@@ -66,16 +66,15 @@ def occupancy(
     )
     schedulers = device.warp_schedulers_per_sm
     warps = _ceil(threads, 32)
-    registers_per_warp = _round_up(registers * 32, device.register_alloc_unit)
+    # One unit at least: as many warps as there are units have room in any case, so that 0 does not limit.
+    registers_per_warp = _round_up(np.maximum(registers * 32, device.register_alloc_unit), device.register_alloc_unit)
 
     # A warp lives in one of the SM's partitions, and takes its registers from that partition alone.
     per_partition = device.registers_per_sm // schedulers
-    free = registers == 0
-    resident_warps = schedulers * (per_partition // np.where(free, 1, registers_per_warp))
     by_warps = device.max_warps_per_sm // warps
-    by_registers = np.where(free, device.max_blocks_per_sm, resident_warps // warps)
-    taken = _round_up(smem + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
-    by_smem = np.where(taken == 0, device.max_blocks_per_sm, device.max_smem_bytes_per_sm // np.maximum(taken, 1))
+    by_registers = schedulers * (per_partition // registers_per_warp) // warps
+    asked = np.maximum(smem + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
+    by_smem = device.max_smem_bytes_per_sm // _round_up(asked, device.smem_alloc_granularity_bytes)
     by_slots = np.full_like(warps, device.max_blocks_per_sm)
 
     launchable = (

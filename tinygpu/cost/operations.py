@@ -200,7 +200,7 @@ class Operations:
             requests = requests // idle_warps(partition)
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
-        if tile.memory is GMEM and tile.tensor is not None:
+        if tile.tensor is not None:
             verb = "written" if hop.writes is GMEM else "read"
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 touched = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)

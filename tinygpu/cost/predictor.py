@@ -413,8 +413,9 @@ def _shared(customers: NDArray[np.int64], served: Times, away: Times) -> Times:
     """
     queue: Times = np.zeros(np.broadcast_shapes(customers.shape, served.shape, away.shape))
     cycle: Times = served + away
-    for number in range(1, int(customers.max(initial=1)) + 1):
-        here = number <= customers
+    number = 0
+    while (here := number < customers).any():
+        number += 1
         response = served * (1 + queue)
         total = np.where(here, response + away, 0)
         cycle = np.where(here, total, cycle)

@@ -42,7 +42,21 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 # Functions of arguments in any order; isinstance is wrong at once in any other.
 _ANY_ORDER = frozenset(
-    ["max", "min", "maximum", "minimum", "multiply", "np.add", "emit.add", "emit.mul", "gcd", "lcm", "isinstance"]
+    [
+        "max",
+        "min",
+        "maximum",
+        "minimum",
+        "multiply",
+        "np.add",
+        "emit.add",
+        "emit.mul",
+        "gcd",
+        "lcm",
+        "isinstance",
+        "array_equal",
+        "allclose",
+    ]
 )
 
 

@@ -64,6 +64,23 @@ def test_a_recognised_list_has_the_same_addresses(access: Access) -> None:
     assert np.array_equal(recognise(access.addresses()).addresses(), access.addresses())
 
 
+@pytest.mark.parametrize("count", [2, 3, 8, 32])
+def test_the_shortest_form_is_recognised(count: int) -> None:
+    for first, step in ((0, 4), (0, 0), (0, 5), (96, -3), (7, 12)):
+        lanes = StridedLanes((count,), (step,), first)
+        assert recognise(lanes.addresses()) == lanes
+    if count & (count - 1) == 0 and count > 2:
+        columns = (1, 64, 4, 256, 1024)[: count.bit_length() - 1]
+        for constant in (0, 1, 2048):
+            assert recognise(images(columns, constant)) == LinearLanes(columns, constant)
+    if count > 2:
+        odd = (5, 0, *range(1, count - 1))
+        assert recognise(np.array(odd)) == ListedLanes(odd)
+    inactive = (*range(count - 1), -1)
+    assert recognise(np.array(inactive)) == ListedLanes(inactive)
+    assert recognise(np.array([12])) == ListedLanes((12,))
+
+
 def test_closed_forms_are_picked_where_they_apply() -> None:
     linear = LinearLanes((128, 256, 512, 1024, 2048))
     assert str(Access("column", linear, 4, "smem").cost()) == (
@@ -71,6 +88,15 @@ def test_closed_forms_are_picked_where_they_apply() -> None:
     )
     assert str(Access("column", StridedLanes((32,), (136,)), 8, "smem").cost()) == (
         "2 wavefronts (ideal 2), closed form: 2 phases x gcd(17, 16)"
+    )
+    assert str(Access("one word", StridedLanes((32,), (0,), 8), 4, "smem").cost()) == (
+        "1 wavefront (ideal 1), closed form: stride 0 B of 4-byte lanes"
+    )
+    assert str(Access("halves", StridedLanes((32,), (2,)), 2, "smem").cost()) == (
+        "1 wavefront (ideal 1), closed form: stride 2 B of 2-byte lanes"
+    )
+    assert str(Access("pairs", StridedLanes((32,), (0,)), 8, "smem").cost()) == (
+        "2 wavefronts (ideal 2), closed form: stride 0 B of 8-byte lanes"
     )
     assert str(Access("rows", StridedLanes((8, 4), (16, 4096)), 16, "gmem").cost()) == (
         "16 sectors (ideal 16), closed form: 2^rank(A >> 5) = 2^4"
@@ -90,7 +116,7 @@ def test_a_base_inside_a_sector_is_counted_and_not_guessed() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 31), max_size=4),
+    st.permutations([1, 2, 4, 8]).map(lambda bits: bits[:3]) | st.lists(st.integers(0, 31), max_size=4),
     st.lists(st.integers(0, 7).map(lambda n: n * 4) | st.integers(0, 31), max_size=4),
     st.sampled_from((4, 8, 16, 32, 64)),
     st.sampled_from((1, 2, 4, 8, 16)),

@@ -212,6 +212,10 @@ def test_only_images_of_all_bit_vectors_have_a_linear_form() -> None:
             lambda: least_padding(128, 8, 4),
             "[padding] the step must be a positive multiple of the access width 8, not 4",
         ),
+        (
+            lambda: least_padding(128, 4, 0),
+            "[padding] the step must be a positive multiple of the access width 4, not 0",
+        ),
         (lambda: rank([-1]), "[F2 rank] columns are bit vectors, so none may be negative, not -1"),
     ],
 )

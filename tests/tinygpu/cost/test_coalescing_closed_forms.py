@@ -31,6 +31,15 @@ def test_the_count_agrees_with_sets_of_bytes(width: int, units: list[int]) -> No
     assert ideal_sectors(np.array(addresses), width) == -(-len(touched) // 32)
 
 
+def test_many_instructions_are_counted_one_by_one_whatever_their_arrangement() -> None:
+    lanes = 4 * np.random.default_rng(5).integers(0, 200, (2, 3, 32))
+    lanes[1, :, ::5] = -1
+    for counted in (count_sectors, ideal_sectors):
+        one_by_one = [[int(counted(lane, 4)) for lane in row] for row in lanes]
+        assert counted(lanes, 4).tolist() == one_by_one
+        assert len({count for row in one_by_one for count in row}) > 1
+
+
 def test_linear_closed_form_equals_the_count_on_thousands_of_random_maps() -> None:
     generator = np.random.default_rng(21)
     for width in WIDTHS:

@@ -61,6 +61,9 @@ def test_occupancy_is_what_an_sm_admits_one_by_one(gpu: Device, threads: int, re
     expected = admitted_one_by_one(gpu, threads, registers, smem)
     assert int(found.ctas_per_sm) == expected
     assert bool(found.launchable) or expected == 0
+    assert int(found.warps_per_cta) == -(-threads // 32)
+    assert int(found.warps_per_sm) == expected * -(-threads // 32)
+    assert float(found.warp_share) == pytest.approx(int(found.warps_per_sm) / gpu.max_warps_per_sm, rel=1e-12)
 
 
 @settings(max_examples=60)
