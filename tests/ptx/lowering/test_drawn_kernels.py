@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ from tinygpu.language import DeclarationError, Machine, Problem
 from tinygpu.language.posing import ProblemError
 from tinygpu.language.trace import trace
 from tinygpu.machines import elementwise, matmul_ampere, matmul_hopper, matmul_simt, matmul_skinny
-from tinygpu.program.fill import filler
+from tinygpu.program.fill import Filler, filler
 from tinygpu.ptx.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.solver.smem import SolverCache
@@ -60,6 +61,11 @@ OF_USERS = (
     matrices.Fragments, matrices.Shared, matrices.AcrossSpans, rounds.Rows, rounds.RowsAhead, rounds.RowsBetweenRoles,
     rounds.Swizzled, groups.Quantised, Attention,
 )  # fmt: skip
+# Of these more are drawn, from so many problems that tensor maps and vectors allow.
+OF_TENSOR_CORES = {
+    matmul_ampere.MatmulAmpere: 6, matmul_skinny.MatmulSkinny: 20, matmul_hopper.MatmulHopper: 40, groups.Quantised: 12,
+}  # fmt: skip
+ALIGNED = 100
 OLDER = {matmul_ampere.MatmulAmpere: "rtx4090", matmul_simt.MatmulSimt: "a100"}
 PLAIN = {matmul_skinny.MatmulSkinny: {"m": 8, "n": 256, "k": 512}, Attention: {"d": 64}}
 OPCODE = re.compile(r"^\s*(?:@!?%\w+ )?([a-z][a-z0-9]*)[.;]", re.MULTILINE)
@@ -79,11 +85,19 @@ def machines() -> dict[str, type[Machine]]:
 MACHINES = machines()
 
 
+@cache
+def traced(
+    machine: type[Machine], problem: Problem, structure: tuple[tuple[str, int | str], ...]
+) -> tuple[Filler, tuple[str, ...]]:
+    """What fills the program of a structure in, and the axes that it needs."""
+    found = trace(machine, problem, structure)
+    return filler(found.program, frozenset(found.axes)), tuple(found.axes)
+
+
 def written(machine: type[Machine], problem: Problem, point: dict[str, int | str], cache: SolverCache) -> str:
     """What lowering makes of a point, admitted or not."""
-    structure = tuple((c.name, point[c.name]) for c in machine.choices())
-    traced = trace(machine, problem, structure)
-    program = filler(traced.program, frozenset(traced.axes)).fill({a: int(point[a]) for a in traced.axes})
+    fill, axes = traced(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices()))
+    program = fill.fill({a: int(point[a]) for a in axes})
     try:
         kernel = build(program, problem, point, cache).kernel
     except LoweringError as refused:
@@ -95,10 +109,11 @@ def written(machine: type[Machine], problem: Problem, point: dict[str, int | str
 
 
 def posed(machine: type[Machine], number: int) -> Problem:
-    """A problem by the number of its draw; that of number 0 is a plain one."""
+    """A problem by the number of its draw; that of number 0 is a plain one, those from ALIGNED on have even sizes."""
     if number == 0:
         return machine.problem(**({n: 96 + 16 * i for i, n in enumerate(machine.dim_names())} | PLAIN.get(machine, {})))
-    return draw_problem(machine, SeededDraw(np.random.default_rng(number)), sizes=(33, 64, 100, 128, 160))
+    sizes = (33, 64, 100, 128, 160) if number < ALIGNED else (64, 192, 256, 512)
+    return draw_problem(machine, SeededDraw(np.random.default_rng(number)), sizes=sizes)
 
 
 def lines() -> list[str]:
@@ -155,6 +170,10 @@ def write() -> None:
     for name, machine in MACHINES.items():
         for number in range(6 if machine in SHIPPED else 2):
             found += drawn(name, machine, number, 2)
+        if machine in OF_TENSOR_CORES:
+            found += drawn(name, machine, 0, 8)
+            for number in range(ALIGNED, ALIGNED + OF_TENSOR_CORES[machine]):
+                found += drawn(name, machine, number, 1)
     FILE.write_text("\n".join(dict.fromkeys(found)) + "\n", encoding="utf-8")
 
 
