@@ -11,6 +11,7 @@ from tinygpu.ptx.isa.tma import ALIGN_BYTES, TmaLoad, TmaStore
 from tinygpu.ptx.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.smem import slot_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,6 @@ def store(context: Context, s: n.Copy) -> None:
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
         emit.line(f"{s.instruction.text(len(shape.order))} [{where}, {{{at}}}], [{from_}];")
     emit.line("cp.async.bulk.commit_group;")
-
-
-def slot_offset(context: Context, buffer: Buffer) -> Number:
-    """Bytes from the start of shared memory to the slot of the buffer that is in use."""
-    place = context.placement.places[buffer.name]
-    slot = context.slots.get(buffer.name.split(".")[0], 0)
-    return context.emit.add(context.emit.mul(slot, place.stage_bytes), place.offset_bytes)
 
 
 def tile_bytes(s: n.Copy) -> int:

@@ -48,7 +48,7 @@ def _areas(program: Program) -> Iterator[tuple[int, n.Gather]]:
             s for b in walk(program.body) if isinstance(b, n.InRole) and b.role == role.name for s in walk(b.body)
             if isinstance(s, n.Gather)
         ]  # fmt: skip
-        if role.share[1] > 1 and role.share[0]:
+        if role.share[0]:
             start = shared
         else:
             start = shared = behind

@@ -66,7 +66,5 @@ def tile_indices(context: Context, number: Number) -> None:
         found[axes[-2].index] = emit.add(emit.rem(inside, height), first)
         found[axes[-1].index] = emit.div(inside, height)
     for place, axis in enumerate(axes):
-        index = found[axis.index]
-        if int(axis.cluster) > 1:
-            index = emit.add(emit.mul(index, int(axis.cluster)), context.cluster_rank(place))
-        context.indices[axis.index] = index
+        first_of_cluster = emit.mul(found[axis.index], int(axis.cluster))
+        context.indices[axis.index] = emit.add(first_of_cluster, context.cluster_rank(place))

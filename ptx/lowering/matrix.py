@@ -61,9 +61,9 @@ def multiply(context: Context, s: n.Multiply) -> None:
         )
     emit = context.emit
     a, b, c = (context.tiles[t.name] for t in (s.a, s.b, s.accumulator))
-    m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)
     kinds = (s.a.dtype, s.b.dtype)
-    per_a, per_b, per_c = (m * k // 32 // a.packed, nn * k // 32 // b.packed, m * nn // 32 // c.packed)
+    m, nn, k = s.instruction.shape(*kinds)
+    per_a, per_b, per_c = (m * k // 32 // a.packed, nn * k // 32 // b.packed, m * nn // 32)
     rows, columns = len(a.registers) // per_a, len(b.registers) // per_b
     emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}, {rows} x {columns} fragments")
     text = s.instruction.text(*kinds)

@@ -68,9 +68,8 @@ def _registers(context: Context, role: Role) -> None:
             f"role {role.name} has a register budget: its {role.warps} warps from warp {role.first} on must be whole "
             "warpgroups"
         )
-    average = sum(r.registers * int(r.warps) for r in context.program.roles) // max(
-        1, sum(int(r.warps) for r in context.program.roles)
-    )
+    roles = context.program.roles
+    average = sum(r.registers * int(r.warps) for r in roles) // sum(int(r.warps) for r in roles)
     verb = "inc" if role.registers > average else "dec"
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
 
@@ -133,9 +132,7 @@ def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Numb
     return emit.add(start, emit.mul(clusters, rest)), emit.mul(clusters, every), unit_count(context)
 
 
-def _skip_tiles(
-    context: Context, mine: tuple[n.Statement, ...], share: Share | None, tiles: Sequence[Number]
-) -> None:
+def _skip_tiles(context: Context, mine: tuple[n.Statement, ...], share: Share | None, tiles: Sequence[Number]) -> None:
     """Passes over the slots that other roles drain for the tiles that they take."""
     if not tiles:
         return
@@ -172,9 +169,7 @@ def _slots_per_tile(
 def _finish(context: Context, mine: tuple[n.Statement, ...], alone: bool) -> None:
     """Stores by TMA must have read shared memory before the CTA leaves."""
     emit = context.emit
-    stores = any(
-        isinstance(s, n.Copy) and getattr(s.instruction, "completion", "") == "bulk group" for s in walk(mine)
-    )
+    stores = any(isinstance(s, n.Copy) and getattr(s.instruction, "completion", "") == "bulk group" for s in walk(mine))
     if stores:
         guard = "" if alone else f"@{emit.less(context.role_thread(), 1)} "
         emit.line(f"{guard}cp.async.bulk.wait_group 0;")

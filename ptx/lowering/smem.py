@@ -129,7 +129,7 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     pairs = np.stack(
         [
             (values[:, row_axis] if row_axis is not None else np.zeros(len(values), np.int64)) + row_constant,
-            (values[:, column_axis] if column_axis is not None else np.zeros(len(values), np.int64)) + column_constant,
+            values[:, column_axis] + column_constant,
         ],
         axis=1,
     )
@@ -137,7 +137,7 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     threads = spread.thread_coordinates()
     thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
-    thread_bytes = (threads[:, column_axis] if column_axis is not None else np.zeros(len(threads), np.int64)) * element
+    thread_bytes = threads[:, column_axis] * element
     span = place.span_bytes
     carries = bool(span) and _carries(span, thread_bytes, pairs[:, 1] * element, column_step * element)
     if span and not carries:
@@ -176,7 +176,7 @@ def axes(buffer: Buffer) -> tuple[int | None, int]:
 def slot_offset(context: Context, buffer: Buffer) -> Number:
     """Bytes from the start of shared memory to the slot of the buffer that is in use."""
     place = context.placement.places[buffer.name]
-    slot = context.slots.get(buffer.name.split(".")[0], 0)
+    slot = context.slots[buffer.name.split(".")[0]]
     return context.emit.add(context.emit.mul(slot, place.stage_bytes), place.offset_bytes)
 
 

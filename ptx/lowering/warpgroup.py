@@ -9,9 +9,9 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.isa.wgmma import ROWS, Wgmma
-from tinygpu.ptx.lowering.bulk import slot_offset
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.smem import slot_offset
 
 # PTX ISA, matrix descriptor of wgmma: addresses and offsets in units of 16 bytes; swizzle code in bits 62 and 63.
 UNIT_BYTES = 16

@@ -168,7 +168,7 @@ def anywhere(space: Space, rng: np.random.Generator) -> dict[str, int | str]:
 def write() -> None:
     found: list[str] = []
     for name, machine in MACHINES.items():
-        for number in range(6 if machine in SHIPPED else 2):
+        for number in range(6 if machine in SHIPPED else 4 if machine in OF_USERS else 2):
             found += drawn(name, machine, number, 2)
         if machine in OF_TENSOR_CORES:
             found += drawn(name, machine, 0, 8)
