@@ -287,10 +287,11 @@ def _peaks(
     after = [needed_after.union(*used[i + 1 :]) for i in range(len(body))]
     for s, later in zip(body, after, strict=True):
         if isinstance(s, n.Pipelined):
-            held = {f"copy {c.name}": _copy_registers(c) for c in s.fill if isinstance(c, n.Copy)}
-            around = live | {k: v for k, v in held.items() if not v.same(0)}
+            copies = [_copy_registers(c) for c in s.fill if isinstance(c, n.Copy)]
+            held = {f"copy {i} of {s.pipeline}": taken for i, taken in enumerate(copies) if not taken.same(0)}
+            around = live | held
             live |= _peaks(s.drain, around, later | (_used(s) & around.keys()), peaks)
-            live = {k: v for k, v in live.items() if not k.startswith("copy ")}
+            live = {k: v for k, v in live.items() if k not in held}
         elif isinstance(s, n.Gather):
             # the value is stored before the result takes its place, whose neighbours are loaded four at a time
             live = {k: v for k, v in live.items() if k in later or k != s.value.name}
@@ -310,7 +311,8 @@ def _peaks(
                 _note(live, peaks)
                 live.setdefault(s.result.name, tile_registers(s.result))
             elif isinstance(s, n.Copy):
-                _note(live | {f"copy {s.name}": _copy_registers(s)}, peaks)
+                taken = _copy_registers(s)
+                _note(live if taken.same(0) else live | {f"copy {len(peaks)}": taken}, peaks)
             else:
                 _note(live, peaks)
             live = {k: v for k, v in live.items() if k in later or k not in operands}
@@ -320,8 +322,8 @@ def _peaks(
 def _fragments_of_a_round(s: n.Loop) -> dict[str, Expr]:
     """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it ends."""
     return {
-        f"fragments of {m.name}": tile_registers(m.a) * (s.trips - 1)
-        for m in s.body
+        f"fragments {i} of {s.index}": tile_registers(m.a) * (s.trips - 1)
+        for i, m in enumerate(s.body)
         if isinstance(m, n.Multiply) and m.token is not None and m.a.memory is RMEM
     }
 

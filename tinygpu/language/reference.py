@@ -27,7 +27,8 @@ def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]])
         named = result if isinstance(result, Mapping) else dict.fromkeys(list(shapes)[:1], result)
         for name, shape in shapes.items():
             if name not in named:
-                got = f"{', '.join(map(repr, named))}" if isinstance(result, Mapping) else f"one {_kind(result)}"
+                one = f"one {type(result).__name__}"
+                got = ", ".join(map(repr, named)) if isinstance(result, Mapping) else one
                 raise UsersCodeError(
                     f"{here} returns {got or 'an empty dict'}, and there is no {name!r} in it: it must return "
                     f"{_wanted(shapes)}"

@@ -100,6 +100,7 @@ class Tracer(Blocks):
         if source.dtype != target.dtype:
             raise self.fail(f"{name} copies {source.dtype} to {target.dtype}; a copy keeps the type")
         hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
+        by_threads = [hop for hop in hops if isinstance(hop, Transfer)]
         where = source.memory
         for hop in hops:
             self._path(hop, where, None)
@@ -109,12 +110,12 @@ class Tracer(Blocks):
         if partition is not None:
             self._same_shape(name, source, partition)
             self._same_shape(name, target, partition)
-            for hop in hops:
-                if isinstance(hop, Transfer) and hop.reads is source.memory:
+            for hop in by_threads:
+                if hop.reads is source.memory:
                     self._bring(hop, source, partition)
-                if isinstance(hop, Transfer) and hop.writes is target.memory:
+                if hop.writes is target.memory:
                     self._bring(hop, target, partition)
-        elif any(isinstance(hop, Transfer) and hop.scope == "thread" for hop in hops):
+        elif by_threads:
             raise self.fail(f"{name} moves thread by thread: say who moves what, with a partition")
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
