@@ -16,6 +16,7 @@ from tinygpu.files.writing import write_file
 from tinygpu.search.evaluation import Failure, Trial
 from tinygpu.search.history import History
 from tinygpu.search.searchable import Point
+from tinygpu.seeds import check_seed
 
 KEY = "tinygpu_search"
 _VERSION = 1
@@ -145,6 +146,13 @@ class _Saved:
     seconds: float
     ended: Ended
     history: _Columns
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        if self.space_size < 0:
+            raise ValueError(f"a space has 0 points or more, not {excerpt(self.space_size)}")
+        if not self.seconds >= 0:
+            raise ValueError(f"a search takes 0 seconds or more, not {self.seconds}")
 
 
 def _check_version(version: Any, where: str) -> None:

@@ -18,6 +18,7 @@ from tinygpu.api.tune import Interrupted, Searched, Tuned
 from tinygpu.cost.demand import Demand
 from tinygpu.devices import Device
 from tinygpu.files import FileError
+from tinygpu.files.error import cause
 from tinygpu.files.reading import TABLE_BYTES, read_file
 from tinygpu.files.schema import versions
 from tinygpu.report import Run, page
@@ -89,7 +90,12 @@ def load_run(path: str | Path) -> Run:
         results = load_results(file)
         return with_results(_empty(results), results)
     if RESULT in versions(data, (RESULT,)):
-        return _run_of_result(Result.from_text(data, str(file)), _modified(file))
+        try:
+            return _run_of_result(Result.from_text(data, str(file)), _modified(file))
+        except FileError:
+            raise
+        except ValueError as error:  # numbers that no report can show
+            raise FileError(f"{file} is damaged: {cause(error)}") from None
     return Run.from_text(data, str(file))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tinygpu.files.array import array_of
-from tinygpu.files.error import FileError, excerpt
+from tinygpu.files.error import FileError, cause, excerpt
 
 MOST_MEMBERS = 100_000
 
@@ -31,7 +31,7 @@ class Archive:
             self._file = zipfile.ZipFile(io.BytesIO(data))
             found = self._file.infolist()
         except _BROKEN as error:
-            raise FileError(f"{where} is no zip file, or damaged: {error}") from None
+            raise FileError(f"{where} is no zip file, or damaged: {cause(error)}") from None
         if len(found) > MOST_MEMBERS:
             raise FileError(f"{where} has {len(found):,} members, and at most {MOST_MEMBERS:,} are read")
         largest = max((info.file_size for info in found), default=0)
@@ -60,7 +60,8 @@ class Archive:
             with self._file.open(info) as member:
                 data = member.read(info.file_size + 1)
         except _BROKEN as error:
-            raise FileError(f"{self.where}: {excerpt(name)} is damaged: {error or 'its end is missing'}") from None
+            why = cause(error) or "its end is missing"
+            raise FileError(f"{self.where}: {excerpt(name)} is damaged: {why}") from None
         if len(data) != info.file_size:
             raise FileError(f"{self.where}: {excerpt(name)} is damaged: it has not {info.file_size:,} bytes")
         return data

@@ -7,8 +7,8 @@ class FileError(ValueError):
     """A file that cannot be read, or must not be replaced; the message says which, what is wrong, and what is right."""
 
 
-# Longest excerpt of a file's own text in a message.
-_EXCERPT = 60
+# Longest excerpt of a file's own text in a message, and of what another library says, which may quote it whole.
+_EXCERPT, _CAUSE = 60, 300
 
 
 def excerpt(value: object) -> str:
@@ -27,3 +27,15 @@ def excerpt(value: object) -> str:
     except (ValueError, RecursionError):  # a number of thousands of digits
         return f"a very large {type(value).__name__}"
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 3] + "..."
+
+
+def cause(error: BaseException) -> str:
+    """What another library says of a file, as a message goes on with it: on one line, and never long.
+
+    >>> cause(ValueError("bad name\\nin header " + "x" * 1000))[:24]
+    'bad name in header xxxxx'
+    >>> len(cause(ValueError("x" * 1000)))
+    300
+    """
+    text = " ".join(str(error)[: 20 * _EXCERPT].split())
+    return text if len(text) <= _CAUSE else text[: _CAUSE - 3] + "..."

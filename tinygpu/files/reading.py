@@ -8,7 +8,7 @@ import stat
 import zlib
 from pathlib import Path
 
-from tinygpu.files.error import FileError
+from tinygpu.files.error import FileError, cause
 
 MIB = 2**20
 # A document is parsed into Python objects, which take many times its bytes: see `json_text.MOST_WEIGHT`.
@@ -63,7 +63,8 @@ def expanded(data: bytes, suffix: str, where: str, most: int = TABLE_BYTES) -> b
         if suffix == ".xz":
             return _unxzed(data, where, most)
     except (zlib.error, lzma.LZMAError) as error:
-        raise FileError(f"{where} cannot be read: it is damaged, or not compressed as its name says: {error}") from None
+        why = f"it is damaged, or not compressed as its name says: {cause(error)}"
+        raise FileError(f"{where} cannot be read: {why}") from None
     return data
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from tinygpu.files.error import FileError, excerpt
+from tinygpu.files.error import FileError, cause, excerpt
 from tinygpu.files.json_text import unsealed
 
 _T = TypeVar("_T")
@@ -35,9 +35,9 @@ def decoded_as(kind: type[_T], data: bytes, where: str, beside: tuple[str, ...] 
             _check_members(kind, msgspec.json.decode(text, type=dict[str, msgspec.Raw]), beside, where)
         found: _T = msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise FileError(f"{where} is damaged, or of another version: {_sentence(str(error))}") from None
+        raise FileError(f"{where} is damaged, or of another version: {_sentence(cause(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"{where} is not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+        raise FileError(f"{where} is not JSON: {cause(error).removeprefix('JSON is malformed: ')}") from None
     except RecursionError:
         raise FileError(f"{where} is nested too deeply to be read") from None
     return found
@@ -52,7 +52,7 @@ def converted(kind: type[_T], value: Any, where: str, beside: tuple[str, ...] = 
             _check_members(kind, value, beside, where)
         found: _T = msgspec.convert(value, type=kind)
     except msgspec.ValidationError as error:
-        raise FileError(f"{where} is damaged, or of another version: {_sentence(str(error))}") from None
+        raise FileError(f"{where} is damaged, or of another version: {_sentence(cause(error))}") from None
     except RecursionError:
         raise FileError(f"{where} is nested too deeply to be read") from None
     return found

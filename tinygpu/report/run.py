@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,27 @@ KEY = "tinygpu_run"
 VERSION = 1
 # Of seconds, FLOP and bytes: what a drawing can still scale.
 _LEAST, _MOST = 1e-15, 1e30
+# Of points and evaluations: numbers that a float can still hold.
+_MOST_POINTS = 10**300
+_MOST_VALUE = 2**63 - 1
+
+
+def _check_seconds(what: str, *seconds: float | None) -> None:
+    for value in seconds:
+        if value is not None and not _LEAST <= value <= _MOST:
+            raise ValueError(f"{what} takes {_LEAST} to {_MOST} seconds, not {value}")
+
+
+def _check_counts(what: str, *counts: int) -> None:
+    for count in counts:
+        if not 0 <= count <= _MOST_POINTS:
+            raise ValueError(f"{what} has 0 to 10^300 of everything that is counted, not {excerpt(count)}")
+
+
+def _check_values(values: Iterable[int | str | None]) -> None:
+    for value in values:
+        if isinstance(value, int) and abs(value) > _MOST_VALUE:
+            raise ValueError(f"a number of a candidate has 63 bits, not {excerpt(value)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +48,9 @@ class Step:
     kind: str
     source: str
     removed: int
+
+    def __post_init__(self) -> None:
+        _check_counts("a constraint", self.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,9 @@ class Sample:
     def __post_init__(self) -> None:
         if any(len(column) != len(self.seconds) for column in self.columns.values()):
             raise ValueError("a sample has as many values of every parameter as it has times")
+        _check_seconds("a sampled candidate", *self.seconds)
+        for column in self.columns.values():
+            _check_values(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +84,7 @@ class Access:
     def __post_init__(self) -> None:
         if self.instances < 1:
             raise ValueError(f"an access has at least one instance, not {self.instances}")
+        _check_values((self.wavefronts, self.ideal, self.instances))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +138,14 @@ class Candidate:
     layouts: list[Placed]
 
     def __post_init__(self) -> None:
-        if not _LEAST <= self.seconds <= _MOST:
-            raise ValueError(f"a candidate takes {_LEAST} to {_MOST} seconds, not {self.seconds}")
+        _check_seconds("a candidate", self.seconds)
+        _check_values(self.point.values())
+        _check_values((self.registers, self.estimate, self.spill_bytes, self.ctas_per_sm))
         shares = (self.flops, self.dram_bytes, self.roofline, *self.breakdown.values())
         if min(shares) < 0 or max(shares) > _MOST:
             raise ValueError(f"the amounts and shares of a candidate are 0 to {_MOST}")
+        if any(0 < amount < 1 for amount in (self.flops, self.dram_bytes)):
+            raise ValueError("a candidate has no FLOP and moves no byte, or one at least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +175,16 @@ class Searched:
     sample: Sample | None = None
     candidates: list[Candidate] = dataclasses.field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        evaluations = [count for count, _ in self.improvements]
+        _check_counts("a search", self.raw, self.structures, self.size, self.tried, *evaluations)
+        _check_seconds("a candidate", *[seconds for _, seconds in self.improvements])
+        if not 0 <= self.seconds <= _MOST:
+            raise ValueError(f"a search takes 0 to {_MOST} seconds, not {self.seconds}")
+        removed = sum(step.removed for step in self.steps)
+        if removed > self.raw:
+            raise ValueError(f"constraints remove {excerpt(removed)} of {excerpt(self.raw)} points")
+
 
 @dataclass(frozen=True, slots=True)
 class Roof:
@@ -169,6 +210,10 @@ class Timed:
     high: float | None
     failure: str
 
+    def __post_init__(self) -> None:
+        _check_values(self.point.values())
+        _check_seconds("a measured candidate", self.predicted, self.seconds, self.low, self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -180,6 +225,10 @@ class Stretch:
     start: float
     stop: float
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.stop <= _MOST:
+            raise ValueError(f"a stretch of time goes on from 0 or later, not from {self.start} to {self.stop}")
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -188,6 +237,9 @@ class Timeline:
     seconds: float
     sentence: str
     stretches: list[Stretch]
+
+    def __post_init__(self) -> None:
+        _check_seconds("a timeline", self.seconds, max((s.stop for s in self.stretches), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +288,7 @@ class Run:
     def __post_init__(self) -> None:
         if self.roofs and not 1 <= self.dram_bytes_s <= _MOST:
             raise ValueError(f"a bandwidth is 1 to {_MOST} bytes per second, not {self.dram_bytes_s}")
+        _check_seconds("a problem", self.floor)
         if self.winner is not None:
             machine, number = self.winner
             if not (0 <= machine < len(self.searched) and 0 <= number < len(self.searched[machine].candidates)):

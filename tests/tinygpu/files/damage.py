@@ -64,6 +64,23 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
+def found_at(value: Any, path: tuple[Any, ...]) -> Any:
+    """What stands at one of the places of a value."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """The value with another one at one of its places."""
+    if not path:
+        return new
+    first, *rest = path
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[first] = with_value(value[first], tuple(rest), new)
+    return changed
+
+
 def change_value(text: str, rng: random.Random) -> str:
     """A JSON text with one value of another type, a member more, less, twice, or under another name."""
     value = json.loads(text)

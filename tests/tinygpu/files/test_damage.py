@@ -4,6 +4,7 @@ Where the product sealed what it wrote, a changed byte gives the sentence or an 
 500 MB are the most that it may take.
 """
 
+import json
 import random
 import re
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,53 @@ def changed_member(name: str, member: bytes, rng: random.Random) -> tuple[str, b
     if rng.random() < 0.2:
         return rng.choice(((name + "x", member), ("../../" + name, member), (name, damage.flip(member + b"x", rng))))
     return name, member
+
+
+ENDS = (0, -1, 1e-300, 1e300, 10**25, -(10**25), 10**400)
+JSON = [s for s in SPECIMENS if s.kind == "json"]
+
+
+def bring_to_ends(specimen: Specimen, folder: Path, every: int) -> None:
+    """Numbers of a file are brought to the ends of what numbers are, one at a time: every n-th of these changes."""
+    path, changed = folder / f"w{specimen.suffix}", folder / f"changed{specimen.suffix}"
+    specimen.write(path)
+    whole = json.loads(damage.without_seals(b" ".join(path.read_bytes().split(b"\n"))))
+    numbers = [at for at in damage.places(whole) if type(damage.found_at(whole, at)) in (int, float)]
+    for at, end in list(product(numbers, ENDS))[::every]:
+        changed.write_text(json.dumps(damage.with_value(whole, at, end)))
+        try:
+            with bounded():
+                specimen.read(changed)
+        except FileError as refused:
+            check_refusal(specimen, str(refused), True)
+        except BaseException as error:
+            error.add_note(f"{specimen.name}: {list(at)} is {end}")
+            raise
+
+
+@pytest.mark.parametrize("specimen", JSON, ids=lambda s: s.name)
+def test_numbers_at_their_ends_give_one_sentence_or_a_value(specimen: Specimen, tmp_path: Path) -> None:
+    bring_to_ends(specimen, tmp_path, {"run": 2}.get(specimen.name, 11))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("specimen", JSON, ids=lambda s: s.name)
+def test_all_numbers_at_their_ends_give_one_sentence_or_a_value(specimen: Specimen, tmp_path: Path) -> None:
+    bring_to_ends(specimen, tmp_path, 1)
+
+
+@pytest.mark.parametrize("specimen", [s for s in SPECIMENS if s.kind == "zip"], ids=lambda s: s.name)
+def test_names_that_take_up_the_rest_of_a_zip_file_give_one_sentence(specimen: Specimen, tmp_path: Path) -> None:
+    """What zipfile says quotes the name that it found, however long that is."""
+    path = tmp_path / f"w{specimen.suffix}"
+    specimen.write(path)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x03\x04")
+    data[at + 26 : at + 28] = min(len(data) - at - 30, 0xFFFF).to_bytes(2, "little")  # the length of the first name
+    path.write_bytes(data)
+    with pytest.raises(FileError) as refused:
+        specimen.read(path)
+    check_refusal(specimen, str(refused.value), path.read_bytes() == data)
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
