@@ -129,12 +129,17 @@ def test_every_module_imports_without_cuda() -> None:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+@cache
 def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
     """Every module of ours that a file imports, anywhere in it; those for annotations alone only if `for_types`."""
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in nodes_of(ast.parse(path.read_text(), str(path)), for_types):
+    for node in nodes_of(parsed(path), for_types):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

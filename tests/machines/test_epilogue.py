@@ -40,7 +40,7 @@ def right(machine: type[Machine], problem: Problem, seed: int, count: int = 1) -
     return len(points)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("machine", "activation", "scaling"),
     [
@@ -61,7 +61,7 @@ def test_scale_bias_activation_and_residual_come_in_this_order(
     assert right(machine, problem, len(activation + scaling)) == 1
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     ("machine", "kind", "result"),
     [(MatmulHopper, kind, result) for kind in KINDS for result in RESULTS[kind]]

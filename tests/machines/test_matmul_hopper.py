@@ -56,7 +56,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
     assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])

@@ -71,7 +71,7 @@ def test_the_arrival_is_that_of_the_readers_and_no_weaker_one_is_right(
         assert "cp.async.bulk.tensor" in str(found)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize(("machine", "product"), [(Product, "wgmma"), (Product, "mma.sync"), (ProductAndFold, "")])
 def test_a_wrong_count_of_arrivals_is_caught_however_few_rounds_there_are(

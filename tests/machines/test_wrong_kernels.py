@@ -132,14 +132,14 @@ EDITS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_unedited_kernels_are_right(name: str) -> None:
     found = subject(name).verified(subject(name).kernel.ptx)
     assert found.passed, str(found)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", EDITS)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_kernels_with_wrong_results_are_refused(name: str, what: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -132,14 +133,21 @@ def tile_phases(
     distinct, counts = np.unique(units, axis=0, return_counts=True)
     found: Counter[PhaseKind] = Counter()
     for group, count in zip(distinct, counts, strict=True):
-        members = sorted({(int(row), int(column)) for row, column in group if row >= 0})
+        members = tuple(sorted({(row, column) for row, column in group.tolist() if row >= 0}))
         if members:
-            found[_phase_of(members, unit_bytes, vector_bytes, pitch_bytes, block_bytes, linear)] += int(count)
+            turn = pitch_bytes % ROW_BYTES  # all that the banks see of the pitch
+            found[_phase_of(members, unit_bytes, vector_bytes, turn, block_bytes, linear)] += int(count)
     return found
 
 
+@lru_cache(maxsize=4096)  # one search asks about the same few phases under hundreds of tiles
 def _phase_of(
-    members: list[tuple[int, int]], unit_bytes: int, vector_bytes: int, pitch_bytes: int, block_bytes: int, linear: bool
+    members: tuple[tuple[int, int], ...],
+    unit_bytes: int,
+    vector_bytes: int,
+    pitch_bytes: int,
+    block_bytes: int,
+    linear: bool,
 ) -> PhaseKind:
     per_vector = vector_bytes // unit_bytes
     # A vector stays whole, so a unit keeps its place inside its vector, and the units with one such place share the

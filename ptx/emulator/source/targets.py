@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tinygpu.ptx.emulator.faults import PtxSyntaxError
 from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand, Module, SpecialOperand
@@ -84,7 +85,12 @@ def has(target: str, need: str) -> bool:
 
 def needs(i: Instruction) -> tuple[str, ...]:
     """What a target must have for this instruction, any one; () where every target that runs here has it."""
-    return _by_operands(i) or next((needed for pattern, needed in _RULES if pattern.match(i.name)), ())
+    return _by_operands(i) or _by_name(i.name)
+
+
+@lru_cache(maxsize=4096)  # kernels repeat a few names thousands of times
+def _by_name(name: str) -> tuple[str, ...]:
+    return next((needed for pattern, needed in _RULES if pattern.match(name)), ())
 
 
 def _by_operands(i: Instruction) -> tuple[str, ...]:

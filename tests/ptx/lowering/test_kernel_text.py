@@ -98,7 +98,7 @@ def kernels(machine: type[Machine], asked: dict[str, Any], count: int) -> Iterat
         yield build(space.fill(point), problem, point, cache).kernel.ptx
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("machine", "asked"), PROBLEMS, ids=lambda v: "" if isinstance(v, dict) else v.__name__)
 def test_a_loop_computes_nothing_that_stays_the_same(machine: type[Machine], asked: dict[str, Any]) -> None:
     seen = 0
@@ -116,7 +116,7 @@ def test_the_check_sees_what_stays_the_same() -> None:
     assert invariant([f"    add.u32 %r9999, {outside}, 4;", *body]) == [f"add.u32 %r9999, {outside}, 4"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("machine", "asked"),
     [*PROBLEMS, (BiasRelu, {"m": 100, "n": 96})],

@@ -38,6 +38,7 @@ def named(cases: list[tuple[type[Machine], dict[str, Any]]]) -> list[Any]:
     return [pytest.param(m, a, id=f"{m.__name__}-{'-'.join(map(str, a.values()))}") for m, a in cases]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("machine", "asked"),
     named(

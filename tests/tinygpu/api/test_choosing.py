@@ -43,7 +43,7 @@ def brief(kernel: Any, machine: Any, problem: Any, **_: Any) -> Verification:
     return verify(kernel, machine, problem, orders=("late",), random_inputs=False)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("seed", range(24))
 def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, asked, gpu = drawn(seed)
@@ -51,6 +51,9 @@ def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypat
         asked = Asked({"n": 100_000})
     chosen = family(name)
     monkeypatch.setattr(tuning, "verify", brief)
+    # fewer candidates are refined, by every door: that they agree does not hang on how many
+    monkeypatch.setattr(choosing, "REFINED", 6)
+    monkeypatch.setattr(choosing, "WAYS", 1)
     tuned = tuning.tune(chosen, asked, device(gpu))
     winner: Finalist = tuned.winner
     point, ptx = dict(winner.refined.point), winner.built.kernel.ptx
