@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _try_fewer_examples(items: list[pytest.Item]) -> None:
-    """In the quick suite laws are tried on a third of their examples; a run with -m, and a test by its name, try all.
+    """In the quick suite laws are tried on a quarter of their examples; a run with -m, and a test by its name, try all.
 
     Hypothesis has no public way to change what a test's own @settings say; where the name below is gone, all are tried.
     """
@@ -74,7 +74,7 @@ def _try_fewer_examples(items: list[pytest.Item]) -> None:
     functions = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
     for law in (f for f in functions if hasattr(f, own)):
         chosen = getattr(law, own)
-        fewer = min(chosen.max_examples, max(chosen.max_examples // 3, 5))
+        fewer = min(chosen.max_examples, max(chosen.max_examples // 4, 5))
         setattr(law, own, settings(chosen, max_examples=fewer))
 
 

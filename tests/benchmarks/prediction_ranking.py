@@ -143,7 +143,9 @@ def ranking(predicted: Floats, measured: Floats, tries: Sequence[int] = (1, 8, 5
 
 
 def spearman(a: Floats, b: Floats) -> float:
-    """Rank correlation; equal values share their mean rank."""
+    """Rank correlation; equal values share their mean rank. NaN where all values of a or of b are equal."""
+    if len(np.unique(a)) < 2 or len(np.unique(b)) < 2:
+        return float("nan")
     return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
 
 

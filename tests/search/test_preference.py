@@ -198,8 +198,8 @@ def test_the_5090_copies_sixteen_bytes_at_a_time() -> None:
     assert int(first["bk"]) >= 32
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(12))
 def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> None:
     space, objective, result = case(seed)
     point = ranked(objective, result, 1, 1)[0][0].point
