@@ -97,10 +97,9 @@ class PendingStores:
         for number in np.unique(latest).tolist():
             if number not in self._under_way:
                 continue
-            met = latest == number
-            touched = met.any(axis=1)
-            same[touched] = met[touched].all(axis=1)
-            same[touched] &= _leaves(self._under_way[number], piece, touched, data[touched])
+            # Stores by accesses of other sizes leave nothing that is known to be the same.
+            touched = (latest == number).any(axis=1)
+            same[touched] = _leaves(self._under_way[number], piece, touched, data[touched])
         return same
 
     def _latest_on(self, window: Window) -> NDArray[np.int32]:

@@ -105,6 +105,56 @@ def test_what_is_added_is_not_what_will_stand_there(order: Order) -> None:
         assert {f.kind for f in report.faults} == {"race"}
 
 
+# Warp 1 reads the 64 bytes, and nothing orders that before or behind what warp 0 stores there.
+READ_MEANWHILE = BODY.replace(
+    "bar.warp.sync -1;", "bar.warp.sync -1;\nsetp.eq.u32 %p1, %r3, 0;\n@%p1 bra STORES;\n"
+    "ld.global.u32 %r7, [%rd1];\nbra DONE;\nSTORES:",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("before", [7, 9])
+def test_a_store_of_what_is_there_conflicts_with_no_reader(order: Order, before: int) -> None:
+    out = np.full(16, before, np.uint32)
+    text = module(READ_MEANWHILE, [".param .u64 out", ".param .u32 step"])
+    report = emulate(text, grid=1, block=64, args=[out, 0], order=order, check="collect")
+    assert {f.kind for f in report.faults} == ({"race"} if before != 7 else set())
+
+
+# Warp 1 writes what warp 0 stores, and tells it by an mbarrier.
+HANDED_OVER = """
+.reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .pred %p<3>;
+.shared .align 128 .b8 s[64]; .shared .align 8 .b8 bar[8];
+ld.param.u64 %rd1, [out]; mov.u32 %r2, %tid.x; mov.u32 %r5, s;
+setp.ne.u32 %p1, %r2, 0;
+@!%p1 mbarrier.init.shared::cta.b64 [bar], 32;
+bar.sync 0;
+setp.lt.u32 %p2, %r2, 32;
+@%p2 bra TAKES;
+sub.u32 %r4, %r2, 32; mad.lo.u32 %r6, %r4, 4, %r5; setp.gt.u32 %p2, %r4, 15;
+@!%p2 st.shared.u32 [%r6], %r2;
+fence.proxy.async.shared::cta;
+mbarrier.arrive.shared::cta.b64 _, [bar];
+ret;
+TAKES:
+@%p1 ret;
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;
+@!%p2 bra WAIT;
+cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r5], 64;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+ret;
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_lanes_of_another_warp_need_not_meet_who_stores_what_they_wrote(order: Order) -> None:
+    out = np.zeros(16, np.uint32)
+    report = emulate(module(HANDED_OVER, [".param .u64 out"]), grid=1, block=64, args=[out], order=order)
+    assert report.advisories == ()
+    assert out.tolist() == list(range(32, 48))
+
+
 def drawn(seed: int) -> Callable[[], tuple[Report, Any]]:
     """A launch of MANY, drawn: which lanes store what where, whether they met, waited, and by which instruction."""
     rng = np.random.default_rng(seed)
