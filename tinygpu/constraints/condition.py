@@ -48,7 +48,7 @@ class Condition:
         """Whether the condition holds, in exact integers. Raises `DivisorNotPositive`."""
         if self._scalars is None:
             self._scalars = _compile_scalars_checked(self.node)
-        return bool(self._scalars(values)[0])
+        return bool(self._scalars(values))
 
     def mask(self, values: Mapping[str, Any]) -> Any:
         """Where the condition holds: a Boolean array of the values' common shape, or one Boolean.
@@ -57,7 +57,8 @@ class Condition:
         """
         if self._arrays is None:
             self._arrays = compile_arrays(Expr(self.node))
-        return self._arrays(values)[0]
+        (mask,) = self._arrays(values)
+        return mask
 
     def exact_mask(self, values: Mapping[str, Any], *, strict: bool = True) -> NDArray[np.bool_]:
         """As `mask`, slower: in Python integers of any size, with every divisor looked at.
@@ -66,7 +67,8 @@ class Condition:
         """
         exact = {name: np.asarray(values[name]).astype(object) for name in self.symbols}
         divisors = _Divisors()
-        mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[0])
+        (found,) = compile_with(divisors.names(), Expr(self.node), checked=True)(exact)
+        mask = _as_bool(found)
         if not divisors.seen:
             return mask
         shape = np.broadcast_shapes(mask.shape, *(d.shape for d in divisors.seen))
@@ -82,7 +84,7 @@ class Condition:
         """What the condition can be (within 0..1) when its symbols range over the given intervals."""
         if self._intervals is None:
             self._intervals = compile_with(INTERVAL_NAMES, Expr(self.node))
-        out = self._intervals(values)[0]
+        (out,) = self._intervals(values)
         return out if isinstance(out, Interval) else Interval(int(out), int(out))
 
     def fits_64_bits(self, bounds: Interval) -> bool:
@@ -114,13 +116,17 @@ def evaluator(node: Any) -> Callable[[Mapping[str, int]], Any]:
 
 @cache
 def _evaluator(node: Any) -> Callable[[Mapping[str, int]], Any]:
-    function = _compile_scalars_checked(node)
-    return lambda values: function(values)[0]
+    return _compile_scalars_checked(node)
 
 
 def _compile_scalars_checked(node: Any) -> Callable[[Mapping[str, Any]], Any]:
     function: Callable[[Mapping[str, Any]], Any] = compile_with(_SCALAR_NAMES, Expr(node), checked=True)
-    return function
+
+    def value(values: Mapping[str, Any]) -> Any:
+        (only,) = function(values)
+        return only
+
+    return value
 
 
 def _divisor(divisor: int) -> int:

@@ -64,7 +64,7 @@ class Z3Terms:
             return z3.IntVal(int(node), ctx=self.context)
         if isinstance(node, sympy.Piecewise):
             return self._cases(node)
-        if node.is_Pow and node.args[1].is_Integer and int(node.args[1]) > 0:
+        if node.is_Pow and node.args[1].is_Integer and node.args[1].is_positive:
             return z3.Product([self._term(node.args[0])] * int(node.args[1]))
         if isinstance(node, (FloorDiv, Remainder)):
             return self._divide(node)

@@ -92,12 +92,6 @@ EQUIVALENTS = (
         "where both are the same number either is the lesser one",
     ),
     Equivalent(
-        "tinygpu/constraints/z3_terms.py",
-        "if node.is_Pow and node.args[1].is_Integer and int(node.args[1]) > 0:",
-        "if node.is_Pow and node.args[1].is_Integer and (int(node.args[1]) >= 0):",
-        "sympy keeps no power of 0: it is 1 as soon as it is made",
-    ),
-    Equivalent(
         "tinygpu/constraints/condition.py",
         '"_max": lambda a, b: a if a > b else b,',
         '"_max": lambda a, b: a if (a >= b) else b,',
@@ -110,22 +104,10 @@ EQUIVALENTS = (
         "where both are the same whole number either is the lesser one",
     ),
     Equivalent(
-        "tinygpu/constraints/condition.py",
-        "return bool(self._scalars(values)[0])",
-        "return bool(self._scalars(values)[(-1)])",
-        "one expression is compiled, so that there is one result: the first is the last",
-    ),
-    Equivalent(
         "tinygpu/constraints/intervals.py",
         "elif self.lo >= 0 and self.hi < low:",
         "elif self.lo >= 1 and self.hi < low:",
         "from 0 on, the last branch gives the same: from 0 to the lesser of self.hi and high - 1, which is self.hi",
-    ),
-    Equivalent(
-        "tinygpu/constraints/condition.py",
-        "mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[0])",
-        "mask = _as_bool(compile_with(divisors.names(), Expr(self.node), checked=True)(exact)[(-1)])",
-        "one expression is compiled, so that there is one result: the first is the last",
     ),
     Equivalent(
         "tinygpu/cost/banks.py",

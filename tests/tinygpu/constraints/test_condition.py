@@ -217,6 +217,7 @@ OPERATIONS = [
     lambda a, b: a + 2 * b - 3 == b,
     lambda a, b: a // (b + 1) == 1,
     lambda a, b: a % (b + 1) == 1,
+    lambda a, b: a // maximum(b, 1) >= 2,
     lambda a, b: where(a < b, a, 2) == 2,
     lambda a, b: ~((a < 2) & (b < 2)),
     lambda a, b: (a < 2) | (b < 2),
@@ -238,6 +239,15 @@ def test_an_operation_of_two_symbols_means_the_same_to_numpy_and_to_z3(operation
         solver = z3.Solver(ctx=free.context)
         solver.add(free.term(condition), *free.assumptions(), free.symbol("a") == a, free.symbol("b") == b)
         assert (solver.check() == z3.sat) == expected
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3])
+def test_a_divisor_that_is_known_may_be_any_positive_number(divisor):
+    for a in range(7):
+        terms = Z3Terms(z3.Context(), {"a": a, "b": divisor})
+        assert z3.is_true(z3.simplify(terms.term(symbol("a") // symbol("b") == a // divisor)))
+        assert z3.is_true(z3.simplify(terms.term(symbol("a") % symbol("b") == a % divisor)))
+        assert terms.assumptions() == []
 
 
 @pytest.mark.parametrize("values", [(), (0,), (2, 5), (1, 2, 3)])

@@ -51,6 +51,7 @@ def test_a_constraint_is_stated_with_the_numbers_that_are_known():
         (ceil_div(M, BM) < 3, "ceil(m / bm) < 3", "ceil(4,096 / 128) = 32 >= 3"),
         (ceil_div(BM * BK, STAGES * 8) < 3, "ceil(bm x bk / (stages x 8)) < 3", "ceil(128 x 64 / (3 x 8)) = 342 >= 3"),
         ((M + BM - 2) // BM < 3, "(m + bm - 2) // bm < 3", "(4,096 + 128 - 2) // 128 = 32 >= 3"),
+        ((BM + BN - 1) // (BM + BN) > 3, "(bm + bn - 1) // (bm + bn) > 3", "(128 + 256 - 1) // (128 + 256) = 0 <= 3"),
         ((M + 95) // 96 * 96 < 3, "ceil(m / 96) x 96 < 3", "ceil(4,096 / 96) x 96 = 4,128 >= 3"),
         (M // 96 * 96 < 3, "(m // 96) x 96 < 3", "(4,096 // 96) x 96 = 4,032 >= 3"),
         (maximum(BM, BN) * 2 <= BK, "max(bm, bn) x 2 <= bk", "max(128, 256) x 2 = 512 > 64 (bk)"),

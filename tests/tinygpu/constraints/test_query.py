@@ -52,11 +52,15 @@ def test_every_term_is_judged_and_every_constant_valued_under_a_model_that_leave
         x, y, p = z3.Int("x", ctx=context), z3.Int("y", ctx=context), z3.Bool("p", ctx=context)
         return [z3.Or(x > y, x <= y), z3.Or(p, z3.Not(p)), z3.Implies(p, x * 0 == 0)]
 
-    for labelled in (False, True):
-        query = Query("open", (lambda c: dict(enumerate(build(c)))) if labelled else build)
-        model = ask(query).model
-        assert model.keys() == {"x", "y", "p"}
-        assert all(isinstance(value, int) for value in model.values())
+    def branches(context):
+        x, y, p = z3.Int("x", ctx=context), z3.Int("y", ctx=context), z3.Bool("p", ctx=context)
+        return [p, z3.If(p, x, y * 2) == 3]
+
+    for terms in (build, branches):
+        for query in (Query("open", terms), Query("open", lambda c, terms=terms: dict(enumerate(terms(c))))):
+            model = ask(query).model
+            assert model.keys() == {"x", "y", "p"}
+            assert all(isinstance(value, int) for value in model.values())
 
 
 def test_a_question_that_shares_terms_lists_each_constant_once():
@@ -169,6 +173,7 @@ def test_a_limit_of_nothing_is_refused():
     with pytest.raises(ValueError) as caught:
         Query("q", factors(4), rlimit=0)
     assert str(caught.value) == "[query q] the resource limit must be a positive integer, not 0"
+    assert Query("q", factors(4), rlimit=1).rlimit == 1
 
 
 def test_equal_questions_give_equal_models_in_a_fresh_context():
