@@ -158,13 +158,13 @@ class _Question:
         best = self.from_menu(swizzles[least], least)
         # Is there a layout that reaches the bound which no layout undercuts? Little padding first, the menu before Z3.
         for pitch in (self.row_bytes + padding for padding in self.paddings):
-            if pitch > least and (not self.allow_xor or not banks_see_xor(self.row_bytes, pitch)):
+            if pitch > least and (not self.allow_xor or not banks_see_xor(pitch)):
                 # Padding that makes rows carry into columns is the other cure; it is not mixed with an XOR.
                 found = _Best(self.count(SmemLayout(self.rows, self.row_bytes, pitch)), pitch, ())
                 best = found if found.total < best.total else best
             elif best.total > floor:
                 question = swizzles.setdefault(pitch, self.swizzle_question(pitch))
-                listed = not banks_see_xor(self.row_bytes, pitch) and self.listable(question)
+                listed = not banks_see_xor(pitch) and self.listable(question)
                 found = self.from_list(question, pitch) if listed else self.from_menu(question, pitch)
                 best = found if found.total < best.total else best
                 if listed:
@@ -241,7 +241,7 @@ class _Question:
     def swizzle_question(self, pitch: int) -> SwizzleQuestion:
         """The question that is left when the pitch is fixed."""
         block = min(ROW_BYTES, xor_block_bytes(self.row_bytes, pitch))
-        linear = banks_see_xor(self.row_bytes, pitch)
+        linear = banks_see_xor(pitch)
         merged: Counter[PhaseKind] = Counter()
         for access in self.accesses:
             found = tile_phases(access.phase_lanes(), access.unit_bytes, self.vector_bytes, pitch, block, linear)
@@ -291,12 +291,12 @@ def _notebook(cache: SolverCache | None) -> Notebook | None:
     return None if cache is None else cache.notebook
 
 
-def banks_see_xor(row_bytes: int, pitch_bytes: int) -> bool:
+def banks_see_xor(pitch_bytes: int) -> bool:
     """Whether row * pitch + column is, for the banks, an XOR of what the row and what the column contribute.
 
-    >>> [banks_see_xor(row, pitch) for row, pitch in ((64, 64), (128, 128), (192, 192), (96, 96), (128, 144))]
-    [True, True, True, False, False]
+    >>> [banks_see_xor(pitch) for pitch in (32, 64, 128, 192, 96, 144)]
+    [True, True, True, True, False, False]
     """
     # Only the address mod 128 counts. At a multiple of 64 the row moves bit 6 at most, whose carry leaves the banks;
     # at a smaller power of two the column stays below the bits that the row moves.
-    return pitch_bytes % (ROW_BYTES // 2) == 0 or (pitch_bytes & (pitch_bytes - 1) == 0 and row_bytes <= pitch_bytes)
+    return pitch_bytes % (ROW_BYTES // 2) == 0 or pitch_bytes & (pitch_bytes - 1) == 0

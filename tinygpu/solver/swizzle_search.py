@@ -189,12 +189,7 @@ def _terms(question: SwizzleQuestion, at_most: int, ones: int | None, context: A
         terms.append(z3.PbLe(costs, slack))
     terms.extend(write.definitions)
     if ones is not None:
-        flips = [
-            (z3.Extract(place, place, mask) == 1, 1)
-            for bit, mask in masks.items()
-            for place in range(width)
-            if dict(question.sources)[bit] >> low + place & 1
-        ]
+        flips = [(z3.Extract(place, place, mask) == 1, 1) for mask in masks.values() for place in range(width)]
         if flips:
             terms.append(z3.PbLe(flips, ones))
     return terms

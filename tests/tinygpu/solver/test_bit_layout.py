@@ -150,6 +150,10 @@ def test_where_z3_gives_up_the_answer_is_unknown() -> None:
             "[xor layout] the mask 128 of bit 7 must flip bits below bit 7, and offsets have 8 bits",
         ),
         (
+            lambda: XorLayout(8, ((7, 0),)),
+            "[xor layout] the mask 0 of bit 7 must flip bits below bit 7, and offsets have 8 bits",
+        ),
+        (
             lambda: XorLayout(9, ((8, 16), (7, 16))),
             "[xor layout] source bits are listed once each, in rising order",
         ),

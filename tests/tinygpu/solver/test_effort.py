@@ -76,7 +76,7 @@ def test_rows_and_columns_are_joined_by_xor_where_no_address_carries() -> None:
             starts = np.arange(32)[:, np.newaxis] * pitch
             joined = bool(((starts + columns) % 128 == (starts ^ columns) % 128).all())
             seen.add(joined)
-            assert banks_see_xor(row_bytes, pitch) == joined, (row_bytes, pitch)
+            assert banks_see_xor(pitch) == joined, (row_bytes, pitch)
     assert seen == {True, False}
 
 

@@ -127,7 +127,7 @@ def test_phases_count_what_lanes_count_under_any_swizzle_and_pitch(
         candidates.append(tuple((bit, mask) for bit, mask in enumerate(masks) if mask))
     counted = [weighted(SmemLayout(rows, row_bytes, pitch, xor), accesses) for xor in candidates[-8:]]
     # What holds for additions holds where they never carry, so both forms must count alike there.
-    for linear in {False, banks_see_xor(row_bytes, pitch)}:
+    for linear in {False, banks_see_xor(pitch)}:
         phases = phases_of(accesses, vector, row_bytes, pitch, linear)
         assume(phases)
         assert [total_wavefronts(phases, dict(xor)) for xor in candidates[-8:]] == counted
@@ -169,7 +169,7 @@ def check_optimum(tile: tuple[int, int, list[TileAccess]], allow_padding: bool, 
     least = row_bytes + -row_bytes % vector
     pitches = list(range(least, least + 128, vector)) if allow_padding else [least]
     # XOR is mixed with padding only where rows do not carry into columns; keep the listing short.
-    mixed = {pitch: allow_xor and (pitch == least or banks_see_xor(row_bytes, pitch)) for pitch in pitches}
+    mixed = {pitch: allow_xor and (pitch == least or banks_see_xor(pitch)) for pitch in pitches}
     choices = [
         (min(128, xor_block_bytes(row_bytes, pitch)) // vector) ** row_bits(rows) for pitch in pitches if mixed[pitch]
     ]
@@ -188,7 +188,7 @@ def check_optimum(tile: tuple[int, int, list[TileAccess]], allow_padding: bool, 
             rlimit=50_000_000,
         )
     queries = cache.notebook.record
-    assert solution.asked == len(queries)
+    assert solution.asked == len(queries) * allow_xor
     if solution.proof in ("ideal", "pigeonhole"):  # nothing undercuts it, so the search goes no further
         assert max(layout.pitch_bytes for layout in counted) == solution.layout.pitch_bytes
         for pitch in {int(query.name.partition(" at a pitch of ")[2].split()[0]) for query in queries}:
@@ -284,6 +284,21 @@ def test_a_swizzle_that_is_asked_for_below_its_optimum_is_refuted() -> None:
     assert (refuted.xor, refuted.verdict) == (None, "proved")
     in_vain = SwizzleQuestion("narrow", narrow.sources, phases, 16, rlimit=1)
     assert find_swizzle(in_vain, in_vain.floor, 100).verdict == "unknown"
+
+
+def test_swizzles_are_listed_where_they_and_the_pairs_to_compare_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smem, "LISTED_PAIRS", 40)
+    question = smem._Question.of(8, 128, two_ways()[:1], True, True, 1)
+    for flips in range(12):
+        for pairs in range(1, 6):
+            row = tuple(Carrying(0, 0, 1, 0, shift) for shift in range(pairs))
+            masks = tuple((bit, 1 << 4 + bit % 3) for bit in range(flips))
+            asked = SwizzleQuestion("few", masks, (Phase((row,), (1, 2), 1),), 16)
+            assert question.listable(asked) == (1 <= flips <= 8 and pairs * 2**flips <= 40)
+    monkeypatch.setattr(smem, "LISTED_PAIRS", 10_000)
+    many = tuple((bit, 16) for bit in range(9))
+    phases = (Phase(((Carrying(0, 0, 1, 0, 0),),), (1, 2), 1),)
+    assert [question.listable(SwizzleQuestion("few", many[:count], phases, 16)) for count in (8, 9)] == [True, False]
 
 
 class Forgetful(TileAccess):
