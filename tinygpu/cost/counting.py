@@ -195,9 +195,9 @@ class _Counter:
                 tally.wait("barriers", times * s.trips)
             case n.Loop():
                 self._body(s.body, phase, times * s.trips)
-            case n.InRole() if len(self.program.roles) > 1:
-                self._role(s)
-            case n.Scope() | n.InRole():
+            case n.InRole():
+                self._role(s, phase)
+            case n.Scope():
                 return self._body(s.body, phase, times)
             case n.Gather():
                 self.operations.add(s, tally, times, phase == "iteration")
@@ -210,8 +210,8 @@ class _Counter:
                 self.operations.add(s, tally, times, phase == "iteration")
         return phase
 
-    def _role(self, s: n.InRole) -> None:
-        """One of several roles that work at the same time: each has a prologue, rounds and an epilogue of its own.
+    def _role(self, s: n.InRole, phase: str) -> None:
+        """Roles that work at the same time have a prologue, rounds and an epilogue each.
 
         Of roles that take turns at tiles the first is counted, for the tile that is its own.
         """
@@ -219,7 +219,7 @@ class _Counter:
         if role.share[0]:
             return
         everybody, self.operations.threads = self.operations.threads, role.threads
-        self._body(s.body, "prologue", expr(1))
+        self._body(s.body, phase, expr(1))
         self.operations.threads = everybody
 
     # -- the whole -------------------------------------------------------------------------------------------------

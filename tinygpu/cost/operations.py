@@ -221,7 +221,7 @@ class Operations:
         tally.add(unit, lanes * 2 if unit == "fma_flops" else lanes)
 
     def _multiply(self, s: n.Multiply, tally: Tally, times: Expr) -> None:
-        m, nn, k = s.instruction.shape(s.a.dtype, s.b.dtype)
+        m, nn, k = s.instruction.shape(*(operand.dtype for operand in (s.a, s.b)))
         flops = 2 * s.accumulator.shape[0] * s.accumulator.shape[1] * s.a.shape[1]
         tally.add("tensor_flops", times * flops)
         count = flops // (2 * m * nn * k)

@@ -194,8 +194,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     drifting = np.maximum(_shared(per_sm, served, np.maximum(lone - served, 0)), dram_whole_s * slots)
     wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64), tile_s))
     # However few of its rounds a CTA does, it finishes a tile.
-    final = in_step(last, rest, last_tile_s)
-    final = np.where(part < 1, part * final + (1 - part) * alone[2], final)
+    final = part * in_step(last, rest, last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
     waves_s = full * wave + final + ends_s
 

@@ -20,6 +20,12 @@ class Equivalent:
 
 EQUIVALENTS = (
     Equivalent(
+        "tinygpu/cost/banks.py",
+        "words = np.where(first[..., None] < 0, -1, first[..., None] + np.arange(words_per_lane))",
+        "words = np.where(first[..., None] < 0, -1, (first[..., None] - np.arange(words_per_lane)))",
+        "vectors are aligned: two of them meet in the bank of their first words if they meet at all, up or down",
+    ),
+    Equivalent(
         "tinygpu/spaces/space.py",
         "DEFAULT_ROW_BUDGET = 40_000_000",
         "DEFAULT_ROW_BUDGET = 40000001",

@@ -56,6 +56,12 @@ def test_cost_equals_the_count_by_definition(access: Access) -> None:
     assert 0 < cost.efficiency <= 1
     assert Access.from_json(json.loads(json.dumps(access.to_json()))) == access
     assert eval(repr(access)) == access
+    if isinstance(access.lanes, StridedLanes):
+        joined = access.lanes.coalesced()
+        assert np.array_equal(joined.addresses(), access.addresses())
+        modes = list(zip(joined.shape, joined.strides_bytes, strict=True))
+        assert all(extent > 1 for extent, _ in modes)
+        assert not any(outer == extent * inner for (extent, inner), (_, outer) in itertools.pairwise(modes))
 
 
 @given(accesses())
@@ -177,6 +183,10 @@ def test_strided_vector_is_the_widest_that_enumeration_finds(
         (
             lambda: Access("load", LinearLanes((4, 8, 16, 32)), 4, "smem"),
             "[load] 32 lanes give an address, but 16 are mapped",
+        ),
+        (
+            lambda: Access("load", LinearLanes((2, 8, 16, 32, 64)), 4, "gmem"),
+            "[coalescing] address 2 is not a multiple of the 4 bytes that a lane moves",
         ),
         (
             lambda: Access("load", LinearLanes((4, 8, 16, 32, 64)), 4, "tmem"),  # type: ignore[arg-type]
