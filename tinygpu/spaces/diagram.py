@@ -69,8 +69,6 @@ class Diagram:
     @cached_property
     def size(self) -> int:
         """Number of survivors, exact."""
-        if not self.layers:
-            return 1
         return int(self._cumulative[0][-1]) if len(self._cumulative[0]) else 0
 
     def choices(self, ranks: NDArray[Any]) -> dict[str, NDArray[np.int64]]:

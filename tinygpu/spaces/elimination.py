@@ -28,8 +28,6 @@ from tinygpu.spaces.summaries import Plan, keep_axes, summarise
 _CHUNK_CELLS = 1 << 16
 # Beyond so many rows, summaries are kept instead of axes where that is possible.
 _PLAIN_ROWS = 1_000_000
-# Sums of integers below this are exact in float64, which NumPy's fast weighted histogram uses.
-_EXACT_FLOAT = 1 << 53
 
 
 class TooLarge(SpaceError):
@@ -274,8 +272,6 @@ class _Elimination:
         return indices, len(distinct)
 
     def _sum(self, target: NDArray[Any], weights: NDArray[Any], states: int) -> NDArray[Any]:
-        if self.raw < _EXACT_FLOAT:
-            return np.bincount(target, weights=weights, minlength=states).astype(np.int64)
         total = np.zeros(states, dtype=weights.dtype)
         np.add.at(total, target, weights)
         return total

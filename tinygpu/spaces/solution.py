@@ -168,12 +168,9 @@ class PartSolution:
 
     def count(self, allowed: Mapping[str, NDArray[np.bool_]]) -> int:
         """Number of survivors whose value indices are allowed."""
-        total = 1 if self.size else 0
-        for group in self.groups:
-            if not total:
-                break
-            total *= group.diagram.count(allowed) if any(a.name in allowed for a in group.axes) else group.diagram.size
-        return total
+        if not self.size:
+            return 0
+        return _product([group.diagram.count(allowed) for group in self.groups])
 
     def legal(self, axis: str, allowed: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """(values of axis,) which values occur in a survivor whose other value indices are allowed."""

@@ -38,12 +38,6 @@ EQUIVALENTS = (
         "how many rows are too many is a matter of taste, not of one row",
     ),
     Equivalent(
-        "tinygpu/spaces/elimination.py",
-        "if self.raw < _EXACT_FLOAT:",
-        "if (self.raw <= _EXACT_FLOAT):",
-        "2^53 itself is exact as a float, as is every count below it",
-    ),
-    Equivalent(
         "tinygpu/constraints/query.py",
         "DEFAULT_SEED = 1",
         "DEFAULT_SEED = 2",

@@ -49,7 +49,7 @@ class Copy(Machine):
 PROBLEM = Copy.problem(m=64, n=200, lds={"x": 202}, aligns={"y": 8})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def made() -> MachineSpace:
     return build_space(Copy, PROBLEM, device("a100"))
 

@@ -209,6 +209,17 @@ def test_a_part_that_no_dim_allows_has_no_point_whatever_is_asked():
     assert space.legal_values({"a": 1}, "way") == ("open",)
 
 
+def test_a_point_is_explained_in_the_structure_that_it_names():
+    rules = [Constraint("low", symbol("x") <= 1, "it is low"), Constraint("high", symbol("x") >= 5, "it is high")]
+    parts_ = [Part({"way": way}, (Axis("x", (1, 3, 5)),), (rule,)) for way, rule in zip("ab", rules, strict=True)]
+    space = Space("ways", tuple(parts_))
+    for way, name in (("a", "low"), ("b", "high")):
+        assert [v.constraint.name for v in space.explain({"way": way, "x": 3})] == [name]
+        assert [v.constraint.name for v in space.explain({"x": 3, "way": way})] == [name]
+    assert [v.constraint.name for v in space.explain({"way": "a", "x": 5})] == ["low"]
+    assert space.explain({"x": 5}) == space.explain({"way": "b", "x": 5}) == ()
+
+
 @settings(max_examples=30)
 @given(space=spaces(), seed=st.integers(0, 99))
 def test_samples_are_survivors_and_repeat_with_the_seed(space, seed):
