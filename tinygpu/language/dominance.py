@@ -35,9 +35,10 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
     listed = tuple(params)
     patterns = [p for p in listed if isinstance(p, AccessPattern)]
     vectors = _vector_params(program, listed)
+    shapes = _shapes(program)
     out = []
     for p in patterns:
-        if p.name not in _shapes(program):
+        if p.name not in shapes:
             wider = _holds(legality, {p.name: p * 2}, p)
             out.append(
                 Constraint(
@@ -51,12 +52,12 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
                 )
             )
     for v in vectors:
-        if v.name in _shapes(program) or v.name in _arranges(program, v):
+        if v.name in shapes or v.name in _arranges(program, v):
             continue  # the tile grows with the vector, or others are moved in its arrangement: another trade
         around = [p for p in patterns if any({v.name, p.name} <= c.condition.symbols for c in legality)]
         ways: list[dict[str, Expr]] = [{v.name: v * 2}]
         ways += [{v.name: v * 2, p.name: maximum(p // 2, 1)} for p in around]
-        wider = any_of([_holds(legality, w, v) & all_of([p >= 2 for p in around if p.name in w]) for w in ways])
+        wider = any_of([_holds(legality, w, v, [p >= 2 for p in around if p.name in w]) for w in ways])
         out.append(
             Constraint(
                 f"{v.name} widest",
@@ -87,11 +88,12 @@ def preferred(choice: Choice, mine: Iterable[Constraint], earlier: Iterable[Cons
     )
 
 
-def _holds(legality: list[Constraint], change: dict[str, Expr], of: Param) -> Expr:
-    """Whether every legality constraint that mentions the changed parameters holds after the change."""
+def _holds(legality: list[Constraint], change: dict[str, Expr], of: Param, besides: Iterable[Expr] = ()) -> Expr:
+    """Whether every legality constraint that mentions the changed parameters holds after the change, and what is so
+    besides."""
     names = set(change)
     conditions = [c.condition.substitute(dict(change)) for c in legality if c.condition.symbols & names]
-    return all_of([any_of([change[of.name] == value for value in of.values]), *conditions])
+    return all_of([any_of([change[of.name] == value for value in of.values]), *conditions, *besides])
 
 
 def _vector_params(program: Program, params: tuple[Param, ...]) -> list[Param]:
