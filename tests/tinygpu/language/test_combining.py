@@ -20,6 +20,7 @@ from tinygpu.language.partition import expr
 from tinygpu.language.tile import Tile
 from tinygpu.language.trace import trace
 from tinygpu.language.verb import KINDS, verb
+from tinygpu.ptx import isa
 
 SHAPE = (expr(8), expr(16))
 
@@ -108,6 +109,24 @@ def test_a_role_has_the_threads_that_its_tiles_are_divided_among(constant: bool,
     rule = f"the role has the threads among which {named} is divided"
     impossible = f"Thing.program: it can never work, whatever the parameters: {rule}"
     refused(lambda: thing(of_a_role(1, 64, constant)), impossible)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("across", "tall"), [(1, 32), (4, 8), (8, 8), (2, 32), (32, 2), (16, 4), (64, 1), (1, 64)])
+def test_what_is_reduced_lies_in_lanes_of_one_warp(across: int, tall: int, axis: int) -> None:
+    def program(self: Any, p: Any) -> None:
+        who = blocked((tall, across), threads=across * tall, across=across)
+        with p.grid((self.n, 1)) as (i,), p.role("all", warps=2):
+            row = p.reduce(isa.Max("f32"), isa.ShflBfly(), p.full(who, "f32"), axis)
+            window = self.y.row(i, across) if axis == 0 else self.y.column(i, tall)
+            p.store(self.st, window, row)
+
+    reach = across * tall if axis == 0 else across  # lanes between which values go
+    if reach <= 32 or (tall, across)[axis] == 1:
+        assert thing(program).dim_names() == ("n",)
+    else:
+        sentence = "the threads along the reduced axis are lanes of one warp"
+        refused(lambda: thing(program), f"Thing.program: it can never work, whatever the parameters: {sentence}")
 
 
 @pytest.mark.parametrize(("warps", "asked"), [(2, False), (4, False), (None, True)])

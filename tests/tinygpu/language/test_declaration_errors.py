@@ -169,8 +169,13 @@ def test_what_is_missing_is_named(leave_out: tuple[str, ...], sentence: str) -> 
 
 
 def test_too_many_instructions() -> None:
-    sentence = "Thing: a small machine has about ten instructions at most, not 14"
-    refused(lambda: thing(**FOURTEEN), sentence)
+    """Twelve with the three that it uses, counted by kind: two of one kind are one."""
+    names = list(FOURTEEN)
+    again = {"again": isa.Add("f16"), "alike": isa.LdGlobal(1)}
+    assert thing(**{name: FOURTEEN[name] for name in names[:9]}, **again).dim_names() == ("n",)
+    for count in (13, 14):
+        sentence = f"Thing: a small machine has about ten instructions at most, not {count}"
+        refused(lambda count=count: thing(**{name: FOURTEEN[name] for name in names[: count - 3]}), sentence)
 
 
 def test_one_name_for_two_declarations() -> None:

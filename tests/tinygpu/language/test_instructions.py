@@ -71,6 +71,11 @@ def test_what_completes_later_is_asynchronous() -> None:
     ]
 
 
+def test_data_passes_l1_by_where_an_instruction_says_so() -> None:
+    passing = {type(i).__name__: i.past_l1_bytes for i in (isa.LdGlobal(1), isa.StGlobal(1), isa.CpAsync(4))}
+    assert passing == {"LdGlobal": 0, "StGlobal": 0, "CpAsync": 16}
+
+
 @pytest.mark.parametrize(
     ("target", "only", "sentence"),
     [

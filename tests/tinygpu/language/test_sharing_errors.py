@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from negation import Program, refused, thing
 
-from tinygpu.language import Param, blocked
+from tinygpu.language import Param, Route, blocked
+from tinygpu.language.trace import trace
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 
 WITH = {"add": isa.Add("f32"), "nc": isa.LdGlobalReadOnly(1), "two": isa.LdGlobal(2), "parts": Param(1, 2)}
@@ -84,6 +87,18 @@ def test_tiles_that_are_divided_and_gathered_are_declared(inner: Callable[[Stage
     thing(sharing(inner, **grid), **WITH)
 
 
+def test_a_loop_is_divided_where_it_says_so() -> None:
+    """What the last CTA of a tile does alone may have loops too: each of them as a whole."""
+
+    def inner(s: Stage) -> None:
+        with s.gather(s.summed()) as all_of_it, s.p.loop(2):
+            s.store(all_of_it)
+
+    made = thing(sharing(inner), **WITH)
+    program = trace(made, made.problem(n=64), ()).program
+    assert [s.divided for s in walk(program.body) if isinstance(s, n.Loop)] == [True, False]
+
+
 def test_a_tile_of_one_part_is_written_without_a_gather() -> None:
     def inner(s: Stage) -> None:
         s.store(s.summed())
@@ -98,7 +113,7 @@ def written_by_all(s: Stage) -> None:
 def copied_by_all(s: Stage) -> None:
     with s.divided():
         pass
-    s.p.copy(s.machine.put, s.x, s.y, s.who)
+    s.p.copy(Route(s.machine.ld, s.machine.st), s.x, s.y, s.who)
 
 
 def divides_nothing(s: Stage) -> None:
@@ -167,6 +182,11 @@ def halves(s: Stage) -> None:
             sharing(written_by_all),
             "st writes y in each of the parts CTAs that share a tile; gather what they have, and write that inside "
             "`with p.gather(...)`",
+        ),
+        (
+            sharing(copied_by_all),
+            "ld.global+st.global writes y in each of the parts CTAs that share a tile; gather what they have, and "
+            "write that inside `with p.gather(...)`",
         ),
         (
             sharing(written_by_all, parts=1, stream_k=1, persistent=True),

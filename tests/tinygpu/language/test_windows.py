@@ -10,7 +10,10 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import DeclarationError, Dim, DType, Input, Machine, Output, Param, blocked, dtype
 from tinygpu.language.bound_tensor import BoundTensor
+from tinygpu.language.memories import RMEM
+from tinygpu.language.partition import expr
 from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Tile
 from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.lower import lower
@@ -46,6 +49,13 @@ def test_a_window_of_a_part_stays_in_it() -> None:
     tile = tensor("b", "m", "n").at(3).tile(0, 0, shape=(8, 8)).window((2, 4), (2, 2))
     assert str(tile) == "x[3, 2:+2, 4:+2]"
     assert str(tile.T) == "x[3, 4:+2, 2:+2]"
+
+
+def test_all_of_a_value_in_registers_is_a_window_of_it() -> None:
+    who = blocked((4, 8), threads=32)
+    value = Tile("v1", RMEM, F32, who.shape, (expr(0), expr(0)), partition=who)
+    whole = value.window((0, 0), (4, 8))
+    assert (whole.name, whole.partition, str(whole)) == ("v1", who, "%v1")
 
 
 @pytest.mark.parametrize(

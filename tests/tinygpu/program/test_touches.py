@@ -169,3 +169,12 @@ def test_what_has_no_rows_of_matrices_has_no_addresses() -> None:
         with pytest.raises(ValueError) as refused:
             list(touches(n.Load("l", load, smem, value)))
         assert str(refused.value) == "l has no matrix addresses"
+
+
+def test_what_no_threads_share_out_is_touched_by_nobody() -> None:
+    who, gmem = Partition(SHAPE, (), ()), in_gmem("f32")
+    spread, whole = in_registers("f32", who), replace(in_registers("f32", who), partition=None)
+    assert list(touches(n.Load("l", isa.LdGlobal(1), gmem, whole))) == []
+    assert list(touches(n.Store("s", isa.StGlobal(1), whole, gmem))) == []
+    assert list(touches(n.Load("l", isa.TmaLoad(), gmem, spread))) == []
+    assert list(touches(n.Store("s", isa.TmaStore(), spread, gmem))) == []  # type: ignore[arg-type]
