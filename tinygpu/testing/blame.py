@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
+from tinygpu.spaces import Part, Space
 from tinygpu.testing.case import Case, Point
 from tinygpu.testing.coverage import stores
 from tinygpu.testing.judges import Judgement, judge
@@ -51,14 +53,17 @@ def faulty_statement(judged: Judgement) -> str:
 def deciding(case: Case, bench: Workbench, allowance: Allowance) -> tuple[str, ...]:
     """Which parameters decide that the case is not right, and the constraints that name them.
 
-    Candidates that differ from it in one value are judged, until the allowance is spent.
+    Candidates that differ from it in one value are judged, until the allowance is spent; where none of them is right,
+    those too that are legal and only never the best.
     """
     point = case.point or {}
     space = case.space(bench).space
+    admitted = _by_turns(space.neighbours(point), point)
+    legal = (n for n in _by_turns(_legal(space).neighbours(point), point) if n not in admitted)
     right: dict[str, list[str]] = {}
     tried = 0
-    for other in _by_turns(space.neighbours(point), point):
-        if tried == NEIGHBOURS or allowance.spent:
+    for other in chain(admitted, legal):
+        if tried == NEIGHBOURS or allowance.spent or (right and other not in admitted):
             break
         tried += 1
         changed = next(name for name in point if other[name] != point[name])
@@ -77,6 +82,15 @@ def deciding(case: Case, bench: Workbench, allowance: Allowance) -> tuple[str, .
         limits = f"of your constraints on it, {named}, one is too loose" if own else "no constraint of yours limits it"
         out.append(f"with {name}={' or '.join(values)} in place of {point[name]} it is right; {limits}")
     return tuple(out)
+
+
+def _legal(space: Space) -> Space:
+    """The space with all that is legal, the best or not."""
+    parts = (
+        Part(p.fixed, p.axes, tuple(c for c in p.constraints if c.kind == "legality"), p.environment)
+        for p in space.parts
+    )
+    return Space(space.name, tuple(parts))
 
 
 def _by_turns(neighbours: tuple[dict[str, int | str], ...], point: Point) -> list[dict[str, int | str]]:

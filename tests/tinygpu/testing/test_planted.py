@@ -30,6 +30,14 @@ def test_the_tier_that_looks_for_it_finds_and_names_what_is_planted(planted: Pla
     assert [name for name in planted.names if name not in said] == [], said
 
 
+def test_a_constraint_is_named_where_dominance_hides_what_would_be_right(tmp_path: Path) -> None:
+    """Wider tiles want wider vectors: with one parameter changed, all that is right is never the best."""
+    (planted,) = [p for p in PLANTS if str(p) == "Softmax: a row need not fit"]
+    said = report_of(planted, tmp_path, (5,))
+    assert "one is too loose" in said
+    assert "'whole row'" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTS, ids=str)
 def test_a_check_with_default_options_finds_and_names_what_is_planted(planted: Plant, tmp_path: Path) -> None:
