@@ -113,10 +113,11 @@ class Operations:
                 tally.wait("fmas", times * values)
 
     def _gather(self, s: n.Gather, tally: Tally, times: Expr) -> None:
-        """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2."""
-        if not self.program.grid.stream_k.same(0):
-            self._gather_in_a_row(s, tally, times)
-            return
+        """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2.
+
+        A structure may leave open whether parts or rounds in a row are shared: each counts where it is chosen.
+        """
+        self._gather_in_a_row(s, tally, times)
         parts, values, vector = self.program.grid.parts, values_of(s.value), expr(s.store.vector)
         shared = where(parts > 1, times, 0)
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
@@ -138,6 +139,8 @@ class Operations:
         tile that is cut is left once and taken once.
         """
         grid, values, vector = self.program.grid, values_of(s.value), expr(s.store.vector)
+        if grid.stream_k.same(0):
+            return
         shared = times * grid.stream_k
         clusters, tiles = maximum(symbol("device.sm_count") // grid.cluster, 1), expr(1)
         for axis in grid.axes:

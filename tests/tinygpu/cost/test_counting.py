@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Chain, Demand, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.devices import device
@@ -16,6 +17,7 @@ from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.program.placement import place
 from tinygpu.ptx import isa
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -225,3 +227,27 @@ def test_conflicts_are_added_to_a_round_where_they_are_asked_for() -> None:
     counts = space.counts(space.structure_index(point))
     assert counts.value("iterations", values_of(space, point)) == 20
     assert counts.value("threads", values_of(space, point)) == 32
+
+
+@pytest.mark.parametrize(
+    ("machine", "chip", "sizes"),
+    [
+        (MatmulHopper, "h100", SIZES),
+        (MatmulSkinny, "h100", {"m": 13, "n": 384, "k": 1000}),
+        (MatmulAmpere, "a100", SIZES),
+        (BiasRelu, "a100", {"m": 500, "n": 384}),
+    ],
+)
+def test_counts_of_a_structure_are_those_of_each_program_in_it(machine: Any, chip: str, sizes: dict[str, int]) -> None:
+    """Counting with parameters left open and then filling them in, or the other way round, comes to the same.
+
+    Registers are an estimate for all candidates of a structure together.
+    """
+    space = build_space(machine, machine.problem(**sizes), device(chip))
+    for point in space.space.sample(20, np.random.default_rng(0)):
+        index = space.structure_index(point)
+        open_, filled = space.counts(index), count(space.fill(point), machine.heuristics)
+        values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
+        known = dict(zip(filled.names, filled.compute(values), strict=True))
+        for name, found in zip(open_.names, open_.compute(values), strict=True):
+            assert name == "registers" or found == known[name], (name, point)
