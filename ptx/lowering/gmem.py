@@ -126,12 +126,8 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
             along = tile.axes.index(axis)
             offset, extent = tile.offset[along], int(tile.shape[along])
             digits = context.thread_digit_sum(spread, along)
-        elif axis in fixed:
-            offset, extent, digits = fixed[axis], 1, 0
         else:
-            starts.append(0)
-            checked.append(False)
-            continue
+            offset, extent, digits = fixed[axis], 1, 0
         constant, terms = context.affine(offset)
         mine = emit.add(digits, constant)
         checked.append(_reaches_beyond(context, extent, tensor.dims[axis], constant, terms))

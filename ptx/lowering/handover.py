@@ -324,8 +324,6 @@ def _source_rank(context: Context, pipeline: str) -> Number:
 
 
 def _at_least(context: Context, a: Number, b: Number) -> Number:
-    if isinstance(a, int) and isinstance(b, int):
-        return int(a >= b)
     return context.emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", a, b)
 
 

@@ -57,11 +57,6 @@ def turns(program: Program) -> int:
     return math.lcm(*(r.share[1] for r in program.roles))
 
 
-def dims_of(program: Program, trips: Expr) -> frozenset[str]:
-    """The dims with which a trip count grows."""
-    return _largest(program, trips).symbols & _dims(program)
-
-
 def at_least_once(program: Program, trips: Expr) -> bool:
     """Whether a loop has a round whatever the dims are, by the form of its trip count."""
     if trips.is_number:

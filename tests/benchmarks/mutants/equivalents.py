@@ -133,4 +133,10 @@ EQUIVALENTS = (
         'return words[(-1)] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]',
         "of one word the first is the last",
     ),
+    Equivalent(
+        "ptx/lowering/gather.py",
+        'known = context.workspace[name] = context.emit.new("d", 0)',
+        'known = context.workspace[name] = context.emit.new("d", (-1))',
+        "what is computed of the pointer also takes the thread's or the tile's number, which is known no earlier",
+    ),
 )

@@ -1,0 +1,211 @@
+"""Forms that few operations need are right, and what lowering is not told is refused in a sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+import rare_machines as rare
+from test_misfits import programs, shared, tensor
+
+from tinygpu.devices import device
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum, symbol
+from tinygpu.language import Machine
+from tinygpu.program.placement import BufferPlace
+from tinygpu.program.program import Program
+from tinygpu.program.spread import spread
+from tinygpu.program.tree import walk
+from tinygpu.ptx import isa
+from tinygpu.ptx.build import build
+from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream
+from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
+from tinygpu.ptx.lowering.emitter import Emitter, Reg
+from tinygpu.ptx.lowering.reach import check_reach
+from tinygpu.ptx.verification import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("machine", rare.MACHINES)
+def test_machines_are_right(machine: type[Machine]) -> None:
+    problem = machine.problem(**rare.MACHINES[machine])
+    space = build_space(machine, problem, device("h100"))
+    for point in space.space:
+        found = verify(build(space.fill(point), problem, point, SolverCache()).kernel, machine, problem)
+        assert found.passed, str(found)
+
+
+# ---- what is worked out of a program --------------------------------------------------------------------------------
+
+M, N, AT = symbol("m"), symbol("n"), symbol("i")
+
+
+@pytest.mark.parametrize(
+    ("trips", "once"),
+    [
+        (expr(0), False), (expr(1), True), (expr(2), True), (M, True), (ceil_div(M, 64), True), (M // 64, False),
+        (M - 1, False), (M + 1, True), (3 - AT, False), (3 - M, False), (AT, False), (AT + 1, True), (M * N, True),
+        (maximum(M, AT), True), (minimum(M, AT), False), (minimum(M, 2), True), (M % 4 + 1, False),
+        (8 // (M + 1), False), (ceil_div(M * 2 + N, 3), True), (2 - minimum(AT, 1), False),
+    ],
+)  # fmt: skip
+def test_a_loop_has_a_round_whatever_the_dims_are(trips: Expr, once: bool) -> None:
+    """What is said to have a round has one at small sizes; where the form shows it, it is seen."""
+    program = programs("Rows")[0][0]
+    assert {d for t in program.tensors for d in t.dims} == {"m", "n"}
+    assert rounds.at_least_once(program, trips) == once
+    sizes = [{"m": m, "n": n, "i": i} for m in (1, 2, 5, 64) for n in (1, 3) for i in (0, 1, 2, 5)]
+    least = min(int(trips.substitute(size)) for size in sizes)
+    assert least >= 1 or not once
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_splits_is_swizzled_part_by_part(seed: int) -> None:
+    """`splits` says so where the parts share no bit that matters; then what it says holds of every sum."""
+    rng = np.random.default_rng(seed)
+    bits = rng.permutation(4)[: rng.integers(0, 4)]
+    place = BufferPlace(0, 256, 256, tuple((int(bit), 1 << int(rng.integers(4, 7))) for bit in bits))
+    rows, columns = rng.integers(0, 16, (2, 3)), rng.integers(0, 16, (2, 3)) * 16
+    masks = rng.integers(0, 2, 2) * 15
+    rows, columns = rows & masks[:1, None] & [[3], [12]], columns & [[48], [192 + 15 * masks[1]]]
+    steps = int(rng.integers(0, 2)) * 1 << int(rng.integers(0, 6)), int(rng.integers(0, 2)) << int(rng.integers(3, 9))
+    said = smem.splits(place, rows[0], columns[0], rows[1], columns[1], *steps)
+    reads = (1 << max((bit for bit, _ in place.xor), default=-1) + 1) - 1
+    touched = smem.mask_reach(place) if place.xor else 0
+    one, other = (int(np.bitwise_or.reduce(part)) for part in rows)
+    near, far = (int(np.bitwise_or.reduce(part)) for part in columns)
+    apart = not (one & other & reads or near & far & touched)
+    assert said == (not place.xor or (apart and not (steps[0] & reads or steps[1] & touched)))
+    for thread, value in np.ndindex(3, 3) if said else ():
+        at = [(int(r), int(c)) for r, c in ((rows[0][thread], columns[0][thread]), (rows[1][value], columns[1][value]))]
+        for times in range(3):
+            row, column = (at[0][i] + at[1][i] + times * steps[i] for i in (0, 1))
+            alone = (at[0][1] + times * steps[1]) ^ smem.known_pattern(place, at[0][0] + times * steps[0])
+            near, far = at[1][1] & touched, at[1][1] & ~touched
+            across = (alone ^ near ^ smem.known_pattern(place, at[1][0])) + far
+            assert column ^ smem.known_pattern(place, row) == across
+
+
+def test_numbers_of_64_bits_are_computed_when_lowering() -> None:
+    emit = Emitter()
+    assert (emit.add64(3, 4), emit.mul64(3, 4), emit.wide(3, 4)) == (7, 12, 12)
+    assert (emit.add64(5, 0), emit.mul64(5, 0), emit.wide(0, 5)) == (5, 0, 0)
+    register = emit.new("d", 0)
+    assert emit.add64(0, register) is emit.add64(register, 0) is emit.mul64(1, register) is register
+    assert emit.mul64(register, 0) == 0
+    assert not [line for line in emit.block.lines() if "add" in line or "mul" in line]
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+def edited(name: str, **fields: Any) -> Program:
+    return replace(programs(name)[0][0], **fields)
+
+
+def committed(name: str) -> Program:
+    program = programs(name)[0][0]
+    return replace(program, pipelines=tuple(replace(p, completion="tcgen05 commit") for p in program.pipelines))
+
+
+ALONE = "; kernels are written for the instructions of tinygpu.ptx.isa, and for persistent grids and clusters where "
+HANDED = "roles hand buffers over by mbarriers"
+
+
+def test_what_has_no_lowering_is_listed() -> None:
+    one = committed("OneTileRoles")
+    for program, reasons in (
+        (one, "a pipeline is completed by tcgen05 commit"),
+        (replace(one, roles=one.roles[:1], grid=replace(one.grid, persistent=True)),
+         "a pipeline is completed by tcgen05 commit and the grid is persistent"),
+        (edited("Rows", grid=replace(programs("Rows")[0][0].grid, persistent=True)), "the grid is persistent"),
+    ):  # fmt: skip
+        with pytest.raises(LoweringError) as refused:
+            check_reach(program)
+        assert str(refused.value) == f"{program.machine} is not lowered: {reasons}{ALONE}{HANDED}"
+    lone = replace(one, roles=one.roles[:1])
+    grouped = replace(lone, grid=replace(lone.grid, cluster=expr(2), persistent=True))
+    with pytest.raises(LoweringError) as refused:
+        check_reach(grouped)
+    three = "a pipeline is completed by tcgen05 commit, the grid is persistent and 2 CTAs form a cluster"
+    assert str(refused.value) == f"{grouped.machine} is not lowered: {three}{ALONE}{HANDED}"
+
+
+def context(program: Program) -> Context:
+    return Context(program, Facts({}), cast(Any, None))
+
+
+def window(name: str) -> Any:
+    return tensor(list(walk(programs(name)[0][0].body)))
+
+
+def buffered(name: str) -> Any:
+    return shared(list(walk(programs(name)[0][0].body)))
+
+
+WHO = spread(rare.WHO)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda c: c.role_thread(), "no role is open"),
+        (lambda c: c.thread_digit_sum(WHO, 0), "no role is open"),
+        (lambda c: moves.one_holder(c, WHO), "no role is open"),
+        (lambda c: stream.own_piece(c), "no tile is open"),
+        (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
+        (lambda c: c.number(maximum(symbol("n"), 3)), "Max(3, n) cannot be computed in a kernel"),
+        (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
+        (lambda c: control.only_if(c, 0).__enter__(), "a branch that is never taken is not written"),
+        (lambda c: moves.guarded(0), "an access that never exists is not written"),
+        (lambda c: moves.vector_of(isa.LdGlobal(8), WHO), "ld.global moves 8 elements, and a thread holds 4"),
+        (lambda c: compute.spread_of(window("Rows")), "x does not lie in registers"),
+        (lambda c: gmem.gmem_access(c, buffered("OneTileRoles"), WHO), "ring.x does not lie in GMEM"),
+        (
+            lambda c: bulk.coordinates(c, buffered("OneTileRoles"), cast(Any, None), 0, 0),
+            "ring.x is no window of a tensor",
+        ),
+        (
+            lambda c: bulk.boxes(window("OneTileRoles"), buffered("OneTileRoles").buffer, 3),
+            "8 rows of x are not divided among 3 CTAs",
+        ),
+        (
+            lambda c: smem.axes(replace(buffered("OneTileRoles").buffer, shape=(expr(2), expr(2), expr(2)))),
+            "ring.x has 3 axes; shared-memory buffers have one or two",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_context_does_not_hold_is_told(call: Callable[[Context], object], sentence: str) -> None:
+    with pytest.raises(LoweringError) as refused:
+        call(context(programs("Rows")[0][0]))
+    assert str(refused.value) == sentence
+
+
+def test_values_that_a_kernel_computes_from_numbers() -> None:
+    of = context(programs("Rows")[0][0])
+    of.indices |= {"i": 7, "j": 3}
+    assert of.number(symbol("i") % symbol("j")) == 1
+    assert of.number(minimum(symbol("i"), symbol("j"), 5)) == 3
+    assert of.number(minimum(symbol("i"), 5)) == 5
+    assert of.affine(symbol("i") * 4 + symbol("k") * 2 + 1) == (29, (("k", 2),))
+    made = of.emit.new("r", 0)
+    of.indices["k"] = made
+    assert isinstance(of.number(symbol("k") % 4), Reg)
+
+
+def test_groups_are_of_two_axes_or_three() -> None:
+    program = next(p for p, *_ in programs("GroupedBatch"))
+    four = replace(program.grid, group=expr(2), axes=(program.grid.axes[0], *program.grid.axes))
+    of = context(replace(program, grid=four))
+    of.arguments |= {name: of.emit.new("r", 0) for name in ("b", "m", "n")}
+    with pytest.raises(LoweringError) as refused:
+        grid.tile_indices(of, of.emit.new("r", 0))
+    assert str(refused.value) == "a grouped grid has two or three axes, not 4"
