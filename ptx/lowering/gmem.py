@@ -75,7 +75,7 @@ class GmemAccess:
     def straddles(self, count: int) -> bool:
         """Whether `count` neighbouring values may lie on both sides of the tensor's edge."""
         axis = self.tensor.contiguous_axis
-        return count > 1 and self.checked[axis] and not self.context.facts.divides(count, self.tensor.dims[axis])
+        return self.checked[axis] and not self.context.facts.divides(count, self.tensor.dims[axis])
 
     def bytes_left(self, value: int, count: int) -> Number:
         """Bytes of `count` neighbouring values that lie inside the tensor, 0 where their row does not exist."""

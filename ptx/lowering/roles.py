@@ -109,7 +109,7 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     emit.line(f"setp.ge.u32 {over}, {tile}, {total};")
     emit.line(f"@{over} bra {done};")
     block = emit.open()
-    context.loops += 1
+    context.loops = 1  # all that a role does stands in its walk
     if share:
         stream.enter(context, share, tile)
     else:
@@ -117,7 +117,6 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     body(context, mine)
     handover.settle(context)
     _skip_tiles(context, mine, share, [emit.add(tile, ahead) for ahead in range(1, every)])
-    context.loops -= 1
     emit.close()
     emit.block.body.extend(block.lines())
     emit.line(f"add.u32 {tile}, {tile}, {step};")

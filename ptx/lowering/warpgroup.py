@@ -74,7 +74,7 @@ def operand(context: Context, tile: Tile, k_axis: int, first: Number) -> Operand
     start = emit.add(base, across // span * block + across % span + k * span)
     if first != 0:
         per_span = span // element
-        if isinstance(first, int) or context.first_step % per_span:
+        if context.first_step % per_span:
             raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at spans")
         start = emit.add(start, emit.mul(emit.div(first, per_span), block))
     high = (GROUP * span // UNIT_BYTES) | SWIZZLE_CODES[span] << 30

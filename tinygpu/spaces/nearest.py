@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -208,7 +209,8 @@ def _change_number(part: Part, point: Mapping[str, Choice], name: str) -> Change
     for rule in rules:
         sides = _sides(rule.condition.node)
         if sides is not None:
-            numbers |= {int(side) + d for side in sides(values) for d in (-1, 0, 1) if int(side) + d >= 0}
+            with suppress(ZeroDivisionError):  # at a point that divides by zero the sides are no numbers
+                numbers |= {int(side) + d for side in sides(values) for d in (-1, 0, 1) if int(side) + d >= 0}
     candidates = np.array(sorted(numbers, key=lambda n: (abs(n - now), n)), dtype=object)
     ranges = {n: Interval(v, v) for n, v in values.items()} | {name: Interval(min(numbers), max(numbers))}
     inside = np.ones(len(candidates), dtype=np.bool_)

@@ -139,4 +139,46 @@ EQUIVALENTS = (
         'known = context.workspace[name] = context.emit.new("d", (-1))',
         "what is computed of the pointer also takes the thread's or the tile's number, which is known no earlier",
     ),
+    Equivalent(
+        "tinygpu/solver/swizzle_search.py",
+        "RLIMIT = 400_000",
+        "RLIMIT = 400001",
+        "how long Z3 may take is a matter of taste, not of one unit",
+    ),
+    Equivalent(
+        "tinygpu/solver/swizzle_search.py",
+        "RLIMIT = 400_000",
+        "RLIMIT = (399999)",
+        "how long Z3 may take is a matter of taste, not of one unit",
+    ),
+    Equivalent(
+        "tinygpu/solver/swizzle_search.py",
+        "SPARSE_RLIMIT = 40_000",
+        "SPARSE_RLIMIT = 40001",
+        "how long Z3 may take is a matter of taste, not of one unit",
+    ),
+    Equivalent(
+        "tinygpu/solver/swizzle_search.py",
+        "SPARSE_RLIMIT = 40_000",
+        "SPARSE_RLIMIT = (39999)",
+        "how long Z3 may take is a matter of taste, not of one unit",
+    ),
+    Equivalent(
+        "tinygpu/spaces/diagram.py",
+        "alive = np.ones(1, dtype=np.bool_)",
+        "alive = np.ones(2, dtype=np.bool_)",
+        "every edge of the last layer leads to the first of these, and the second is never asked for",
+    ),
+    Equivalent(
+        "tinygpu/spaces/nearest.py",
+        "state, picked = 0, {}",
+        "state, picked = (-1), {}",
+        "once all axes are chosen one state is left, which is the first and the last",
+    ),
+    Equivalent(
+        "ptx/lowering/lower.py",
+        "return s.instruction.variant(s.a.dtype, s.b.dtype).target",
+        "return (s.instruction.variant(s.b.dtype, s.a.dtype)).target",
+        "a shape is looked up by both types alike, whichever of them is that of a",
+    ),
 )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -18,13 +19,14 @@ from test_misfits import programs, shared, tensor
 from tinygpu.devices import device
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum, symbol
 from tinygpu.language import Machine
+from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace
 from tinygpu.program.program import Program
 from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 from tinygpu.ptx.build import build
-from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream
+from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream, warpgroup
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
 from tinygpu.ptx.lowering.reach import check_reach
@@ -72,7 +74,7 @@ def test_what_splits_is_swizzled_part_by_part(seed: int) -> None:
     """`splits` says so where the parts share no bit that matters; then what it says holds of every sum."""
     rng = np.random.default_rng(seed)
     bits = rng.permutation(4)[: rng.integers(0, 4)]
-    place = BufferPlace(0, 256, 256, tuple((int(bit), 1 << int(rng.integers(4, 7))) for bit in bits))
+    place = BufferPlace(0, 256, 256, 1, tuple((int(bit), 1 << int(rng.integers(4, 7))) for bit in bits))
     rows, columns = rng.integers(0, 16, (2, 3)), rng.integers(0, 16, (2, 3)) * 16
     masks = rng.integers(0, 2, 2) * 15
     rows, columns = rows & masks[:1, None] & [[3], [12]], columns & [[48], [192 + 15 * masks[1]]]
@@ -209,3 +211,46 @@ def test_groups_are_of_two_axes_or_three() -> None:
     with pytest.raises(LoweringError) as refused:
         grid.tile_indices(of, of.emit.new("r", 0))
     assert str(refused.value) == "a grouped grid has two or three axes, not 4"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_most_rounds_are_those_of_the_tile_the_part_and_the_round_that_have_most(seed: int) -> None:
+    """Of a trip count that goes by tile, part and rounds of loops around it: the largest of all, as listed."""
+    program = programs("SharedRows")[0][0]
+    axis = program.grid.axes[0]
+    loop = next(s for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)))
+    program = replace(program, grid=replace(program.grid, parts=expr(3)))
+    rng = np.random.default_rng(seed)
+    steps = [int(s) for s in rng.integers(-3, 4, 3)]
+    index, part, row = symbol(loop.index), symbol(n.PART), symbol(axis.index)
+    trips = expr(int(rng.integers(0, 12))) + index * steps[0] + part * steps[1] + row * steps[2]
+    sizes: dict[str, int] = dict.fromkeys((name for t in program.tensors for name in t.dims), 70)
+    listed = [0]
+    for at in range(int(ceil_div(axis.size, axis.extent).substitute(sizes))):
+        for p in range(3):
+            known = {**sizes, axis.index: at, n.PART: p}
+            first, count = (int(e.substitute(known)) for e in (loop.first, loop.trips))
+            for i in (0, first + count - 1):
+                listed.append(int(trips.substitute({**known, loop.index: i})))
+    assert int(rounds._largest(program, trips).substitute(sizes)) >= max(listed)
+    alone = expr(5) - row * steps[2] + part * steps[1]
+    most = max(5 - at * steps[2] + p * steps[1] for at in range(-(-70 // int(axis.extent))) for p in range(3))
+    assert int(rounds._largest(program, alone).substitute(sizes)) == max(0, most)
+
+
+def test_warpgroups_begin_at_spans_where_rows_run_along_k() -> None:
+    tile = next(s.b for s in walk(programs("OneSlot")[0][0].body) if isinstance(s, n.Multiply))
+    of = context(programs("OneSlot")[0][0])
+    assert tile.buffer is not None
+    of.placement = cast(Any, SimpleNamespace(places={tile.buffer.name: BufferPlace(0, 4096, 64, 1, (), 64, 4096)}))
+    of.arguments["smem"], of.slots["ring"] = of.emit.new("r", 0), 0
+    tile = replace(tile, offset=(expr(0), expr(0)))
+    behind = of.emit.new("r", 0)
+    for step, whole in ((32, True), (64, True), (16, False), (48, False)):
+        of.first_step = step
+        if whole:
+            assert warpgroup.operand(of, tile, 0, behind).transposed
+            continue
+        with pytest.raises(LoweringError) as refused:
+            warpgroup.operand(of, tile, 0, behind)
+        assert str(refused.value) == f"the warpgroups' parts of {tile.name} do not begin at spans"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 
 import numpy as np
@@ -169,3 +170,9 @@ def test_what_cannot_be_is_refused_in_words(call: object, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         call()  # type: ignore[operator]
     assert str(refused.value) == message
+
+
+def test_a_solution_says_how_long_it_took() -> None:
+    start = time.perf_counter()
+    found = solve_bits(10, [BitAccess("row", tuple(4 << i for i in range(5)), 4)])
+    assert 0 < found.seconds <= time.perf_counter() - start

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tinygpu.cost.banks import count_wavefronts, matrix_wavefronts
-from tinygpu.solver import SmemLayout, Solution, SolverCache, TileAccess, smem, solve_smem
+from tinygpu.solver import SmemLayout, Solution, SolverCache, TileAccess, phases, smem, solve_smem
 from tinygpu.solver.menu import menu, menu_totals
 from tinygpu.solver.phases import Carrying, Phase, PhaseKind, least_imaginable, tile_phases, total_wavefronts
 from tinygpu.solver.smem import SolverDisagreement, banks_see_xor
@@ -399,6 +399,10 @@ def test_rows_that_do_not_hold_whole_vectors_are_padded_to_do_so() -> None:
             "[access 'a'] rows and columns are non-negative; row -1 marks an inactive lane",
         ),
         (
+            lambda: TileAccess("a", np.array([[(0, -4)] + [(1, 4)] * 31]), 4),
+            "[access 'a'] rows and columns are non-negative; row -1 marks an inactive lane",
+        ),
+        (
             lambda: TileAccess("a", np.full((1, 32, 2), 6), 4),
             "[access 'a'] column byte 6 is not a multiple of the 4 bytes that a lane moves",
         ),
@@ -426,3 +430,28 @@ print(solution.layout.hardware_swizzle(), sorted({"z3", "sympy"} & set(sys.modul
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "128B []"
+
+
+@pytest.mark.parametrize(
+    ("units", "asked"),
+    [
+        ([(0, c) for c in range(32)], 31),
+        ([(r, c) for r in range(4) for c in range(8)], 31),
+        ([(3 * (c // 16), c % 16 ^ 5 * (c // 16)) for c in range(32)], 31),
+        ([(0, c) for c in range(31)], 31 * 30),
+        ([(r, r) for r in (0, 1, 2, 4)], 4 * 3),
+    ],
+)
+def test_where_all_units_meet_the_others_alike_only_one_is_compared(
+    units: list[tuple[int, int]], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The units of an XOR space (moved or not) do; of any other set each is compared with each."""
+    pairs = []
+    kept = phases._pair
+    monkeypatch.setattr(phases, "_pair", lambda *of: pairs.append(of) or kept(*of))
+    for moved in (0, 2):
+        phases._phase_of.cache_clear()
+        pairs.clear()
+        lanes = np.array([[(r ^ moved, 4 * (c ^ moved)) for r, c in units]])
+        tile_phases(lanes, 4, 4, 128, 128, True)
+        assert len(pairs) == asked

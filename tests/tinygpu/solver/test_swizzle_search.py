@@ -159,3 +159,18 @@ def test_a_query_has_an_answer_exactly_where_listing_finds_one(
     assert answer.name == f"drawn: at most {at_most} wavefronts{limit}"
     if right:
         assert swizzle_search.read_xor(answer.model) in right
+
+
+def test_phases_that_lose_most_over_the_least_imaginable_join_first() -> None:
+    pairs = [Linear(128 * (1 << i), 0) for i in range(5)]
+    costs = [((1, 2, 3, 4, 5, 6), 1), ((4, 5, 6), 3), ((6,), 7), ((5, 6), 2), ((2, 3, 4, 5, 6), 2)]
+    served = tuple(Phase((tuple(pairs),), levels, times) for levels, times in costs)
+    question = SwizzleQuestion("five", ((7, 112),), served, 16)
+    assert [phase.wavefronts({}) for phase in served] == [6] * 5
+    assert swizzle_search._Search(question, None).joined == {0, 1, 4}  # they lose 5, 6, 0, 2 and 8
+
+
+def test_a_swizzle_that_flips_nothing_is_the_sparsest() -> None:
+    question = SwizzleQuestion("free", ((7, 112),), (Phase(((Linear(256, 16),),), (1, 2), 1),), 16)
+    search = swizzle_search._Search(question, None)
+    assert ones(search.sparsest(1, ((7, 16),))) == 0

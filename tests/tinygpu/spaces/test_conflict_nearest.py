@@ -11,7 +11,7 @@ from tinygpu.constraints import Constraint
 from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.query import Notebook
 from tinygpu.expressions import all_of, any_of, symbol
-from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, analysis
+from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, analysis, conflict
 from tinygpu.spaces.analysis import is_implied
 from tinygpu.spaces.conflict import find_point
 
@@ -235,3 +235,30 @@ def test_values_that_no_part_offers_together_name_no_point():
     (violation,) = Space("two", parts).explain({"way": "x", "a": 3})
     assert violation.constraint is None
     assert "3" in violation.sentence
+
+
+def test_a_witness_that_breaks_more_than_what_was_dropped_is_a_fault_that_asks_for_a_report(monkeypatch):
+    rules = (Constraint("large", BM + BN >= 256, "both large"), Constraint("small", BM + BN <= 128, "both small"))
+    kept = conflict.find_point
+
+    def wrong(part, rules, *rest):
+        return None if kept(part, rules, *rest) is None else {"bm": 64, "bn": 128}
+
+    monkeypatch.setattr(conflict, "find_point", wrong)
+    part = Part({}, (Axis("bm", (64, 128)), Axis("bn", (64, 128))), rules)
+    with pytest.raises(conflict.ContradictoryAnswer) as caught:
+        Space("empty", (part,)).conflict()
+    assert str(caught.value) == (
+        "[space] dropping 'large' was found to admit {'bm': 64, 'bn': 128}, which breaks another constraint; please "
+        "report this"
+    )
+
+
+def test_a_point_that_divides_by_zero_can_be_the_nearest():
+    whole = Constraint("whole", M % symbol("a") == 0, "a divides m")
+    for few in ((), (Constraint("few", M <= 2, "few"),)):
+        space = Space("undefined", (Part({}, (Axis("a", (0,)),), (whole, *few), {"m": 5}),), strict=False)
+        assert space.size == 0
+        nearest = space.nearest()
+        assert nearest.point == {"a": 0}
+        assert [v.constraint for v in nearest.violations] == [whole, *few]

@@ -2,9 +2,9 @@
 
 What a space holds is shown against plain enumeration elsewhere; an edit that makes the way there longer, and changes no
 answer, is noticed here: the estimates and the order of axes, edges before and after reduction, which conditions are
-judged for how many cells, what the funnel says; the order of axes in large groups; which point of an empty space is
-near, and what would let it in. A change of the way changes the list, and is looked at: `python
-tests/tinygpu/spaces/test_effort.py` writes it anew.
+judged for how many cells, what the funnel says, how many rows are numbered; the order of axes in large groups; which
+point of an empty space is near, in which order of axes that is found, and what would let it in. A
+change of the way changes the list, and is looked at: `python tests/tinygpu/spaces/test_effort.py` writes it anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from space_construction import GEMM, declare, large_space
 from tinygpu.constraints import Constraint
 from tinygpu.constraints.condition import Condition
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, maximum, symbol, where
-from tinygpu.spaces import Axis, Part, Space, solution
+from tinygpu.spaces import Axis, Part, Space, elimination, solution
+from tinygpu.spaces import nearest as nearest_point
+from tinygpu.spaces.elimination import number_rows
 from tinygpu.spaces.order import Estimate, plan_order
 
 FILE = Path(__file__).parent / "effort.txt"
@@ -82,6 +84,7 @@ def effort(name: str) -> str:
     """The order of axes and the estimates, edges by layer, cells judged by condition, the funnel."""
     cells: dict[str, int] = {}
     plans: list[str] = []
+    merged: list[int] = []
 
     def counting(kept: Callable[..., Any], way: str) -> Callable[..., Any]:
         def mask(self: Condition, *values: Any, **strict: Any) -> Any:
@@ -97,10 +100,15 @@ def effort(name: str) -> str:
         plans.append(f"{','.join(order)} by {' '.join(f'{rule.share:.5f}' for rule in rules)}")
         return order
 
+    def numbered(columns: Any, rows: int) -> Any:
+        merged.append(rows)
+        return number_rows(columns, rows)
+
     with pytest.MonkeyPatch.context() as patch:
         for way in ("mask", "exact_mask"):
             patch.setattr(Condition, way, counting(getattr(Condition, way), way))
         patch.setattr(solution, "plan_order", planned)
+        patch.setattr(elimination, "number_rows", numbered)
         space = SPACES[name]()
         solved = space.solutions
         judged = ",".join(f"{way}:{count}" for way, count in sorted(cells.items()))
@@ -109,7 +117,7 @@ def effort(name: str) -> str:
     groups = [group for part in solved for group in part.groups]
     edges = ";".join(",".join(str(len(layer.choice)) for layer in g.elimination.layers) for g in groups)
     fewer = ";".join(",".join(str(len(layer.choice)) for layer in g.diagram.layers) for g in groups)
-    return f"{space.size}|{' / '.join(plans)}|{edges}|{fewer}|{judged}|{removed}|{after}"
+    return f"{space.size}|{' / '.join(plans)}|{edges}|{fewer}|{judged}|{removed}|{after}|{sum(merged)}"
 
 
 def planned(number: int) -> str:
@@ -136,13 +144,22 @@ def nearest(number: int) -> str:
         a * b <= limit, a + b + c <= limit, m % a == 0, m % (b + 1) == 0, c >= a + m, maximum(a, b) == c,
         a % b == 1, m - a <= c, where(a > b, a, m) <= c, all_of([m >= 2 * a, c * b < m]), any_of([a > m, b > m]),
     )  # fmt: skip
+    orders: list[str] = []
+
+    def ordered(widths: Mapping[str, int], rules: list[Estimate]) -> tuple[str, ...]:
+        orders.append(",".join(plan_order(widths, rules)))
+        return plan_order(widths, rules)
+
     rules = []
     while True:
         rules.append(Constraint(f"rule {len(rules)}", forms[int(rng.integers(len(forms)))], "it must hold"))
         environment = {"m": int(rng.integers(5, 90)), "device.limit": int(rng.integers(4, 40))}
         space = Space("empty", (Part({}, tuple(axes), tuple(rules), environment),))
         if not space.size:
-            return str(space.nearest()).replace("it must hold; ", "")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(nearest_point, "plan_order", ordered)
+                found = str(space.nearest()).replace("it must hold; ", "")
+            return f"{found}|{' '.join(orders)}"
 
 
 LISTED: dict[str, Callable[[], str]] = {

@@ -1,11 +1,18 @@
 """The pieces of elimination: numbering of distinct rows, the order of axes, groups of connected axes."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tinygpu.constraints.condition import Condition
+from tinygpu.constraints.intervals import Interval
+from tinygpu.expressions import symbol, where
 from tinygpu.spaces.elimination import number_rows
 from tinygpu.spaces.order import Estimate, connected, plan_order
+from tinygpu.spaces.summaries import summarise
+
+A, B, C, D = (symbol(name) for name in "abcd")
 
 
 @settings(max_examples=100)
@@ -52,3 +59,22 @@ def test_a_selective_pair_is_chosen_before_a_wide_axis():
     widths = {"wide": 100, "a": 10, "b": 10}
     rules = [Estimate(frozenset("ab"), 0.05), Estimate(frozenset({"b", "wide"}), 0.9)]
     assert set(plan_order(widths, rules)[:2]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("term", "made"),
+    [
+        (where(A + B > 2, A + B, A) + C, 1),
+        (where(C > 2, A + B, A * B) + D, 3),
+        (where(A + B > C, A, B) + D, 2),
+        (where(A > 1, 7 // (A - B), A) + C, 0),
+        (where(7 // (A - B) > 1, A, B) + C, 0),
+        (where(C > 1, 7 // (A - B), A + B) + D, 0),
+    ],
+)
+def test_cases_are_summarised_where_all_of_them_can_be(term, made):
+    """A division by what may be zero keeps the axes; with summaries or without, the same points are left."""
+    axes, ranges = ("a", "b", "c", "d"), {n: Interval(1, 6) for n in "abcd"}
+    condition = Condition((term <= 7).sympy)
+    plan = summarise(axes, [(len(condition.symbols) - 1, condition, False)], ranges)
+    assert len({s.name for depth in plan.made for s in depth}) == made

@@ -149,3 +149,8 @@ def test_spaces_without_axes_or_parts_have_one_point_or_none():
 def test_an_axis_keeps_the_values_of_any_sequence() -> None:
     assert Axis("a", [1, 2]) == Axis("a", (1, 2))
     assert hash(Axis("a", [1, 2])) == hash(Axis("a", (1, 2)))
+
+
+def test_what_a_space_counts_with_is_said_by_name() -> None:
+    with pytest.raises(TypeError, match="positional arguments"):
+        Space("few", (), 40)  # type: ignore[misc]
