@@ -169,7 +169,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         **_TENSOR_MEMORY, **{f"tcgen05.fence after {n}": OPERANDS_ONLY for n in range(1, 5)},
         "election 0": SAME_TWICE, "election 1": SAME_TWICE,
         **{f"mbarrier order {n}": EXECUTION for n in (14, 19, 20)},
-        "mbarrier wait 11": IDLE, "retry 11": IDLE, "mbarrier order 18": IDLE,
+        "mbarrier wait 11": IDLE, "mbarrier order 18": IDLE,
         "barrier 3": MEETS_BEFORE,
     },
     "nvcc sm_100a pair": {
