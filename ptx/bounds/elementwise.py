@@ -97,7 +97,7 @@ def _widened(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> li
 
 
 def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values) -> tuple[Values, Values, Values]:
-    """(least, greatest, where nothing can be said): functions here are monotone between ends that are so close."""
+    """(least, greatest, where nothing can be said): what ends come to, and what lies between them where they turn."""
     low = high = value
     number = np.ones(value.shape, dtype=bool)  # some corner is a number
     for corner in itertools.product(*ends):
@@ -110,13 +110,38 @@ def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values)
         (both,) = ends
         spans = (both[0] < 0) & (both[-1] > 0)
         low = np.where(spans, np.minimum(low, ufunc(0.0)), low)
-    elif name in ("divide", "reciprocal"):
+    elif name in ("sin", "cos"):
+        (both,) = ends
+        crest = np.pi / 2 if name == "sin" else 0.0
+        high = np.where(_passes(both, crest, 2 * np.pi), 1.0, high)
+        low = np.where(_passes(both, crest - np.pi, 2 * np.pi), -1.0, low)
+    elif name == "tan":
+        unknown = unknown | _passes(ends[0], np.pi / 2, np.pi)
+    elif name in ("arcsin", "arccos", "arctanh"):
+        # Numbers between -1 and 1 alone; ends on both sides of that say nothing of what lies between them.
+        least, most = ends[0][0], ends[0][-1]
+        unknown = unknown | (least < 1) & (most > -1) & ((least < -1) | (most > 1))
+    elif name == "arctan2":
+        turns = np.broadcast_to(_spans_zero(ends[0]) & (ends[1][0] < 0), value.shape)
+        low, high = np.where(turns, -np.pi, low), np.where(turns, np.pi, high)
+    elif name == "hypot":
+        inner = [np.where(_spans_zero(e), 0.0, np.minimum(np.abs(e[0]), np.abs(e[-1]))) for e in ends]
+        low = np.minimum(low, np.hypot(*inner))
+    elif name == "copysign":
+        spans = _spans_zero(ends[0])
+        low, high = np.where(spans, np.minimum(low, 0.0), low), np.where(spans, np.maximum(high, 0.0), high)
+    elif name in ("divide", "reciprocal", "floor_divide"):
         unknown = unknown | np.broadcast_to(_spans_zero(ends[-1]), value.shape)
     elif name in ("power", "float_power"):
         spans = _spans_zero(ends[0])
         low, high = np.where(spans, np.minimum(low, 0), low), np.where(spans, np.maximum(high, 0), high)
         unknown = unknown | np.broadcast_to(spans & (ends[1][0] < 0), value.shape)
     return low, high, unknown
+
+
+def _passes(ends: tuple[Values, ...], at: float, period: float) -> Values:
+    """Whether some at + n * period lies between the ends."""
+    return np.asarray(np.ceil((ends[0] - at) / period) <= np.floor((ends[-1] - at) / period))
 
 
 def _spans_zero(ends: tuple[Values, ...]) -> Values:
