@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bulk_bugs import BUGS, EXITED, FOUND, ORDERS, Bug, linear
+from bulk_bugs import BUGS, EXITED, ORDERS, Bug, linear
+from bulk_sentences import FOUND
 from instruction_bench import module
 
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, Report, emulate

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as real
+from fake_maps import described_map, emulated_map, numbered_map
 
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PtxSyntaxError, TensorMap, emulate
 from tinygpu.ptx.emulator import LaunchError as MapError
@@ -37,16 +38,6 @@ from tinygpu.ptx.emulator.source.parser import parse
 
 OK = real.CUresult.CUDA_SUCCESS
 FIRST_ADDRESS = 0x7F00_0000_0000
-_TYPES = {
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16: "f16",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: "bf16",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32: "f32",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT64: "f64",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_INT32: "s32",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT32: "u32",
-    real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT8: "u8",
-}
-_SWIZZLES = {0: "none", 1: "32B", 2: "64B", 3: "128B"}
 _FATE = re.compile(r"// fake: (hang|exit|abort|error)(?: (\w+))??( timed)?$", re.MULTILINE)
 
 
@@ -396,27 +387,17 @@ class FakeCuda:
         return OK, ctypes.cast(self.callback, pointer).value, 0
 
     def _encode(self, type_: Any, address: Any, dims: Any, strides: Any, box: Any, swizzle: Any) -> Any:
-        seen = {
-            "address": int(address), "dtype": _TYPES[type_], "dims": tuple(map(int, dims)),
-            "strides": tuple(map(int, strides)), "box": tuple(map(int, box)), "swizzle": _SWIZZLES[int(swizzle)],
-        }  # fmt: skip
+        seen = described_map(type_, address, dims, strides, box, swizzle)
         try:
             self._map(seen)
         except MapError:
             return real.CUresult.CUDA_ERROR_INVALID_VALUE, None
         self.maps.append(seen)
-        made = real.CUtensorMap()
-        made.opaque = [real.cuuint64_t(len(self.maps))] + [real.cuuint64_t(0)] * 15
-        return OK, made
+        return OK, numbered_map(len(self.maps))
 
     def _map(self, seen: dict[str, Any]) -> TensorMap:
-        address = seen["address"]
-        found = next(
-            a for a in self.allocations.values() if a.address <= address < a.address + a.bytes.nbytes
-        )
-        buffer = DeviceBuffer(found.bytes, offset=address - found.address, base=found.address)
-        fields = {k: seen[k] for k in ("dims", "strides", "dtype", "swizzle")}
-        return TensorMap(buffer, seen["box"], **fields)
+        held = self.allocations[self._allocation(seen["address"])]
+        return emulated_map(seen, DeviceBuffer(held.bytes, offset=seen["address"] - held.address, base=held.address))
 
     def cuLaunchKernelEx(self, config: Any, function: Loaded, parameters: int, extra: int) -> Any:
         read = _parameters(function.ptx, parameters)
