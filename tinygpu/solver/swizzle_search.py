@@ -79,16 +79,18 @@ def find_swizzle(question: SwizzleQuestion, least: int, below: int, notebook: No
     while bound >= least and attempt not in silent:
         answer, found = search.ask(attempt)
         if found is not None:
-            best, bound = found, total_wavefronts(question.phases, dict(found)) - 1
+            best, bound = found, search.total(found) - 1
         elif answer == "unsat":
             least = attempt + 1
         else:
             reason = search.reason
             silent.add(attempt)
         attempt = bound
+    if best is not None:
+        best = search.sparsest(best)
+        bound = search.total(best) - 1
     verdict: Verdict = "unknown" if bound >= least else "proved"
-    xor = None if best is None else search.sparsest(bound + 1, best)
-    return SwizzleFinding(xor, bound + 1, verdict, search.asked, reason if verdict == "unknown" else "")
+    return SwizzleFinding(best, bound + 1, verdict, search.asked, reason if verdict == "unknown" else "")
 
 
 class _Search:
@@ -128,16 +130,22 @@ class _Search:
                 self.reason = _reason_of(answer.reason, part.rlimit)
                 return answer.verdict, None
             found = read_xor(answer.model)
-            if total_wavefronts(self.question.phases, dict(found)) <= at_most:
+            if self.total(found) <= at_most:
                 return "sat", found
             self.join(dict(found))
 
-    def sparsest(self, total: int, best: Xor) -> Xor:
-        """A swizzle of the same total with as few flipped bits as Z3 finds: each is an instruction in a kernel."""
+    def total(self, xor: Xor) -> int:
+        return total_wavefronts(self.question.phases, dict(xor))
+
+    def sparsest(self, best: Xor) -> Xor:
+        """A swizzle that is no worse, with as few flipped bits as Z3 finds: each is an instruction in a kernel.
+
+        It can be better: Z3 may answer the narrower question where it was silent on the wider one.
+        """
         low, high = 0, _ones(best)
         while low < high:
             middle = (low + high) // 2
-            _, found = self.ask(total, middle)
+            _, found = self.ask(self.total(best), middle)
             if found is None:
                 low = middle + 1
             else:
