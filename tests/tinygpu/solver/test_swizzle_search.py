@@ -173,4 +173,4 @@ def test_phases_that_lose_most_over_the_least_imaginable_join_first() -> None:
 def test_a_swizzle_that_flips_nothing_is_the_sparsest() -> None:
     question = SwizzleQuestion("free", ((7, 112),), (Phase(((Linear(256, 16),),), (1, 2), 1),), 16)
     search = swizzle_search._Search(question, None)
-    assert ones(search.sparsest(1, ((7, 16),))) == 0
+    assert ones(search.sparsest(((7, 16),))) == 0
