@@ -50,7 +50,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests out unless -m or a test's own name asks for them; skip GPU tests where there is no GPU."""
+    """Leave slow and end-to-end tests out unless -m or a test's name asks for them; skip GPU tests without a GPU."""
     _leave_to_the_long_run(items)
     if any(item.get_closest_marker("gpu") for item in items):
         from tinygpu.ptx.driver import available
@@ -63,9 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.markexpr or named:
         return
     _try_fewer_examples(items)
-    slow = {item: None for item in items if item.get_closest_marker("slow")}
-    config.hook.pytest_deselected(items=list(slow))
-    items[:] = [item for item in items if item not in slow]
+    left = {i: None for i in items if i.get_closest_marker("slow") or i.get_closest_marker("end_to_end")}
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def _try_fewer_examples(items: list[pytest.Item]) -> None:

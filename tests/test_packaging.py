@@ -63,6 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_holds_the_files_of_the_tree_and_no_others(wheel: zipfile.ZipFile) -> None:
     in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
     in_tree = {installed_path(room, path).as_posix() for room in ROOMS for path in files_of(room)}
@@ -117,6 +118,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 OPTIONAL = {"tinygpu.search.rl.gymnasium_env": "gymnasium"}
 
 
+@pytest.mark.end_to_end
 def test_every_module_imports_without_cuda() -> None:
     absent = {module for module, needed in OPTIONAL.items() if importlib.util.find_spec(needed) is None}
     names = ", ".join(sorted(set(MODULES) - absent))

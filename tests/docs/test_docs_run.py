@@ -123,11 +123,12 @@ def missing(shown: str, output: str, *, numbers: bool) -> list[str]:
 
 
 def parameters(listed: list[Command]) -> list[Any]:
-    """Commands as test parameters, named by where they stand."""
-    return [
-        pytest.param(c, id=f"{c.page}:{c.line} {' '.join(c.words[1:3])}", marks=[pytest.mark.slow] if c.slow else [])
-        for c in listed
-    ]
+    """Commands as test parameters, named by where they stand; the quick suite runs those of the README."""
+
+    def marks(c: Command) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.slow] * c.slow + [pytest.mark.end_to_end] * (c.page != "README.md")
+
+    return [pytest.param(c, id=f"{c.page}:{c.line} {' '.join(c.words[1:3])}", marks=marks(c)) for c in listed]
 
 
 @pytest.mark.parametrize("command", parameters(COMMANDS))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.end_to_end
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 LAST_LINES = {"softmax.py": "emulated: right", "missing_barrier.py": "with bar.sync 0: right"}
 

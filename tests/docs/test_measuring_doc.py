@@ -16,6 +16,7 @@ from tinygpu.ptx.worker import Settings
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("name", "examples"), [("runtime.md", 15), ("measuring.md", 10)])
 def test_the_blocks_of_the_pages_print_what_they_say(
     name: str, examples: int, monkeypatch: pytest.MonkeyPatch

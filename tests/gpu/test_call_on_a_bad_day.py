@@ -121,6 +121,7 @@ def test_every_kernel_costs_itself_alone_and_every_figure_that_is_missing_is_lef
     assert "Machine code that the driver refused, so that it compiled the PTX: CUDA_ERROR_INVALID_IMAGE." in page
 
 
+@pytest.mark.end_to_end
 def test_where_no_kernel_is_right_nothing_further_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def test_what_lies_on_the_disk_damaged_is_assembled_again(tmp_path: Path) -> Non
         assert kept.many(["2"], "sm_90a") == [replace(CODE, cubin=b"2")]
 
 
+@pytest.mark.end_to_end
 def test_machine_code_of_the_kit_has_the_budgets_of_its_kernels(tmp_path: Path) -> None:
     try:
         find_ptxas()
@@ -89,6 +90,7 @@ def test_machine_code_of_the_kit_has_the_budgets_of_its_kernels(tmp_path: Path) 
     assert all(e.registers <= 168 or e.launch.threads <= 128 for e in whole.entries)
 
 
+@pytest.mark.end_to_end
 def test_a_kernel_whose_ctas_share_tiles_is_counted_with_workspaces_of_its_grid(tmp_path: Path) -> None:
     """Of all CTAs that the GPU holds, more than there are tiles."""
     sizes = {"m": 128, "n": 128, "k": 512}

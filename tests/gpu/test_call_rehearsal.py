@@ -50,6 +50,7 @@ def rehearse(
     return {r.step: r for r in records}
 
 
+@pytest.mark.end_to_end
 def test_a_stream_is_timed_beside_a_copy_and_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("axpby f32", "axpby", {"n": 4096}, kernels=2)
     kit, made, _ = prepared(Plan((), (), (case,), (), (Case("axpby", "axpby", {"n": 4096}, kernels=1),)), tmp_path)
@@ -76,6 +77,7 @@ def test_a_stream_is_timed_beside_a_copy_and_pytorch(tmp_path: Path, monkeypatch
         collect(out, tmp_path)
 
 
+@pytest.mark.end_to_end
 def test_a_kernel_that_faults_or_is_wrong_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +139,7 @@ def test_random_candidates_of_every_structure_are_taken_in_turn() -> None:
     assert all(points.count(p) == 1 for p in points)
 
 
+@pytest.mark.end_to_end
 def test_candidates_near_the_best_predicted_are_drawn_from_all_of_them() -> None:
     problem = MatmulHopper.problem(m=1024, n=1024, k=512, dtypes={"a": "bf16"})
     space = build_space(MatmulHopper, problem, H200)
@@ -150,6 +153,7 @@ def test_candidates_near_the_best_predicted_are_drawn_from_all_of_them() -> None
     assert len({(p["bm"], p["bn"], p["stages"], p["group"]) for p in points}) > 3
 
 
+@pytest.mark.end_to_end
 def test_points_that_are_asked_for_are_in_the_bundle_beside_the_best(tmp_path: Path) -> None:
     points = ({"bm": 64, "bn": 32, "schedule": "pingpong"}, {"bm": 64, "bn": 48})
     case = Case("m", "matmul_hopper", {"m": 128, "n": 128, "k": 128}, {"*": "bf16"}, kernels=2, points=points)

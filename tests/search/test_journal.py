@@ -99,6 +99,7 @@ result.save(sys.argv[1] + ".result")
 """
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["annealing", "random"])
 def test_a_search_that_is_killed_again_and_again_ends_as_if_it_never_was(name: str, tmp_path: Path) -> None:

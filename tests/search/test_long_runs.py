@@ -338,6 +338,7 @@ def recorded(journal: Path) -> set[str]:
     return {f"{point['a']} {point['b']}" for point in points}
 
 
+@pytest.mark.end_to_end
 def test_a_search_in_processes_that_is_killed_ends_as_if_it_never_was(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, "random", 3, 1)
 

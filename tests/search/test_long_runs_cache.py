@@ -19,6 +19,8 @@ from tinygpu.files import FileError
 from tinygpu.search import Evaluation, Failure, Point, minimize
 from tinygpu.search.cache import Cache, CachedObjective, Circumstances
 
+pytestmark = pytest.mark.end_to_end
+
 HERE = Circumstances("seconds", "machine", "code", "problem", "device", "driver", "assembler")
 
 

@@ -20,6 +20,8 @@ from troublesome import Broken, Doing, Endless, Meeting, Vanishing, value_of
 from tinygpu.search import Evaluation, Failure, Point, minimize
 from tinygpu.search.parallel import CannotStart, ParallelObjective
 
+pytestmark = pytest.mark.end_to_end
+
 LIMIT_SECONDS = 2.0
 
 

@@ -15,6 +15,8 @@ from table_space import TableSpace
 from tinygpu.search import Evaluation, Failure, Point, minimize
 from tinygpu.search.worker_time import WorkerFailed, WorkerTime
 
+pytestmark = pytest.mark.end_to_end
+
 SPACE = TableSpace({"a": a} for a in range(12))
 FAILS = {3: "wrong", 7: "timeout"}
 

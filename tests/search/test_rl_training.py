@@ -196,6 +196,7 @@ def test_where_nothing_is_known_every_leaf_is_as_likely() -> None:
         assert np.allclose(chances, 1 / tree.leaves, rtol=1e-5)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("settings", [SMALL, replace(SMALL, show=0.0)], ids=["played and shown", "played"])
 def test_training_finds_the_best_points_of_lessons_it_never_saw(settings: Settings) -> None:

@@ -86,6 +86,7 @@ def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> 
     assert done.device.sm_count == 4
 
 
+@pytest.mark.end_to_end
 def test_what_ends_the_process_or_never_ends_costs_one_microbenchmark() -> None:
     names = ["barrier-128", "barrier-256", "barrier-512", "barrier-1024", "mbarrier-round", "fma-latency"]
     base, found = calibrate(chosen(names), replace(QUICK, limit_s=8.0))
@@ -397,6 +398,7 @@ def test_a_measured_profile_works_where_a_device_does(
     assert rows["lat_dram"]["kind"] == "measured"
 
 
+@pytest.mark.end_to_end
 def test_the_module_calibrates_without_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

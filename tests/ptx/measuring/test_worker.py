@@ -14,6 +14,8 @@ from small_kernels import add_bundle, add_ptx
 
 from tinygpu.search.measured import load_results
 
+pytestmark = pytest.mark.end_to_end
+
 pytest.importorskip("cuda.bindings.driver")
 FAKE = Path(__file__).parents[1] / "fake"
 

@@ -43,6 +43,7 @@ def brief(kernel: Any, machine: Any, problem: Any, **_: Any) -> Verification:
     return verify(kernel, machine, problem, orders=("late",), random_inputs=False)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(48)
 @pytest.mark.parametrize("seed", range(24))
 def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +91,7 @@ BULKS: tuple[tuple[str, str, dict[str, int], int], ...] = (
 )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", range(len(BULKS)))
 def test_doors_predict_in_bulk_however_large_the_space_is(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +143,7 @@ More = elementwise(
 )
 
 
+@pytest.mark.end_to_end
 def test_of_a_family_the_best_machine_that_has_the_values_is_taken() -> None:
     """Not the first machine that admits them."""
     asked, gpu = Asked({"n": 1_000_000}), device("rtx5090")

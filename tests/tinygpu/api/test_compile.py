@@ -127,6 +127,7 @@ def test_bf16_arrays_of_ml_dtypes_go_in_and_come_out(context: Context) -> None:
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.end_to_end
 def test_options_decide_which_arrays_there_are(context: Context) -> None:
     a, b = operands(64, 64, 32)
     bias = np.arange(64, dtype=np.float32)
@@ -141,6 +142,7 @@ def test_options_decide_which_arrays_there_are(context: Context) -> None:
     )
 
 
+@pytest.mark.end_to_end
 def test_the_layout_of_a_result_is_taken_from_its_array(context: Context) -> None:
     a, b = operands(64, 60, 32)
     out = np.zeros((64, 63), np.float16)[:, :60]

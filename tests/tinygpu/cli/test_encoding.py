@@ -11,6 +11,7 @@ RUN = [sys.executable, "-c", "from tinygpu.cli import main; main()"]
 STRICT = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii:strict"}
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "status"), [(["tune", "--help"], 0), (["devices", "a100"], 0), (["show", "größe.py:Maß"], 1)]

@@ -194,6 +194,7 @@ def wait_for(journal: Path, lines: int, process: "subprocess.Popen[str]") -> Non
     assert process.poll() is None, process.communicate()
 
 
+@pytest.mark.end_to_end
 def test_ctrl_c_leaves_what_was_found(tmp_path: Path) -> None:
     process = start(tmp_path, "--journal", "journal")
     journal = tmp_path / "journal" / "MatmulSimt.jsonl"
@@ -246,6 +247,7 @@ def test_a_killed_run_goes_on_from_its_journal(tmp_path: Path) -> None:
     assert (out / "kernel.ptx").read_text() == (calm / "kernel.ptx").read_text()
 
 
+@pytest.mark.end_to_end
 def test_a_run_that_was_cut_goes_on_from_its_journal(tmp_path: Path) -> None:
     """A line that was cut off is forgotten, what stands before it is not tried again, and the end is the same."""
     budget = ("--evaluations", 9, "--seed", 5)
@@ -303,6 +305,7 @@ window.addEventListener("load", function () {
 """
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])

@@ -46,6 +46,7 @@ def test_each_triple_gives_its_lesson_and_imagined_ones() -> None:
     assert not np.array_equal(found[0].rewards, found[1].rewards)
 
 
+@pytest.mark.end_to_end
 def test_the_same_curriculum_gives_the_same_file(tmp_path: Path) -> None:
     first, second = tmp_path / "first.npz", tmp_path / "second.npz"
     policy = train_policy(first, SMALL, steps=2)

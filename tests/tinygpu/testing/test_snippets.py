@@ -44,6 +44,7 @@ def report(tmp_path):
     sys.modules.pop("tinygpu_user_wrong twice", None)
 
 
+@pytest.mark.end_to_end
 def test_a_snippet_shows_the_failure_of_a_file_again(report, tmp_path):
     (failure,) = report.failures
     again = subprocess.run([sys.executable, "-c", failure.snippet], cwd=tmp_path, capture_output=True, text=True)
