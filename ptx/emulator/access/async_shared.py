@@ -17,6 +17,7 @@ from tinygpu.ptx.emulator.access.shared_order import ACTORS, LANES, SITE_BITS, W
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, Ticks
 from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.shadows import SharedReads
 
 Bools = NDArray[np.bool_]
 Index = NDArray[np.int64]
@@ -73,7 +74,7 @@ def begin_read(agent: Agent, index: Index, size: int) -> Bools | None:
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
     ticks, writer = gather(shadow.written, at, span), gather(shadow.writer, at, span)
-    shadow.mark_foreign_read(agent.column, at, span, int(PENDING))
+    shadow.reads.mark_foreign(agent.column, at, span, int(PENDING))
     shadow.note_lines(agent.column, index, agent.site.line)
     if shadow.invalid is None and _one_ordered_write(agent, ticks, writer):
         return None
@@ -126,7 +127,7 @@ def end_read(agent: Agent, index: Index, size: int) -> None:
     shadow = residents.shadow
     span = max(1, size // shadow.granule_bytes)
     at = index // (span * shadow.granule_bytes)
-    shadow.finish_foreign_read(agent.column, at, span, residents.emulation.tick)
+    shadow.reads.finish_foreign(agent.column, at, span, residents.emulation.tick)
 
 
 def read_bytes(agent: Agent, index: Index, size: int) -> NDArray[np.uint8]:
@@ -178,10 +179,27 @@ def _check_writers(
 
 
 def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) -> None:
+    """Report writes over what may still be read."""
+    crossed = False
+    for logged in agent.origin.residents.shadow.every_read():
+        found = _conflicts(agent, logged, index, size, at, span)
+        if found is None:
+            return
+        crossed |= found
+    if crossed and agent.proxy:
+        agent.origin.advise(
+            "asynchronous write over generic accesses",
+            "overwrites through the asynchronous proxy what was read through the generic proxy, without "
+            "fence.proxy.async between the two",
+        )
+
+
+def _conflicts(agent: Agent, logged: SharedReads, index: Index, size: int, at: Index, span: int) -> bool | None:
+    """Report a write over what may still be read (then None); whether reads of the generic proxy were not fenced."""
     residents = agent.origin.residents
     shadow, clocks = residents.shadow, residents.clocks
     crossed = False
-    reads = shadow.reads()
+    reads = logged.reads()
     if reads is not None:
         rank = int(index.reshape(-1)[0]) // residents.shared.stride_bytes % residents.cluster_size
         first = rank * residents.warps_per_cta
@@ -197,9 +215,9 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
             if bad.any():
                 who = np.full(bad.shape, column, np.int32)
                 _report(agent, index, size, span, bad, who, seen, "overwrites")
-                return
+                return None
             crossed |= bool((seen > _entry(agent.clock.proxied, column)).any())
-    for column, read in shadow.foreign.items():
+    for column, read in logged.foreign.items():
         seen = gather(read, at, span)
         _advise_readers(agent, column, seen)
         known = _entry(agent.clock.known, column)
@@ -209,14 +227,9 @@ def _check_readers(agent: Agent, index: Index, size: int, at: Index, span: int) 
         if bad.any():
             who = np.full(bad.shape, column, np.int32)
             _report(agent, index, size, span, bad, who, seen, "overwrites")
-            return
+            return None
         crossed |= column < clocks.members and bool((seen > _entry(agent.clock.proxied, column)).any())
-    if crossed and agent.proxy:
-        agent.origin.advise(
-            "asynchronous write over generic accesses",
-            "overwrites through the asynchronous proxy what was read through the generic proxy, without "
-            "fence.proxy.async between the two",
-        )
+    return crossed
 
 
 def advise_other_lanes(agent: Agent, index: Index, size: int) -> None:

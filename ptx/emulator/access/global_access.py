@@ -12,6 +12,7 @@ from tinygpu.ptx.emulator.state.cta_order import Missed
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
 from tinygpu.ptx.emulator.state.shadows import GlobalShadow
 
 Selection = NDArray[np.bool_] | None
@@ -165,7 +166,7 @@ def check_write(
         _check_readers(c, site, window, shadow.strong, index, span, size, selection, changed)
     warps = _warps(c, selection)
     who = np.broadcast_to(warps, index.shape)
-    shadow.mark_narrow(index, span, atomic and site.instruction.has("cta"))
+    shadow.mark_scope(index, span, scope_of(site.instruction, c.residents.cluster_size) if atomic else Scope.LAUNCH)
     if span > 1:
         written.reshape(-1, span)[index] = c.emulation.tick
         writer.reshape(-1, span)[index] = who[..., None]
@@ -262,20 +263,26 @@ def _advise_scope(
     c: Cohort, site: Site, shadow: GlobalShadow, index: NDArray[np.int64], span: int, selection: Selection,
     ticks: NDArray[np.int32], who: NDArray[np.int32],
 ) -> None:  # fmt: skip
-    """Strong accesses of different CTAs, one of them of CTA scope, that nothing else orders."""
-    narrow = site.instruction.has("cta")
-    if not ticks.any() or not (narrow or shadow.narrow is not None):
+    """Strong accesses of different CTAs, one of them of a scope that does not reach the other, unordered else."""
+    scope = scope_of(site.instruction, c.residents.cluster_size)
+    if not ticks.any() or (scope is Scope.LAUNCH and shadow.scope is None):
         return
-    wpc = c.residents.warps_per_cta
+    theirs = shadow.scopes()
+    both = np.minimum(np.uint8(scope), theirs.reshape(-1, span)[index] if span > 1 else theirs[index])
+    wpc, members = c.residents.warps_per_cta, c.residents.clocks.members
     mine = _warps(c, selection)
-    far = (ticks > 0) & (who // wpc != (mine[..., None] if mine.ndim < who.ndim else mine) // wpc)
-    if not narrow and shadow.narrow is not None:
-        far &= shadow.narrow.reshape(-1, span)[index] if span > 1 else shadow.narrow[index]
+    mine = mine[..., None] if mine.ndim < who.ndim else mine
+    apart = np.where(who // wpc == mine // wpc, Scope.CTA, Scope.LAUNCH)
+    apart = np.where(who // members == mine // members, np.minimum(apart, Scope.CLUSTER), apart)
+    far = (ticks > 0) & (both < apart)
     if far.any() and _unordered(c, site, selection, np.where(far, ticks, 0), who).any():
+        within = int(apart.reshape(-1)[first_true(far)]) == Scope.CLUSTER
+        whose = "a CTA of another cluster" if c.residents.cluster_size > 1 else "another CTA"
         c.emulation.advise(
             "scope narrower than its users", site.instruction,
-            "a strong access or atomic of .cta scope and one of another CTA meet at the same place, and nothing else "
-            "orders them: both must have .gpu or .sys scope",
+            f"meets a strong access or atomic of {'another CTA of the cluster' if within else whose} at the same place, "
+            "and nothing else orders the two: both must have "
+            f"{'.cluster, .gpu or .sys' if within else '.gpu or .sys'} scope",
         )  # fmt: skip
 
 

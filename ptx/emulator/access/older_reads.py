@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,13 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.shared_order import ACTORS
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, join
+from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, both
 from tinygpu.ptx.emulator.state.cohort import Cohort
-from tinygpu.ptx.emulator.state.cta_order import Missed, Published
+from tinygpu.ptx.emulator.state.cta_order import Known, Missed, Published, both_known
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.older_values import UNKNOWN, Replaced
-
-MissedClocks = Mapping[tuple[int, int], Clock | None]
-"""As Missed, for bytes of shared memory."""
+from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
+from tinygpu.ptx.emulator.state.shared_flags import MissedClocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def _put(values: Array, lanes: list[int], value: NDArray[np.uint8], accesses: in
 # ---- global memory ----------------------------------------------------------------------------------------------
 
 
-def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[Published] | None:
+def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[Published[Known]] | None:
     """Active lanes are about to carry out strong writes or atomics at these addresses."""
     older = c.emulation.older
     if older is None or not addresses.size:
@@ -66,17 +64,16 @@ def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[
     if window.valid is not None:
         before = np.where(window.valid[bytes_of].all(axis=1), before, UNKNOWN)
     who = np.broadcast_to(c.pick_column(c.set.global_warp), addresses.shape).reshape(-1)
-    order, wpc = c.residents.order, c.residents.warps_per_cta
-    writers = zip(places.tolist(), who.tolist(), strict=True)
-    told = {place: order.published(place, warp // wpc) for place, warp in writers}
-    after: dict[int, Published] = {}
+    rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1).tolist()
+    order = c.residents.order
+    told = {place: order.published(place, row) for place, row in zip(places.tolist(), rows, strict=True)}
+    after: dict[int, Published[Known]] = {}
     if len(told) < places.size:
-        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        releases, near = _releases(site), site.instruction.has("cta")
-        known = {row: None if near else order.publication(row, releases) for row in np.unique(rows).tolist()}
+        wide = scope_of(site.instruction, c.residents.cluster_size) is Scope.LAUNCH
         for number, earlier in _followed(places).items():
             base = told[int(places[number])] if earlier is None else after[earlier]
-            after[number] = base.joined(known[int(rows[number])])
+            mine = order.publication(c, rows[number], Scope.LAUNCH, _releases(site)) if wide else None
+            after[number] = Published.to_all(both_known(base.everywhere, None if mine is None else mine.known))
     replaced = Replaced(places, window.data[bytes_of], before, authors, who, told, after)
     older.note(c.emulation.tick, replaced)
     return replaced
@@ -114,7 +111,7 @@ def _last(ticks: Array) -> NDArray[np.int64]:
 def look_global(c: Cohort, addresses: Array, size: int, values: Array) -> Missed:
     """Strong reads of active lanes: puts older values in place of those that need not have been seen yet."""
     older, setbacks = c.emulation.older, c.residents.setbacks
-    missed: dict[tuple[int, int], Published | None] = {}
+    missed: dict[tuple[int, int], Published[Known] | None] = {}
     if not older or setbacks is None:
         return missed
     order, wpc = c.residents.order, c.residents.warps_per_cta
@@ -140,7 +137,7 @@ def look_global(c: Cohort, addresses: Array, size: int, values: Array) -> Missed
 
 def note_shared(
     c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64]
-) -> Replaced[Clock] | None:
+) -> Replaced[Published[Clock]] | None:
     """Warps (`rows`) are about to carry out strong writes or atomics at these bytes of shared memory."""
     older = c.residents.older
     if older is None or not index.size:
@@ -156,15 +153,15 @@ def note_shared(
         before = np.where(shadow.invalid[granules].any(axis=1), UNKNOWN, before)
     authors = (shadow.writer[granules[:, 0]] & ACTORS).astype(np.int64)
     who = c.residents.clocks.own_column[np.broadcast_to(rows, index.shape).reshape(-1)]
-    told = {place: clock for place in places.tolist() if (clock := c.residents.published(place)) is not None}
+    flat = np.broadcast_to(rows, index.shape).reshape(-1).tolist()
+    told = {place: c.residents.flags.published(place, row) for place, row in zip(places.tolist(), flat, strict=True)}
     values = c.residents.shared.view(1, 1)[bytes_of]
-    after: dict[int, Clock] = {}
-    flat = np.broadcast_to(rows, index.shape).reshape(-1)
+    after: dict[int, Published[Clock]] = {}
+    wide = scope_of(site.instruction, c.residents.cluster_size) is not Scope.CTA
     for number, earlier in _followed(places).items():
-        base = told.get(int(places[number])) if earlier is None else after.get(earlier)
-        known = c.residents.publication(c, int(flat[number]), _releases(site))
-        if base is not None or known is not None:
-            after[number] = join([clock for clock in (base, known) if clock is not None])
+        base = told[int(places[number])] if earlier is None else after[earlier]
+        mine = c.residents.flags.publication(c, flat[number], _releases(site), abroad=True) if wide else None
+        after[number] = Published.to_all(both(base.everywhere, mine))
     replaced = Replaced(places, values, before, authors, who, told, after)
     older.note(c.emulation.tick, replaced)
     return replaced
@@ -173,7 +170,7 @@ def note_shared(
 def look_shared(c: Cohort, index: NDArray[np.int64], size: int, values: Array) -> MissedClocks:
     """The same as look_global, for bytes of shared memory."""
     older, setbacks = c.residents.older, c.residents.setbacks
-    missed: dict[tuple[int, int], Clock | None] = {}
+    missed: dict[tuple[int, int], Published[Clock] | None] = {}
     if not older or setbacks is None:
         return missed
     shadow, vector = c.residents.shadow, c.residents.clocks.vector

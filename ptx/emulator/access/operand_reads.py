@@ -90,4 +90,4 @@ def _mark(residents: Residents, columns: Index, at: Index, tick: int) -> None:
         (int(column), at[columns == column]) for column in np.unique(columns)
     ]
     for column, chunks in groups:
-        shadow.mark_foreign_read(column, chunks.reshape(-1), span, tick)
+        shadow.reads.mark_foreign(column, chunks.reshape(-1), span, tick)

@@ -12,6 +12,7 @@ from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.scopes import scope_of
 
 Bools = NDArray[np.bool_]
 
@@ -38,8 +39,9 @@ def load(
         invalid = check_read(c, site, index, size, c.pick_column(c.set.column), c.pick(c.set.who), strong)
         if strong:
             missed = look_shared(c, index, size, values)
-            c.residents.exchange(c, index, True, False, acquire=site.instruction.has("acquire"), missed=missed)
-            c.residents.note_observed(c, index, missed)
+            scope, acquires = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("acquire")
+            c.residents.flags.exchange(c, index, scope, True, False, acquire=acquires, missed=missed)
+            c.residents.flags.note_observed(c, index, missed)
         return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None
@@ -79,7 +81,8 @@ def store(
     view[at] = values
     mark_written(c, site, index, size, who, c.emulation.tick, strong)
     if strong:
-        c.residents.exchange(c, index, False, True, site.instruction.has("release"))
+        scope = scope_of(site.instruction, c.residents.cluster_size)
+        c.residents.flags.exchange(c, index, scope, False, True, site.instruction.has("release"))
     lost = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
         lost = np.asarray(lost.any(axis=-1))

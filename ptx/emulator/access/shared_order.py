@@ -11,6 +11,7 @@ from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.residents import Residents
+from tinygpu.ptx.emulator.state.shadows import SharedReads
 
 Bools = NDArray[np.bool_]
 # A writer is remembered as site * 2^16 + lane * 2^10 + column, so that a race can name the line that wrote.
@@ -70,31 +71,30 @@ def check_read(
             _report(c, site, index, size, bad, writer, ticks, span, "reads")
         _advise_warp_exchange(c, site, judged, writer, row_of, who[..., None] if span > 1 else who)
     c.note_access()
-    if not strong:
-        _log_read(c, at, span, rows, who)
+    _log_read(c, shadow.reads_of(strong), at, span, rows, who)
     return uninitialised
 
 
 def _log_read(
-    c: Cohort, at: NDArray[np.int64], span: int, rows: NDArray[np.int64], who: NDArray[np.int64]
+    c: Cohort, reads: SharedReads, at: NDArray[np.int64], span: int, rows: NDArray[np.int64], who: NDArray[np.int64]
 ) -> None:
     residents = c.residents
     shadow = residents.shadow
     columns, lanes = who & ACTORS, who >> WARP_BITS
     if residents.cluster_size == 1:
-        shadow.log_read(at, span, columns, lanes, c.emulation.tick)
+        reads.log_read(at, span, columns, lanes, c.emulation.tick)
         return
     target = at * (span * shadow.granule_bytes) // residents.shared.stride_bytes
     foreign = target != np.broadcast_to(rows % len(residents.ctas), target.shape)
     if not foreign.any():
-        shadow.log_read(at, span, columns % residents.warps_per_cta, lanes, c.emulation.tick)
+        reads.log_read(at, span, columns % residents.warps_per_cta, lanes, c.emulation.tick)
         return
     columns, lanes = np.broadcast_to(columns, at.shape), np.broadcast_to(lanes, at.shape)
     own = columns[~foreign] % residents.warps_per_cta
-    shadow.log_read(at[~foreign], span, own, lanes[~foreign], c.emulation.tick)
+    reads.log_read(at[~foreign], span, own, lanes[~foreign], c.emulation.tick)
     for column in np.unique(columns[foreign]):
         where = at[foreign & (columns == column)]
-        shadow.mark_foreign_read(int(column), where, span, c.emulation.tick)
+        reads.mark_foreign(int(column), where, span, c.emulation.tick)
 
 
 def _advise_warp_exchange(
@@ -120,7 +120,7 @@ def _advise_warp_overwrite(
     residents = c.residents
     warp = np.broadcast_to(rows // len(residents.ctas), at.shape)
     own = read_by.reshape(residents.warps_per_cta, -1, span)[warp, at]
-    reader = residents.shadow.read_lane.reshape(-1, span)[at]
+    reader = residents.shadow.reads.read_lane.reshape(-1, span)[at]
     synced = np.broadcast_to(residents.clocks.warp_synced[rows], at.shape)[..., None]
     writer = np.broadcast_to(who >> WARP_BITS, at.shape)[..., None]
     stale = (own > synced) & (own == latest.reshape(own.shape)) & (reader != writer) & (reader != ANY_LANE)
@@ -166,31 +166,34 @@ def check_write(
             residents.advise_doubts(site.instruction, row_of, writer & ACTORS, judged)
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
-        known = residents.observed(rows, index) if bad.any() and shadow.atomic is not None else None
+        known = residents.flags.observed(rows, index) if bad.any() and shadow.atomic is not None else None
         if known is not None and shadow.atomic is not None:
             bad &= ~(gather(shadow.atomic, at, span) & ((known[..., None] if span > 1 else known) >= ticks))
         if bad.any():
             _report(c, site, index, size, bad, writer, ticks, span, "writes", picked)
-    reads = shadow.reads()
-    latest = None if reads is None else gather(reads[0], at, span)
-    if latest is not None and reads is not None and who is not None and int(latest.max()) > synced:
-        _advise_warp_overwrite(c, site, reads[1], latest, at, span, rows, who, changed)
-    if latest is not None and (residents.doubts or int(latest.max()) > synced):
-        first: NDArray[np.int64] = np.zeros(1, np.int64)
-        if residents.cluster_size > 1:
-            rank = index // residents.shared.stride_bytes % residents.cluster_size
-            first = rank * residents.warps_per_cta
-            first = first[..., None] if span > 1 else first
-        for warp in range(shadow.warps_per_cta):
-            seen = gather(reads[1][warp], at, span)  # type: ignore[index]
-            column = np.broadcast_to(np.asarray(first + warp), seen.shape)
+    # Strong writes and atomics conflict with plain reads only.
+    for logged in (shadow.reads,) if atomic else shadow.every_read():
+        reads = logged.reads()
+        latest = None if reads is None else gather(reads[0], at, span)
+        plain = logged is shadow.reads
+        if latest is not None and reads is not None and plain and who is not None and int(latest.max()) > synced:
+            _advise_warp_overwrite(c, site, reads[1], latest, at, span, rows, who, changed)
+        if latest is not None and (residents.doubts or int(latest.max()) > synced):
+            first: NDArray[np.int64] = np.zeros(1, np.int64)
+            if residents.cluster_size > 1:
+                rank = index // residents.shared.stride_bytes % residents.cluster_size
+                first = rank * residents.warps_per_cta
+                first = first[..., None] if span > 1 else first
+            for warp in range(shadow.warps_per_cta):
+                seen = gather(reads[1][warp], at, span)  # type: ignore[index]
+                column = np.broadcast_to(np.asarray(first + warp), seen.shape)
+                if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
+                    return
+        for number, read in logged.foreign.items():
+            seen = gather(read, at, span)
+            column = np.full(seen.shape, number)
             if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
                 return
-    for number, read in shadow.foreign.items():
-        seen = gather(read, at, span)
-        column = np.full(seen.shape, number)
-        if _check_reader(c, site, index, size, seen, column, row_of, changed, span, picked):
-            return
 
 
 def _check_reader(

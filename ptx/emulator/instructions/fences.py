@@ -10,6 +10,7 @@ from tinygpu.ptx.emulator.instructions.integer import Compile, emit
 from tinygpu.ptx.emulator.instructions.warp_ops import warp_barrier
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.state.cohort import Cohort
+from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
 
 
 def _active_rows(c: Cohort) -> NDArray[np.int64]:
@@ -26,14 +27,17 @@ def _fence(b: Binder, i: Instruction) -> Run:
         return _nothing
     if any(m.startswith("mbarrier_init") for m in i.modifiers):
         return _mbarrier_fence
-    scope_cta = i.has("cta")
+    scope = scope_of(i, b.cluster_size)
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
-        if c.emulation.checking:
-            for row in _active_rows(c).tolist():
-                c.residents.fence(row, c.residents.active_bits(c, row), scope_cta)
-        c.residents.order.fence(c, scope_cta)
+        if not c.emulation.checking:
+            return
+        for row in _active_rows(c).tolist():
+            lanes = c.residents.active_bits(c, row)
+            c.residents.order.confirm(row, scope)
+            c.residents.fence(row, lanes, scope is Scope.CTA)
+            c.residents.order.fence(row, lanes, scope)
 
     return run
 

@@ -15,6 +15,7 @@ from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
+from tinygpu.ptx.emulator.state.scopes import scope_of
 
 Loaded = tuple[Array, Array | None]
 """Values, and which of their bits are uninitialised (None: none)."""
@@ -80,10 +81,10 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             counters.global_load_bytes += moved
         values = global_access.load(c, site, addresses, width, count, strong)
         if strong:
-            near, acquires = site.instruction.has("cta"), site.instruction.has("acquire")
+            scope, acquires = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("acquire")
             picked = c.pick(addresses)
             missed = look_global(c, picked, size, values[0])
-            c.residents.order.access(c, picked, True, False, acquire=acquires, near=near, missed=missed)
+            c.residents.order.access(c, picked, scope, True, False, acquire=acquires, missed=missed)
             global_access.note_observed(c, picked, missed)
         return values
 
@@ -150,9 +151,9 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
         if unknown is not None:
             _report_unknown(c, site, addresses, unknown, count)
         if strong:
-            near, releases = site.instruction.has("cta"), site.instruction.has("release")
+            scope, releases = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("release")
             note_global(c, site, c.pick(addresses), size)
-            c.residents.order.access(c, c.pick(addresses), False, True, release=releases, near=near)
+            c.residents.order.access(c, c.pick(addresses), scope, False, True, release=releases)
         global_access.store(c, site, addresses, values, width, count, strong)
 
     def write_shared(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:

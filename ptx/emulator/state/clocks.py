@@ -132,6 +132,13 @@ def join(clocks: list[Clock]) -> Clock:
     return Clock(known, proxied, strict, lenient, doubts, executed)
 
 
+def both(one: Clock | None, other: Clock | None) -> Clock | None:
+    """What is known by whoever knows both; None for nothing."""
+    if one is None or other is None:
+        return one if other is None else other
+    return join([one, other])
+
+
 def _common_doubts(clocks: list[Clock]) -> Doubts:
     """What is doubtful for whoever knows all that these know."""
     result: dict[int, Doubt] = {}

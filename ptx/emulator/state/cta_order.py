@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.doubts import Doubt, advise, relied_on
+from tinygpu.ptx.emulator.state.doubts import Doubt, actor_of, advise, relied_on
+from tinygpu.ptx.emulator.state.scopes import Scope, scopes_of_launch
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.source.syntax import Instruction
@@ -24,50 +25,71 @@ if TYPE_CHECKING:
 
 Known = NDArray[np.int32]
 """Per launch-wide warp: tick up to which its accesses happened before."""
-
-
-NO_CTA = -1
+Told = TypeVar("Told")
+NO_GROUP = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Published:
-    """What had been published at an address when a CTA (by number in the launch) wrote there.
+class Published(Generic[Told]):
+    """What had been published at a place when a warp wrote there, by scope.
 
-    far   to all
-    near  within that CTA
+    groups  numbers of the warp's CTA, of its cluster, of the launch
+    told    what had been told within each of them (None: nothing)
     """
 
-    cta: int
-    far: Known | None
-    near: Known | None
+    groups: tuple[int, ...]
+    told: tuple[Told | None, ...]
 
-    def joined(self, known: Known | None) -> Published:
-        """With what one more warp publishes; what it tells its own CTA is taken from what counts now."""
-        both = [k for k in (self.far, known) if k is not None]
-        return Published(NO_CTA, np.maximum.reduce(both) if both else None, None)
+    def within(self, scope: Scope, group: int, now: Told | None) -> Told | None:
+        """What had been told within a group then; what counts now, where that is not known."""
+        return self.told[scope] if self.groups[scope] == group else now
+
+    @property
+    def everywhere(self) -> Told | None:
+        """What had been told to all."""
+        return self.told[Scope.LAUNCH]
+
+    @staticmethod
+    def to_all(told: Told | None) -> Published[Told]:
+        """What has been told to all, with nothing known of narrower scopes."""
+        return Published((NO_GROUP, NO_GROUP, Scope.LAUNCH.group(0, 1)), (None, None, told))
 
 
-Missed = Mapping[tuple[int, int], Published | None]
+def both_known(one: Known | None, other: Known | None) -> Known | None:
+    """What is known by whoever knows both; None for nothing."""
+    if one is None or other is None:
+        return one if other is None else other
+    return np.asarray(np.maximum(one, other))
+
+
+Missed = Mapping[tuple[int, int], Published[Known] | None]
 """By row and address: whose strong read came before a write there, and what had been published until then."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Publication:
+    """What a strong write or an atomic of a row tells within a scope; of some lanes only, as the doubts say."""
+
+    known: Known
+    doubts: dict[int, Doubt]
+
+
 class CtaOrder:
-    """What each resident warp knows of the accesses of other CTAs.
+    """What each resident warp knows of the accesses of other warps through global memory.
 
     strict   (warps, warps of the launch) by fences as the memory model wants them; None while nothing is known
     lenient  the same without a fence behind the strong read
     doubts   per row, what it knows of warps of other clusters (by number in the launch) from some of their lanes only
+
+    A message passes within a scope where the write and the read, and the fences beside them, reach that far.
     """
 
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
-        self._fenced: dict[int, Known] = {}
-        self._fenced_doubts: dict[int, dict[int, Doubt]] = {}
+        self._scopes = scopes_of_launch(residents.cluster_size)
+        self._fenced: dict[Scope, dict[int, Publication]] = {scope: {} for scope in Scope}
+        self._unconfirmed: dict[Scope, dict[int, Known]] = {scope: {} for scope in Scope}
         self.doubts: dict[int, dict[int, Doubt]] = {}
-        self._unconfirmed: dict[int, Known] = {}
-        # The same within a CTA, where fences and accesses of CTA scope are enough.
-        self._fenced_near: dict[int, Known] = {}
-        self._unconfirmed_near: dict[int, Known] = {}
         self.strict: Known | None = None
         self.lenient: Known | None = None
 
@@ -88,111 +110,99 @@ class CtaOrder:
         cta = row % len(residents.ctas)
         return (cta - cta % residents.cluster_size + residents.first_number) * residents.warps_per_cta
 
-    def fence(self, c: Cohort, near: bool = False) -> None:
-        """Active warps pass a fence.
+    def confirm(self, row: int, scope: Scope) -> None:
+        """A row passes a fence: what it has read before is known for good, where the fence reaches."""
+        for within in self._scopes:
+            known = self._unconfirmed[within].pop(row, None) if within <= scope else None
+            if known is not None:
+                self._learn(row, known, True, within)
 
-        near  it is of CTA scope: it orders for warps of the same CTA only
+    def fence(self, row: int, lanes: int, scope: Scope) -> None:
+        """A row passes a fence: what it does from now on may publish what it knows, where the fence reaches.
+
+        lanes  those that pass it, a bit each
         """
-        if not c.emulation.checking:
-            return
-        for row in (c.set.index if c.mask is None else c.set.index[c.mask.any(axis=1)]).tolist():
-            for waiting in (self._unconfirmed_near,) if near else (self._unconfirmed_near, self._unconfirmed):
-                known = waiting.pop(row, None)
-                if known is not None:
-                    self._learn(row, known, True)
-            self._fenced_near[row] = self._snapshot(row)
-            if not near:
-                self._fenced[row] = self._fenced_near[row]
-                self._fenced_doubts[row] = self._doubts_of_release(c, row)
+        publication = Publication(self._snapshot(row), self._doubts_of_release(row, lanes))
+        for within in self._scopes:
+            if within <= scope:
+                self._fenced[within][row] = publication
 
     def access(
-        self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False,
-        near: bool = False, missed: Mapping[tuple[int, int], Published | None] | None = None,
+        self, c: Cohort, addresses: Array, scope: Scope, reads: bool, writes: bool, acquire: bool = False,
+        release: bool = False, missed: Missed | None = None,
     ) -> None:  # fmt: skip
         """Active lanes carry out strong accesses or atomics, one after another, at these addresses.
 
-        near    they are of CTA scope: they tell nothing to other CTAs, and learn nothing from them
         missed  reads that saw an older value learn what had been published with that
         """
-        missed = missed or {}
-        emulation = c.emulation
-        publishes = writes and (release or bool(self._fenced_near))
-        if not emulation.checking or addresses.size == 0:
+        if not c.emulation.checking or addresses.size == 0:
             return
-        if publishes or (reads and emulation.near_locations):
-            self._access_near(c, addresses, reads, publishes, acquire, release, missed)
-        if near:
-            return
-        locations = emulation.locations
-        publishes = writes and (release or bool(self._fenced))
-        if not (publishes or (reads and locations)):
-            return
+        for within in self._scopes:
+            publishes = writes and (release or bool(self._fenced[within]))
+            if within <= scope and (publishes or (reads and c.emulation.locations[within])):
+                self._access_within(c, addresses, within, reads, publishes, acquire, release, missed or {})
+
+    def _access_within(
+        self, c: Cohort, addresses: Array, within: Scope, reads: bool, publishes: bool, acquire: bool, release: bool,
+        missed: Missed,
+    ) -> None:  # fmt: skip
+        """What these accesses tell and learn within each group of a scope."""
+        locations, doubted = c.emulation.locations[within], c.emulation.location_doubts
         rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        # Many lanes meet the same clocks: joins and snapshots are made once each.
+        # Many lanes meet the same clocks: joins and publications are made once each.
         joins: dict[tuple[int, int], Known] = {}
-        snapshots: dict[int, Known | None] = {}
+        publications: dict[int, Publication | None] = {}
         learned: set[tuple[int, int]] = set()
         for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
-            old = locations.get(address)
+            group = self._group(row, within)
+            place = (group, address)
+            old = locations.get(place)
             if (row, address) in missed:
                 before = missed[row, address]
-                old = None if before is None else before.far
+                old = None if before is None else before.within(within, group, old)
             if reads and old is not None and (row, id(old)) not in learned:
                 learned.add((row, id(old)))
-                if address in emulation.location_doubts:
-                    self._doubt(row, emulation.location_doubts[address])
-                if self._learn(row, old, acquire):
-                    snapshots.pop(row, None)
+                if (within, *place) in doubted:
+                    self._doubt(row, doubted[within, *place])
+                if self._learn(row, old, acquire, within):
+                    publications.pop(row, None)
             if not publishes:
                 continue
-            if row not in snapshots:
-                snapshots[row] = self.publication(row, release)
-            told = snapshots[row]
-            if told is None or told is old:
+            if row not in publications:
+                publications[row] = self.publication(c, row, within, release)
+            published = publications[row]
+            told = None if published is None else published.known
+            if published is None or told is None or told is old:
                 continue
-            doubts = self._doubts_of_release(c, row)
-            if not release:
-                doubts = {**self._fenced_doubts.get(row, {}), **doubts}
-            if doubts or address in emulation.location_doubts:
-                self._publish_doubts(address, doubts, told)
+            if published.doubts or (within, *place) in doubted:
+                self._publish_doubts((within, *place), published.doubts, told)
             if old is None:
-                locations[address] = told
+                locations[place] = told
             else:
                 key = (id(old), id(told))
                 if key not in joins:
                     joins[key] = np.maximum(old, told)
-                locations[address] = joins[key]
+                locations[place] = joins[key]
 
-    def _access_near(
-        self, c: Cohort, addresses: Array, reads: bool, publishes: bool, acquire: bool, release: bool, missed: Missed
-    ) -> None:
-        """What these accesses tell and learn within their CTA."""
-        locations = c.emulation.near_locations
-        count = len(self._residents.ctas)
-        rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
-        for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
-            place = (row % count + self._residents.first_number, address)
-            old = locations.get(place)
-            if (row, address) in missed:
-                before = missed[row, address]
-                if before is None or before.cta == place[0]:
-                    old = None if before is None else before.near
-            if reads and old is not None:
-                self._learn(row, old, acquire, near=True)
-            told = None
-            if publishes:
-                told = self._snapshot(row) if release else self._fenced_near.get(row)
-            if told is not None and told is not old:
-                locations[place] = told if old is None else np.maximum(old, told)
+    def _group(self, row: int, scope: Scope) -> int:
+        residents = self._residents
+        return scope.group(row % len(residents.ctas) + residents.first_number, residents.cluster_size)
 
-    def published(self, address: int, cta: int) -> Published:
-        """What has been published at an address so far, which a CTA is about to write to."""
-        emulation = self._residents.emulation
-        return Published(cta, emulation.locations.get(address), emulation.near_locations.get((cta, address)))
+    def published(self, address: int, row: int) -> Published[Known]:
+        """What has been published so far at an address that a row is about to write to."""
+        groups = tuple(self._group(row, scope) for scope in Scope)
+        locations = self._residents.emulation.locations
+        return Published(groups, tuple(locations[scope].get((groups[scope], address)) for scope in Scope))
 
-    def publication(self, row: int, release: bool) -> Known | None:
-        """What a strong write or an atomic of a row publishes to all; None for nothing."""
-        return self._snapshot(row) if release else self._fenced.get(row)
+    def publication(self, c: Cohort, row: int, within: Scope, release: bool) -> Publication | None:
+        """What a strong write or an atomic of a row publishes within a scope; None for nothing."""
+        fenced = self._fenced[within].get(row)
+        if not release and fenced is None:
+            return None
+        doubts = self._doubts_of_release(row, self._residents.active_bits(c, row))
+        if release or fenced is None:
+            return Publication(self._snapshot(row), doubts)
+        return Publication(fenced.known, {**fenced.doubts, **doubts})
 
     def everything_before(self, row: int) -> Known:
         """Per warp of the launch, the tick up to which its accesses happened before what a row does now."""
@@ -212,7 +222,7 @@ class CtaOrder:
 
         return happened
 
-    def _learn(self, row: int, known: Known, strictly: bool, near: bool = False) -> bool:
+    def _learn(self, row: int, known: Known, strictly: bool, within: Scope) -> bool:
         """The row learns; returns whether that was news."""
         residents = self._residents
         if self.strict is None or self.lenient is None:
@@ -221,52 +231,58 @@ class CtaOrder:
         table = self.strict if strictly else self.lenient
         if bool((known <= table[row]).all()):
             return False
+        first = self._first(row)
+        near = known[first : first + residents.clocks.members]
         self.lenient[row] = np.maximum(self.lenient[row], known)
         if strictly:
             self.strict[row] = np.maximum(self.strict[row], known)
+            residents.fenced_at_last(row, near)
         else:
-            unconfirmed = self._unconfirmed_near if near else self._unconfirmed
-            waiting = unconfirmed.get(row)
-            unconfirmed[row] = known if waiting is None else np.maximum(waiting, known)
-        first = self._first(row)
-        residents.clocks.learn_members(row, 0, known[first : first + residents.clocks.members])
+            waiting = self._unconfirmed[within].get(row)
+            self._unconfirmed[within][row] = known if waiting is None else np.maximum(waiting, known)
+            unfenced = residents.unfenced(row, near, abroad=within > Scope.CTA)
+            if unfenced:
+                residents.doubts.setdefault(row, {}).update(unfenced)
+        residents.clocks.learn_members(row, 0, near)
         return True
 
     # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
 
-    def _doubts_of_release(self, c: Cohort, row: int) -> dict[int, Doubt]:
+    def _doubts_of_release(self, row: int, lanes: int) -> dict[int, Doubt]:
         first = self._first(row)
-        near = self._residents.doubts_of_release(row, self._residents.active_bits(c, row))
+        near = self._residents.doubts_of_release(row, lanes)
         members = self._residents.clocks.members
-        return {**self.doubts.get(row, {}), **{first + k: d for k, d in near.items() if k < members}}
+        mine = {first + key: doubt for key, doubt in near.items() if actor_of(key) < members}
+        return {**self.doubts.get(row, {}), **mine}
 
-    def _publish_doubts(self, address: int, doubts: dict[int, Doubt], told: Known) -> None:
+    def _publish_doubts(self, place: tuple[Scope, int, int], doubts: dict[int, Doubt], told: Known) -> None:
         """Who reads this location next learns `told`, some of it from some lanes only."""
-        old = self._residents.emulation.location_doubts.pop(address, {})
+        old = self._residents.emulation.location_doubts.pop(place, {})
         left: dict[int, Doubt] = {}
         for warp in old.keys() | doubts.keys():
             mine, other = doubts.get(warp), old.get(warp)
             if mine is not None:
                 left[warp] = mine if other is None else mine.both(other)
-            elif other is not None and (rest := other.beyond(int(told[warp]))) is not None:
+            elif other is not None and (rest := other.beyond(int(told[actor_of(warp)]))) is not None:
                 left[warp] = rest
         if left:
-            self._residents.emulation.location_doubts[address] = left
+            self._residents.emulation.location_doubts[place] = left
 
     def _doubt(self, row: int, doubts: dict[int, Doubt]) -> None:
         """A row is about to learn what is doubtful so far; of its own cluster the residents keep it."""
         residents = self._residents
         first, members = self._first(row), residents.clocks.members
-        for warp, doubt in doubts.items():
+        for key, doubt in doubts.items():
+            warp = actor_of(key)
             near = first <= warp < first + members
             known = 0 if self.lenient is None else int(self.lenient[row, warp])
             if near:
                 known = int(residents.clocks.vector[row, warp - first])
             rest = doubt.beyond(known)
             if rest is not None and near:
-                residents.doubts.setdefault(row, {})[warp - first] = rest
+                residents.doubts.setdefault(row, {})[key - first] = rest
             elif rest is not None:
-                self.doubts.setdefault(row, {})[warp] = rest
+                self.doubts.setdefault(row, {})[key] = rest
 
     def advise_doubts(self, instruction: Instruction, rows: Known, warps: Known, ticks: Known) -> None:
         """Tell who relies on accesses of other clusters that other lanes released than those that made them."""
@@ -276,7 +292,7 @@ class CtaOrder:
             warp = relied_on(self.doubts[row], whose[mine], when[mine], emulation.lanes, 0)
             if warp is not None:
                 doubt = self.doubts[row].pop(warp)
-                cta, number = divmod(warp, self._residents.warps_per_cta)
+                cta, number = divmod(actor_of(warp), self._residents.warps_per_cta)
                 advise(emulation, instruction, doubt, f"warp {number} of CTA {emulation.cta_of(cta)}")
 
     @property

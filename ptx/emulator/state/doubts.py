@@ -3,8 +3,8 @@
 Clocks count by warps. Where some lanes of a warp arrive at an mbarrier, set a flag or pass a fence, they release only
 what they did themselves, unless bar.warp.sync (or another collective) let the lanes meet before. What the others did
 since then counts as ordered all the same, because kernels known to be right rely on it; but it is remembered as
-doubtful, and who relies on it is told by an advisory. The same holds for what a flag in shared memory says to a load or
-atomic without .acquire, until a fence.
+doubtful, and who relies on it is told by an advisory. The same holds for what a flag says of the own cluster to a load
+or atomic without .acquire, until a fence (of other clusters, CtaOrder.lenient says it).
 """
 
 from __future__ import annotations
@@ -49,13 +49,29 @@ class Doubt:
 
 
 Doubts = Mapping[int, Doubt]
-"""By actor; what is doubtful until a fence has a key of its own beside that of the actor."""
+"""By actor; what is doubtful because a fence is missing has a key of its own beside that of the actor."""
 UNTIL_FENCE = 1 << 40
+"""Doubtful until a fence of any scope: key = UNTIL_FENCE + actor."""
+UNTIL_WIDE_FENCE = 2 * UNTIL_FENCE
+"""Doubtful until a fence that reaches other CTAs."""
+FOR_EVER = 3 * UNTIL_FENCE
+"""Released in turn by who had no fence: one by who learns of it comes too late."""
 
 
 def actor_of(key: int) -> int:
     """Whose accesses a key of doubts stands for."""
     return key % UNTIL_FENCE
+
+
+def handed_on(doubts: Doubts) -> Doubts:
+    """What is doubtful of what someone releases, to whoever acquires it."""
+    return {key if key < UNTIL_FENCE else FOR_EVER + actor_of(key): doubt for key, doubt in doubts.items()}
+
+
+def left_by_fence(doubts: Doubts, near: bool) -> Doubts:
+    """What a fence leaves of doubts; `near` says that it is of CTA scope."""
+    settled = range(UNTIL_FENCE, UNTIL_WIDE_FENCE if near else FOR_EVER)
+    return {key: doubt for key, doubt in doubts.items() if key not in settled}
 
 
 NO_DOUBTS: Doubts = {}

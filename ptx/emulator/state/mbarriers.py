@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinygpu.ptx.emulator.state.agents import Origin
-from tinygpu.ptx.emulator.state.clocks import Clock, join
+from tinygpu.ptx.emulator.state.clocks import Clock, both
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.state.residents import Residents
@@ -271,8 +271,8 @@ class Mbarriers:
 
     def _gather(self, barrier: Mbarrier, clock: Clock | None, near: Clock | None) -> None:
         together = clock is near and barrier.gathered is barrier.gathered_near
-        barrier.gathered = _both(barrier.gathered, clock)
-        barrier.gathered_near = barrier.gathered if together else _both(barrier.gathered_near, near)
+        barrier.gathered = both(barrier.gathered, clock)
+        barrier.gathered_near = barrier.gathered if together else both(barrier.gathered_near, near)
 
     def _check_tx(self, origin: Origin, barrier: Mbarrier) -> None:
         if abs(barrier.tx) > MOST_ARRIVALS:
@@ -295,21 +295,14 @@ class Mbarriers:
             barrier.pending = barrier.expected
             # Later phases keep what earlier ones released: arrivals on one barrier are ordered among each other.
             together = barrier.gathered is barrier.gathered_near and barrier.released is barrier.released_near
-            barrier.released = self._release(barrier, _both(barrier.released, barrier.gathered))
+            barrier.released = self._release(barrier, both(barrier.released, barrier.gathered))
             if together:
                 barrier.released_near = barrier.released
             else:
-                barrier.released_near = self._release(barrier, _both(barrier.released_near, barrier.gathered_near))
+                barrier.released_near = self._release(barrier, both(barrier.released_near, barrier.gathered_near))
             barrier.gathered = barrier.gathered_near = None
 
     def _release(self, barrier: Mbarrier, clock: Clock | None) -> Clock:
         """What a phase that completes now releases, the accesses of the barrier's own agent among it."""
         base = self._residents.clocks.nothing() if clock is None else clock
         return base.with_entry(barrier.column, self._residents.emulation.tick)
-
-
-def _both(one: Clock | None, other: Clock | None) -> Clock | None:
-    """What is known by whoever knows both; None for nothing."""
-    if one is None or other is None:
-        return one if other is None else other
-    return join([one, other])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +11,25 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.agents import Agents
-from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, join
+from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, Ticks, join
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cluster_reach import ClusterReach
 from tinygpu.ptx.emulator.state.cohort import Cohort, RowSet
-from tinygpu.ptx.emulator.state.cta_order import CtaOrder
+from tinygpu.ptx.emulator.state.cta_order import CtaOrder, Published
 from tinygpu.ptx.emulator.state.doubts import (
     ALL_LANES,
+    FOR_EVER,
     NO_DOUBTS,
     UNFENCED,
     UNTIL_FENCE,
+    UNTIL_WIDE_FENCE,
     Doubt,
     Doubts,
     actor_of,
     advise,
+    handed_on,
     lane_bits,
+    left_by_fence,
     relied_on,
 )
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
@@ -35,6 +39,7 @@ from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.registers_in_flight import RegistersInFlight
 from tinygpu.ptx.emulator.state.setbacks import make_setbacks
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
+from tinygpu.ptx.emulator.state.shared_flags import SharedFlags
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.instructions.async_copies import CopyQueue
@@ -76,16 +81,14 @@ class Residents:
         # Line of the instruction whose wait is over (or came to its time limit) until it goes on, per warp.
         self.woken: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.timed_out: NDArray[np.int64] = np.zeros(self.warps, np.int64)
-        self.fenced_clocks: dict[int, Clock] = {}
+        self._fenced: dict[int, Clock] = {}
         self._unfenced_clocks: dict[int, dict[Hashable, Clock]] = {}
         # The same of what only fences of cluster scope (or wider) release to other CTAs, or let learn of them.
         self._fenced_abroad: dict[int, Clock] = {}
         self._unfenced_abroad: dict[int, dict[Hashable, Clock]] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
-        self._locations: dict[int, Clock] = {}
-        self.older: OlderValues[Clock] | None = OlderValues() if emulation.looks_back else None
-        # By row and byte index of shared memory: when the warp last saw what strong accesses left there.
-        self._observed: dict[tuple[int, int], int] = {}
+        self.older: OlderValues[Published[Clock]] | None = OlderValues() if emulation.looks_back else None
+        self.flags = SharedFlags(self)
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.reach = ClusterReach(self)
@@ -242,74 +245,40 @@ class Residents:
         else:
             self.clocks.learn_all(np.array(rows), clock)
 
-    def exchange(
-        self, c: Cohort, index: NDArray[np.int64], reads: bool, writes: bool, release: bool = False,
-        acquire: bool = False, missed: Mapping[tuple[int, int], Clock | None] | None = None,
-    ) -> None:  # fmt: skip
-        """Active lanes carry out strong accesses or atomics on bytes `index` of shared memory, one after another.
+    def doubt_until_fence(self, row: int, clock: Clock, abroad: bool) -> None:
+        """A row learns what a clock knows from a flag that it has read without .acquire: doubtful until a fence.
 
-        As between CTAs (CtaOrder): what was fenced before a strong write or atomic is learned by who reads it; without
-        .acquire it is doubtful until a fence. Reads that saw an older value (`missed`, by row and byte) learn what had
-        been published with that.
+        abroad  another CTA may have raised the flag, so that a fence of CTA scope does not count
         """
-        publishes = writes and (release or bool(self.fenced_clocks))
-        if not self.emulation.checking or not index.size or not (publishes or (reads and self._locations)):
-            return
-        rows = np.broadcast_to(c.pick_column(c.set.column), index.shape).reshape(-1)
-        for row, place in dict.fromkeys(zip(rows.tolist(), index.reshape(-1).tolist(), strict=True)):
-            old = self._locations.get(place)
-            if missed and (row, place) in missed:
-                old = missed[row, place]
-            if reads and old is not None:
-                self._learn_flag(row, old, acquire)
-            told = self.publication(c, row, release) if publishes else None
-            if told is not None:
-                self._locations[place] = told if old is None else join([old, told])
-
-    def published(self, place: int) -> Clock | None:
-        """What has been published so far at a byte of shared memory."""
-        return self._locations.get(place)
-
-    def publication(self, c: Cohort, row: int, release: bool) -> Clock | None:
-        """What a strong write or an atomic of a row to shared memory publishes; None for nothing."""
-        lanes = self.active_bits(c, row)
-        return self.snapshot(row, lanes) if release else self.fenced(row, lanes)
-
-    def note_observed(
-        self, c: Cohort, index: NDArray[np.int64], missed: Mapping[tuple[int, int], Clock | None]
-    ) -> None:
-        """Active lanes have seen, by strong loads, what was written at these byte indices of shared memory.
-
-        missed  reads, by row and byte, that saw an older value
-
-        Who resets a lock after it has seen its release need not be ordered behind that by anything else: a write after
-        a read of the same place comes after what was read (PTX memory model, "Coherence").
-        """
-        rows = np.broadcast_to(c.pick_column(c.set.column), index.shape).reshape(-1).tolist()
-        places = index.reshape(-1).tolist()
-        self._observed.update((key, self.emulation.tick) for key in zip(rows, places, strict=True) if key not in missed)
-
-    def observed(self, rows: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """When the warp of each access last saw what stands there, 0 where it never has; None where nobody has."""
-        if not self._observed:
-            return None
-        whose = np.broadcast_to(rows, index.shape).reshape(-1).tolist()
-        seen = [self._observed.get(key, 0) for key in zip(whose, index.reshape(-1).tolist(), strict=True)]
-        return np.array(seen, np.int64).reshape(index.shape)
-
-    def _learn_flag(self, row: int, clock: Clock, acquire: bool) -> None:
-        before = self.clocks.vector[row, : clock.known.size].copy()
-        until_fence = {k: d for k, d in self.doubts.get(row, {}).items() if k >= UNTIL_FENCE}
+        unfenced = self.unfenced(row, clock.known, abroad)
         self.learn(row, clock)
-        if acquire:
+        if unfenced:
+            self.doubts.setdefault(row, {}).update(unfenced)
+
+    def unfenced(self, row: int, known: Ticks, abroad: bool) -> dict[int, Doubt]:
+        """What is doubtful until a fence once a row has learned these ticks, of columns from 0 on, without .acquire."""
+        base, own = UNTIL_WIDE_FENCE if abroad else UNTIL_FENCE, int(self.clocks.own_column[row])
+        before, mine = self.clocks.vector[row, : known.size], self.doubts.get(row, {})
+        result = {key: doubt for key, doubt in mine.items() if key >= UNTIL_FENCE}
+        for column in np.flatnonzero(known > before).tolist():
+            if column != own:
+                earlier = result.get(base + column)
+                low = int(before[column]) if earlier is None else earlier.low
+                result[base + column] = Doubt(low, int(known[column]), 0, UNFENCED)
+        return result
+
+    def fenced_at_last(self, row: int, known: Ticks) -> None:
+        """A row has learned this of its cluster's warps for good."""
+        if row not in self.doubts:
             return
-        for column in np.flatnonzero(clock.known > before).tolist():
-            if column != self.clocks.own_column[row]:
-                known = until_fence.get(column + UNTIL_FENCE)
-                low = int(before[column]) if known is None else known.low
-                until_fence[column + UNTIL_FENCE] = Doubt(low, int(clock.known[column]), 0, UNFENCED)
-        if until_fence:
-            self.doubts.setdefault(row, {}).update(until_fence)
+        left = {}
+        for key, doubt in self.doubts[row].items():
+            actor = actor_of(key)
+            settled = UNTIL_FENCE <= key < FOR_EVER and actor < known.size
+            rest = doubt.beyond(int(known[actor])) if settled else doubt
+            if rest is not None:
+                left[key] = rest
+        self.doubts[row] = left
 
     # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
 
@@ -322,18 +291,20 @@ class Residents:
 
     def doubts_of_release(self, row: int, lanes: int) -> Doubts:
         """What is doubtful of all that a warp knows when these lanes release it."""
-        known = self.doubts.get(row)
+        known = handed_on(self.doubts.get(row, NO_DOUBTS))
         low, high = int(self.clocks.warp_synced[row]), int(self.clocks.accessed[row])
         if lanes == ALL_LANES or high <= low:
-            return NO_DOUBTS if known is None else dict(known)
-        return {**(known or {}), int(self.clocks.own_column[row]): Doubt(low, high, lanes)}
+            return known
+        return {**known, int(self.clocks.own_column[row]): Doubt(low, high, lanes)}
 
     def _doubt(self, row: int, clock: Clock) -> None:
         """What is doubtful of what a row knows, when it has learned what a clock knows."""
         mine = self.doubts.pop(row, {})
         own = int(self.clocks.own_column[row])
         left: dict[int, Doubt] = {}
-        for column in (mine.keys() | clock.doubts.keys()) - {own}:
+        for column in mine.keys() | clock.doubts.keys():
+            if actor_of(column) == own:
+                continue
             old, new = mine.get(column), clock.doubts.get(column)
             if old is not None and new is not None:
                 left[column] = old.both(new)
@@ -388,17 +359,21 @@ class Residents:
             if learned is not None:
                 self.learn(row, join(list(learned.values())))
         if row in self.doubts:
-            self.doubts[row] = {k: d for k, d in self.doubts[row].items() if k < UNTIL_FENCE}
-        self.fenced_clocks[row] = self.snapshot(row, lanes)
+            self.doubts[row] = dict(left_by_fence(self.doubts[row], near))
+        self._fenced[row] = self.snapshot(row, lanes)
         if not near:
-            self._fenced_abroad[row] = self.fenced_clocks[row]
+            self._fenced_abroad[row] = self._fenced[row]
+
+    def any_fenced(self, abroad: bool) -> bool:
+        """Whether any warp has passed a fence (that reaches other CTAs)."""
+        return bool(self._fenced_abroad if abroad else self._fenced)
 
     def fenced(self, row: int, lanes: int, abroad: bool = False) -> Clock | None:
         """What these lanes release by a relaxed access: what the last fence of the warp released; None without one.
 
         abroad  to other CTAs, so that a fence of CTA scope does not count
         """
-        clock = (self._fenced_abroad if abroad else self.fenced_clocks).get(row)
+        clock = (self._fenced_abroad if abroad else self._fenced).get(row)
         own = int(self.clocks.own_column[row])
         mine = self.doubts_of_release(row, lanes).get(own)
         if clock is None or mine is None:

@@ -8,31 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.state.clocks import PENDING, Ticks
+from tinygpu.ptx.emulator.state.scopes import Scope
 
 LINE_BYTES = 16
 """Of asynchronous work, the line is remembered per so many bytes: bulk copies and operands come in such chunks."""
 
 
-class SharedShadow:
-    """Last accesses to the shared memory of resident CTAs, per granule.
+class SharedReads:
+    """The last reads of the shared memory of resident CTAs, per granule.
 
-    granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
-    written        tick of the last write; 0 where nobody wrote
-    writer         who: see access.shared_order
-    read_lane      lane of the last reader that reads() knows of
+    read_lane  lane of the last reader that reads() knows of
+    foreign    by column of an agent, or of a warp of another CTA: when it last read each granule
     """
 
-    def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
-        self.granule_bytes = granule_bytes
+    def __init__(self, warps_per_cta: int, granules: int) -> None:
         self.warps_per_cta = warps_per_cta
-        granules = max(1, ctas * bytes_per_cta // granule_bytes)
-        self.written: Ticks = np.zeros(granules, np.int32)
-        self.writer: NDArray[np.int32] = np.zeros(granules, np.int32)
-        self.invalid: NDArray[np.bool_] | None = None
-        self.atomic: NDArray[np.bool_] | None = None
         self.foreign: dict[int, Ticks] = {}
-        self._agent_lines: dict[int, NDArray[np.int32]] = {}
-        self._chunks = granules * granule_bytes // LINE_BYTES + 1
         self._last_read: Ticks | None = None
         self._read_by: Ticks | None = None
         self.read_lane: NDArray[np.uint8] = np.zeros(granules, np.uint8)
@@ -50,7 +41,7 @@ class SharedShadow:
         if len(self._log) > 256:
             self._flush()
 
-    def forget_reads(self) -> None:
+    def forget(self) -> None:
         """All reads so far happened before whatever comes: no write can conflict with them any more."""
         self._log.clear()
 
@@ -62,33 +53,17 @@ class SharedShadow:
             return None
         return self._last_read, self._read_by
 
-    def foreign_reads(self, column: int) -> Ticks:
-        """When an agent, or a warp of another CTA, last read each granule; made on first use."""
-        ticks = self.foreign.get(column)
-        if ticks is None:
-            ticks = self.foreign[column] = np.zeros(self._granules, np.int32)
-        return ticks
-
-    def mark_foreign_read(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
+    def mark_foreign(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
         """Remember reads by an agent or by a warp of another CTA; PENDING for one that may go on.
 
         index  counts vectors of `span` granules
         """
-        self.foreign_reads(column).reshape(-1, span)[index] = tick
+        ticks = self.foreign.get(column)
+        if ticks is None:
+            ticks = self.foreign[column] = np.zeros(self._granules, np.int32)
+        ticks.reshape(-1, span)[index] = tick
 
-    def note_lines(self, column: int, index: NDArray[np.int64], line: int) -> None:
-        """Remember which instruction's asynchronous work reads these bytes, for races to name it."""
-        lines = self._agent_lines.get(column)
-        if lines is None:
-            lines = self._agent_lines[column] = np.zeros(self._chunks, np.int32)
-        lines[index // LINE_BYTES] = line
-
-    def agent_line(self, column: int, place: int) -> int:
-        """The line of the asynchronous work of an agent that last read the byte `place`; 0 where none is known."""
-        lines = self._agent_lines.get(column)
-        return 0 if lines is None else int(lines[place // LINE_BYTES])
-
-    def finish_foreign_read(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
+    def finish_foreign(self, column: int, index: NDArray[np.int64], span: int, tick: int) -> None:
         """Reads that were PENDING ended at `tick`."""
         ticks = self.foreign[column].reshape(-1, span)
         part = ticks[index]
@@ -105,11 +80,65 @@ class SharedShadow:
         self._log.clear()
 
 
+class SharedShadow:
+    """Last accesses to the shared memory of resident CTAs, per granule.
+
+    granule_bytes  1, 2 or 4: the narrowest access in the kernel, so that neighbours never look like conflicts
+    written        tick of the last write; 0 where nobody wrote
+    writer         who: see access.shared_order
+    reads          plain reads, and those of asynchronous work
+    strong_reads   volatile, relaxed and acquire ones, which may race with atomics and strong writes; None without any
+    """
+
+    def __init__(self, ctas: int, warps_per_cta: int, bytes_per_cta: int, granule_bytes: int) -> None:
+        self.granule_bytes = granule_bytes
+        self.warps_per_cta = warps_per_cta
+        granules = max(1, ctas * bytes_per_cta // granule_bytes)
+        self.written: Ticks = np.zeros(granules, np.int32)
+        self.writer: NDArray[np.int32] = np.zeros(granules, np.int32)
+        self.invalid: NDArray[np.bool_] | None = None
+        self.atomic: NDArray[np.bool_] | None = None
+        self.reads = SharedReads(warps_per_cta, granules)
+        self.strong_reads: SharedReads | None = None
+        self._agent_lines: dict[int, NDArray[np.int32]] = {}
+        self._chunks = granules * granule_bytes // LINE_BYTES + 1
+
+    def reads_of(self, strong: bool) -> SharedReads:
+        """Where plain or strong reads are remembered."""
+        if not strong:
+            return self.reads
+        if self.strong_reads is None:
+            self.strong_reads = SharedReads(self.warps_per_cta, self.written.size)
+        return self.strong_reads
+
+    def every_read(self) -> tuple[SharedReads, ...]:
+        """Plain and strong reads: what a plain write may conflict with."""
+        return (self.reads,) if self.strong_reads is None else (self.reads, self.strong_reads)
+
+    def forget_reads(self) -> None:
+        """All reads so far happened before whatever comes: no write can conflict with them any more."""
+        for reads in self.every_read():
+            reads.forget()
+
+    def note_lines(self, column: int, index: NDArray[np.int64], line: int) -> None:
+        """Remember which instruction's asynchronous work reads these bytes, for races to name it."""
+        lines = self._agent_lines.get(column)
+        if lines is None:
+            lines = self._agent_lines[column] = np.zeros(self._chunks, np.int32)
+        lines[index // LINE_BYTES] = line
+
+    def agent_line(self, column: int, place: int) -> int:
+        """The line of the asynchronous work of an agent that last read the byte `place`; 0 where none is known."""
+        lines = self._agent_lines.get(column)
+        return 0 if lines is None else int(lines[place // LINE_BYTES])
+
+
 class GlobalShadow:
     """Last accesses to one window of global memory, per granule; warps are numbered over the whole launch.
 
     Of readers, the last one and the last one of another CTA are kept; `strong` has those of strong reads (volatile,
-    relaxed, acquire), which may race with atomics. `narrow` says which writes were strong, but of CTA scope.
+    relaxed, acquire), which may race with atomics. `scope` says of which scope strong writes were; None
+    where all were of the widest.
     """
 
     def __init__(self, size_bytes: int, granule_bytes: int) -> None:
@@ -124,7 +153,7 @@ class GlobalShadow:
         self.other_read: Ticks | None = None
         self.other_reader: NDArray[np.int32] | None = None
         self.strong: GlobalShadow | None = None
-        self.narrow: NDArray[np.bool_] | None = None
+        self.scope: NDArray[np.uint8] | None = None
         self._pending_lines: NDArray[np.int32] | None = None
         self._log: list[tuple[NDArray[np.int64], int, NDArray[np.int64], int]] = []
         self._logged = 0
@@ -148,13 +177,18 @@ class GlobalShadow:
         lines = self._pending_lines
         return 0 if lines is None else int(lines[granule * self.granule_bytes // LINE_BYTES])
 
-    def mark_narrow(self, index: NDArray[np.int64], span: int, narrow: bool) -> None:
-        """Remember whether writes are strong, but of CTA scope."""
-        if narrow and self.narrow is None:
-            self.narrow = np.zeros(self.granules, np.bool_)
-        if self.narrow is not None:
-            target = self.narrow.reshape(-1, span) if span > 1 else self.narrow
-            target[index] = narrow
+    def mark_scope(self, index: NDArray[np.int64], span: int, scope: Scope) -> None:
+        """Remember the scope of strong writes."""
+        if scope is not Scope.LAUNCH or self.scope is not None:
+            scopes = self.scopes()
+            target = scopes.reshape(-1, span) if span > 1 else scopes
+            target[index] = scope
+
+    def scopes(self) -> NDArray[np.uint8]:
+        """The scope of the last strong write per granule; made on first use."""
+        if self.scope is None:
+            self.scope = np.full(self.granules, Scope.LAUNCH, np.uint8)
+        return self.scope
 
     def strong_reads(self) -> GlobalShadow:
         """Where strong reads are remembered; made on first use."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mutations.equivalent import reason
+from mutations.equivalent import listed, proved
 from mutations.operators import Mutant, mutants
 from mutations.subjects import Subject
 from tinygpu.ptx.emulator import EmulationFault, emulate
@@ -13,6 +13,8 @@ from tinygpu.ptx.emulator.state.emulation import Order
 
 Orders = tuple[tuple[Order, int], ...]
 ORDERS: Orders = (("late", 0), ("early", 0), ("spurious", 0), *(("random", seed) for seed in range(1, 7)))
+# Under so many of them a mutant must pass unnoticed that is listed as no worse than the original.
+LISTED = 4
 # Basic blocks of one batch of CTAs; the subjects need some thousands. A loop may have lost its end.
 STEP_LIMIT = 100_000
 
@@ -66,17 +68,23 @@ class Original:
 
 
 def judge(subject: Subject, mutant: Mutant, original: Original, orders: Orders = ORDERS) -> Verdict:
-    """How a mutant is noticed."""
-    known = original.advisories
-    for order, seed in orders:
+    """How a mutant is noticed.
+
+    What is proved to be no worse needs no run beyond the first, what is read from the kernel's text must pass unnoticed
+    under the first orders too, and all else goes through every one.
+    """
+    reached, reason = bool(original.lines & mutant.lines), listed(subject, mutant)
+    for number, (order, seed) in enumerate(orders[:LISTED] if reason else orders):
         caught, what, rules = outcome(subject, mutant.text, order, seed)
         if caught:
             return Verdict(subject.name, mutant, caught, what)
-        if rules - known:
-            return Verdict(subject.name, mutant, "advisory", ", ".join(sorted(rules - known)))
-    return Verdict(
-        subject.name, mutant, "", reason=reason(subject, mutant), reached=bool(original.lines & mutant.lines)
-    )  # fmt: skip
+        if rules - original.advisories:
+            return Verdict(subject.name, mutant, "advisory", ", ".join(sorted(rules - original.advisories)))
+        if not number and not reason:
+            reason = proved(subject, mutant)
+            if reason:
+                break
+    return Verdict(subject.name, mutant, "", reason=reason, reached=reached)
 
 
 def observe(subject: Subject, orders: Orders = ORDERS) -> Original:
