@@ -280,8 +280,8 @@ def _advise_scope(
         whose = "a CTA of another cluster" if c.residents.cluster_size > 1 else "another CTA"
         c.emulation.advise(
             "scope narrower than its users", site.instruction,
-            f"meets a strong access or atomic of {'another CTA of the cluster' if within else whose} at the same place, "
-            "and nothing else orders the two: both must have "
+            f"meets a strong access or atomic of {'another CTA of the cluster' if within else whose} at the same "
+            "place, and nothing else orders the two: both must have "
             f"{'.cluster, .gpu or .sys' if within else '.gpu or .sys'} scope",
         )  # fmt: skip
 
