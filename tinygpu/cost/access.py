@@ -30,7 +30,7 @@ class LinearLanes:
     base_bytes: int = 0
 
     def __post_init__(self) -> None:
-        if min((*self.columns, self.constant, self.base_bytes), default=0) < 0:
+        if min(*self.columns, self.constant, self.base_bytes) < 0:
             raise ValueError(f"[access] bit columns, constant and base are non-negative bytes, not {self!r}")
 
     def addresses(self) -> NDArray[np.int64]:
@@ -53,7 +53,7 @@ class StridedLanes:
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.strides_bytes):
             raise ValueError(f"[access] shape {self.shape} and strides {self.strides_bytes} must have equal length")
-        if min(self.shape, default=1) < 1:
+        if any(extent < 1 for extent in self.shape):
             raise ValueError(f"[access] the extents of {self.shape} must be positive")
         low = self.offset_bytes + sum((n - 1) * min(0, d) for n, d in zip(self.shape, self.strides_bytes, strict=True))
         if low < 0:
@@ -251,7 +251,7 @@ class Access:
         lanes, width = self.lanes.coalesced(), self.width_bytes
         if len(lanes.shape) > 1:
             return None
-        stride = lanes.strides_bytes[0] if lanes.shape else 0
+        (stride,) = lanes.strides_bytes
         if self.memory == "gmem":
             count = coalescing.strided_sectors(stride, width, lanes.offset_bytes)
             return count, f"stride {stride} B from byte {lanes.offset_bytes % coalescing.SECTOR_BYTES} of a sector"
@@ -274,9 +274,9 @@ def recognise(addresses: NDArray[np.int64]) -> Lanes:
     if values.ndim != 1:
         raise ValueError(f"[access] one address for each lane is needed, not the shape {values.shape}")
     if len(values) > 1 and np.all(values >= 0):
-        steps = np.diff(values)
-        if np.all(steps == steps[0]):
-            return StridedLanes((len(values),), (int(steps[0]),), int(values[0]))
+        steps = set(np.diff(values).tolist())
+        if len(steps) == 1:
+            return StridedLanes((len(values),), (steps.pop(),), int(values[0]))
         form = linear_form(values)
         if form is not None:
             return LinearLanes(*form)
@@ -293,8 +293,6 @@ def _as_linear(lanes: Lanes) -> LinearLanes | None:
     if len(lanes.coalesced().shape) <= 1:
         return None  # one stride has a closed form of its own, for any stride
     # The offset is an added base, so linearity is asked of the map without it.
-    if min(lanes.strides_bytes) < 0:
-        return None
     form = linear_form(lanes.addresses() - lanes.offset_bytes)
     return None if form is None else LinearLanes(*form, lanes.offset_bytes)
 

@@ -199,10 +199,11 @@ def _checked(addresses: NDArray[np.int64], width_bytes: int, lengths: tuple[int,
     lanes = lanes.astype(np.int64)
     if np.any(lanes < -1):
         raise ValueError(f"[{where}] an address is a byte number or -1 for an inactive lane, not {lanes.min()}")
-    wrong = (lanes >= 0) & (lanes % width_bytes != 0)
-    if np.any(wrong):
+    moving = lanes[lanes != -1]
+    wrong = moving[moving % width_bytes != 0]
+    if wrong.size:
         raise ValueError(
-            f"[{where}] address {lanes[wrong][0]} is not a multiple of the {width_bytes} bytes that a lane moves"
+            f"[{where}] address {wrong[0]} is not a multiple of the {width_bytes} bytes that a lane moves"
         )
     return lanes
 

@@ -137,9 +137,10 @@ def _checked(addresses: NDArray[np.int64], width_bytes: int) -> NDArray[np.int64
     lanes = lanes.astype(np.int64)
     if np.any(lanes < -1):
         raise ValueError(f"[coalescing] an address is a byte number or -1 for an inactive lane, not {lanes.min()}")
-    wrong = (lanes >= 0) & (lanes % width_bytes != 0)
-    if np.any(wrong):
+    moving = lanes[lanes != -1]
+    wrong = moving[moving % width_bytes != 0]
+    if wrong.size:
         raise ValueError(
-            f"[coalescing] address {lanes[wrong][0]} is not a multiple of the {width_bytes} bytes that a lane moves"
+            f"[coalescing] address {wrong[0]} is not a multiple of the {width_bytes} bytes that a lane moves"
         )
     return lanes

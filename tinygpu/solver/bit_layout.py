@@ -99,7 +99,7 @@ class XorLayout:
 
     def __post_init__(self) -> None:
         for bit, mask in self.xor:
-            if not 0 <= bit < self.bits or not 0 < mask < 1 << bit:
+            if bit >= self.bits or not 0 < mask < 1 << max(bit, 0):
                 raise ValueError(
                     f"[xor layout] the mask {mask} of bit {bit} must flip bits below bit {bit}, and offsets have "
                     f"{self.bits} bits"

@@ -42,7 +42,7 @@ def every_xor(sources: Sequence[tuple[int, int]]) -> list[Xor]:
     >>> every_xor(((0, 16), (1, 16)))
     [(), ((1, 16),), ((0, 16),), ((0, 16), (1, 16))]
     """
-    per_source = [[mask for mask in range(allowed + 1) if mask & ~allowed == 0] for _, allowed in sources]
+    per_source = [[mask for mask in range(ROW_BYTES) if mask & ~allowed == 0] for _, allowed in sources]
     listed = [
         tuple((bit, mask) for (bit, _), mask in zip(sources, masks, strict=True) if mask)
         for masks in itertools.product(*per_source)

@@ -125,12 +125,11 @@ def tile_phases(
     linear        True where row * pitch is XORed, not added, to the column as far as banks can see
     """
     active = lanes[..., 0] >= 0
-    units = np.where(active[..., None], lanes // np.array([1, unit_bytes]), -1)
+    units = lanes // np.array([1, unit_bytes])
     if linear:
         # Only differences count, so phases that are XOR translates of one another are one.
-        first = np.take_along_axis(units, active.argmax(axis=1)[:, None, None], axis=1)
-        units = np.where(active[..., None], units ^ first, -1)
-    distinct, counts = np.unique(units, axis=0, return_counts=True)
+        units = units ^ np.take_along_axis(units, active.argmax(axis=1)[:, None, None], axis=1)
+    distinct, counts = np.unique(np.where(active[..., None], units, -1), axis=0, return_counts=True)
     found: Counter[PhaseKind] = Counter()
     for group, count in zip(distinct, counts, strict=True):
         members = tuple(sorted({(row, column) for row, column in group.tolist() if row >= 0}))

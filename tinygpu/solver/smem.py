@@ -253,7 +253,7 @@ class _Question:
             for row in phase.rows:
                 for pair in row:
                     seen |= pair.sources
-        allowed = block - self.vector_bytes if block > self.vector_bytes else 0
+        allowed = max(0, block - self.vector_bytes)
         open_bits = range(row_bits(self.rows)) if self.allow_xor and allowed else range(0)
         sources = tuple((bit, allowed) for bit in open_bits if seen >> bit & 1)
         name = f"{self.rows} rows x {self.row_bytes} B at a pitch of {pitch} B"

@@ -111,10 +111,10 @@ class SmemLayout:
         """ "none", "32B", "64B" or "128B" where TMA and wgmma know this layout, else None (alignment not counted)."""
         # Sw<B,4,3> on byte addresses: B address bits from bit 7 on are XORed into the bits from bit 4 on
         # (PTX ISA, "Tensor swizzling modes").
-        if self.padding_bytes == 0 and not self.xor:
-            return "none"
-        if self.padding_bytes or self.pitch_bytes & (self.pitch_bytes - 1) or self.pitch_bytes > 128:
+        if self.padding_bytes:
             return None
+        if not self.xor:
+            return "none"
         for name, wanted in hardware_masks(self.rows, self.pitch_bytes):
             if wanted == self.xor:
                 return name
@@ -126,7 +126,7 @@ class SmemLayout:
         chunk_bytes   bytes of one chunk
         rows          rows shown, one to a line
         """
-        if chunk_bytes < 1 or chunk_bytes > self.vector_bytes or self.row_bytes % chunk_bytes:
+        if chunk_bytes < 1 or self.vector_bytes % chunk_bytes or self.row_bytes % chunk_bytes:
             raise ValueError(
                 f"[smem layout] chunks of {chunk_bytes} B do not stay whole here; {self.vector_bytes} B or a power of "
                 "two below it does"
@@ -195,7 +195,7 @@ def hardware_masks(rows: int, pitch_bytes: int) -> Iterator[tuple[str, tuple[tup
     if pitch_bytes != 1 << log_pitch or log_pitch > 7:
         return
     for count, name in ((1, "32B"), (2, "64B"), (3, "128B")):
-        if 16 << count > pitch_bytes:
+        if 4 + count > log_pitch:
             return
         pairs = ((7 + place - log_pitch, 16 << place) for place in range(count))
         yield name, tuple((bit, mask) for bit, mask in pairs if bit < row_bits(rows))

@@ -111,7 +111,13 @@ def sentence_of(results: Sequence[AccessResult], proof: Proof, family: str, vect
     slow = [one for one in results if not one.conflict_free]
     if not slow:
         return "every access is free of bank conflicts; counted lane by lane"
-    whom = {1: results[0].name, 2: "both accesses"}.get(len(results), f"all {len(results)} accesses")
+    match results:
+        case [only]:
+            whom = only.name
+        case [_, _]:
+            whom = "both accesses"
+        case _:
+            whom = f"all {len(results)} accesses"
     at_best = " and ".join(str(one) for one in slow)
     if proof == "pigeonhole":
         why = f"proved for every layout that keeps vectors of {vector_bytes} bytes whole"

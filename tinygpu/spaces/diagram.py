@@ -35,17 +35,20 @@ class Layer:
     choice: NDArray[Any]
     target: NDArray[Any]
 
+    @property
+    def nodes(self) -> int:
+        return len(self.first) - 1
+
     def sources(self) -> NDArray[np.int64]:
         """(edges,) the node that each edge leaves."""
-        nodes = np.arange(len(self.first) - 1, dtype=np.int64)
-        return np.repeat(nodes, np.diff(self.first))
+        return np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.first))
 
 
 @dataclass(frozen=True, eq=False)
 class Diagram:
     """The survivors of a product of axes, as layers; every edge lies on a path from the one root to the one end.
 
-    layers  one per axis, in the order in which paths choose
+    layers  one per axis, in the order in which paths choose; at least one
     raw     number of combinations before filtering, exact
     """
 
@@ -69,7 +72,7 @@ class Diagram:
     @cached_property
     def size(self) -> int:
         """Number of survivors, exact."""
-        return int(self._cumulative[0][-1]) if len(self._cumulative[0]) else 0
+        return int(self._cumulative[0][-1])
 
     def choices(self, ranks: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         """The value indices of the survivors with these ranks, per axis; ranks are below `size`.
@@ -78,7 +81,7 @@ class Diagram:
         """
         out: dict[str, NDArray[np.int64]] = {}
         node = np.zeros(len(ranks), dtype=np.int64)
-        rest = np.asarray(ranks, dtype=self._cumulative[0].dtype) if self.layers else ranks
+        rest = np.asarray(ranks, dtype=self._cumulative[0].dtype)
         for layer, cumulative in zip(self.layers, self._cumulative, strict=True):
             position = cumulative[layer.first[node]] + rest
             edge = np.searchsorted(cumulative, position, side="right") - 1
@@ -91,7 +94,7 @@ class Diagram:
         """The rank of one survivor given by value indices; None when it is not a survivor."""
         node, rank = 0, 0
         for layer, cumulative in zip(self.layers, self._cumulative, strict=True):
-            if len(layer.first) < 2:
+            if not layer.nodes:
                 return None
             start, stop = int(layer.first[node]), int(layer.first[node + 1])
             edge = start + int(np.searchsorted(layer.choice[start:stop], choices[layer.axis]))
@@ -106,7 +109,7 @@ class Diagram:
         out: dict[str, NDArray[np.int64]] = {}
         node = np.zeros(1, dtype=np.int64)
         for layer, cumulative in zip(self.layers, self._cumulative, strict=True):
-            if len(layer.first) < 2:
+            if not layer.nodes:
                 return {name: np.zeros(0, dtype=np.int64) for name in self.axes}
             start, degree = layer.first[node], np.diff(layer.first)[node]
             # Edge of every (path so far, next value), paths in order.
@@ -119,7 +122,7 @@ class Diagram:
 
     def count(self, allowed: Mapping[str, NDArray[np.bool_]]) -> int:
         """Number of survivors whose value indices are allowed; axes without a mask are free."""
-        return int(self._completions(allowed)[0][0]) if self.size else 0
+        return int(self._completions(allowed)[0].sum())  # there is one root, or none
 
     def legal(self, axis: str, allowed: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """(values of axis,) which values occur in a survivor whose other value indices are allowed."""
@@ -134,7 +137,7 @@ class Diagram:
             live = reached[layer.sources()]
             if layer.axis in allowed:
                 live &= allowed[layer.axis][layer.choice]
-            reached = np.zeros(len(after.first) - 1, dtype=np.bool_)
+            reached = np.zeros(after.nodes, dtype=np.bool_)
             reached[layer.target[live]] = True
         live = reached[here.sources()] & (counts[depth + 1][here.target] > 0)
         possible[here.choice[live]] = True
@@ -154,19 +157,20 @@ class Diagram:
 
 
 def reduce(layers: list[Layer], raw: int) -> Diagram:
-    """The diagram of layers that may still hold dead ends: edges that no survivor passes are dropped."""
+    """The diagram of layers that hold a survivor and may still hold dead ends: edges that none passes are dropped."""
     kept: list[Layer] = []
     alive = np.ones(1, dtype=np.bool_)
     for layer in reversed(layers):
         # The nodes of the layer after this one that are left, numbered anew.
         number = np.cumsum(alive) - 1
-        live = alive[layer.target] if len(alive) else np.zeros(len(layer.target), dtype=np.bool_)
+        live = alive[layer.target]
         edges = np.concatenate(([0], np.cumsum(live)))
         degree = np.diff(edges[layer.first])
         alive = degree > 0
         first = np.concatenate(([0], np.cumsum(degree[alive]))).astype(np.int64)
-        target = number[layer.target[live]].astype(np.int32) if len(number) else layer.target[live]
-        kept.append(Layer(layer.axis, layer.width, first, layer.choice[live], target))
+        kept.append(
+            Layer(layer.axis, layer.width, first, layer.choice[live], number[layer.target[live]].astype(np.int32))
+        )
     return Diagram(tuple(reversed(kept)), raw)
 
 

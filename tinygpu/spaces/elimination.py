@@ -107,7 +107,6 @@ class _Columns(dict[str, Any]):
     """The values of symbols for one chunk, computed when a condition first reads them."""
 
     def __init__(self, make: Callable[[str], Any]) -> None:
-        super().__init__()
         self._make = make
 
     def __missing__(self, name: str) -> Any:
@@ -177,7 +176,7 @@ class _Elimination:
         if not steps:
             every = np.arange(width, dtype=np.min_scalar_type(width))
             return np.repeat(np.arange(states), width), np.tile(every, states)
-        stride = max(1, _CHUNK_CELLS // width)
+        stride = -(-_CHUNK_CELLS // width)
         pieces = [
             self._filter(frontier, axis, steps, rest, start, min(start + stride, states))
             for start in range(0, states, stride)
@@ -215,8 +214,6 @@ class _Elimination:
                 break
             cells = _Columns(partial(self._cells, axis=axis.name, local=local, source=source, choice=choice))
             keep = np.broadcast_to(np.asarray(_judge(step, cells), dtype=np.bool_), source.shape)
-            if keep.all():
-                continue
             self._remove(step.row, weights[source[~keep]], rest)
             source, choice = source[keep], choice[keep]
         return source + start, choice.astype(np.min_scalar_type(width))

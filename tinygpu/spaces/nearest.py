@@ -90,16 +90,16 @@ def find_nearest(parts: Sequence[Part], row_budget: int) -> Nearest:
     """The nearest point and the changes, over all parts of an empty space."""
     if not parts:
         raise SpaceError("the space has no part, so that no point is near")
-    for allowed in range(1, 1 + max(len(read_rules(p)) for p in parts)):
-        limit, best = allowed + 1.0, None
+    allowed, best = 1, None
+    while best is None:  # no point breaks more conditions than there are
+        limit = allowed + 1.0
         for part in parts:
             found = _cheapest(part, limit, row_budget)
             if found is not None:
                 limit, best = found[0], (part, found[1])
-        if best is not None:
-            part, point = best
-            return Nearest(point, part.violations(point), _find_changes(part, point, row_budget))
-    raise SpaceError("no point can be judged by every constraint")
+        allowed += 1
+    part, point = best
+    return Nearest(point, part.violations(point), _find_changes(part, point, row_budget))
 
 
 def _cheapest(part: Part, limit: float, row_budget: int) -> tuple[float, Mapping[str, Choice]] | None:
@@ -111,6 +111,8 @@ def _cheapest(part: Part, limit: float, row_budget: int) -> tuple[float, Mapping
     axes = {a.name: a for a in part.axes}
     constants = part.constants()
     cost = float(sum(float(_cost(r, constants)) for r in rules if not r.axes))
+    if cost >= limit:
+        return None
     costs = np.array([cost])
     columns: dict[str, NDArray[Any]] = {}
     trail: list[tuple[str, NDArray[Any], NDArray[Any]]] = []
@@ -128,13 +130,13 @@ def _cheapest(part: Part, limit: float, row_budget: int) -> tuple[float, Mapping
         best = _best_of_each(columns, widths, costs)
         trail.append((name, source[best], choice[best]))
         columns, costs = {n: c[best] for n, c in columns.items()}, costs[best]
-    if not len(costs) or costs[0] >= limit:
+    if not len(costs):
         return None
     state, picked = 0, {}
     for name, source, choice in reversed(trail):
         picked[name] = axes[name].values[int(choice[state])]
         state = int(source[state])
-    return float(costs[0]), {n: part.fixed.get(n, picked.get(n, "")) for n in part.names}
+    return float(costs.item()), {n: part.fixed.get(n, picked.get(n, "")) for n in part.names}
 
 
 def _extend(
@@ -238,8 +240,8 @@ def _offer_value(part: Part, axis: Axis, row_budget: int) -> Change | None:
     """
     offered = [int(v) for v in axis.values]
     step = max(1, math.gcd(*offered))
-    more = {step * i for i in range(1, min(2 * max(offered) // step, _MOST_VALUES) + 1)}
-    more |= {v << i for v in offered for i in range(1, 5)} | {v >> i for v in offered for i in range(1, 5)}
+    more = {step * i for i in range(min(2 * max(offered) // step, _MOST_VALUES) + 1)}
+    more |= {v << i for v in offered for i in range(5)} | {v >> i for v in offered for i in range(5)}
     fresh = tuple(sorted(v for v in more - set(offered) if v > 0))
     if not fresh:
         return None

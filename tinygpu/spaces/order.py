@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # From so many first axes the greedy order is tried; the cheapest is taken.
 _STARTS = 5
@@ -34,14 +35,12 @@ def connected(names: Sequence[str], edges: Sequence[frozenset[str]]) -> list[tup
 
     def find(name: str) -> str:
         while leader[name] != name:
-            leader[name] = leader[leader[name]]
             name = leader[name]
         return name
 
     for edge in edges:
-        members = [n for n in edge if n in leader]
-        for member in members[1:]:
-            leader[find(member)] = find(members[0])
+        for one, other in pairwise(n for n in edge if n in leader):
+            leader[find(one)] = find(other)
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(find(name), []).append(name)

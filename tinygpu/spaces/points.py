@@ -20,7 +20,8 @@ def points_at(solution: PartSolution, ranks: NDArray[Any]) -> list[dict[str, Cho
 
 def first_point(solution: PartSolution) -> dict[str, Choice]:
     """The survivor of rank 0, of a part that has survivors."""
-    return points_at(solution, np.zeros(1, dtype=np.int64))[0]
+    (first,) = points_at(solution, np.zeros(1, dtype=np.int64))
+    return first
 
 
 def _as_points(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, Choice]]:

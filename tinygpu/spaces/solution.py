@@ -273,7 +273,8 @@ def _choose_order(parts: Sequence[Part], rules: Sequence[Sequence[Rule]]) -> tup
     widths: dict[str, int] = {}
     for part in parts:
         for axis in part.axes:
-            widths[axis.name] = max(widths.get(axis.name, 0), len(axis.values))
+            width = len(axis.values)
+            widths[axis.name] = max(width, widths.get(axis.name, width))
     seen: dict[Any, Estimate] = {}
     for part, own in sorted(zip(parts, rules, strict=True), key=lambda pair: -pair[0].raw_size):
         rng = np.random.default_rng(1)

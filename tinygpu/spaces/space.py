@@ -181,19 +181,15 @@ class Space:
         """
         wanted = _as_sets({n: v for n, v in partial.items() if n != name})
         found: dict[Choice, None] = {}
-        known = False
         for solution, allowed in self._allowed(wanted):
             part = solution.part
-            if name in part.fixed:
-                known = True
-                if solution.count(allowed):
-                    found[part.fixed[name]] = None
+            if name in part.fixed and solution.count(allowed):
+                found[part.fixed[name]] = None
             for axis in part.axes:
                 if axis.name == name:
-                    known = True
                     possible = solution.legal(name, allowed)
                     found.update(dict.fromkeys(v for v, p in zip(axis.values, possible, strict=True) if p))
-        if not known and not any(name in p.names for p in self.parts):
+        if name not in self.names:
             raise SpaceError(f"[{self.name}] there is no parameter {name!r}; there are {', '.join(self.names)}")
         return tuple(found)
 
@@ -279,9 +275,10 @@ class Space:
                 continue
             if any(n in wanted and v not in wanted[n] for n, v in part.fixed.items()):
                 continue
-            yield solution, {
-                a.name: np.array([v in wanted[a.name] for v in a.values]) for a in part.axes if a.name in wanted
-            }
+            yield (
+                solution,
+                {a.name: np.array([v in wanted[a.name] for v in a.values]) for a in part.axes if a.name in wanted},
+            )
 
     def _completes(self, part: Part, point: Point) -> bool:
         narrowed = part.restrict({n: (v,) for n, v in point.items()})

@@ -41,7 +41,7 @@ class Plan:
     """What is known after each axis, for a sequence of axes.
 
     made        per axis: summaries to compute once it is chosen
-    kept        per axis: the columns (axes and summaries) that later conditions still read
+    kept        per axis: the names (axes, constants and summaries) that later conditions still read
     conditions  the conditions, over axes, constants and summaries, in the order in which they were given
     """
 
@@ -61,8 +61,7 @@ def keep_axes(axes: Sequence[str], conditions: Sequence[tuple[int, Condition]]) 
     """
     kept = []
     for depth in range(len(axes)):
-        known = set(axes[: depth + 1])
-        kept.append(frozenset(n for at, c in conditions if at > depth for n in c.symbols & known))
+        kept.append(frozenset(n for at, c in conditions if at > depth for n in c.symbols))
     return Plan(tuple(() for _ in axes), tuple(kept), tuple(c for _, c in conditions))
 
 
@@ -82,21 +81,16 @@ def summarise(
         nodes = None if untouched else maker.stages(condition.node, at)
         if nodes is None:
             nodes = [condition.node] * (at + 1)
-        for depth in range(at):
-            names = {s.name for s in nodes[depth].free_symbols}
-            known = set(axes[: depth + 1])
-            for name in names:
-                if name in maker.made or name in known:
-                    kept[depth].add(name)
-        rewritten.append(condition if nodes[at] == condition.node else Condition(nodes[at]))
+        *before, judged = nodes
+        for depth, node in enumerate(before):
+            kept[depth] |= {s.name for s in node.free_symbols}
+        rewritten.append(condition if judged == condition.node else Condition(judged))
     for depth in range(len(axes)):
-        before = kept[depth - 1] if depth else set()
+        known = kept[depth - 1] if depth else set()
         for name in kept[depth]:
-            if name in maker.made and name not in before:
+            if name in maker.made and name not in known:
                 made[depth][name] = maker.made[name]
-    return Plan(
-        tuple(tuple(m.values()) for m in made), tuple(frozenset(k) for k in kept), tuple(rewritten)
-    )
+    return Plan(tuple(tuple(m.values()) for m in made), tuple(frozenset(k) for k in kept), tuple(rewritten))
 
 
 class _Maker:
@@ -139,8 +133,7 @@ class _Maker:
             rest = [a for a in node.args if not {s.name for s in a.free_symbols} <= bound]
             parts = []
             if ready:
-                joined = node.func(*ready) if len(ready) > 1 else ready[0]
-                parts.append(self._rewrite(joined, bound, constants))
+                parts.append(self._rewrite(node.func(*ready), bound, constants))
             parts += [self._rewrite(a, bound, constants) for a in rest]
         elif isinstance(node, sympy.Piecewise):
             cases = [(self._rewrite(v, bound, constants), self._rewrite(c, bound, constants)) for v, c in node.args]

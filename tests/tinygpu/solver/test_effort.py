@@ -1,19 +1,30 @@
 """How the solver comes to its answers: with how much padding, why nothing is better, after how many questions to Z3.
 
 That the layouts are the best ones is shown against listing in test_smem_solver.py; here a search with a detour, or that
-asks where the menu has the answer, is noticed.
+asks where the menu has the answer, is noticed. effort.txt lists what is asked about tiles at random, in order, where
+Z3's answers are read off a list of all swizzles. A change of the way changes the list, and is looked at:
+`python tests/tinygpu/solver/test_effort.py` writes it anew.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tinygpu.solver import smem
+from tinygpu.constraints import query
+from tinygpu.constraints.query import Answer
+from tinygpu.solver import smem, swizzle_search
+from tinygpu.solver.menu import every_xor, menu_totals
 from tinygpu.solver.smem import SolverCache, banks_see_xor, solve_smem
+from tinygpu.solver.smem_layout import row_bits
+from tinygpu.solver.swizzle_search import SwizzleQuestion, Xor
 from tinygpu.solver.tile_access import TileAccess
+
+FILE = Path(__file__).parent / "effort.txt"
+DRAWN = 60
 
 
 def access(name: str, rows: int, row_bytes: int, width: int, down: int) -> TileAccess:
@@ -97,3 +108,70 @@ def test_listed_swizzles_are_the_best_however_many_are_tried_at_once(
         assert found[0].layout == found[1].layout
         assert found[0].wavefronts == found[1].wavefronts
         assert [one.asked for one in found] == [0, 0]
+
+
+def drawn(number: int) -> tuple[int, int, list[TileAccess]]:
+    """(rows, bytes of a row, accesses) of a small tile, with lanes in steps or at random."""
+    rng = np.random.default_rng(number)
+    rows, vector = [(4, 8), (4, 16), (6, 16), (8, 16)][int(rng.integers(4))]  # at most 512 swizzles
+    row_bytes = int(rng.choice((32, 48, 64, 96, 128, 160)))
+    accesses = []
+    for name in ("first", "second", "third")[: int(rng.integers(1, 4))]:
+        width = vector if name == "first" else int(rng.choice((4, vector)))
+        units = row_bytes // width
+        if rng.integers(2):
+            step, down = (int(n) for n in rng.integers(1, 5, 2))
+            lane = np.arange(32) + int(rng.integers(4))
+            row, unit = lane // step * down % rows, lane * (1 + down) // 2 % units
+        else:
+            row, unit = rng.integers(0, rows, 32), rng.integers(0, units, 32)
+        lanes = np.stack([row, width * unit], axis=-1)[None]
+        accesses.append(TileAccess(name, lanes, width, "ldst", int(rng.integers(1, 4))))
+    return rows, row_bytes, accesses
+
+
+def said(number: int) -> str:
+    """How a question ends, and what is asked on the way: pitch, wavefronts, most flips, and the answer."""
+    rows, row_bytes, accesses = drawn(number)
+    questions: list[str] = []
+    every: dict[tuple[tuple[int, int], ...], list[Xor]] = {}
+
+    def answer(asked: tuple[SwizzleQuestion, int, int | None], notebook: object) -> Answer:
+        part, at_most, most = asked
+        where = f"{part.name.rpartition(' at a pitch of ')[2].split()[0]}:{at_most}{'' if most is None else f'/{most}'}"
+        if part.sources not in every:
+            every[part.sources] = every_xor(part.sources)
+        swizzles = every[part.sources]
+        totals = menu_totals(part.phases, swizzles, row_bits(rows))
+        right = [
+            xor
+            for xor, total in zip(swizzles, totals.tolist(), strict=True)
+            if total <= at_most and (most is None or sum(mask.bit_count() for _, mask in xor) <= most)
+        ]
+        silent = number % 4 == 3 and (not right or len(questions) == 1)  # as a solver that gives up on what is hard
+        questions.append(f"{where}{'?' if silent else '+' if right else '-'}")
+        if silent:
+            return Answer(where, "unknown", reason="canceled")
+        if not right:
+            return Answer(where, "unsat")
+        return Answer(where, "sat", {f"mask!{bit}!0": mask for bit, mask in right[number % len(right)]})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(swizzle_search, "swizzle_query", lambda part, at_most, most=None: (part, at_most, most))
+        patch.setattr(query, "ask", answer)
+        padding, xor = number % 3 > 0, number % 11 > 0
+        found = solve_smem(rows, row_bytes, accesses, allow_padding=padding, allow_xor=xor, cache=SolverCache())
+    flips = ",".join(f"{bit}^{mask}" for bit, mask in found.layout.xor)
+    end = f"{found.proof} {found.wavefronts} {found.layout.pitch_bytes} {flips or '-'} {found.asked}"
+    return f"{end}|{' '.join(questions)}"
+
+
+def test_the_solver_takes_the_way_that_it_took() -> None:
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        assert said(number) == line, f"tile {number}; to accept it: python tests/tinygpu/solver/test_effort.py"
+    assert len(lines) == DRAWN
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{said(number)}\n" for number in range(DRAWN)), encoding="utf-8")

@@ -68,6 +68,7 @@ class Listed:
     def __post_init__(self) -> None:
         self.every = every_xor(self.question.sources)
         self.latest: Mapping[int, int] = {}
+        self.flips = 0  # of the last swizzle that was found before fewer flips were asked for
 
     def ask(self, asked: tuple[SwizzleQuestion, int, int | None], notebook: object) -> Answer:
         part, at_most, most_ones = asked
@@ -89,6 +90,8 @@ class Listed:
             return Answer("drawn", "unsat")
         found = self.chance.choice(right)
         self.latest = dict(found)
+        if most_ones is None:
+            self.flips = ones(found)
         return Answer("drawn", "sat", {f"mask!{bit}!{LOW}": dict(found).get(bit, 0) >> LOW for bit, _ in part.sources})
 
     def joins(self, phases: tuple[Phase, ...]) -> None:
@@ -125,6 +128,9 @@ def test_a_search_finds_the_best_that_listing_finds_and_asks_nothing_that_it_kno
 
     asked = [total for total, most, _ in oracle.asked if most is None]
     assert found.asked == len(oracle.asked)
+    fewer = {most for _, most, _ in oracle.asked if most is not None}
+    assert fewer <= set(range(oracle.flips))
+    assert len(fewer) <= oracle.flips.bit_length()
     assert asked[:1] == [least] * (least < below)
     assert all(least <= total < below for total in asked)
     assert (found.xor is None) == (found.total == below)

@@ -183,6 +183,7 @@ def test_where_nothing_is_free_of_conflicts_z3_refutes_it() -> None:
     )
     # The refutation itself: the wavefronts just below the optimum are asked for, and the answer is no.
     assert cache.notebook.record[-1].verdict == "unsat"
+    assert solution.asked == len(cache.notebook.record)
     question = _Question.of(64, 64, narrow_rows(), False, True, 400_000).swizzle_question(64)
     assert ask(swizzle_query(question, solution.wavefronts - 1)).verdict == "unsat"
     assert ask(swizzle_query(question, solution.wavefronts)).verdict == "sat"

@@ -1,6 +1,8 @@
 """Empty spaces: the conflicting set is minimal, the nearest point is nearest, and each change lets a point in."""
 
+import math
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 from hypothesis import assume, given, settings
@@ -10,8 +12,9 @@ from random_spaces import Rule, admitted, combinations, number_of, parts
 from tinygpu.constraints import Constraint
 from tinygpu.constraints.condition import conjuncts
 from tinygpu.constraints.query import Notebook
-from tinygpu.expressions import all_of, any_of, symbol
+from tinygpu.expressions import Expr, all_of, any_of, compile_arrays, symbol
 from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge, analysis, conflict
+from tinygpu.spaces import nearest as nearest_point
 from tinygpu.spaces.analysis import is_implied
 from tinygpu.spaces.conflict import find_point
 
@@ -49,7 +52,8 @@ def empty_parts(draw):
 @settings(max_examples=40)
 @given(part=empty_parts())
 def test_a_conflict_cannot_hold_and_nothing_can_be_dropped_from_it(part):
-    (conflict,) = Space("empty", (part,)).conflict()
+    space = Space("empty", (part,))
+    (conflict,) = space.conflict()
     points = list(combinations(part))
     assert not any(admitted(part, p, conflict.constraints) for p in points)
     for member, witness in zip(conflict.constraints, conflict.witnesses, strict=True):
@@ -58,19 +62,33 @@ def test_a_conflict_cannot_hold_and_nothing_can_be_dropped_from_it(part):
         assert witness in points
         assert admitted(part, witness, others)
         assert not admitted(part, witness, [member])
+    rejecting = {id(c) for _, c, _, removed in space.solutions[0].rows if removed}
+    legal = [c for c in part.constraints if id(c) in rejecting and c.kind == "legality"]
+    if not any(admitted(part, p, legal) for p in points):  # what only never wins is not what is in the way
+        assert {c.kind for c in conflict.constraints} == {"legality"}
 
 
 @settings(max_examples=40)
 @given(part=empty_parts())
-def test_the_nearest_point_breaks_the_fewest_conditions(part):
+def test_the_nearest_point_breaks_the_fewest_conditions_by_the_least(part):
+    conditions = [c for r in part.constraints for c in conjuncts(r.condition)]
+    relations = [(c, c.node.is_Relational and compile_arrays(Expr(c.node.lhs), Expr(c.node.rhs))) for c in conditions]
+
     def broken(point):
         values = number_of(part, point)
-        return sum(not c.holds(values) for r in part.constraints for c in conjuncts(r.condition))
+        excesses = []
+        for condition, sides in relations:
+            if not condition.holds(values):
+                left, right = sides(values) if sides else (1, 0)
+                excess = abs(left - right) / max(1, abs(right))
+                excesses.append(excess / (1 + excess) if sides else 1)
+        return len(excesses), sum(excesses)
 
     nearest = Space("empty", (part,)).nearest()
     points = list(combinations(part))
     assert nearest.point in points
-    assert broken(nearest.point) == min(broken(p) for p in points)
+    fewest, least = min(broken(p) for p in points)
+    assert broken(nearest.point) == (fewest, pytest.approx(least))
     assert [v.constraint for v in nearest.violations] == [
         c for c in part.constraints if not admitted(part, nearest.point, [c])
     ]
@@ -93,6 +111,101 @@ def test_z3_finds_a_point_exactly_where_elimination_does(part):
     if by_z3 is not None:
         assert by_z3 in list(combinations(part))
         assert admitted(part, by_z3)
+        read = {s for c in part.constraints for s in c.condition.symbols}
+        for axis in part.axes:
+            if axis.name not in read:
+                assert by_z3[axis.name] == by_elimination[axis.name] == axis.values[0]
+
+
+@settings(max_examples=30)
+@given(part=empty_parts())
+def test_every_change_of_one_number_or_one_more_value_that_opens_a_space_is_found(part):
+    """Against trying all: numbers up to 20 away with the point as it is; more values with all others free."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest_point, "_WINDOW", 20)
+        patch.setattr(nearest_point, "_MOST_CHANGES", 99)
+        nearest = Space("empty", (part,)).nearest()
+    found = {change.name: change for change in nearest.changes}
+    for name, now in part.environment.items():
+        near = sorted(range(max(0, now - 20), now + 21), key=lambda n: (abs(n - now), n))
+        opening = (n for n in near if admitted(replace(part, environment={**part.environment, name: n}), nearest.point))
+        needed = next(opening, None)
+        if needed is not None:
+            assert (found[name].now, found[name].needed, found[name].adds) == (now, needed, False)
+        elif name in found:
+            assert abs(found[name].needed - now) > 20
+    for place, axis in enumerate(part.axes):
+        if not axis.numeric:
+            continue
+        step = max(1, math.gcd(*axis.values))
+        more = {n for n in range(1, 1 + 2 * max(axis.values)) if n % step == 0}
+        more |= {v * 2**i for v in axis.values for i in range(5)} | {v // 2**i for v in axis.values for i in range(5)}
+
+        def opens(value, place=place, axis=axis):
+            others = (*part.axes[:place], Axis(axis.name, (value,)), *part.axes[place + 1 :])
+            opened = replace(part, axes=others)
+            return any(admitted(opened, p) for p in combinations(opened))
+
+        closest = {
+            v: min(axis.values, key=lambda o, v=v: (abs(o - v), o)) for v in more - set(axis.values) - {0} if opens(v)
+        }
+        if closest:
+            needed = min(closest, key=lambda v: (abs(v - closest[v]) / max(1, closest[v]), v))
+            change = found[axis.name]
+            assert (change.now, change.needed, change.adds) == (closest[needed], needed, True)
+            assert change.point == first_of(
+                replace(part, axes=(*part.axes[:place], Axis(axis.name, (needed,)), *part.axes[place + 1 :]))
+            )
+        else:
+            assert axis.name not in found
+    changes = [(abs(c.needed - c.now) / max(1, c.now), c.name) for c in nearest.changes]
+    assert changes == sorted(changes)
+
+
+def first_of(part):
+    return next(iter(Space("opened", (part,), strict=False)))
+
+
+def test_the_six_smallest_changes_are_shown():
+    numbers = dict(zip("abcdefgh", (7, 0, 1, 1, 40, 12, 2, 3), strict=True))
+    total = reduce(lambda x, y: x + y, [symbol(name) for name in numbers])
+    space = Space("six", (Part({}, (Axis("x", (1,)),), (Constraint("more", total == 70, "more"),), numbers),))
+    (missing,) = {70 - sum(numbers.values())}
+    smallest = sorted((missing / max(1, now), name) for name, now in numbers.items())[:6]
+    assert [(c.name, c.needed - c.now) for c in space.nearest().changes] == [(name, missing) for _, name in smallest]
+
+
+@pytest.mark.parametrize(("away", "found"), [(-4097, False), (-4096, True), (4096, True), (4097, False)])
+def test_numbers_are_tried_up_to_4096_away(away, found):
+    m = symbol("m")
+    rule = Constraint("either", any_of([m == 9_000 + away, m == 90_000]), "one of two")
+    space = Space("far", (Part({}, (Axis("x", (1,)),), (rule,), {"m": 9_000}),))
+    assert [c.needed for c in space.nearest().changes] == ([9_000 + away] if found else [])
+
+
+def test_a_number_beyond_64_bits_can_be_what_is_needed():
+    a, n = symbol("a"), symbol("n")
+    rule = Constraint("wide", a * n >= 2**70, "it is wide")
+    space = Space("wide", (Part({}, (Axis("a", (1,)),), (rule,), {"n": 2**62}),))
+    assert [(c.name, c.needed) for c in space.nearest().changes if not c.adds] == [("n", 2**70)]
+
+
+@pytest.mark.parametrize("rule", [symbol("k") >= 16, symbol("k") >= symbol("x") * 16])
+def test_of_points_that_are_equally_near_the_first_part_has_the_nearest(rule):
+    parts = [Part({"way": way}, (Axis("x", (1, 2)),), (Constraint("depth", rule, "deep"),), {"k": 8}) for way in "pqr"]
+    for order in (parts, parts[::-1]):
+        nearest = Space("equals", tuple(order)).nearest()
+        assert nearest.point == {"way": order[0].fixed["way"], "x": 1}
+
+
+def test_a_point_without_completion_names_the_first_constraint_of_the_conflict():
+    x, y = symbol("x"), symbol("y")
+    rules = (Constraint("low", x + y <= 4, "low"), Constraint("high", x + 2 * y >= 9, "high"))
+    space = Space("two", (Part({}, (Axis("x", (1, 2, 3)), Axis("y", (1, 2, 3, 4))), rules),))
+    (violation,) = space.explain({"x": 3})
+    assert violation.constraint is rules[0]
+    assert "(1) low" in violation.sentence
+    assert "(2) high" in violation.sentence
 
 
 def test_an_empty_space_says_why_and_what_would_open_it():

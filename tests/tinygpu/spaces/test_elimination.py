@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.constraints.condition import Condition
+from tinygpu.constraints.condition import SAFE_PEAK, Condition
 from tinygpu.constraints.intervals import Interval
 from tinygpu.expressions import symbol, where
 from tinygpu.spaces.elimination import number_rows
 from tinygpu.spaces.order import Estimate, connected, plan_order
 from tinygpu.spaces.summaries import summarise
 
-A, B, C, D = (symbol(name) for name in "abcd")
+A, B, C, D, K = (symbol(name) for name in "abcdk")
 
 
 @settings(max_examples=100)
@@ -70,11 +70,26 @@ def test_a_selective_pair_is_chosen_before_a_wide_axis():
         (where(A > 1, 7 // (A - B), A) + C, 0),
         (where(7 // (A - B) > 1, A, B) + C, 0),
         (where(C > 1, 7 // (A - B), A + B) + D, 0),
+        (A * B + (K // 3) * C, 1),
+        (A * K + C, 1),
     ],
 )
 def test_cases_are_summarised_where_all_of_them_can_be(term, made):
     """A division by what may be zero keeps the axes; with summaries or without, the same points are left."""
-    axes, ranges = ("a", "b", "c", "d"), {n: Interval(1, 6) for n in "abcd"}
+    axes, ranges = ("a", "b", "c", "d"), {n: Interval(1, 6) for n in "abcdk"}
     condition = Condition((term <= 7).sympy)
-    plan = summarise(axes, [(len(condition.symbols) - 1, condition, False)], ranges)
+    last = max(axes.index(n) for n in condition.symbols if n in axes)
+    plan = summarise(axes, [(last, condition, False)], ranges)
     assert len({s.name for depth in plan.made for s in depth}) == made
+
+
+@pytest.mark.parametrize(("peak", "made"), [(SAFE_PEAK - 1, True), (SAFE_PEAK, False)])
+@pytest.mark.parametrize("where_it_is", ["summary", "whole"])
+def test_what_may_reach_the_end_of_64_bits_keeps_its_axes(where_it_is, peak, made):
+    """In a summary, a + b; or in the whole condition alone, where the sum of a and b is as small as can be."""
+    large = ("a", "b") if where_it_is == "summary" else ("c",)
+    share = peak // len(large)
+    ranges = {n: Interval(0, share + (n == large[0]) * (peak % len(large)) if n in large else 0) for n in "abcd"}
+    condition = Condition((A + B + C <= 7).sympy)
+    plan = summarise(("a", "b", "c", "d"), [(2, condition, False)], ranges)
+    assert plan.summarises == made

@@ -5,8 +5,10 @@ import pytest
 
 from tinygpu.constraints import Constraint
 from tinygpu.expressions import symbol
-from tinygpu.spaces import Axis, Part, Space, SpaceError
+from tinygpu.spaces import Axis, Part, Space, SpaceError, TooLarge
+from tinygpu.spaces import space as space_module
 from tinygpu.spaces.analysis import is_vacuous
+from tinygpu.spaces.space import _uniform
 
 A, B = symbol("a"), symbol("b")
 AXES = (Axis("a", (1, 2, 4)), Axis("b", (0, 1, 2)), Axis("mode", ("row", "column")))
@@ -76,6 +78,19 @@ def space(*conditions, **environment):
             "[small] no point satisfies every constraint, so that none can be drawn",
         ),
         (lambda: space().at(18), "[small] there is no point 18; indices go from 0 to 17"),
+        (lambda: space().at(-1), "[small] there is no point -1; indices go from 0 to 17"),
+        (
+            lambda: space().columns(limit=17),
+            "[small] 18 points are too many to list (the limit is 17); sample them instead",
+        ),
+        (
+            lambda: Part({}, AXES, environment={"m": True}),
+            "[space] m is True; it must be a non-negative integer",
+        ),
+        (
+            lambda: Part({}, AXES, environment={"m": 1.5}),
+            "[space] m is 1.5; it must be a non-negative integer",
+        ),
         (
             lambda: space().legal_values({}, "c"),
             "[small] there is no parameter 'c'; there are way, a, b, mode",
@@ -146,9 +161,77 @@ def test_spaces_without_axes_or_parts_have_one_point_or_none():
     assert Space("s", ()).size == 0
 
 
-def test_an_axis_keeps_the_values_of_any_sequence() -> None:
+def test_what_is_given_in_any_sequence_is_kept_as_it_was() -> None:
+    """A list that its owner goes on to change changes no axis, part or space."""
     assert Axis("a", [1, 2]) == Axis("a", (1, 2))
     assert hash(Axis("a", [1, 2])) == hash(Axis("a", (1, 2)))
+    axes, rules = list(AXES), [rule(A > B)]
+    parts = [Part({}, axes, rules)]
+    made = Space("small", parts)
+    for given in (axes, rules, parts):
+        given.clear()
+    (part,) = made.parts
+    assert (part.axes, len(part.constraints)) == (AXES, 1)
+    assert made.size == space(A > B).size
+
+
+def test_as_many_points_as_the_limit_are_listed() -> None:
+    assert {len(column) for column in space().columns(limit=18).values()} == {18}
+
+
+def test_a_list_of_points_is_the_same_whatever_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = list(space(A > B))
+    for batch in (1, 3, 4, 100):
+        monkeypatch.setattr(space_module, "_CHUNK", batch)
+        assert list(space(A > B)) == listed
+
+
+def test_parts_without_a_name_have_no_point_with_a_value_for_it() -> None:
+    both = Space("both", (Part({"w": 1}, AXES[:1]), Part({"w": 2}, AXES[:2])))
+    assert both.count({"b": 0}) == both.count({"b": 0, "w": 2}) == 3
+    assert both.count({"b": 0, "w": 1}) == 0
+    assert both.legal_values({"b": 0}, "w") == (2,)
+    assert [both.count({"w": w}) for w in (1, 2, 3)] == [3, 9, 0]
+
+
+def test_what_reads_no_parameter_is_judged_first() -> None:
+    conditions = {"later": A > B, "last": A + B <= 5, "none": symbol("m") >= 1}
+    rules = tuple(Constraint(name, condition, "it must hold") for name, condition in conditions.items())
+    part = Part({}, AXES, rules, {"m": 1})
+    assert [row.name for row in Space("s", (part,)).funnel] == ["none", "later", "last"]
+
+
+def test_of_equally_good_parts_the_first_explains_a_point() -> None:
+    rules = [Constraint("low", A <= 1, "it is low"), Constraint("high", A >= 4, "it is high")]
+    for order in (rules, rules[::-1]):
+        parts = tuple(Part({"way": way}, AXES[:1], (rule,)) for way, rule in zip("xy", order, strict=True))
+        assert [v.constraint for v in Space("two", parts).explain({"a": 2})] == [order[0]]
+
+
+def test_vacuity_that_takes_too_many_rows_is_not_guessed() -> None:
+    narrow = Constraint("narrow", (A == 1) & (B == 1), "one of each")
+    tight = Space("tight", (Part({}, AXES[:2], (narrow, rule(A + B <= 9))),), row_budget=2)
+    assert tight.size == 1
+    with pytest.raises(TooLarge):
+        is_vacuous(tight, narrow)
+
+
+@pytest.mark.parametrize("bits", range(64, 74))
+def test_numbers_beyond_64_bits_are_drawn_from_as_few_bytes_as_hold_them(bits: int) -> None:
+    """A number that is too large is drawn again, and no other: all below the bound are equally likely."""
+    below = (1 << bits) - (1 << bits - 2) + 1
+    taken = []
+
+    class Bytes:
+        def bytes(self, count: int) -> bytes:
+            taken.append(np.random.default_rng(len(taken)).bytes(count))
+            return taken[-1]
+
+    drawn = _uniform(below, 12, Bytes())  # type: ignore[arg-type]
+    assert {len(some) for some in taken} == {-(-bits // 8)}
+    numbers = [int.from_bytes(some, "little") >> -bits % 8 for some in taken]
+    assert drawn == [number for number in numbers if number < below]
+    assert len(drawn) == 12
 
 
 def test_what_a_space_counts_with_is_said_by_name() -> None:
