@@ -156,7 +156,7 @@ class _Counter:
         self.looped = bool(loops)
         start = "prologue" if self.looped else "iteration"
         self._body(self.program.body, start, expr(1))
-        warps = ceil_div(self.operations.threads, 32)
+        warps = self.operations.warps
         self.phases[start].add("warp_instructions", warps * PROLOGUE_INSTRUCTIONS)
         self.phases["prologue"].wait("fmas", 30)
         if self.looped:
@@ -171,7 +171,7 @@ class _Counter:
 
     def _statement(self, s: n.Statement, phase: str, times: Expr) -> str:
         tally = self.phases[phase]
-        warps = ceil_div(self.operations.threads, 32)
+        warps = self.operations.warps
         match s:
             case n.Pipelined() if phase == "prologue":
                 self.iterations = s.trips
@@ -199,15 +199,14 @@ class _Counter:
                 self._role(s, phase)
             case n.Scope():
                 return self._body(s.body, phase, times)
-            case n.Gather():
-                self.operations.add(s, tally, times, phase == "iteration")
-                return self._body(s.body, phase, times)
             case n.Fill() | n.Drain():
                 if isinstance(s, n.Drain):
                     tally.wait("barriers", times)
                 return self._body(s.body, phase, times)
             case _:
                 self.operations.add(s, tally, times, phase == "iteration")
+                if isinstance(s, n.Gather):
+                    return self._body(s.body, phase, times)
         return phase
 
     def _role(self, s: n.InRole, phase: str) -> None:

@@ -164,6 +164,12 @@ EQUIVALENTS = (
         "how long Z3 may take is a matter of taste, not of one unit",
     ),
     Equivalent(
+        "tinygpu/solver/swizzle_search.py",
+        "self.said[pair] = self.swizzled(pair.source, 0) == self.number(pair.bank)",
+        "self.said[pair] = self.swizzled(pair.source, 1) == self.number(pair.bank)",
+        "bits inside a word are cut off from every place, so that byte 1 of it is byte 0",
+    ),
+    Equivalent(
         "tinygpu/spaces/diagram.py",
         "alive = np.ones(1, dtype=np.bool_)",
         "alive = np.ones(2, dtype=np.bool_)",

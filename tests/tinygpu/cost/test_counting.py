@@ -126,8 +126,8 @@ class Rows(Machine):
     x, bias = Input("f32", m, n), Input("f32", n)
     y = Output("f32", m, n)
     warps, stages = Param(1, 2, 4), Param(1, 2, 3)
-    how = Choice("at once", "rounds", "ring", "apart", "written out")
-    ld, st, cp, get = isa.LdGlobal(1), isa.StGlobal(1), isa.CpAsync(1), isa.LdShared(1)
+    how = Choice("at once", "rounds", "ring", "ring of stores", "two rings", "apart", "written out")
+    ld, st, cp, get, put = isa.LdGlobal(1), isa.StGlobal(1), isa.CpAsync(1), isa.LdShared(1), isa.StShared(1)
     add, relu = isa.Add("f32"), isa.Max("f32")
 
     def program(self, p: Any) -> None:
@@ -148,6 +148,26 @@ class Rows(Machine):
                     with p.loop(self.n, step=columns) as j, ring.drain() as slot:
                         keep(i, j, p.load(self.get, slot.t, who))
                     p.store(self.st, self.y.tile(i, 0, shape=shape), first)
+            elif self.how == "ring of stores":
+                with p.pipeline("ring", self.stages, t=tile) as ring, p.role("all", warps=self.warps):
+                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                        p.store(self.put, slot.t, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
+                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                        keep(i, j, p.load(self.get, slot.t, who))
+            elif self.how == "two rings":
+                with (
+                    p.pipeline("ring", self.stages, t=tile) as ring,
+                    p.pipeline("late", self.stages, u=p.smem("f32", shape)) as late,
+                    p.role("all", warps=self.warps),
+                ):
+                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                        p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.t, who)
+                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                        keep(i, j, p.load(self.get, slot.t, who))
+                    with p.loop(self.n, step=columns) as j, late.fill() as slot:
+                        p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.u, who)
+                    with p.loop(self.n, step=columns) as j, late.drain() as slot:
+                        keep(i, j, p.load(self.get, slot.u, who))
             else:
                 with p.role("all", warps=self.warps):
                     if self.how == "rounds":
@@ -176,7 +196,7 @@ def plus(*parts: dict[str, int], times: int = 1) -> dict[str, int]:
     return {name: times * sum(part.get(name, 0) for part in parts) for name in names}
 
 
-@pytest.mark.parametrize("how", ["at once", "rounds", "ring", "apart", "written out"])
+@pytest.mark.parametrize("how", ["at once", "rounds", "ring", "ring of stores", "two rings", "apart", "written out"])
 @pytest.mark.parametrize("warps", [1, 4])
 def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> None:
     """Four rows of 128 B for every warp: 4 warp instructions, of 4 sectors and 2 accesses each; 16 instructions more a
@@ -189,6 +209,7 @@ def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> N
     both = {"warp_instructions": 2 * rows, "fma_flops": 2 * 32 * rows, "alu_ops": 32 * rows}
     fetch = {**load, "smem_store_wavefronts": rows}
     get = {"warp_instructions": 2 * rows, "smem_load_wavefronts": rows}
+    put = {"warp_instructions": 2 * rows, "smem_store_wavefronts": rows}
     begin, more = {"warp_instructions": 60 * warps}, {"warp_instructions": 16 * warps}
     late, tile = {"fmas": 30, "global_loads": 1}, 512 * rows // 4
     for stages in (1, 3):
@@ -214,9 +235,26 @@ def test_what_belongs_to_prologue_rounds_and_epilogue(how: str, warps: int) -> N
             waits = {"barriers": 2 if stages == 1 else 1}
             start = plus(late, {"global_loads": 1})
             expected = [(plus(begin, load), start), (plus(fetch, get, both, store, more), waits), (store, none)]
+            if how == "ring of stores":
+                expected = [(begin, late), (plus(load, put, get, both, store, more), waits), (none, none)]
+            if how == "two rings":
+                again = plus(fetch, get, both, store, times=rounds), {"barriers": rounds}
+                expected = [(begin, late), (plus(fetch, get, both, store, more), waits), again]
             assert (d.iterations, d.prefetch_iterations) == (rounds, stages - 1)
             assert d.bytes_in_flight_per_cta == max(stages - 1, 1) * tile
         assert phases == expected, stages
+
+
+def test_where_reuse_is_left_out_every_input_is_read_once() -> None:
+    problem = MatmulAmpere.problem(**SIZES)
+    space = build_space(MatmulAmpere, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(1))
+    kept = tuple(name for name in MatmulAmpere.heuristics if name != "locality")
+    index = space.structure_index(point)
+    demand = count(space.traces[index].program, kept).demand(values_of(space, point), device("a100"))
+    m, n, k = SIZES.values()
+    assert demand.dram_bytes_read == 2 * (m * k + k * n)
+    assert demand.dram_bytes_written == 2 * m * n
 
 
 def test_conflicts_are_added_to_a_round_where_they_are_asked_for() -> None:
@@ -251,3 +289,29 @@ def test_counts_of_a_structure_are_those_of_each_program_in_it(machine: Any, chi
         known = dict(zip(filled.names, filled.compute(values), strict=True))
         for name, found in zip(open_.names, open_.compute(values), strict=True):
             assert name == "registers" or found == known[name], (name, point)
+
+
+class Filled(Machine):
+    """y = 1: nothing is read"""
+
+    m, n = Dim(), Dim()
+    y = Output("f32", m, n)
+    warps = Param(1)
+    st = isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        who = blocked((4, 32), threads=32, across=32)
+        with p.grid((self.m, 4), (self.n, 32)) as (i, j), p.role("all", warps=self.warps):
+            p.store(self.st, self.y.tile(i, j, shape=(4, 32)), p.full(who, "f32", 1.0))
+
+    @staticmethod
+    def reference() -> Any:
+        return 1
+
+
+def test_what_reads_nothing_has_a_byte_under_way_and_reads_none() -> None:
+    space = build_space(Filled, Filled.problem(m=64, n=64), device("a100"))
+    demand = demand_of(space, space.space.at(0))
+    assert (demand.bytes_in_flight_per_cta, demand.dram_bytes_read, demand.dram_bytes_written) == (1, 0, 64 * 64 * 4)
+    assert (demand.ctas, demand.total.sectors_read, demand.total.sectors_written) == (32, 0, 16)
+    assert (demand.operand, demand.accumulator, demand.useful_tensor_flops) == ("f16", "f32", None)

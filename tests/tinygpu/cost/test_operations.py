@@ -203,7 +203,9 @@ def test_a_request_of_rows_or_columns_that_another_order_keeps_apart() -> None:
     assert asked(same, threads=32)["sectors_read"] == 4
 
 
-@pytest.mark.parametrize(("warps", "shape", "kind"), [((2, 2), (64, 32), "f16"), ((1, 4), (32, 64), "f16")])
+@pytest.mark.parametrize(
+    ("warps", "shape", "kind"), [((2, 2), (64, 32), "f16"), ((1, 4), (32, 64), "f16"), ((1, 1), (128, 64), "f16")]
+)
 def test_matrices_take_one_wavefront_for_eight_rows(warps: tuple[int, int], shape: tuple[int, int], kind: str) -> None:
     made = tiled(isa.MmaSync(), dtype(kind), dtype(kind), shape, warps)
     threads = 32 * warps[0] * warps[1]

@@ -1,5 +1,7 @@
 """What accesses and layouts take and what they refuse, at both ends of every range and one step beyond."""
 
+# ruff: noqa: B023 - what is handed to `taken` is called at once
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,7 +47,7 @@ def test_an_access_reaches_the_last_byte_of_the_last_row_and_no_further() -> Non
     for row, column, width in ((2, 20, 4), (2, 23, 1), (0, 16, 8), (3, 20, 4), (2, 24, 4), (2, 24, 1), (0, 24, 8)):
         inside = row < 3 and column + width <= 24
         said = f"[access 'one'] it reaches row {row} and column byte {column + width - 1}, outside the tile of 3 rows"
-        assert taken(lambda: solve_smem(3, 24, [one_lane(row, column, width)]), said) == inside  # noqa: B023
+        assert taken(lambda: solve_smem(3, 24, [one_lane(row, column, width)]), said) == inside
 
 
 def test_lanes_are_listed_once_and_stay_as_they_were() -> None:
@@ -68,7 +70,7 @@ def test_columns_of_lane_bits_may_be_zero_and_are_not_negative() -> None:
     assert BitAccess("same", (0, 0, 1, 2, 4), 1).wavefronts(XorLayout(8)) == 1
     for column in (-1, -2):
         said = f"[access 'back'] lane bit 2 moves the offset by {column}, which is not a multiple of the 1 bytes"
-        assert not taken(lambda: BitAccess("back", (0, 0, column, 2, 4), 1), said)  # noqa: B023
+        assert not taken(lambda: BitAccess("back", (0, 0, column, 2, 4), 1), said)
 
 
 def test_masks_flip_bits_below_their_own_bit() -> None:
@@ -76,7 +78,7 @@ def test_masks_flip_bits_below_their_own_bit() -> None:
         for mask in range(-1, 40):
             said = f"[xor layout] the mask {mask} of bit {bit} must flip bits below bit {bit}, and offsets have 4 bits"
             right = 0 <= bit < 4 and 0 < mask < 2**bit
-            assert taken(lambda: XorLayout(4, ((bit, mask),)), said) == right  # noqa: B023
+            assert taken(lambda: XorLayout(4, ((bit, mask),)), said) == right
 
 
 @pytest.mark.parametrize("offsets", [[-1], [-1, 5], [16], [3, 16], [0, 15], []])
@@ -91,7 +93,7 @@ def test_masks_stay_in_the_row_and_bits_are_those_of_row_numbers() -> None:
         for mask in range(-1, 70):
             right = 0 <= bit < 3 and 1 <= mask < 32
             said = "[smem layout] the numbers of 6 rows have 3 bits" if not 0 <= bit < 3 else "[smem layout] the mask"
-            assert taken(lambda: SmemLayout(6, 96, 96, ((bit, mask),)), said) == right  # noqa: B023
+            assert taken(lambda: SmemLayout(6, 96, 96, ((bit, mask),)), said) == right
     for row_bytes in range(1, 70):
         for pitch in range(row_bytes, row_bytes + 40):
             # The columns of a row, whole blocks of them, fit into the pitch.
@@ -121,7 +123,7 @@ def test_the_coordinate_that_is_furthest_out_is_named(row: list[int], column: li
 def test_a_picture_shows_chunks_that_stay_whole_where_they_lie(layout: SmemLayout) -> None:
     for chunk in range(-1, 20):
         powers = [2**i for i in range(5) if layout.vector_bytes % 2**i == 0 and layout.row_bytes % 2**i == 0]
-        assert taken(lambda: layout.picture(chunk), f"[smem layout] chunks of {chunk} B") == (chunk in powers)  # noqa: B023
+        assert taken(lambda: layout.picture(chunk), f"[smem layout] chunks of {chunk} B") == (chunk in powers)
         if chunk not in powers:
             continue
         lines = layout.picture(chunk, rows=2).splitlines()

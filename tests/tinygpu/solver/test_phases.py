@@ -127,6 +127,28 @@ def test_a_question_leaves_open_the_bits_from_the_widest_vector_to_the_end_of_th
         assert [bit for bit, _ in asked.sources] == wanted
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_query_about_one_pair_has_the_masks_that_keep_its_units_apart(seed: int) -> None:
+    """Each answer for every set of masks, asked one by one."""
+    rng = np.random.default_rng(seed)
+    sources = ((0, 48), (2, 112))
+    places = [16 * int(n) for n in rng.integers(0, 8, 3)]
+    one, other = (int(n) for n in rng.integers(0, 8, 2))
+    pair: Pair = Carrying(one, places[0], other, places[1], places[2]) if seed % 3 else Linear(one, places[0])
+    import z3
+
+    context = z3.Context()
+    masks = {bit: z3.BitVec(f"mask!{bit}!4", 3, ctx=context) for bit, _ in sources}
+    term = _Writer(masks, 4, 3, context).conflict(pair)
+    for chosen in itertools.product(range(0, 64, 16), range(0, 128, 16)):
+        told = dict(zip((0, 2), chosen, strict=True))
+        if isinstance(term, bool):
+            assert term == pair.conflicts(told)
+        else:
+            values = [(masks[bit], z3.BitVecVal(mask >> 4, 3, ctx=context)) for bit, mask in told.items()]
+            assert z3.is_true(z3.simplify(z3.substitute(term, *values))) == pair.conflicts(told)
+
+
 def test_pairs_are_named_only_where_some_of_them_may_conflict() -> None:
     import z3
 

@@ -76,7 +76,10 @@ def test_the_shift_form_computes_the_same_flips(layout: SmemLayout) -> None:
     if form is not None:
         count, row_shift, column_shift = form
         assert np.array_equal((rows >> row_shift & (1 << count) - 1) << column_shift, layout.column_xor(rows))
-    assert (form is None) <= (len(layout.xor) > 0)
+    assert (form == (0, 0, 0)) == (not layout.xor)
+    masks = [mask for _, mask in layout.xor]
+    run = layout.xor == tuple((layout.xor[0][0] + i, masks[0] << i) for i in range(len(masks)))
+    assert (form is not None) == (run and all(mask.bit_count() == 1 for mask in masks))
 
 
 @pytest.mark.parametrize("pitch", [16, 32, 64, 128])

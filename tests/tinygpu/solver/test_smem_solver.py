@@ -254,6 +254,7 @@ def test_every_query_is_recorded_and_a_cached_solution_asks_nothing() -> None:
     first = solve_smem(32, 128, two_ways(), cache=cache)
     assert first.conflict_free
     assert first.asked == len(cache.notebook.record) > 0
+    assert first.seconds >= sum(answer.seconds for answer in cache.notebook.record)
     assert all(
         answer.verdict in ("sat", "unsat") and "(check-sat)" in answer.smtlib for answer in cache.notebook.record
     )

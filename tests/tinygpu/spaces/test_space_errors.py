@@ -208,6 +208,16 @@ def test_of_equally_good_parts_the_first_explains_a_point() -> None:
         assert [v.constraint for v in Space("two", parts).explain({"a": 2})] == [order[0]]
 
 
+def test_a_point_is_explained_by_a_part_that_has_all_of_its_names() -> None:
+    few = Part({"way": "few"}, AXES[:1], (Constraint("odd", A % 2 == 1, "it is odd"),))
+    more = Part({"way": "more"}, AXES[:2], (Constraint("small", A + B <= 2, "it is small"),))
+    for parts in ((few, more), (more, few)):
+        both = Space("both", parts)
+        assert [v.constraint.name for v in both.explain({"a": 4, "b": 1})] == ["small"]
+        assert both.explain({"a": 1, "b": 1}) == ()
+        assert [v.constraint.name for v in both.explain({"a": 4, "way": "few"})] == ["odd"]
+
+
 def test_vacuity_that_takes_too_many_rows_is_not_guessed() -> None:
     narrow = Constraint("narrow", (A == 1) & (B == 1), "one of each")
     tight = Space("tight", (Part({}, AXES[:2], (narrow, rule(A + B <= 9))),), row_budget=2)
