@@ -259,8 +259,16 @@ def registers_estimate(program: Program) -> Expr:
         for r in program.roles:
             total, warps = total + r.warps * r.registers, warps + r.warps
         return ceil_div(total, warps)
-    buffers = sum(len(p.buffers) for p in program.pipelines if not p.stages.same(1))
+    rings = _rings(program.body)
+    buffers = sum(len(p.buffers) for p in program.pipelines if p.name in rings)
     return live_registers(program.body) + EXPECTED_OVERHEAD + EXPECTED_PER_BUFFER * buffers
+
+
+def _rings(body: tuple[n.Statement, ...]) -> frozenset[str]:
+    """Pipelines that are filled round after round, however many stages they have."""
+    pipelined = {s.pipeline for s in walk(body) if isinstance(s, n.Pipelined)}
+    loops = (s for s in walk(body) if isinstance(s, n.Loop))
+    return frozenset(pipelined.union(f.pipeline for loop in loops for f in walk(loop.body) if isinstance(f, n.Fill)))
 
 
 def live_registers(body: tuple[n.Statement, ...]) -> Expr:
@@ -287,10 +295,11 @@ def _peaks(
     after = [needed_after.union(*used[i + 1 :]) for i in range(len(body))]
     for s, later in zip(body, after, strict=True):
         if isinstance(s, n.Pipelined):
+            needed = later | (_used(s) & live.keys())
+            _peaks(tuple(f for f in s.fill if not isinstance(f, n.Copy)), live, needed, peaks)
             copies = [_copy_registers(c) for c in s.fill if isinstance(c, n.Copy)]
             held = {f"copy {i} of {s.pipeline}": taken for i, taken in enumerate(copies) if not taken.same(0)}
-            around = live | held
-            live |= _peaks(s.drain, around, later | (_used(s) & around.keys()), peaks)
+            live |= _peaks(s.drain, live | held, needed, peaks)
             live = {k: v for k, v in live.items() if k not in held}
         elif isinstance(s, n.Gather):
             # the value is stored before the result takes its place, whose neighbours are loaded four at a time

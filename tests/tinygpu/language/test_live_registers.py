@@ -82,8 +82,10 @@ def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
                 for _ in range(2):
                     yield from events(s.body, beside)
             case n.Pipelined():
-                taken = sum(e.beside for e in events(s.fill))
+                copies = tuple(c for c in s.fill if isinstance(c, n.Copy))
+                taken = sum(e.beside for e in events(copies))
                 for _ in range(2):
+                    yield from events(tuple(f for f in s.fill if f not in copies), beside)
                     yield from events(s.drain, beside + taken)
             case n.Scope() | n.Fill() | n.Drain() | n.InRole():
                 yield from events(s.body, beside)
@@ -167,6 +169,8 @@ class Bodies:
                 elif kind == "pipelined":
                     self.number += 1
                     fill = tuple(self.copied(self.draw(st.booleans())) for _ in range(self.draw(st.integers(0, 2))))
+                    if self.draw(st.booleans()):
+                        fill += self.body(seen, 2)
                     out.append(n.Pipelined(f"ring{self.number}", "i", expr(2), fill, inner))
                 else:
                     blocks = [n.Scope(("ring",), inner), n.Fill("ring", inner), n.Drain("ring", inner)]
