@@ -26,7 +26,7 @@ def spell(text: str) -> str:
 
 
 def module_of(instruction: str, target: str, version: str) -> str:
-    """The smallest module that holds one instruction; the instruction stands in line 12."""
+    """The smallest module that holds one instruction, or several, which begin in line 12."""
     wide = [letter for letter in _TYPES if letter != "q" or "%q" in instruction]
     registers = " ".join(f".reg .{_TYPES[letter]} %{letter}<64>;" for letter in wide)
     return (

@@ -15,6 +15,8 @@ from instruction_bench import module
 from tinygpu.ptx.emulator import emulate
 
 WORDS = 48
+# The number of no warp.
+NOBODY = 4
 BODY = """
 .reg .pred %p, %q, %done; .reg .b32 %r<16>; .reg .b64 %rd<4>; .shared .align 128 .b8 s[{bytes}];
 .shared .align 8 .b64 bar;
@@ -27,7 +29,7 @@ ROUND:
 mov.u32 %r6, 0;
 @%p bra MEET;
 WORD:
-// A word is written by the warp that a table names for this round; 0 for none.
+// A word is written by the warp that a table names for this round.
 mad.lo.u32 %r7, %r9, {words}, %r6; mul.wide.u32 %rd3, %r7, 4; add.u64 %rd3, %rd2, %rd3; ld.global.u32 %r8, [%rd3];
 setp.eq.u32 %q, %r8, %r2; mad.lo.u32 %r10, %r6, 4, %r3; add.u32 %r11, %r9, %r6;
 @%q st.shared.u32 [%r10], %r11;
@@ -63,7 +65,7 @@ def races(seed: int, copy: str, body: str = BODY) -> tuple[bool, bool]:
     """(whether the copy must race, whether it was found to)."""
     rng = np.random.default_rng(seed)
     comes = [0, *sorted(rng.choice([1, 2, 3], int(rng.integers(1, 4)), replace=False).tolist())]
-    owners = np.zeros((2, WORDS), np.int64)
+    owners = np.full((2, WORDS), NOBODY)
     owners[0] = rng.choice(comes[1:], WORDS) if rng.integers(2) else comes[1]
     first, size = 4 * int(rng.integers(WORDS // 4 - 4)), 4 * int(rng.integers(1, 5))
     inside = np.arange(first, first + size)
@@ -73,8 +75,10 @@ def races(seed: int, copy: str, body: str = BODY) -> tuple[bool, bool]:
     if absent and rng.integers(2):
         owners[0, odd] = absent[0]
     elif rng.integers(2):
-        owners[1, odd] = int(rng.choice([1, 2, 3]))
-    wrong = bool(np.isin(owners[0, inside], absent).any() or owners[1, inside].any())
+        owners[1, odd] = again = int(rng.choice([1, 2, 3]))
+        # who does not come is not ordered after the first writer either, and their race would be none of the copy's
+        owners[0, odd] = owners[0, odd] if again in comes else NOBODY
+    wrong = bool(np.isin(owners[0, inside], absent).any() or (owners[1, inside] != NOBODY).any())
     text = body.replace("{copy}", copy).replace("{comes}", str(sum(1 << w for w in comes)))
     text = text.replace("{threads}", str(32 * len(comes))).replace("{words}", str(WORDS))
     text = text.replace("{first}", str(4 * first)).replace("{size}", str(4 * size)).replace("{bytes}", str(4 * WORDS))
