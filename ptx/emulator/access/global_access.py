@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.clocks import OWN, PENDING
 from tinygpu.ptx.emulator.state.cohort import Cohort
-from tinygpu.ptx.emulator.state.cta_order import Missed
 from tinygpu.ptx.emulator.state.emulation import first_true
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
@@ -235,7 +236,7 @@ def _check_order(
         _report(c, site, window, index, span, size, selection, bad, ticks, who, verb, "wrote")
 
 
-def note_observed(c: Cohort, addresses: Array, missed: Missed) -> None:
+def note_observed(c: Cohort, addresses: Array, missed: Collection[tuple[int, int]]) -> None:
     """Active lanes have seen, by strong loads, what was written at these addresses; not those that saw older values.
 
     Who resets a lock after it has seen its release need not be ordered behind that by anything else: a write after a

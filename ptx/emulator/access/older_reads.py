@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access.shared_order import ACTORS
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.clocks import PENDING, Clock, both
+from tinygpu.ptx.emulator.state.clocks import PENDING
 from tinygpu.ptx.emulator.state.cohort import Cohort
-from tinygpu.ptx.emulator.state.cta_order import Known, Missed, Published, both_known
+from tinygpu.ptx.emulator.state.cta_order import Known, both_known
+from tinygpu.ptx.emulator.state.flags import MissedClocks
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.older_values import UNKNOWN, Replaced
+from tinygpu.ptx.emulator.state.published import Published
 from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
-from tinygpu.ptx.emulator.state.shared_flags import MissedClocks
+
+MissedGlobal = Mapping[tuple[int, int], tuple[Published, Known | None] | None]
+"""As MissedClocks, with what had been published to other clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ def _put(values: Array, lanes: list[int], value: NDArray[np.uint8], accesses: in
 # ---- global memory ----------------------------------------------------------------------------------------------
 
 
-def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[Published[Known]] | None:
+def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[tuple[Published, Known | None]] | None:
     """Active lanes are about to carry out strong writes or atomics at these addresses."""
     older = c.emulation.older
     if older is None or not addresses.size:
@@ -65,15 +70,18 @@ def note_global(c: Cohort, site: Site, addresses: Array, size: int) -> Replaced[
         before = np.where(window.valid[bytes_of].all(axis=1), before, UNKNOWN)
     who = np.broadcast_to(c.pick_column(c.set.global_warp), addresses.shape).reshape(-1)
     rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1).tolist()
-    order = c.residents.order
-    told = {place: order.published(place, row) for place, row in zip(places.tolist(), rows, strict=True)}
-    after: dict[int, Published[Known]] = {}
+    flags, order, locations = c.residents.global_flags, c.residents.order, c.emulation.locations
+    writers = zip(places.tolist(), rows, strict=True)
+    told = {place: (flags.published(place, row), locations.get(place)) for place, row in writers}
+    after: dict[int, tuple[Published, Known | None]] = {}
     if len(told) < places.size:
-        wide = scope_of(site.instruction, c.residents.cluster_size) is Scope.LAUNCH
+        scope, releases = scope_of(site.instruction, c.residents.cluster_size), _releases(site)
         for number, earlier in _followed(places).items():
-            base = told[int(places[number])] if earlier is None else after[earlier]
-            mine = order.publication(c, rows[number], Scope.LAUNCH, _releases(site)) if wide else None
-            after[number] = Published.to_all(both_known(base.everywhere, None if mine is None else mine.known))
+            near, far = told[int(places[number])] if earlier is None else after[earlier]
+            row = rows[number]
+            mine = order.publication(c, row, releases) if scope is Scope.LAUNCH else None
+            told_near = flags.publication(c, row, releases, Scope.CLUSTER) if scope > Scope.CTA else None
+            after[number] = (near.joined(told_near), both_known(far, None if mine is None else mine.known))
     replaced = Replaced(places, window.data[bytes_of], before, authors, who, told, after)
     older.note(c.emulation.tick, replaced)
     return replaced
@@ -108,10 +116,10 @@ def _last(ticks: Array) -> NDArray[np.int64]:
     return np.where(same, ticks[:, 0].astype(np.int64), UNKNOWN)
 
 
-def look_global(c: Cohort, addresses: Array, size: int, values: Array) -> Missed:
+def look_global(c: Cohort, addresses: Array, size: int, values: Array) -> MissedGlobal:
     """Strong reads of active lanes: puts older values in place of those that need not have been seen yet."""
     older, setbacks = c.emulation.older, c.residents.setbacks
-    missed: dict[tuple[int, int], Published[Known] | None] = {}
+    missed: dict[tuple[int, int], tuple[Published, Known | None] | None] = {}
     if not older or setbacks is None:
         return missed
     order, wpc = c.residents.order, c.residents.warps_per_cta
@@ -137,7 +145,7 @@ def look_global(c: Cohort, addresses: Array, size: int, values: Array) -> Missed
 
 def note_shared(
     c: Cohort, site: Site, index: NDArray[np.int64], size: int, rows: NDArray[np.int64]
-) -> Replaced[Published[Clock]] | None:
+) -> Replaced[Published] | None:
     """Warps (`rows`) are about to carry out strong writes or atomics at these bytes of shared memory."""
     older = c.residents.older
     if older is None or not index.size:
@@ -154,14 +162,15 @@ def note_shared(
     authors = (shadow.writer[granules[:, 0]] & ACTORS).astype(np.int64)
     who = c.residents.clocks.own_column[np.broadcast_to(rows, index.shape).reshape(-1)]
     flat = np.broadcast_to(rows, index.shape).reshape(-1).tolist()
-    told = {place: c.residents.flags.published(place, row) for place, row in zip(places.tolist(), flat, strict=True)}
+    flags = c.residents.shared_flags
+    told = {place: flags.published(place, row) for place, row in zip(places.tolist(), flat, strict=True)}
     values = c.residents.shared.view(1, 1)[bytes_of]
-    after: dict[int, Published[Clock]] = {}
-    wide = scope_of(site.instruction, c.residents.cluster_size) is not Scope.CTA
+    after: dict[int, Published] = {}
+    wide = scope_of(site.instruction, c.residents.cluster_size) > Scope.CTA
     for number, earlier in _followed(places).items():
         base = told[int(places[number])] if earlier is None else after[earlier]
-        mine = c.residents.flags.publication(c, flat[number], _releases(site), abroad=True) if wide else None
-        after[number] = Published.to_all(both(base.everywhere, mine))
+        mine = flags.publication(c, flat[number], _releases(site), Scope.CLUSTER) if wide else None
+        after[number] = base.joined(mine)
     replaced = Replaced(places, values, before, authors, who, told, after)
     older.note(c.emulation.tick, replaced)
     return replaced
@@ -170,7 +179,7 @@ def note_shared(
 def look_shared(c: Cohort, index: NDArray[np.int64], size: int, values: Array) -> MissedClocks:
     """The same as look_global, for bytes of shared memory."""
     older, setbacks = c.residents.older, c.residents.setbacks
-    missed: dict[tuple[int, int], Published[Clock] | None] = {}
+    missed: dict[tuple[int, int], Published | None] = {}
     if not older or setbacks is None:
         return missed
     shadow, vector = c.residents.shadow, c.residents.clocks.vector

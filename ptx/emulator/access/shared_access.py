@@ -40,8 +40,8 @@ def load(
         if strong:
             missed = look_shared(c, index, size, values)
             scope, acquires = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("acquire")
-            c.residents.flags.exchange(c, index, scope, True, False, acquire=acquires, missed=missed)
-            c.residents.flags.note_observed(c, index, missed)
+            c.residents.shared_flags.exchange(c, index, scope, True, False, acquire=acquires, missed=missed)
+            c.residents.shared_flags.note_observed(c, index, missed)
         return values, None if invalid is None else unknown_bits(c, index, width, count)
     values[~good] = 0
     return values, None
@@ -82,7 +82,7 @@ def store(
     mark_written(c, site, index, size, who, c.emulation.tick, strong)
     if strong:
         scope = scope_of(site.instruction, c.residents.cluster_size)
-        c.residents.flags.exchange(c, index, scope, False, True, site.instruction.has("release"))
+        c.residents.shared_flags.exchange(c, index, scope, False, True, site.instruction.has("release"))
     lost = np.asarray(np.take(view, at, axis=0, mode="clip") != values)
     if count > 1:
         lost = np.asarray(lost.any(axis=-1))

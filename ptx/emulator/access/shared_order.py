@@ -166,7 +166,7 @@ def check_write(
             residents.advise_doubts(site.instruction, row_of, writer & ACTORS, judged)
         if changed is not None:
             bad &= (changed[..., None] if span > 1 else changed) | (ticks == PENDING)
-        known = residents.flags.observed(rows, index) if bad.any() and shadow.atomic is not None else None
+        known = residents.shared_flags.observed(rows, index) if bad.any() and shadow.atomic is not None else None
         if known is not None and shadow.atomic is not None:
             bad &= ~(gather(shadow.atomic, at, span) & ((known[..., None] if span > 1 else known) >= ticks))
         if bad.any():

@@ -15,7 +15,7 @@ from tinygpu.ptx.emulator.source.syntax import Instruction, Operand, SinkOperand
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.scopes import scope_of
+from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _OPERATIONS = ("add", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
@@ -145,7 +145,7 @@ def _apply(
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)
         meeting = note_shared(c, site, index, size, c.pick_column(c.set.column)) if good is None else None
-        c.residents.flags.exchange(c, index, scope, True, True, releases, acquires)
+        c.residents.shared_flags.exchange(c, index, scope, True, True, releases, acquires)
         if c.emulation.checking:
             rows = np.broadcast_to(c.pick_column(c.set.column), picked.shape).reshape(-1)[chosen]
             who = c.pick(c.set.who).reshape(-1)[chosen]
@@ -174,7 +174,9 @@ def _apply(
         counters.atomic_requests += requests
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
         replaced = note_global(c, site, picked, size)
-        c.residents.order.access(c, picked, scope, True, True, acquires, releases)
+        c.residents.global_flags.exchange(c, picked, scope, True, True, releases, acquires)
+        if scope is Scope.LAUNCH:
+            c.residents.order.access(c, picked, True, True, acquires, releases)
         for window, selection in global_access.resolve(c, site, picked, size, "atomic"):
             part = picked if selection is None else picked[selection]
             lanes = np.ones(picked.size, np.bool_) if selection is None else selection.reshape(-1)

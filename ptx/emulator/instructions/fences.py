@@ -37,7 +37,8 @@ def _fence(b: Binder, i: Instruction) -> Run:
             lanes = c.residents.active_bits(c, row)
             c.residents.order.confirm(row, scope)
             c.residents.fence(row, lanes, scope is Scope.CTA)
-            c.residents.order.fence(row, lanes, scope)
+            if scope is Scope.LAUNCH:
+                c.residents.order.fence(row, lanes)
 
     return run
 

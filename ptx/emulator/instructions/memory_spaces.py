@@ -15,7 +15,7 @@ from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.scopes import scope_of
+from tinygpu.ptx.emulator.state.scopes import Scope, scope_of
 
 Loaded = tuple[Array, Array | None]
 """Values, and which of their bits are uninitialised (None: none)."""
@@ -84,7 +84,11 @@ def memory_reader(space: str, site: Site, width: int, count: int, strong: bool) 
             scope, acquires = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("acquire")
             picked = c.pick(addresses)
             missed = look_global(c, picked, size, values[0])
-            c.residents.order.access(c, picked, scope, True, False, acquire=acquires, missed=missed)
+            near = {place: None if told is None else told[0] for place, told in missed.items()}
+            c.residents.global_flags.exchange(c, picked, scope, True, False, acquire=acquires, missed=near)
+            if scope is Scope.LAUNCH:
+                far = {place: None if told is None else told[1] for place, told in missed.items()}
+                c.residents.order.access(c, picked, True, False, acquire=acquires, missed=far)
             global_access.note_observed(c, picked, missed)
         return values
 
@@ -153,7 +157,9 @@ def memory_writer(space: str, site: Site, width: int, count: int, strong: bool) 
         if strong:
             scope, releases = scope_of(site.instruction, c.residents.cluster_size), site.instruction.has("release")
             note_global(c, site, c.pick(addresses), size)
-            c.residents.order.access(c, c.pick(addresses), scope, False, True, release=releases)
+            c.residents.global_flags.exchange(c, c.pick(addresses), scope, False, True, releases)
+            if scope is Scope.LAUNCH:
+                c.residents.order.access(c, c.pick(addresses), False, True, release=releases)
         global_access.store(c, site, addresses, values, width, count, strong)
 
     def write_shared(c: Cohort, addresses: Array, values: Array, unknown: Array | None) -> None:

@@ -14,6 +14,7 @@ accesses are known to have completed for whoever writes through the asynchronous
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,7 +37,7 @@ class Clock:
 
     Both have as many columns as there were actors then; later ones are unknown.
     strict and lenient are what was known of warps of other clusters, by their number in the launch (CtaOrder).
-    doubts say which of what is known is known from some lanes only.
+    doubts say which of what is known is known from some lanes only, far_doubts the same of other clusters.
     executed is what was known to have been executed, whether or not its accesses of memory were released; only where
     it is followed (Clocks.follow_execution).
     """
@@ -47,6 +48,7 @@ class Clock:
     lenient: Ticks | None = None
     doubts: Doubts = field(default_factory=dict)
     executed: Ticks | None = None
+    far_doubts: Doubts = field(default_factory=dict)
 
     def limit(self, columns: NDArray[np.int64]) -> Ticks:
         """Ticks up to which the accesses of these actors happened before."""
@@ -59,6 +61,10 @@ class Clock:
     def tick_of(self, column: int) -> int:
         """Tick up to which one actor's accesses happened before."""
         return int(self.known[column]) if column < self.known.size else 0
+
+    def far_tick_of(self, warp: int) -> int:
+        """Tick up to which the accesses of a warp of another cluster happened before."""
+        return 0 if self.strict is None else int(self.strict[warp])
 
     def executed_tick_of(self, column: int) -> int:
         """Tick up to which one actor's instructions were executed before."""
@@ -99,7 +105,7 @@ class Clock:
         executed = self.executed
         if executed is not None:
             executed = np.maximum(known, np.pad(executed, (0, max(0, size - executed.size)))[:size])
-        return Clock(known, proxied, self.strict, self.lenient, self.doubts, executed)
+        return Clock(known, proxied, self.strict, self.lenient, self.doubts, executed, self.far_doubts)
 
 
 def _take(ticks: Ticks, columns: NDArray[np.int64]) -> Ticks:
@@ -124,12 +130,13 @@ def join(clocks: list[Clock]) -> Clock:
                 share = executed[: clock.executed.size]
                 np.maximum(share, clock.executed[: share.size], out=share)
     far = [clock for clock in clocks if clock.strict is not None]
-    doubts = _common_doubts(clocks)
+    doubts = _common_doubts([clock.doubts for clock in clocks], [clock.tick_of for clock in clocks])
     if not far:
         return Clock(known, proxied, doubts=doubts, executed=executed)
     strict = np.maximum.reduce([clock.strict for clock in far if clock.strict is not None])
     lenient = np.maximum.reduce([clock.lenient for clock in far if clock.lenient is not None])
-    return Clock(known, proxied, strict, lenient, doubts, executed)
+    far_doubts = _common_doubts([clock.far_doubts for clock in far], [clock.far_tick_of for clock in far])
+    return Clock(known, proxied, strict, lenient, doubts, executed, far_doubts)
 
 
 def both(one: Clock | None, other: Clock | None) -> Clock | None:
@@ -139,15 +146,19 @@ def both(one: Clock | None, other: Clock | None) -> Clock | None:
     return join([one, other])
 
 
-def _common_doubts(clocks: list[Clock]) -> Doubts:
-    """What is doubtful for whoever knows all that these know."""
+def _common_doubts(doubts: list[Doubts], known: list[Callable[[int], int]]) -> Doubts:
+    """What is doubtful for whoever knows all that some know.
+
+    doubts  of each of them
+    known   for each of them, actor -> tick up to which its accesses happened before
+    """
     result: dict[int, Doubt] = {}
-    for clock in clocks:
-        for column, doubt in clock.doubts.items():
-            sure = max((c.tick_of(actor_of(column)) for c in clocks if column not in c.doubts), default=0)
-            left = doubt.beyond(sure)
+    for mine in doubts:
+        for key, doubt in mine.items():
+            sure = (tick_of(actor_of(key)) for other, tick_of in zip(doubts, known, strict=True) if key not in other)
+            left = doubt.beyond(max(sure, default=0))
             if left is not None:
-                result[column] = left.both(result[column]) if column in result else left
+                result[key] = left.both(result[key]) if key in result else left
     return result or NO_DOUBTS
 
 

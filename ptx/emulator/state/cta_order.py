@@ -1,22 +1,23 @@
-"""Order between CTAs: what warps learn of each other's accesses through fences, atomics and strong accesses.
+"""Order between clusters: what warps learn of each other's accesses through fences, atomics and strong accesses.
 
 The PTX memory model ("Release and Acquire Patterns"): a fence (or .release) and then a strong write or atomic publishes
-what the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. Reading what was
-published without a fence behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
+what the warp knew; a strong read or atomic of that location and then a fence (or .acquire) learns it. All of them must
+be of a scope that reaches other clusters (within a cluster, see Flags). Reading what was published without a fence
+behind the strong read is taken as an advisory: kernels known to be right on hardware do it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.doubts import Doubt, actor_of, advise, relied_on
-from tinygpu.ptx.emulator.state.scopes import Scope, scopes_of_launch
+from tinygpu.ptx.emulator.state.doubts import Doubt, Doubts, actor_of, advise, relied_on
+from tinygpu.ptx.emulator.state.scopes import Scope
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.source.syntax import Instruction
@@ -25,34 +26,8 @@ if TYPE_CHECKING:
 
 Known = NDArray[np.int32]
 """Per launch-wide warp: tick up to which its accesses happened before."""
-Told = TypeVar("Told")
-NO_GROUP = -1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Published(Generic[Told]):
-    """What had been published at a place when a warp wrote there, by scope.
-
-    groups  numbers of the warp's CTA, of its cluster, of the launch
-    told    what had been told within each of them (None: nothing)
-    """
-
-    groups: tuple[int, ...]
-    told: tuple[Told | None, ...]
-
-    def within(self, scope: Scope, group: int, now: Told | None) -> Told | None:
-        """What had been told within a group then; what counts now, where that is not known."""
-        return self.told[scope] if self.groups[scope] == group else now
-
-    @property
-    def everywhere(self) -> Told | None:
-        """What had been told to all."""
-        return self.told[Scope.LAUNCH]
-
-    @staticmethod
-    def to_all(told: Told | None) -> Published[Told]:
-        """What has been told to all, with nothing known of narrower scopes."""
-        return Published((NO_GROUP, NO_GROUP, Scope.LAUNCH.group(0, 1)), (None, None, told))
+Missed = Mapping[tuple[int, int], Known | None]
+"""By row and address: whose strong read came before a write there, and what had been published until then."""
 
 
 def both_known(one: Known | None, other: Known | None) -> Known | None:
@@ -62,32 +37,26 @@ def both_known(one: Known | None, other: Known | None) -> Known | None:
     return np.asarray(np.maximum(one, other))
 
 
-Missed = Mapping[tuple[int, int], Published[Known] | None]
-"""By row and address: whose strong read came before a write there, and what had been published until then."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Publication:
-    """What a strong write or an atomic of a row tells within a scope; of some lanes only, as the doubts say."""
+    """What a strong write or an atomic of a row tells other clusters; of some lanes only, as the doubts say."""
 
     known: Known
     doubts: dict[int, Doubt]
 
 
 class CtaOrder:
-    """What each resident warp knows of the accesses of other warps through global memory.
+    """What each resident warp knows of the accesses of other clusters.
 
     strict   (warps, warps of the launch) by fences as the memory model wants them; None while nothing is known
     lenient  the same without a fence behind the strong read
     doubts   per row, what it knows of warps of other clusters (by number in the launch) from some of their lanes only
-
-    A message passes within a scope where the write and the read, and the fences beside them, reach that far.
     """
 
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
-        self._scopes = scopes_of_launch(residents.cluster_size)
-        self._fenced: dict[Scope, dict[int, Publication]] = {scope: {} for scope in Scope}
+        self._fenced: dict[int, Publication] = {}
+        # By the scope that a fence must have to confirm it, and row.
         self._unconfirmed: dict[Scope, dict[int, Known]] = {scope: {} for scope in Scope}
         self.doubts: dict[int, dict[int, Doubt]] = {}
         self.strict: Known | None = None
@@ -112,91 +81,64 @@ class CtaOrder:
 
     def confirm(self, row: int, scope: Scope) -> None:
         """A row passes a fence: what it has read before is known for good, where the fence reaches."""
-        for within in self._scopes:
-            known = self._unconfirmed[within].pop(row, None) if within <= scope else None
+        for within, waiting in self._unconfirmed.items():
+            known = waiting.pop(row, None) if within <= scope else None
             if known is not None:
-                self._learn(row, known, True, within)
+                self._learn(row, known, True)
 
-    def fence(self, row: int, lanes: int, scope: Scope) -> None:
-        """A row passes a fence: what it does from now on may publish what it knows, where the fence reaches.
+    def fence(self, row: int, lanes: int) -> None:
+        """A row passes a fence that reaches other clusters: what it does now may publish what it knows.
 
         lanes  those that pass it, a bit each
         """
-        publication = Publication(self._snapshot(row), self._doubts_of_release(row, lanes))
-        for within in self._scopes:
-            if within <= scope:
-                self._fenced[within][row] = publication
+        self._fenced[row] = Publication(self._snapshot(row), self._doubts_of_release(row, lanes))
 
     def access(
-        self, c: Cohort, addresses: Array, scope: Scope, reads: bool, writes: bool, acquire: bool = False,
-        release: bool = False, missed: Missed | None = None,
+        self, c: Cohort, addresses: Array, reads: bool, writes: bool, acquire: bool = False, release: bool = False,
+        missed: Missed | None = None,
     ) -> None:  # fmt: skip
         """Active lanes carry out strong accesses or atomics, one after another, at these addresses.
 
         missed  reads that saw an older value learn what had been published with that
         """
-        if not c.emulation.checking or addresses.size == 0:
+        locations, doubted = c.emulation.locations, c.emulation.location_doubts
+        publishes = writes and (release or bool(self._fenced))
+        if not c.emulation.checking or addresses.size == 0 or not (publishes or (reads and locations)):
             return
-        for within in self._scopes:
-            publishes = writes and (release or bool(self._fenced[within]))
-            if within <= scope and (publishes or (reads and c.emulation.locations[within])):
-                self._access_within(c, addresses, within, reads, publishes, acquire, release, missed or {})
-
-    def _access_within(
-        self, c: Cohort, addresses: Array, within: Scope, reads: bool, publishes: bool, acquire: bool, release: bool,
-        missed: Missed,
-    ) -> None:  # fmt: skip
-        """What these accesses tell and learn within each group of a scope."""
-        locations, doubted = c.emulation.locations[within], c.emulation.location_doubts
+        missed = missed or {}
         rows = np.broadcast_to(c.pick_column(c.set.column), addresses.shape).reshape(-1)
         # Many lanes meet the same clocks: joins and publications are made once each.
         joins: dict[tuple[int, int], Known] = {}
         publications: dict[int, Publication | None] = {}
         learned: set[tuple[int, int]] = set()
         for row, address in dict.fromkeys(zip(rows.tolist(), addresses.reshape(-1).tolist(), strict=True)):
-            group = self._group(row, within)
-            place = (group, address)
-            old = locations.get(place)
-            if (row, address) in missed:
-                before = missed[row, address]
-                old = None if before is None else before.within(within, group, old)
+            old = missed[row, address] if (row, address) in missed else locations.get(address)
             if reads and old is not None and (row, id(old)) not in learned:
                 learned.add((row, id(old)))
-                if (within, *place) in doubted:
-                    self._doubt(row, doubted[within, *place])
-                if self._learn(row, old, acquire, within):
+                if address in doubted:
+                    self.doubt(row, doubted[address])
+                if self._learn(row, old, acquire):
                     publications.pop(row, None)
             if not publishes:
                 continue
             if row not in publications:
-                publications[row] = self.publication(c, row, within, release)
-            published = publications[row]
-            told = None if published is None else published.known
-            if published is None or told is None or told is old:
+                publications[row] = self.publication(c, row, release)
+            told = publications[row]
+            if told is None or told.known is old:
                 continue
-            if published.doubts or (within, *place) in doubted:
-                self._publish_doubts((within, *place), published.doubts, told)
+            if told.doubts or address in doubted:
+                self._publish_doubts(address, told.doubts, told.known)
             if old is None:
-                locations[place] = told
+                locations[address] = told.known
             else:
-                key = (id(old), id(told))
+                key = (id(old), id(told.known))
                 if key not in joins:
-                    joins[key] = np.maximum(old, told)
-                locations[place] = joins[key]
+                    joins[key] = np.maximum(old, told.known)
+                locations[address] = joins[key]
 
-    def _group(self, row: int, scope: Scope) -> int:
-        residents = self._residents
-        return scope.group(row % len(residents.ctas) + residents.first_number, residents.cluster_size)
-
-    def published(self, address: int, row: int) -> Published[Known]:
-        """What has been published so far at an address that a row is about to write to."""
-        groups = tuple(self._group(row, scope) for scope in Scope)
-        locations = self._residents.emulation.locations
-        return Published(groups, tuple(locations[scope].get((groups[scope], address)) for scope in Scope))
-
-    def publication(self, c: Cohort, row: int, within: Scope, release: bool) -> Publication | None:
-        """What a strong write or an atomic of a row publishes within a scope; None for nothing."""
-        fenced = self._fenced[within].get(row)
+    def publication(self, c: Cohort, row: int, release: bool) -> Publication | None:
+        """What a strong write or an atomic of a row publishes; None for nothing."""
+        fenced = self._fenced.get(row)
         if not release and fenced is None:
             return None
         doubts = self._doubts_of_release(row, self._residents.active_bits(c, row))
@@ -222,29 +164,42 @@ class CtaOrder:
 
         return happened
 
-    def _learn(self, row: int, known: Known, strictly: bool, within: Scope) -> bool:
+    def _learn(self, row: int, known: Known, strictly: bool) -> bool:
         """The row learns; returns whether that was news."""
         residents = self._residents
-        if self.strict is None or self.lenient is None:
-            shape = (residents.warps, residents.emulation.total_warps)
-            self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        table = self.strict if strictly else self.lenient
-        if bool((known <= table[row]).all()):
+        strict, lenient = self._tables()
+        if bool((known <= (strict if strictly else lenient)[row]).all()):
             return False
         first = self._first(row)
         near = known[first : first + residents.clocks.members]
-        self.lenient[row] = np.maximum(self.lenient[row], known)
         if strictly:
-            self.strict[row] = np.maximum(self.strict[row], known)
-            residents.fenced_at_last(row, near)
+            strict[row] = np.maximum(strict[row], known)
+            lenient[row] = np.maximum(lenient[row], known)
+            residents.confirm_doubts(row, near)
         else:
-            waiting = self._unconfirmed[within].get(row)
-            self._unconfirmed[within][row] = known if waiting is None else np.maximum(waiting, known)
-            unfenced = residents.unfenced(row, near, abroad=within > Scope.CTA)
+            self.learn_unconfirmed(row, known, known, Scope.LAUNCH)
+            unfenced = residents.unfenced(row, near, Scope.LAUNCH)
             if unfenced:
                 residents.doubts.setdefault(row, {}).update(unfenced)
         residents.clocks.learn_members(row, 0, near)
         return True
+
+    def learn_unconfirmed(self, row: int, strict: Known, lenient: Known, within: Scope) -> None:
+        """A row has read, without .acquire, a flag of somebody who knew this.
+
+        strict  what is known for good from a fence on
+        within  the scope that the fence must have
+        """
+        table = self._tables()[1]
+        table[row] = np.maximum(table[row], lenient)
+        waiting = self._unconfirmed[within].get(row)
+        self._unconfirmed[within][row] = strict if waiting is None else np.maximum(waiting, strict)
+
+    def _tables(self) -> tuple[Known, Known]:
+        if self.strict is None or self.lenient is None:
+            shape = (self._residents.warps, self._residents.emulation.total_warps)
+            self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        return self.strict, self.lenient
 
     # ---- what is known from some lanes only (see doubts) ----------------------------------------------------------
 
@@ -255,9 +210,9 @@ class CtaOrder:
         mine = {first + key: doubt for key, doubt in near.items() if actor_of(key) < members}
         return {**self.doubts.get(row, {}), **mine}
 
-    def _publish_doubts(self, place: tuple[Scope, int, int], doubts: dict[int, Doubt], told: Known) -> None:
+    def _publish_doubts(self, address: int, doubts: dict[int, Doubt], told: Known) -> None:
         """Who reads this location next learns `told`, some of it from some lanes only."""
-        old = self._residents.emulation.location_doubts.pop(place, {})
+        old = self._residents.emulation.location_doubts.pop(address, {})
         left: dict[int, Doubt] = {}
         for warp in old.keys() | doubts.keys():
             mine, other = doubts.get(warp), old.get(warp)
@@ -266,9 +221,9 @@ class CtaOrder:
             elif other is not None and (rest := other.beyond(int(told[actor_of(warp)]))) is not None:
                 left[warp] = rest
         if left:
-            self._residents.emulation.location_doubts[place] = left
+            self._residents.emulation.location_doubts[address] = left
 
-    def _doubt(self, row: int, doubts: dict[int, Doubt]) -> None:
+    def doubt(self, row: int, doubts: Doubts) -> None:
         """A row is about to learn what is doubtful so far; of its own cluster the residents keep it."""
         residents = self._residents
         first, members = self._first(row), residents.clocks.members
@@ -316,13 +271,15 @@ class CtaOrder:
             return None
         return self.strict[row].copy(), self.lenient[row].copy()
 
-    def absorb(self, row: int, strict: Known, lenient: Known) -> None:
+    def absorb(self, row: int, strict: Known, lenient: Known, doubts: Doubts) -> None:
         """A row learns what another one of its cluster knew of other clusters."""
-        if self.strict is None or self.lenient is None:
-            shape = (self._residents.warps, self._residents.emulation.total_warps)
-            self.strict, self.lenient = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        np.maximum(self.strict[row], strict, out=self.strict[row])
-        np.maximum(self.lenient[row], lenient, out=self.lenient[row])
+        if self.doubts.get(row):
+            mine = self.doubts.pop(row).items()
+            left = {k: d if k in doubts else d.beyond(int(strict[actor_of(k)])) for k, d in mine}
+            self.doubts[row] = {key: doubt for key, doubt in left.items() if doubt is not None}
+        self.doubt(row, doubts)
+        for table, known in zip(self._tables(), (strict, lenient), strict=True):
+            np.maximum(table[row], known, out=table[row])
 
     def limits(self, rows: NDArray[np.int64], who: NDArray[np.int32]) -> tuple[Known, Known | None]:
         """Per pair of row and warp of another CTA: ticks up to which it is ordered (strictly, leniently or None)."""

@@ -17,13 +17,13 @@ from tinygpu.ptx.emulator.state.launch_constants import LaunchConstants
 from tinygpu.ptx.emulator.state.memory import GlobalMemory
 from tinygpu.ptx.emulator.state.meter import Counters
 from tinygpu.ptx.emulator.state.older_values import OlderValues
-from tinygpu.ptx.emulator.state.scopes import Scope
 from tinygpu.ptx.emulator.state.setbacks import SETBACK_ORDERS
 from tinygpu.ptx.emulator.state.tensormap_fences import TensormapFences
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.run.program import Program
-    from tinygpu.ptx.emulator.state.cta_order import Known, Published
+    from tinygpu.ptx.emulator.state.cta_order import Known
+    from tinygpu.ptx.emulator.state.published import Published
     from tinygpu.ptx.emulator.state.residents import Residents
 
 Order = Literal["late", "early", "random", "spurious"]
@@ -94,13 +94,13 @@ class Emulation:
         self.global_proxy_fences: dict[int, int] = {}
         self.async_global_ticks: set[int] = set()
         self.tensormap_fences = TensormapFences()
-        # Of global memory, by scope, group of threads (Scope.group) and address: what has been published there.
-        self.locations: dict[Scope, dict[tuple[int, int], Known]] = {scope: {} for scope in Scope}
-        self.location_doubts: dict[tuple[Scope, int, int], dict[int, Doubt]] = {}
+        # By address of global memory: what has been published there to all clusters.
+        self.locations: dict[int, Known] = {}
+        self.location_doubts: dict[int, dict[int, Doubt]] = {}
         # By warp of the launch and address: when the warp last saw what strong accesses and atomics left there.
         self.observed: dict[tuple[int, int], int] = {}
         self.looks_back = self.checking and program.strong_loads and order in SETBACK_ORDERS
-        self.older: OlderValues[Published[Known]] | None = OlderValues() if self.looks_back else None
+        self.older: OlderValues[tuple[Published, Known | None]] | None = OlderValues() if self.looks_back else None
         self.run_ctas: list[Dim3] = []
         self.waiting_ctas: deque[Dim3] = deque()
         self.faults: dict[tuple[int, str], Fault] = {}

@@ -15,7 +15,7 @@ from tinygpu.ptx.emulator.state.clocks import ACTOR_BITS, Clock, Clocks, Ticks, 
 from tinygpu.ptx.emulator.state.cluster_barriers import ClusterBarriers
 from tinygpu.ptx.emulator.state.cluster_reach import ClusterReach
 from tinygpu.ptx.emulator.state.cohort import Cohort, RowSet
-from tinygpu.ptx.emulator.state.cta_order import CtaOrder, Published
+from tinygpu.ptx.emulator.state.cta_order import CtaOrder
 from tinygpu.ptx.emulator.state.doubts import (
     ALL_LANES,
     FOR_EVER,
@@ -32,14 +32,16 @@ from tinygpu.ptx.emulator.state.doubts import (
     left_by_fence,
     relied_on,
 )
+from tinygpu.ptx.emulator.state.flags import Flags
 from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.older_values import OlderValues
 from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
+from tinygpu.ptx.emulator.state.published import Published
 from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.registers_in_flight import RegistersInFlight
+from tinygpu.ptx.emulator.state.scopes import Scope
 from tinygpu.ptx.emulator.state.setbacks import make_setbacks
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
-from tinygpu.ptx.emulator.state.shared_flags import SharedFlags
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.instructions.async_copies import CopyQueue
@@ -87,8 +89,8 @@ class Residents:
         self._fenced_abroad: dict[int, Clock] = {}
         self._unfenced_abroad: dict[int, dict[Hashable, Clock]] = {}
         self.doubts: dict[int, dict[int, Doubt]] = {}
-        self.older: OlderValues[Published[Clock]] | None = OlderValues() if emulation.looks_back else None
-        self.flags = SharedFlags(self)
+        self.older: OlderValues[Published] | None = OlderValues() if emulation.looks_back else None
+        self.shared_flags, self.global_flags = Flags(self), Flags(self)
         self.cluster_barriers = ClusterBarriers(self)
         self.proxy_fenced: NDArray[np.int64] = np.zeros(self.warps, np.int64)
         self.reach = ClusterReach(self)
@@ -227,7 +229,8 @@ class Residents:
         """
         clock = self.clocks.snapshot(row, self.emulation.tick)
         strict, lenient = self.order.known(row) or (None, None)
-        return Clock(clock.known, clock.proxied, strict, lenient, self.doubts_of_release(row, lanes))
+        doubts, far_doubts = self.doubts_of_release(row, lanes), dict(self.order.doubts.get(row, NO_DOUBTS))
+        return Clock(clock.known, clock.proxied, strict, lenient, doubts, far_doubts=far_doubts)
 
     def learn(self, row: int, clock: Clock) -> None:
         """A warp learns what a clock knows."""
@@ -235,7 +238,7 @@ class Residents:
             self._doubt(row, clock)
         self.clocks.learn(row, clock)
         if clock.strict is not None and clock.lenient is not None:
-            self.order.absorb(row, clock.strict, clock.lenient)
+            self.order.absorb(row, clock.strict, clock.lenient, clock.far_doubts)
 
     def learn_all(self, rows: list[int], clock: Clock) -> None:
         """Several warps learn what a clock knows."""
@@ -245,19 +248,23 @@ class Residents:
         else:
             self.clocks.learn_all(np.array(rows), clock)
 
-    def doubt_until_fence(self, row: int, clock: Clock, abroad: bool) -> None:
+    def learn_until_fence(self, row: int, clock: Clock, within: Scope) -> None:
         """A row learns what a clock knows from a flag that it has read without .acquire: doubtful until a fence.
 
-        abroad  another CTA may have raised the flag, so that a fence of CTA scope does not count
+        within  the scope that the fence must have
         """
-        unfenced = self.unfenced(row, clock.known, abroad)
-        self.learn(row, clock)
+        unfenced = self.unfenced(row, clock.known, within)
+        self.learn(row, replace(clock, strict=None, lenient=None))
         if unfenced:
             self.doubts.setdefault(row, {}).update(unfenced)
+        if clock.strict is not None and clock.lenient is not None:
+            self.order.doubt(row, clock.far_doubts)
+            self.order.learn_unconfirmed(row, clock.strict, clock.lenient, within)
 
-    def unfenced(self, row: int, known: Ticks, abroad: bool) -> dict[int, Doubt]:
+    def unfenced(self, row: int, known: Ticks, within: Scope) -> dict[int, Doubt]:
         """What is doubtful until a fence once a row has learned these ticks, of columns from 0 on, without .acquire."""
-        base, own = UNTIL_WIDE_FENCE if abroad else UNTIL_FENCE, int(self.clocks.own_column[row])
+        base = UNTIL_WIDE_FENCE if within > Scope.CTA else UNTIL_FENCE
+        own = int(self.clocks.own_column[row])
         before, mine = self.clocks.vector[row, : known.size], self.doubts.get(row, {})
         result = {key: doubt for key, doubt in mine.items() if key >= UNTIL_FENCE}
         for column in np.flatnonzero(known > before).tolist():
@@ -267,7 +274,7 @@ class Residents:
                 result[base + column] = Doubt(low, int(known[column]), 0, UNFENCED)
         return result
 
-    def fenced_at_last(self, row: int, known: Ticks) -> None:
+    def confirm_doubts(self, row: int, known: Ticks) -> None:
         """A row has learned this of its cluster's warps for good."""
         if row not in self.doubts:
             return

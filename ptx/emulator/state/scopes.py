@@ -21,11 +21,6 @@ class Scope(IntEnum):
         return (cta, cta // cluster_size, 0)[self]
 
 
-def scopes_of_launch(cluster_size: int) -> tuple[Scope, ...]:
-    """The scopes that differ: a CTA that was launched without a cluster is one of its own."""
-    return (Scope.CTA, Scope.LAUNCH) if cluster_size == 1 else tuple(Scope)
-
-
 def scope_of(instruction: Instruction, cluster_size: int) -> Scope:
     """The scope of a fence, a strong access or an atomic."""
     if instruction.has("cta"):

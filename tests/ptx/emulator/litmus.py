@@ -26,6 +26,7 @@ UNFENCED = "acquire without a fence"
 UNMET = "release for other lanes without bar.warp.sync"
 NARROW = "scope narrower than its users"
 PLAIN_READ = "plain read of what atomics change"
+CROSSED = "asynchronous write over generic accesses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,18 @@ class Fence:
 @dataclass(frozen=True, slots=True)
 class Meet:
     """bar.warp.sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFence:
+    """fence.proxy.async."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """An own write that the thread's access follows: an atomic, or a store of what was never initialised."""
+
+    kind: Literal["red", "undefined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +81,12 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access to the word; "" is no semantics: a plain one."""
+    """An access to the word; "" is no semantics: a plain one.
 
-    kind: Literal["ld", "st", "red"]
+    A bulk copy writes 16 bytes of the own CTA's shared memory, and its thread waits until it has come.
+    """
+
+    kind: Literal["ld", "st", "red", "bulk"]
     semantics: Literal["", "relaxed"] = ""
     scope: Scope = "gpu"
 
@@ -83,26 +99,24 @@ class Access:
         return self.semantics == "relaxed"
 
 
-Statement = Fence | Meet | Send | Receive | Access
+Statement = Fence | Meet | ProxyFence | Before | Send | Receive | Access
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is to be found.
 
-    flags  rules of advisories on the flags
-    word   rules of advisories on the word: any of them is enough
+    rules  rules of advisories that must be there
+    word   others on the word: any of them is enough
     """
 
     race: bool
-    flags: frozenset[str]
+    rules: frozenset[str]
     word: frozenset[str]
 
     def agrees(self, race: bool, rules: frozenset[str]) -> bool:
-        mine = rules - self.flags
-        return race == self.race and self.flags <= rules and mine <= self.word and bool(rules & self.word) >= bool(
-            self.word
-        )
+        enough = not self.word or bool(rules & self.word)
+        return race == self.race and self.rules <= rules <= self.rules | self.word and enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +212,17 @@ class Litmus:
         (first, second) = (n for n, (_, s) in enumerate(self.steps) if isinstance(s, Access))
         narrow = any(not self._said(*message) for message in self._messages()) and self.flags[0] == "global"
         race, rules = self._conflict(first, second)
-        return Verdict(race, frozenset([NARROW]) if narrow else frozenset(), rules)
+        crossed = not race and self._crossed(first, second)
+        return Verdict(race, frozenset([NARROW] * narrow + [CROSSED] * crossed), rules)
+
+    def _crossed(self, first: int, second: int) -> bool:
+        """Whether a bulk copy goes over what threads accessed, and no proxy fence lies between."""
+        kinds = [s.kind for _, s in self.steps if isinstance(s, Access)]
+        if kinds[1] != "bulk" or kinds[0] == "bulk":
+            return False
+        between = [n for n, (_, s) in enumerate(self.steps) if isinstance(s, ProxyFence)]
+        loose = {"lanes": False, "fences": False}
+        return not any(self.ordered(first, n, **loose) and self.ordered(n, second, **loose) for n in between)
 
     def _conflict(self, first: int, second: int) -> tuple[bool, frozenset[str]]:
         (one, before), (other, after) = self.steps[first], self.steps[second]
@@ -259,15 +283,24 @@ def _releases(statement: Statement) -> bool:
 
 _CLUSTER = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n"
 _HEAD = """
-.reg .pred %p, %q; .reg .b32 %r<16>; .reg .b64 %rd<4>;
-.shared .align 8 .b32 word; .shared .align 8 .b32 flags[8];
+.reg .pred %p, %q; .reg .b32 %r<16>; .reg .b32 %undefined; .reg .b64 %rd<4>;
+.shared .align 16 .b32 word[4]; .shared .align 16 .b32 flags[8]; .shared .align 8 .b64 bars[2];
 ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; mov.u32 %r2, {rank}; shr.u32 %r3, %r1, 5; and.b32 %r4, %r1, 31;
 mov.u32 %r5, word; mov.u32 %r6, flags;
 setp.ne.u32 %p, %r1, 0; @%p bra READY;
-st.shared.u32 [%r5], 0;
+st.shared.v4.u32 [%r5], {0, 0, 0, 0};
+mbarrier.init.shared.b64 [bars], 1; mbarrier.init.shared.b64 [bars+8], 1;
 st.shared.v4.u32 [%r6], {0, 0, 0, 0}; st.shared.v4.u32 [%r6+16], {0, 0, 0, 0};
 READY:
 {meet}
+fence.proxy.async;
+"""
+
+
+_BULK = """{first}@%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], 16;
+@%p cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r5], [%rd1+128], 16, [{bar}];
+COME_{number}: setp.eq.u32 %q, %r1, %r1; @%p mbarrier.try_wait.parity.shared::cta.b64 %q, [{bar}], 0;
+@!%q bra COME_{number};
 """
 
 
@@ -275,6 +308,8 @@ def _lines(litmus: Litmus, thread: Thread, statement: Statement, number: int) ->
     if isinstance(statement, Meet):
         return "bar.warp.sync 0xffffffff;\n"
     lead = f"setp.eq.u32 %p, %r4, {thread.lane};\n"
+    if isinstance(statement, ProxyFence):
+        return lead + "@%p fence.proxy.async;\n"
     if isinstance(statement, Fence):
         return lead + f"@%p fence.acq_rel.{statement.scope};\n"
     flag = isinstance(statement, Send | Receive)
@@ -299,6 +334,14 @@ def _lines(litmus: Litmus, thread: Thread, statement: Statement, number: int) ->
         if statement.by == "red":
             return lead + f"@%p red.{how}.add.u32 {at}, 1;\n"
         return lead + f"@%p atom.{how}.exch.b32 %r9, {at}, 1;\n"
+    if isinstance(statement, Before):
+        if statement.kind == "undefined":
+            return lead + f"@%p st.{where}.u32 {at}, %undefined;\n"
+        return lead + f"@%p red.relaxed.gpu.{where}.add.u32 {at}, 3;\n"
+    if statement.kind == "bulk":
+        last = number == len(litmus.steps) - 1
+        text = _BULK.replace("{number}", str(number)).replace("{bar}", "bars+8" if last else "bars")
+        return lead + text.replace("{first}", "" if last else "@%p fence.proxy.async;\n")
     how = f".{statement.semantics}.{statement.scope}" if statement.strong else ""
     if statement.kind == "ld":
         return lead + f"@%p ld{how}.{where}.u32 %r9, {at};\n"
@@ -328,32 +371,39 @@ class Draw:
         hops = int(self.rng.integers(1, 3))
         order = self.rng.permutation(len(warps))[: hops + 1]
         chain = [warps[n] for n in order]
-        first, second = self.accesses()
+        # Of the own shared memory, the word may also be written by a bulk copy.
+        first, second = self.accesses(*(word == ("shared", chain[n][0]) for n in (0, -1)))
         self.steps = []
         for number, (cta, warp) in enumerate(chain):
             mine = Thread(cta, warp)
             if number:
                 self.receive(mine, number - 1)
             if number == 0:
-                self.steps.append((Thread(cta, warp, int(self.rng.integers(4) == 0)), first))
+                other = Thread(cta, warp, int(self.rng.integers(4) == 0 and first.kind != "bulk"))
+                if self.rng.integers(3) == 0 and first.kind in ("st", "bulk"):
+                    kind = self.pick(("red", "undefined") if word[0] == "shared" else ("red",))
+                    self.steps.append((other, Before(kind)))  # type: ignore[arg-type]
+                self.steps.append((other, first))
                 if self.rng.integers(2):
                     self.steps.append((mine, Meet()))
             if number < hops:
                 self.send(mine, number)
             else:
+                self.steps += [(mine, ProxyFence())] * int(second.kind == "bulk" and self.rng.integers(2))
                 self.steps.append((mine, second))
         return Litmus(ctas, clustered, word, flags, tuple(self.steps))  # type: ignore[arg-type]
 
-    def accesses(self) -> tuple[Access, Access]:
+    def accesses(self, first_bulk: bool, second_bulk: bool) -> tuple[Access, Access]:
         while True:
-            pair = tuple(
-                Access("red", "relaxed", self.scope())
-                if kind == "red"
-                else Access(kind, "relaxed" if self.rng.integers(3) == 0 else "", self.scope())  # type: ignore[arg-type]
-                for kind in (self.pick(("ld", "st", "st", "red")), self.pick(("ld", "ld", "st", "red")))
-            )
-            if pair[0].writes or pair[1].writes:
-                return pair  # type: ignore[return-value]
+            first = self.access(("ld", "st", "st", "red", *["bulk"] * first_bulk))
+            second = self.access(("ld", "ld", "st", "red", *["bulk"] * second_bulk))
+            if first.writes or second.writes:
+                return first, second
+
+    def access(self, kinds: Sequence[str]) -> Access:
+        kind, scope = self.pick(kinds), self.scope()
+        strong = kind == "red" or (kind != "bulk" and not self.rng.integers(3))
+        return Access(kind, "relaxed" if strong else "", scope)  # type: ignore[arg-type]
 
     def scope(self) -> Scope:
         return self.pick(("cta", "cluster", "gpu", "gpu"))  # type: ignore[return-value]

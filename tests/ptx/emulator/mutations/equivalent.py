@@ -238,7 +238,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "triton descriptor_matmul-special64x64x64w4.sm_100": {
         **{f"warp barrier {n}": LANES_MEET for n in (1, 3, 5, 6, 7, 8, 9)},
         **{f"bulk commit {n}": NO_STORES for n in range(3)}, **{f"bulk wait {n}": NO_STORES for n in range(6)},
-        **{f"barrier {n}": ONE_WARP for n in (2, 3, 4, 11, 12, 21, 22, 23)},
+        **{f"barrier {n}": ONE_WARP for n in (4, 11, 12, 21, 22, 23)},
         "mbarrier wait 0": FIRST_PASS, "mbarrier order 0": FIRST_PASS,
         **{f"mbarrier order {n}": EXECUTION for n in (1, 2, 3, 4, 5)},
         "arrival 1": LAST_STEP,
