@@ -178,14 +178,14 @@ def _fold(columns: Sequence[int]) -> int:
 def _fullest_bank(addresses: NDArray[np.int64], width_bytes: int) -> NDArray[np.int64]:
     """For each phase the largest number of distinct words in one bank: (..., lanes) -> (...)."""
     words_per_lane = max(1, width_bytes // BANK_BYTES)
-    first = np.where(addresses < 0, -1, addresses >> 2)
-    words = np.where(first[..., None] < 0, -1, first[..., None] + np.arange(words_per_lane))
+    first = addresses[..., None] // BANK_BYTES
+    words = np.where(first < 0, -1, first + np.arange(words_per_lane))
     flat = np.sort(words.reshape(math.prod(addresses.shape[:-1]), -1), axis=1)
     new = flat >= 0
     new[:, 1:] &= flat[:, 1:] != flat[:, :-1]
     slot = np.arange(len(flat))[:, None] * BANKS + (flat & BANKS - 1)
     per_bank = np.bincount(slot[new], minlength=len(flat) * BANKS).reshape(len(flat), BANKS)
-    fullest: NDArray[np.int64] = per_bank.max(axis=1, initial=0).astype(np.int64)
+    fullest: NDArray[np.int64] = per_bank.max(axis=1).astype(np.int64)
     return fullest.reshape(addresses.shape[:-1])
 
 

@@ -37,7 +37,7 @@ def count_sectors(addresses: NDArray[np.int64], width_bytes: int) -> NDArray[np.
     width_bytes  bytes per lane: 1, 2, 4, 8, 16 or 32; addresses are multiples of it, so no lane straddles a sector
     """
     lanes = _checked(addresses, width_bytes)
-    touched = np.sort(np.where(lanes < 0, -1, lanes // SECTOR_BYTES), axis=-1)
+    touched = np.sort(lanes // SECTOR_BYTES, axis=-1)  # that of an inactive lane is -1 as well
     new = touched >= 0
     new[..., 1:] &= touched[..., 1:] != touched[..., :-1]
     found: NDArray[np.int64] = new.sum(axis=-1, dtype=np.int64)

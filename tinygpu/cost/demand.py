@@ -87,19 +87,8 @@ class Chain:
     sfus: Cells = 0
     global_loads: Cells = 0
 
-    # An array times chain is chain, not an array of it.
-    __array_ufunc__: ClassVar[None] = None
-
     def __post_init__(self) -> None:
         _refuse_negative("chain", self)
-
-    def __add__(self, other: Chain) -> Chain:
-        return Chain(*(np.add(a, b) for a, b in zip(_values(self), _values(other), strict=True)))
-
-    def __mul__(self, count: Cells) -> Chain:
-        return Chain(*(np.multiply(a, count) for a in _values(self)))
-
-    __rmul__ = __mul__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,8 +180,8 @@ class Demand:
 _WORDS = ("operand", "accumulator", "tensor_path")
 
 
-def _values(cells: Work | Chain) -> list[Cells]:
-    return [getattr(cells, f.name) for f in fields(cells)]
+def _values(work: Work) -> list[Cells]:
+    return [getattr(work, f.name) for f in fields(work)]
 
 
 def _visit(value: Demand | Phase | Work | Chain, see: Callable[[str, Cells], None]) -> None:

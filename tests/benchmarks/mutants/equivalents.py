@@ -21,9 +21,15 @@ class Equivalent:
 EQUIVALENTS = (
     Equivalent(
         "tinygpu/cost/banks.py",
-        "words = np.where(first[..., None] < 0, -1, first[..., None] + np.arange(words_per_lane))",
-        "words = np.where(first[..., None] < 0, -1, (first[..., None] - np.arange(words_per_lane)))",
+        "words = np.where(first < 0, -1, first + np.arange(words_per_lane))",
+        "words = np.where(first < 0, -1, (first - np.arange(words_per_lane)))",
         "vectors are aligned: two of them meet in the bank of their first words if they meet at all, up or down",
+    ),
+    Equivalent(
+        "tinygpu/cost/banks.py",
+        "words = np.where(first < 0, -1, first + np.arange(words_per_lane))",
+        "words = np.where(first < 0, -2, first + np.arange(words_per_lane))",
+        "any negative word is that of a lane that stays out",
     ),
     Equivalent(
         "tinygpu/spaces/space.py",

@@ -88,6 +88,12 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
             assert d.smem_bytes_per_cta == place(filled, {}).total_bytes
         panels = {"row_panel_bytes": bm * k * 2, "column_panel_bytes": bn * k * 2}
         counts = space.counts(space.structure_index(point))
+        told = {**panels, "tile_bytes": bm * bn * 2, "group": int(filled.grid.group)}
+        told |= {f"tiles{axis}": tile for axis, tile in enumerate(tiles)}
+        for name, number in told.items():
+            assert (
+                counts.value(name.removesuffix("_bytes") if name in panels else name, values_of(space, point)) == number
+            )
         for gpu in chips:
             smem, threads = d.smem_bytes_per_cta + gpu.reserved_smem_bytes_per_block, d.threads_per_cta
             registers = counts.value("registers", values_of(space, point)) * threads

@@ -272,6 +272,10 @@ def test_bulk_copies_move_boxes_of_whole_sectors(
         "prefetch": stages - 1,
     }
     assert asked(load, threads=32, times=times, program=held) == {k: v for k, v in expected.items() if v}
+    # A buffer that no pipeline owns is filled once.
+    once = {**expected, "in_flight": -(-moved // ctas), "prefetch": 0}
+    nobody = program(held.grid, other)
+    assert asked(load, threads=32, times=times, program=nobody) == {k: v for k, v in once.items() if v}
     store = n.Copy("t", isa.TmaStore(), buffer, in_gmem(kind, (rows, columns)), None, None)
     assert asked(store, threads=32, times=times, program=held) == {
         "sectors_written": times * -(-moved // 32),

@@ -354,6 +354,20 @@ def test_a_count_that_is_no_number_is_refused() -> None:
     assert str(caught.value) == "alu_ops of a work must be a number or an array of numbers, not 'many'"
 
 
+def test_a_demand_has_the_shape_of_any_of_its_counts() -> None:
+    lone = tensor_only(1, bytes_in_flight_per_cta=1)
+    assert lone.shape == ()
+    three = np.array([1, 2, 3])
+    for field in fields(Demand):
+        if field.name in ("prologue", "iteration", "epilogue"):
+            for part in (Work, Chain):
+                for name in (f.name for f in fields(part)):
+                    phase = Phase(**{part.__name__.lower(): part(**{name: three})})
+                    assert replace(lone, **{field.name: phase}).shape == (3,)
+        elif field.name not in ("operand", "accumulator", "tensor_path"):
+            assert replace(lone, **{field.name: three}).shape == (3,)
+
+
 def test_work_adds_and_scales() -> None:
     twice = np.array([1, 2]) * (Work(fma_flops=3) + Work(fma_flops=4, alu_ops=1))
     assert np.array_equal(np.asarray(twice.fma_flops), [7, 14])
