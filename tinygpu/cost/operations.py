@@ -281,7 +281,7 @@ def _between_pieces(tile: Tile, size_bytes: int) -> int:
     if tile.contiguous is None:
         return 0
     constant, _ = tile.offset[tile.contiguous].sympy.expand().as_coeff_Add()
-    return int(constant) * tile.dtype.bits % (8 * size_bytes) if constant.is_Integer else 0
+    return int(constant) * tile.dtype.bits % (8 * size_bytes)
 
 
 def idle_warps(partition: Partition) -> Expr:

@@ -87,7 +87,7 @@ def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
 def rows_and_bytes(touch: Touch, buffer: Buffer, offset: tuple[int, ...]) -> NDArray[np.int64]:
     """(instances, lanes, 2): row and byte column of every lane; -1 where a lane stays out."""
     moved = touch.lanes + np.array(offset, dtype=np.int64)
-    out_of_play = touch.lanes[..., 0] < 0
+    out_of_play = (touch.lanes < 0).any(axis=-1)
     column = moved[..., buffer.contiguous] * buffer.dtype.bytes
     row = moved[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(column)
     pair = np.stack([row, column], axis=-1)

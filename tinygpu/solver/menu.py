@@ -28,7 +28,7 @@ def menu(rows: int, pitch_bytes: int, vector_bytes: int, block_bytes: int) -> It
         if xor and all(vector_bytes <= mask < block_bytes for _, mask in xor):
             yield xor
     lowest, highest = vector_bytes.bit_length() - 1, block_bytes.bit_length() - 1
-    for count in range(1, min(highest - lowest, bits) + 1):
+    for count in range(1, bits + 1):
         for column in range(lowest, highest - count + 1):
             for first in range(bits - count + 1):
                 yield tuple((first + place, 1 << column + place) for place in range(count))
@@ -64,9 +64,9 @@ def menu_totals(phases: Sequence[Phase], candidates: Sequence[Xor], bits: int) -
     for index, xor in enumerate(candidates):
         for bit, mask in xor:
             masks[index, bit] = mask
-    flips = np.zeros((len(candidates), 1 << bits), dtype=np.int64)  # XOR of the masks of each source coordinate
-    for bit in range(bits):
-        flips[:, 1 << bit : 2 << bit] = flips[:, : 1 << bit] ^ masks[:, bit : bit + 1]
+    flips = np.zeros((len(candidates), 1), dtype=np.int64)  # XOR of the masks of each source coordinate
+    for column in masks.T:
+        flips = np.hstack([flips, flips ^ column[:, np.newaxis]])
     if isinstance(next(iter(pairs), None), Linear):
         facts = np.array([(pair.source, pair.bank) for pair in pairs if isinstance(pair, Linear)], dtype=np.int64)
         gap = flips[:, facts[:, 0]] ^ facts[:, 1]

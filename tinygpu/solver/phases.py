@@ -154,8 +154,9 @@ def _phase_of(
     crowd = max(Counter(column % per_vector for _, column in members).values())
     floor = -(-crowd // (ROW_BYTES // vector_bytes))
     if linear:
-        codes = [row << 32 | column for row, column in members]
-        is_space = len(codes) == 2 ** rank([code ^ codes[0] for code in codes])
+        width = max(column for _, column in members).bit_length()
+        first, *others = (row << width | column for row, column in members)
+        is_space = len(members) == 2 ** rank([first ^ other for other in others])
     else:
         is_space = False
     rows = set()
@@ -167,9 +168,9 @@ def _phase_of(
         )
         rows.add(tuple(sorted(pair for pair in pairs if pair is not None)))
     # On a linear space every bank that is hit serves equally many units: only powers of two occur.
-    levels = [2**power for power in range(crowd.bit_length())] if is_space else list(range(1, crowd + 1))
-    possible = tuple(level for level in levels if level >= floor)
-    return tuple(sorted(rows)), possible
+    powers = (2**power for power in range(crowd.bit_length()))
+    levels = tuple(power for power in powers if power >= floor) if is_space else tuple(range(floor, crowd + 1))
+    return tuple(sorted(rows)), levels
 
 
 def _pair(

@@ -55,7 +55,8 @@ class SolverCache:
             from tinygpu.constraints.query import Notebook
 
             self._notebook.append(Notebook())
-        return self._notebook[0]
+        (notebook,) = self._notebook
+        return notebook
 
 
 @dataclass(slots=True)
@@ -158,12 +159,16 @@ class _Question:
         best = self.from_menu(swizzles[least], least)
         # Is there a layout that reaches the bound which no layout undercuts? Little padding first, the menu before Z3.
         for pitch in (self.row_bytes + padding for padding in self.paddings):
+            if best.total == floor:
+                break
             if pitch > least and (not self.allow_xor or not banks_see_xor(pitch)):
                 # Padding that makes rows carry into columns is the other cure; it is not mixed with an XOR.
                 found = _Best(self.count(SmemLayout(self.rows, self.row_bytes, pitch)), pitch, ())
                 best = found if found.total < best.total else best
-            elif best.total > floor:
-                question = swizzles.setdefault(pitch, self.swizzle_question(pitch))
+            else:
+                if pitch not in swizzles:
+                    swizzles[pitch] = self.swizzle_question(pitch)
+                question = swizzles[pitch]
                 listed = not banks_see_xor(pitch) and self.listable(question)
                 found = self.from_list(question, pitch) if listed else self.from_menu(question, pitch)
                 best = found if found.total < best.total else best
@@ -176,14 +181,12 @@ class _Question:
                         best = _Best(finding.total, pitch, finding.xor)
                     elif finding.verdict == "proved":
                         least_at[pitch] = floor + 1
-            if best.total == floor:
-                break
         if best.total > floor:
             # There is none, so the best is looked for at every pitch, and whatever would be better is refuted.
             for pitch, question in swizzles.items():
-                below, at_least = best.total + (pitch < best.pitch), least_at.get(pitch, question.floor)
-                if not question.sources or below <= at_least:
+                if not question.sources:
                     continue
+                below, at_least = best.total + (pitch < best.pitch), least_at.get(pitch, question.floor)
                 finding = find_swizzle(question, at_least, below, _notebook(cache))
                 asked += finding.asked
                 if finding.xor is not None:
@@ -238,9 +241,13 @@ class _Question:
         xor = f"every XOR of column bits from {self.vector_bytes} B on by row bits, with {padding}"
         return f"{xor} (padding alone where it makes rows carry into columns)" if most > least else xor
 
+    def block_bytes(self, pitch: int) -> int:
+        """Power of two below which column bits are flipped: in the row, and seen by the banks."""
+        return min(ROW_BYTES, xor_block_bytes(self.row_bytes, pitch))
+
     def swizzle_question(self, pitch: int) -> SwizzleQuestion:
         """The question that is left when the pitch is fixed."""
-        block = min(ROW_BYTES, xor_block_bytes(self.row_bytes, pitch))
+        block = self.block_bytes(pitch)
         linear = banks_see_xor(pitch)
         merged: Counter[PhaseKind] = Counter()
         for access in self.accesses:
@@ -254,7 +261,7 @@ class _Question:
                 for pair in row:
                     seen |= pair.sources
         allowed = max(0, block - self.vector_bytes)
-        open_bits = range(row_bits(self.rows)) if self.allow_xor and allowed else range(0)
+        open_bits = range(row_bits(self.rows)) if self.allow_xor and allowed else ()
         sources = tuple((bit, allowed) for bit in open_bits if seen >> bit & 1)
         name = f"{self.rows} rows x {self.row_bytes} B at a pitch of {pitch} B"
         return SwizzleQuestion(name, sources, phases, self.vector_bytes, self.rlimit)
@@ -280,8 +287,7 @@ class _Question:
         """The best layout of the menu at this pitch; the cheapest of equals."""
         candidates: list[Xor] = [()]
         if question.sources:
-            block = 2 * (1 << question.sources[0][1].bit_length() - 1)
-            candidates = list(menu(self.rows, pitch, self.vector_bytes, block))
+            candidates = list(menu(self.rows, pitch, self.vector_bytes, self.block_bytes(pitch)))
         totals = menu_totals(question.phases, candidates, row_bits(self.rows))
         first = int(totals.argmin())
         return _Best(int(totals[first]), pitch, candidates[first])

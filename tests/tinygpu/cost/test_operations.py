@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -186,6 +187,22 @@ def test_transfers_of_smem_and_copies_take_a_wavefront_for_every_word_of_a_lane(
         **read,
         **stored,
     }
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "s8"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_window_that_begins_between_sectors_touches_what_its_lanes_touch(kind: str, axis: int) -> None:
+    """One row of a warp, from everywhere in a sector and in an access of L2."""
+    for vector, offset in itertools.product((1, 2, 4), (*range(10), 15, 16, 17, 31, 32, 33, 63, 64, 65)):
+        size = [1, 1]
+        size[axis] = 32 * vector
+        who = blocked((size[0], size[1]), threads=32, vector=vector, axis=axis, across=32)
+        tile = in_gmem(kind, (size[0], size[1]), "row" if axis == 1 else "col", offset)
+        load = n.Load("l", isa.LdGlobal(vector), tile, registers(kind, who))
+        ask = asked(load, threads=32)
+        touched = {piece: sum(one for *_, one, _ in listed(load, piece, LD, offset)) for piece in (32, 64)}
+        if offset % vector == 0:
+            assert (ask["sectors_read"], ask["accesses_read"]) == (touched[32], touched[64]), (vector, offset)
 
 
 def test_a_request_of_rows_or_columns_that_another_order_keeps_apart() -> None:

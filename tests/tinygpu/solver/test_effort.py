@@ -24,7 +24,8 @@ from tinygpu.solver.swizzle_search import SwizzleQuestion, Xor
 from tinygpu.solver.tile_access import TileAccess
 
 FILE = Path(__file__).parent / "effort.txt"
-DRAWN = 60
+# The last ones reach the bound with padding, where a shorter pitch was given up.
+TILES = (*range(60), 91, 167, 359, 1267)
 
 
 def access(name: str, rows: int, row_bytes: int, width: int, down: int) -> TileAccess:
@@ -167,11 +168,9 @@ def said(number: int) -> str:
 
 
 def test_the_solver_takes_the_way_that_it_took() -> None:
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
+    for number, line in zip(TILES, FILE.read_text(encoding="utf-8").splitlines(), strict=True):
         assert said(number) == line, f"tile {number}; to accept it: python tests/tinygpu/solver/test_effort.py"
-    assert len(lines) == DRAWN
 
 
 if __name__ == "__main__":
-    FILE.write_text("".join(f"{said(number)}\n" for number in range(DRAWN)), encoding="utf-8")
+    FILE.write_text("".join(f"{said(number)}\n" for number in TILES), encoding="utf-8")

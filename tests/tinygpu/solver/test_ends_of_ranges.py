@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tinygpu.solver import BitAccess, SmemLayout, TileAccess, XorLayout, solve_smem
-from tinygpu.solver.smem_layout import xor_block_bytes
+from tinygpu.solver.smem_layout import hardware_masks, xor_block_bytes
 from tinygpu.solver.solution import AccessResult, sentence_of
 
 LANE = np.arange(32)
@@ -64,6 +65,41 @@ def test_lanes_are_listed_once_and_stay_as_they_were() -> None:
 @pytest.mark.parametrize(("row", "column"), [(-2, 0), (-2, -2), (0, -1), (3, -8)])
 def test_rows_and_columns_are_not_negative(row: int, column: int) -> None:
     assert not taken(lambda: one_lane(row, column), "[access 'one'] rows and columns are non-negative")
+
+
+def test_lanes_that_stay_out_may_say_any_column() -> None:
+    for column in (-5, -1, 0, 3, 10_000):
+        lanes = np.stack([np.full(32, -1), np.full(32, column)], axis=-1)[None].repeat(2, axis=0)
+        lanes[0, 3] = 0, 8
+        access = TileAccess("one", lanes, 8)
+        assert (access.ideal(), access.wavefronts(SmemLayout(1, 16, 16))) == (1, 1)
+        assert solve_smem(1, 16, [access]).wavefronts == 1
+        assert (access.addresses(SmemLayout(1, 16, 16)) >= 0).sum() == 1
+
+
+def test_lanes_move_as_many_bytes_as_their_instruction_can() -> None:
+    widths = {"ldst": (1, 2, 4, 8, 16), "ldmatrix": (16,), "cp.async": (4, 8, 16)}
+    for (kind, moved), width in itertools.product(widths.items(), range(-1, 34)):
+        lanes = np.zeros((1, 8 if kind == "ldmatrix" else 32, 2), dtype=np.int64)
+        said = f"[access 'it'] {kind} moves {' or '.join(map(str, moved))} bytes per lane, not {width}"
+        assert taken(lambda: TileAccess("it", lanes, width, kind), said) == (width in moved)  # type: ignore[arg-type]
+
+
+def test_lane_bits_move_whole_lanes_of_a_width_that_there_is() -> None:
+    for kind, width in itertools.product(("ldst", "ldmatrix"), range(1, 34)):
+        columns, right = (0,) * (3 if kind == "ldmatrix" else 5), width in (1, 2, 4, 8, 16)
+        said = f"[bank conflicts] a lane moves 1, 2, 4, 8 or 16 bytes in one instruction, not {width}"
+        if kind == "ldmatrix":
+            right, said = width == 16, f"[access 'it'] ldmatrix moves rows of 16 bytes, not {width}"
+        assert taken(lambda: BitAccess("it", columns, width, kind), said) == right  # type: ignore[arg-type]
+    for weight in (-1, 0, 1):
+        said = f"[access 'it'] the weight must be a positive integer, not {weight}"
+        assert taken(lambda: BitAccess("it", (0,) * 5, 4, weight=weight), said) == (weight > 0)
+        assert taken(lambda: TileAccess("it", np.zeros((1, 32, 2), dtype=int), 4, weight=weight), said) == (weight > 0)
+    for xor in (((2, 1), (2, 2)), ((3, 1), (2, 1)), ((2, 1), (3, 1))):
+        right = [bit for bit, _ in xor] == [2, 3]
+        assert taken(lambda: XorLayout(4, xor), "[xor layout] source bits are listed once each") == right
+        assert taken(lambda: SmemLayout(16, 8, 8, xor), "[smem layout] row bits are listed once each") == right
 
 
 def test_columns_of_lane_bits_may_be_zero_and_are_not_negative() -> None:
@@ -139,6 +175,11 @@ def test_a_picture_shows_chunks_that_stay_whole_where_they_lie(layout: SmemLayou
             assert slots == [str(at.get(place, ".")) for place in range(len(slots))]
 
 
+def test_a_picture_shows_the_first_eight_rows() -> None:
+    assert len(SmemLayout(9, 32, 32).picture().splitlines()) == 8
+    assert len(SmemLayout(7, 32, 32).picture().splitlines()) == 7
+
+
 def test_padded_rows_are_no_swizzle_of_the_hardware() -> None:
     xor = ((0, 16), (1, 32))
     assert SmemLayout(8, 48, 64, xor).hardware_swizzle() is None
@@ -146,6 +187,7 @@ def test_padded_rows_are_no_swizzle_of_the_hardware() -> None:
     assert SmemLayout(8, 96, 96).hardware_swizzle() == "none"
     assert SmemLayout(8, 96, 96, ((0, 16),)).hardware_swizzle() is None
     assert SmemLayout(8, 256, 256, ((0, 16),)).hardware_swizzle() is None
+    assert not list(hardware_masks(8, 256))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from typing import Any
 
@@ -15,7 +16,7 @@ from tinygpu.solver.menu import every_xor
 from tinygpu.solver.phases import Carrying, Linear, Pair, Phase, tile_phases, total_wavefronts
 from tinygpu.solver.smem import banks_see_xor
 from tinygpu.solver.smem_layout import row_bits, xor_block_bytes
-from tinygpu.solver.swizzle_search import SwizzleQuestion, _reason_of, _Writer, swizzle_query
+from tinygpu.solver.swizzle_search import SwizzleQuestion, _reason_of, _terms, _Writer, swizzle_query
 
 
 def drawn(rng: np.random.Generator, unit: int, most: int) -> list[tuple[int, int]]:
@@ -53,6 +54,9 @@ def test_levels_are_the_numbers_of_wavefronts_that_are_possible_at_all(seed: int
         flips = range(0, block, vector)
         if isinstance(pair, Linear):  # what no swizzle makes conflict is not kept
             assert pair.bank in flips
+        else:
+            ends = {(pair.shift + (pair.place ^ a) - (pair.other_place ^ b)) % 128 for a in flips for b in flips}
+            assert 0 in ends
     phase = Phase(rows, levels, 1)
     sources = tuple((bit, block - vector) for bit in (0, 2))
     for xor in every_xor(sources)[:40]:
@@ -164,6 +168,26 @@ def test_pairs_are_named_only_where_some_of_them_may_conflict() -> None:
         SwizzleQuestion("none", ((0, 112), (1, 112)), (Phase((tuple(pairs[:3]),), (1, 2), 1),), 16), 1
     )
     assert "pair!" not in ask(first).smtlib
+
+
+def test_levels_that_a_phase_cannot_afford_are_not_asked_about() -> None:
+    """Named are the levels at which a phase may stop; of the phases, the costliest first."""
+    pairs = tuple(Linear(1 << i, 0) for i in range(5))
+    for least, times, slack in itertools.product((1, 2), (1, 2), range(8)):
+        levels = tuple(range(least, 6))
+        question = SwizzleQuestion("one", tuple((i, 112) for i in range(5)), (Phase((pairs,), levels, times),), 16)
+        text = ask(swizzle_query(question, question.floor + slack)).smtlib
+        affordable = [level for level in levels if times * (level - least) <= slack]
+        assert set(re.findall(r"phase!0!\d+", text)) == {f"phase!0!{level}" for level in affordable[:-1]}
+
+
+def test_pairs_that_may_never_conflict_are_forbidden_once() -> None:
+    import z3
+
+    pairs = (Linear(1, 0), Linear(2, 16), Linear(3, 0))
+    phases = tuple(Phase((pairs[:2], pairs[:2][::-1], pairs[i:]), (1, 2, 3), 1) for i in range(2))
+    terms = _terms(SwizzleQuestion("never", ((0, 112), (1, 112)), phases, 16), 2, None, z3.Context())
+    assert len(terms) == 2 + len(pairs)  # what the masks may be, and each pair
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_search_finds_the_best_that_listing_finds_and_asks_nothing_that_it_kno
         assert found.asked <= below - least + 1 + 2 * len(question.phases) + halvings
 
 
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(questions(most_phases=3), st.integers(-2, 5), st.none() | st.integers(0, 5))
 def test_a_query_has_an_answer_exactly_where_listing_finds_one(
     question: SwizzleQuestion, more: int, most: int | None
