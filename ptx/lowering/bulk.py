@@ -63,7 +63,7 @@ def tensor_map(context: Context, tensor: Tensor, shape: Boxes, span: int) -> Reg
             return register
     count = sum(known.tensor == tensor.name for known, _ in context.maps)
     name = f"{tensor.name}_map{count or ''}"
-    register = context.emit.new("d", 0)
+    register = context.emit.parameter("d")
     context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.span_bytes), register))
     rely_on_strides(context, tensor)
     return register

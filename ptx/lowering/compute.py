@@ -12,7 +12,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.spread import Spread, spread
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Reg
+from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of
 
 
@@ -20,9 +20,8 @@ def constant(context: Context, s: n.Constant) -> None:
     """A tile that holds one number."""
     tile = allocate(context.emit, s.result.dtype, spread_of(s.result).value_count)
     bits = constant_bits(s.result.dtype, s.value, tile.packed)
-    width = {"r": 32, "d": 64, "h": 16}
     for r in tile.registers:
-        context.emit.line(f"mov.b{width[r.kind]} {r}, {bits};")
+        context.emit.line(f"mov.{KINDS[r.kind]} {r}, {bits};")
     context.tiles[s.result.name] = tile
 
 
@@ -153,7 +152,7 @@ def reduce(context: Context, s: n.Reduce) -> None:
     emit.comment(f"{s.name}: {s.result} = {s.combine.label} over axis {s.axis} of {s.source}")
     groups = broadcast(after, before, s.result.name)
     result = allocate(emit, s.result.dtype, after.value_count)
-    if source.dtype.bits < 32:
+    if source.dtype.bits != 32:
         raise LoweringError(f"{s.name} reduces {source.dtype}; convert to a 32-bit type first")
     for target in range(after.value_count):
         members = [str(source.register(int(v))) for v in np.flatnonzero(groups == target)]
@@ -173,7 +172,9 @@ def _lane_masks(who: Spread, axis: int) -> list[int]:
     masks = []
     below = 1
     for extent, a, _ in who.threads:
-        if a == axis:
-            masks += [below << i for i in range(6) if below << i < below * extent]
-        below *= extent
+        beyond = below * extent
+        while below < beyond:
+            if a == axis:
+                masks.append(below)
+            below *= 2
     return masks

@@ -55,19 +55,19 @@ class Context:
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
-    tile: Number = 0  # number of the tile, or of the cluster of tiles, that the CTA works on
+    tile: Number = field(init=False)  # number of the tile, or of the cluster of tiles, that the CTA works on
     piece: Piece | None = None  # what it does of the tile, where CTAs share rounds in a row
     thread: Reg | None = None  # thread id within the role
     role: str = ""
-    threads: int = 0  # threads of the role
-    loops: int = 0  # run-time loops around the current place
+    threads: int = field(init=False)  # threads of the role
+    looping: bool = False  # a run-time loop is around the current place
     dirty: bool = False  # shared memory was used since the last barrier
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
     workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
-    first_step: int = 0  # rows from one warpgroup's part of a tile to the next
+    first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     products: list[str] = field(default_factory=list)  # wgmma put off until the threads have written their operands
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
@@ -120,9 +120,8 @@ class Context:
         """The rank of the CTA at these places along some axes, and at the own place along all others."""
         total: Number = 0
         for axis in range(len(self.program.grid.axes)):
-            if self.cluster_extent(axis) > 1:
-                place = places.get(axis, self.cluster_rank(axis))
-                total = self.emit.add(total, self.emit.mul(place, self._below(axis)))
+            place = places[axis] if axis in places else self.cluster_rank(axis)
+            total = self.emit.add(total, self.emit.mul(place, self._below(axis)))
         return total
 
     def cluster_mask(self, axis: int) -> Reg:
@@ -186,7 +185,7 @@ class Context:
                 continue
             if not node.is_Symbol:
                 raise LoweringError(f"the offset {e} is not a sum of multiples of indices")
-            value = self.indices.get(node.name, None)
+            value = self.indices.get(node.name)
             if isinstance(value, int):
                 constant += int(coefficient) * value
             else:
@@ -195,13 +194,12 @@ class Context:
 
     def thread_digit_sum(self, spread: Spread, axis: int) -> Number:
         """The part of the coordinate along `axis` that the thread id decides."""
-        if self.thread is None:
-            raise LoweringError("no role is open")
+        thread = self.role_thread()
         total: Number = 0
         below = 1
         for extent, a, stride in spread.threads:
             if a == axis:
-                digit = self.emit.div(self.thread, below)
+                digit = self.emit.div(thread, below)
                 if below * extent != self.threads:
                     digit = self.emit.rem(digit, extent)
                 total = self.emit.add(total, self.emit.mul(digit, stride))

@@ -90,13 +90,13 @@ def counting(context: Context, index: str, trips: Number, rolled: bool = False) 
     if rolled:
         emit.line('.pragma "nounroll";')
     block = emit.open()
-    context.loops += 1
+    around, context.looping = context.looping, True
     yield counter
     again = emit.new("p")
     emit.line(f"add.u32 {counter}, {counter}, 1;")
     emit.line(f"setp.lt.u32 {again}, {counter}, {trips};")
     emit.line(f"@{again} bra {start};")
-    context.loops -= 1
+    context.looping = around
     emit.close()
     emit.block.body.extend(block.lines())
 
@@ -110,9 +110,9 @@ def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Number, Number]:
 
 
 def some_rounds(context: Context, s: n.Loop | n.Pipelined, trips: Number) -> Number:
-    """Whether the loop has a round; a number where that is known before the launch."""
+    """Whether the loop has a round; True where that is known before the launch."""
     dealt = s.divided and int(context.program.grid.stream_k)  # a CTA takes no tile of which it has no rounds
-    return 1 if dealt or at_least_once(context.program, s.trips) else context.emit.less(0, trips)
+    return True if dealt or at_least_once(context.program, s.trips) else context.emit.less(0, trips)
 
 
 def loop(context: Context, s: n.Loop) -> None:
@@ -212,7 +212,7 @@ def bulk_store(context: Context, s: n.Copy) -> None:
 
 def pipelined(context: Context, s: n.Pipelined) -> None:
     """A loop that fills and drains; it may have no round."""
-    if context.dirty or context.loops:  # in a loop, the slots are those that the round before has drained
+    if context.dirty or context.looping:  # in a loop, the slots are those that the round before has drained
         barrier(context)
     grouped = context.program.pipeline(s.pipeline).completion == "commit group"
     trips, start = rounds(context, s)
@@ -237,7 +237,7 @@ def _several_stages(
     emit = context.emit
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
-        with only_if(context, 1 if ahead == 0 else emit.less(ahead, trips)):
+        with only_if(context, True if ahead == 0 else emit.less(ahead, trips)):
             context.indices[s.index] = emit.add(start, ahead)
             context.slots[s.pipeline] = ahead
             body(context, s.fill)
@@ -296,10 +296,10 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, g
 def fill(context: Context, s: n.Fill) -> None:
     """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
-    if bulk_drained and context.loops:
+    if bulk_drained and context.looping:
         first = context.emit.less(context.role_thread(), 1)
         context.emit.line(f"@{first} cp.async.bulk.wait_group.read 0;")
-    if context.dirty or context.loops:
+    if context.dirty or context.looping:
         barrier(context)
     context.slots[s.pipeline] = 0
     body(context, s.body)
@@ -321,6 +321,5 @@ def _drained_in_bulk(program: Program, pipeline: str) -> bool:
 
 def drain(context: Context, s: n.Drain) -> None:
     barrier(context)
-    context.slots[s.pipeline] = 0
     body(context, s.body)
     context.dirty = True

@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tinygpu.expressions import Operand as ExprOperand
-
-_REGISTER = re.compile(r"%[rdphfg]\d+")
-KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16", "f": "f32", "g": "f64"}
+_REGISTER = re.compile(r"%[rdph]\d+")
+KINDS = {"r": "b32", "d": "b64", "p": "pred", "h": "b16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A virtual register and the depth of the block that defines it. kind: r, d (64 bits), p, h (16 bits), f, g."""
+    """A virtual register and the depth of the block that defines it. kind: r, d (64 bits), p, h (16 bits)."""
 
     name: str
     kind: str
@@ -35,7 +33,6 @@ Number = Reg | int
 class Block:
     """Lines of one nesting level: `head` is computed on entry, `body` follows."""
 
-    depth: int
     indent: str
     head: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
@@ -52,7 +49,7 @@ class Emitter:
         self.counts: dict[str, int] = {}
         self.pure: set[str] = set()  # registers of computed values
         self.labels = 0
-        self.blocks: list[Block] = [Block(0, "  ")]
+        self.blocks: list[Block] = [Block("  ")]
 
     # -- blocks ----------------------------------------------------------------------------------------------------
     @property
@@ -60,7 +57,7 @@ class Emitter:
         return self.blocks[-1]
 
     def open(self) -> Block:
-        block = Block(len(self.blocks), self.block.indent + "  ")
+        block = Block(self.block.indent + "  ")
         self.blocks.append(block)
         return block
 
@@ -102,9 +99,17 @@ class Emitter:
         self.counts[kind] = number + 1
         return Reg(f"%{kind}{number}", kind, len(self.blocks) - 1 if depth is None else depth)
 
+    def parameter(self, kind: str) -> Reg:
+        """A register that is set before the first statement."""
+        return self.new(kind, 0)
+
+    def depth(self, *operands: Number) -> int:
+        """How deep the block is that knows all of these."""
+        return max((o.depth for o in operands if isinstance(o, Reg)), default=0)
+
     def computed(self, kind: str, text: str, *operands: Number, key: tuple[object, ...] | None = None) -> Reg:
         """A pure value: `text` with {d} for the result. Shared, and placed where its operands are known."""
-        depth = max((o.depth for o in operands if isinstance(o, Reg)), default=0)
+        depth = self.depth(*operands)
         block = self.blocks[depth]
         identity = key or (kind, text, *operands)
         known = block.known.get(identity)
@@ -142,8 +147,8 @@ class Emitter:
             return 0
         if b == 1:
             return a
-        if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
-            return self.computed("r", "shl.b32 {d}, {0}, {1};", a, b.bit_length() - 1)
+        if (shift := _exponent(b)) is not None:
+            return self.computed("r", "shl.b32 {d}, {0}, {1};", a, shift)
         return self.computed("r", "mul.lo.u32 {d}, {0}, {1};", a, b)
 
     def div(self, a: Number, b: Number) -> Number:
@@ -151,8 +156,8 @@ class Emitter:
             return a // b
         if b == 1:
             return a
-        if isinstance(b, int) and b & (b - 1) == 0:
-            return self.computed("r", "shr.u32 {d}, {0}, {1};", a, b.bit_length() - 1)
+        if (shift := _exponent(b)) is not None:
+            return self.computed("r", "shr.u32 {d}, {0}, {1};", a, shift)
         return self.computed("r", "div.u32 {d}, {0}, {1};", a, b)
 
     def rem(self, a: Number, b: Number) -> Number:
@@ -160,7 +165,7 @@ class Emitter:
             return a % b
         if b == 1:
             return 0
-        if isinstance(b, int) and b & (b - 1) == 0:
+        if isinstance(b, int) and _exponent(b) is not None:
             return self.computed("r", "and.b32 {d}, {0}, {1};", a, b - 1)
         return self.computed("r", "rem.u32 {d}, {0}, {1};", a, b)
 
@@ -217,8 +222,8 @@ class Emitter:
             return 0
         if b == 1:
             return a
-        if isinstance(b, int) and b & (b - 1) == 0:
-            return self.computed("d", "shl.b64 {d}, {0}, {1};", a, b.bit_length() - 1)
+        if (shift := _exponent(b)) is not None:
+            return self.computed("d", "shl.b64 {d}, {0}, {1};", a, shift)
         return self.computed("d", "mul.lo.s64 {d}, {0}, {1};", a, b)
 
     def widen(self, a: Number) -> Number:
@@ -226,18 +231,18 @@ class Emitter:
 
     # -- predicates ------------------------------------------------------------------------------------------------
     def less(self, a: Number, b: Number) -> Number:
-        """a < b, unsigned, as a predicate; 1 or 0 where it is known."""
+        """a < b, unsigned, as a predicate; True or False where it is known."""
         if isinstance(a, int) and isinstance(b, int):
-            return int(a < b)
+            return a < b
         if isinstance(a, int):
             return self.computed("p", "setp.gt.u32 {d}, {1}, {0};", a, b)
         return self.computed("p", "setp.lt.u32 {d}, {0}, {1};", a, b)
 
     def both(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):
-            return b if a else 0
+            return b if a else False
         if isinstance(b, int):
-            return a if b else 0
+            return a if b else False
         if a == b:
             return a
         return self.computed("p", "and.pred {d}, {0}, {1};", a, b)
@@ -248,6 +253,8 @@ class Emitter:
         return self.computed("r", "selp.b32 {d}, {0}, {1}, {2};", yes, no, p)
 
 
-def integer(value: ExprOperand) -> int:
-    """A filled-in expression as a number."""
-    return int(value)
+def _exponent(b: Number) -> int | None:
+    """The exponent of a number that is a power of two."""
+    if isinstance(b, int) and b == 2 ** (exponent := b.bit_length() - 1):
+        return exponent
+    return None

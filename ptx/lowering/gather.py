@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from tinygpu.expressions import expr
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx.kernel import Workspace
 from tinygpu.ptx.lowering import stream
-from tinygpu.ptx.lowering.compute import emit_elementwise
+from tinygpu.ptx.lowering.compute import emit_elementwise, spread_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import allocate
@@ -61,7 +60,7 @@ def _area_bytes(program: Program) -> list[int]:
     found: dict[int, int] = {}
     for area, s in _areas(program):
         role_threads = _threads(program, s)
-        size = WORD_BYTES * _values(s) * role_threads
+        size = WORD_BYTES * spread_of(s.value).value_count * role_threads
         if found.setdefault(area, size) != size:
             raise LoweringError("the roles that take turns at tiles gather tiles of different sizes")
     return [found[a] for a in sorted(found)]
@@ -74,21 +73,14 @@ def _threads(program: Program, s: n.Gather) -> int:
     raise LoweringError(f"{s.name} gathers outside a role")
 
 
-def _values(s: n.Gather) -> int:
-    if s.value.partition is None:
-        raise LoweringError(f"{s.name} gathers {s.value.name}, which lies in no registers")
-    return spread(s.value.partition).value_count
-
-
 # ---- one CTA --------------------------------------------------------------------------------------------------------
 
 
 def _pointer(context: Context, name: str) -> Reg:
     """The address of a workspace: a parameter of the kernel."""
-    known = context.workspace.get(name)
-    if known is None:
-        known = context.workspace[name] = context.emit.new("d", 0)
-    return known
+    if name not in context.workspace:
+        context.workspace[name] = context.emit.parameter("d")
+    return context.workspace[name]
 
 
 def _own_tile(context: Context) -> Number:
@@ -126,9 +118,7 @@ def _width(s: n.Gather) -> str:
 
 def _guard(context: Context, s: n.Gather) -> str:
     """The role may have more threads than hold values."""
-    if s.value.partition is None:
-        return ""
-    holders = spread(s.value.partition).thread_count
+    holders = spread_of(s.value).thread_count
     return f"@{context.emit.less(context.role_thread(), holders)} " if holders < context.threads else ""
 
 
@@ -167,7 +157,7 @@ def take_together(context: Context, s: n.Gather, parts: range) -> None:
     """Loads the values of some parts, which are few vectors each, and then combines them in the order of the parts."""
     found = []
     for part in parts:
-        tile = allocate(context.emit, s.result.dtype, _values(s))
+        tile = allocate(context.emit, s.result.dtype, spread_of(s.value).value_count)
         _load(context, s, part, tile.registers, slice(0, len(tile.registers)))
         found.append(tile)
     if parts.start == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ class GmemAccess:
     starts: list[Number]  # per tensor axis: the thread's first coordinate
     checked: list[bool]  # per tensor axis: whether the window can reach beyond the tensor
     base: Number
-    chain: dict[int, Number]
+    chain: dict[int, Number]  # by how many rows the base is moved
 
     @property
     def element_bytes(self) -> int:
@@ -48,21 +49,18 @@ class GmemAccess:
 
     def _step(self, pointer: Number, axis: int, rows: int) -> Number:
         """`pointer` moved by a number of rows; rows are reached one after the other, by one addition each."""
-        if rows == 0:
-            return pointer
         emit = self.context.emit
         if self.tensor.rank > 2:
             return emit.add64(pointer, row_bytes(self.context, self.tensor, axis, rows))
-        below = max((r for r in self.chain if r < rows), default=0)
-        start = self.chain[below] if below else pointer
-        out = emit.add64(start, row_bytes(self.context, self.tensor, axis, rows - below))
+        below = max(r for r in self.chain if r <= rows)
+        out = emit.add64(self.chain[below], row_bytes(self.context, self.tensor, axis, rows - below))
         self.chain[rows] = out
         return out
 
     def exists(self, value: int, count: int = 1) -> Number:
-        """Predicate: `count` neighbouring values from this one on lie inside the tensor (1: known to)."""
+        """Predicate: `count` neighbouring values from this one on lie inside the tensor (True: known to)."""
         emit = self.context.emit
-        out: Number = 1
+        out: Number = True
         for axis in range(self.tensor.rank):
             if not self.checked[axis]:
                 continue
@@ -82,7 +80,7 @@ class GmemAccess:
         emit = self.context.emit
         width = count * self.element_bytes
         axis = self.tensor.contiguous_axis
-        rows: Number = 1
+        rows: Number = True
         for other in range(self.tensor.rank):
             if other != axis and self.checked[other]:
                 place = emit.add(self.starts[other], self.tensor_offset(value, other))
@@ -132,7 +130,7 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
         mine = emit.add(digits, constant)
         checked.append(_reaches_beyond(context, extent, tensor.dims[axis], constant, terms))
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
-        ordered = sorted(terms, key=lambda t: _depth(context.value(t[0])))
+        ordered = sorted(terms, key=lambda t: emit.depth(context.value(t[0])))
         place = mine
         base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
@@ -140,11 +138,7 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
             base = emit.add64(base, _bytes(context, tensor, axis, step))
             place = emit.add(step, place)
         starts.append(place)
-    return GmemAccess(context, tile, tensor, spread.value_coordinates(), starts, checked, base, {})
-
-
-def _depth(value: Number) -> int:
-    return value.depth if isinstance(value, Reg) else 0
+    return GmemAccess(context, tile, tensor, spread.value_coordinates(), starts, checked, base, {0: base})
 
 
 def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:
@@ -168,7 +162,7 @@ def _reaches_beyond(
 
     Not when it is counted along this very dim, in steps that contain it and divide the dim.
     """
-    if not terms or constant < 0:
+    if not terms or constant < 0 or any(c < 0 for _, c in terms):
         return True
     step = max(c for _, c in terms)
     reach = constant + extent + sum(c * _most(context, i) for i, c in terms if c != step)
@@ -178,6 +172,6 @@ def _reaches_beyond(
     return not (inside and context.facts.divides(step * context.cluster_of(outer[0]), dim))
 
 
-def _most(context: Context, index: str) -> int:
+def _most(context: Context, index: str) -> float:
     """The largest value of an inner index, where it is known when lowering."""
-    return context.index_limits.get(index, 1 << 40)
+    return context.index_limits.get(index, math.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
 from tinygpu.language.problem import Problem
@@ -16,18 +16,18 @@ from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, gather, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
-from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.grid import tile_indices
 from tinygpu.ptx.lowering.handover import refuse_unordered
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.stream import rounds_of_tile
 
+Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
 # Alignment of dynamic shared memory that every launch keeps.
 DECLARED_ALIGN = 128
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
 # mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
-HANDED_OVER = (8, 0)
+HANDED_OVER: Need = (90, (8, 0))
 
 
 def lower(
@@ -39,9 +39,7 @@ def lower(
     on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
     """
     check_reach(program)
-    several = side_by_side(program)
-    if several:
-        refuse_unordered(program)
+    refuse_unordered(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)
@@ -51,6 +49,7 @@ def lower(
     context.arguments["tid"] = context.thread
     _limits(context, program.body)
     context.spans = _spans(program)
+    several = side_by_side(program)
     if several:
         roles.write(context, control.body)
     else:
@@ -69,10 +68,9 @@ def lower(
     for spec, register in context.maps:
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
     handed_over = any(p.completion in ("mbarrier", "turn") for p in program.pipelines)
-    target = max([90 if handed_over else 80, *(_target(s) for s in walk(program.body))])
-    version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(_isa(s) for s in walk(program.body))])
-    if handed_over:
-        version = max(version, HANDED_OVER)
+    needs = [*_needs(program), *([HANDED_OVER] if handed_over else [])]
+    target = max([min(VERSIONS), *(oldest for oldest, _ in needs)])
+    version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(lowest for _, lowest in needs)])
     name = f"{program.machine.lower()}"
     suffix = "a" if any(getattr(s, "instruction", None) and _only(s) for s in walk(program.body)) else ""
     budgets = any(r.registers for r in program.roles)
@@ -217,15 +215,14 @@ def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]
     emit = context.emit
     lines = []
     for p in parameters:
-        kind = "d" if p.kind == "pointer" else "r"
-        register = emit.new(kind, 0)
+        register = emit.parameter("d" if p.kind == "pointer" else "r")
         lines.append(f"  ld.param.{p.type} {register}, [{_symbol(p)}];")
         if p.kind == "pointer":
             lines.append(f"  cvta.to.global.u64 {register}, {register};")
         name = {"pointer": f"{p.name}.ptr", "ld": f"{p.name}.ld"}.get(p.kind, p.name)
         context.arguments[name] = register
     if context.placement.total_bytes:
-        smem = Reg(emit.new("r", 0).name, "r", 0)
+        smem = emit.parameter("r")
         lines.append(f"  mov.u32 {smem}, smem;")
         align = context.placement.align_bytes
         if align > DECLARED_ALIGN:
@@ -243,26 +240,19 @@ def _limits(context: Context, body: tuple[n.Statement, ...]) -> None:
             context.index_limits[s.index] = int(s.trips) - 1
 
 
-def _target(s: n.Statement) -> int:
-    if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
-        return s.instruction.variant(s.a.dtype, s.b.dtype).target
-    instruction = getattr(s, "instruction", None)
-    if instruction is None:
-        return 80
-    hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
-    return max(h.target for h in hops)
-
-
-def _isa(s: n.Statement) -> tuple[int, int]:
-    if isinstance(s, n.Multiply) and isinstance(s.instruction, MmaSync):
-        return s.instruction.variant(s.a.dtype, s.b.dtype).isa
-    if isinstance(s, n.Multiply) and isinstance(s.instruction, Wgmma):
-        return s.instruction.isa_for(s.a.dtype, s.b.dtype)
-    instruction = getattr(s, "instruction", None)
-    if instruction is None or isinstance(instruction, Route):
-        return (7, 0)
-    version: tuple[int, int] = instruction.isa
-    return version
+def _needs(program: Program) -> Iterator[Need]:
+    """(oldest target, lowest version) of every instruction."""
+    for s in walk(program.body):
+        instruction = getattr(s, "instruction", None)
+        kinds = (s.a.dtype, s.b.dtype) if isinstance(s, n.Multiply) else ()
+        if isinstance(instruction, MmaSync):
+            variant = instruction.variant(*kinds)
+            yield variant.target, variant.isa
+        elif isinstance(instruction, Wgmma):
+            yield instruction.target, instruction.isa_for(*kinds)
+        elif instruction is not None:
+            hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
+            yield from ((hop.target, hop.isa) for hop in hops)
 
 
 __all__ = ["LoweringError", "lower"]

@@ -12,7 +12,7 @@ from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.moves import at, guarded, one_holder
-from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.registers import allocate, packing
 from tinygpu.ptx.lowering.smem import smem_access
 
 
@@ -22,10 +22,10 @@ def load_matrix(context: Context, s: n.Load) -> None:
         raise LoweringError(f"{s.name} is not ldmatrix")
     emit = context.emit
     transposed = s.instruction.transposes(s.source, s.result.partition)
-    per = 32 // s.source.dtype.bits
-    plan = matrix_addresses(s.result.partition, per, transposed)
+    count = spread(s.result.partition).value_count
+    plan = matrix_addresses(s.result.partition, packing(s.source.dtype, count), transposed)
     place = smem_access(context, s.source, plan.addresses)
-    tile = allocate(emit, s.source.dtype, spread(s.result.partition).value_count)
+    tile = allocate(emit, s.source.dtype, count)
     emit.comment(f"{s.name}: {s.result} = ldmatrix {s.source.name}")
     suffix = ".trans" if transposed else ""
     for instruction, matrices in enumerate(plan.registers):
@@ -42,9 +42,9 @@ def store_matrix(context: Context, s: n.Store) -> None:
         raise LoweringError(f"{s.name} is not stmatrix")
     emit = context.emit
     transposed = s.instruction.transposes(s.target, partition)
-    plan = matrix_addresses(partition, 32 // s.target.dtype.bits, transposed)
-    place = smem_access(context, s.target, plan.addresses)
     tile = context.tiles[s.value.name]
+    plan = matrix_addresses(partition, tile.packed, transposed)
+    place = smem_access(context, s.target, plan.addresses)
     emit.comment(f"{s.name}: {s.target.name} = stmatrix {s.value}")
     mine = guarded(one_holder(context, spread(partition)))
     for instruction, matrices in enumerate(plan.registers):
@@ -63,7 +63,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
     a, b, c = (context.tiles[t.name] for t in (s.a, s.b, s.accumulator))
     kinds = (s.a.dtype, s.b.dtype)
     m, nn, k = s.instruction.shape(*kinds)
-    per_a, per_b, per_c = (m * k // 32 // a.packed, nn * k // 32 // b.packed, m * nn // 32)
+    per_a, per_b, per_c = (elements // 32 for elements in (m * k // a.packed, nn * k // b.packed, m * nn))
     rows, columns = len(a.registers) // per_a, len(b.registers) // per_b
     emit.comment(f"{s.name}: {s.accumulator} += {s.a} @ {s.b}, {rows} x {columns} fragments")
     text = s.instruction.text(*kinds)

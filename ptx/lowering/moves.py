@@ -15,7 +15,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.spread import Spread, spread
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
 from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, constant_bits
 from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
@@ -34,7 +34,7 @@ def access(context: Context, tile: Tile, who: Spread, vector: int) -> Place:
 def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
     """The kernel is specialised for vectors that are aligned in every row."""
     if tile.tensor is None:
-        return
+        raise LoweringError(f"{tile.name} does not lie in GMEM")
     name = tile.tensor.name
     aligned = context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
     if tile.tensor.rank > 1:
@@ -46,8 +46,6 @@ def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
 def at(address: tuple[Number, int]) -> str:
     """An address operand."""
     register, offset = address
-    if isinstance(register, int):
-        return f"[{register + offset}]"
     return f"[{register}+{offset}]" if offset else f"[{register}]"
 
 
@@ -84,8 +82,8 @@ def _read_vector(
     context: Context, opcode: str, place: Place, tile: RegisterTile, first: int, vector: int, fill: float, mine: Number
 ) -> None:
     emit = context.emit
-    exists = emit.both(place.exists(first, vector) if isinstance(place, GmemAccess) else 1, mine)
-    if exists != 1:
+    exists = emit.both(place.exists(first, vector) if isinstance(place, GmemAccess) else True, mine)
+    if exists is not True:
         _fill(context, tile, first, vector, fill)
     straddles = isinstance(place, GmemAccess) and place.straddles(vector)
     done = ""
@@ -110,30 +108,24 @@ def guarded(p: Number) -> str:
 
 def _fill(context: Context, tile: RegisterTile, first: int, vector: int, fill: float) -> None:
     emit = context.emit
-    if vector * tile.dtype.bits < 32 and tile.packed > 1 and first % tile.packed:
+    if first % tile.packed:
         return  # the register was filled with its first element
     seen = set()
     for value in range(first, first + vector):
         r = tile.register(value)
         if r not in seen:
             seen.add(r)
-            emit.line(f"mov.b{_bits(r)} {r}, {constant_bits(tile.dtype, fill, tile.packed)};")
-
-
-def _bits(r: Reg) -> int:
-    return {"r": 32, "d": 64, "h": 16}[r.kind]
+            emit.line(f"mov.{KINDS[r.kind]} {r}, {constant_bits(tile.dtype, fill, tile.packed)};")
 
 
 def _load_piece(
     context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
 ) -> None:
     """One ld of `count` elements into the registers that hold them."""
-    if isinstance(exists, int) and not exists:
-        return
     emit = context.emit
     bits = tile.dtype.bits
     guard = guarded(exists)
-    if count * bits >= 32 or tile.packed == 1:
+    if count >= tile.packed:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         width = bits if tile.packed == 1 else 32
         if tile.packed == 1 and bits == 8:
@@ -172,7 +164,8 @@ def _vec(count: int) -> str:
 
 
 def _braces(registers: Sequence[Reg]) -> str:
-    return str(registers[0]) if len(registers) == 1 else "{" + ", ".join(map(str, registers)) + "}"
+    listed = ", ".join(map(str, registers))
+    return listed if len(registers) == 1 else f"{{{listed}}}"
 
 
 def store(context: Context, s: n.Store) -> None:
@@ -192,7 +185,7 @@ def write(
     place = access(context, target, who, vector)
     mine = one_holder(context, who)
     for first in range(0, who.value_count, vector):
-        exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else 1
+        exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
         exists = context.emit.both(exists, mine)
         straddles = isinstance(place, GmemAccess) and place.straddles(vector)
         _store_piece(context, instruction.opcode, place.address(first), tile, first, vector, exists)
@@ -207,14 +200,12 @@ def write(
 
 def one_holder(context: Context, who: Spread) -> Number:
     """Predicate of the thread that stores, where several hold the same values."""
-    emit = context.emit
-    if context.thread is None:
-        raise LoweringError("no role is open")
-    out: Number = 1
+    emit, thread = context.emit, context.role_thread()
+    out: Number = True
     below = 1
     for extent, axis, _ in who.threads:
         if axis is None:
-            digit = emit.rem(emit.div(context.thread, below), extent)
+            digit = emit.rem(emit.div(thread, below), extent)
             out = emit.both(out, emit.less(digit, 1))
         below *= extent
     return emit.both(out, _takes_part(context, who))
@@ -222,20 +213,16 @@ def one_holder(context: Context, who: Spread) -> Number:
 
 def _takes_part(context: Context, who: Spread) -> Number:
     """Predicate of the threads among which the tile is divided; the role may have more."""
-    if context.thread is None:
-        raise LoweringError("no role is open")
-    return context.emit.less(context.thread, who.thread_count) if who.thread_count < context.threads else 1
+    return context.emit.less(context.role_thread(), who.thread_count) if who.thread_count < context.threads else True
 
 
 def _store_piece(
     context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
 ) -> None:
-    if isinstance(exists, int) and not exists:
-        return
     emit = context.emit
     bits = tile.dtype.bits
     guard = guarded(exists)
-    if count * bits >= 32 or tile.packed == 1:
+    if count >= tile.packed:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         if tile.packed == 1 and bits == 8:
             emit.line(f"{guard}{opcode}{_vec(len(registers))}.u8 {at(address)}, {_braces(registers)};")

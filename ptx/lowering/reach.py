@@ -54,4 +54,5 @@ def side_by_side(program: Program) -> bool:
 
 
 def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

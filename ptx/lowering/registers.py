@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -10,8 +9,6 @@ import numpy as np
 
 from tinygpu.dtypes import DType
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
-
-WORD = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +29,7 @@ class RegisterTile:
 
 def packing(dtype: DType, count: int) -> int:
     """Elements of one register when a thread holds `count`."""
-    per = WORD // dtype.bits if dtype.bits < WORD else 1
+    per = {8: 4, 16: 2}.get(dtype.bits, 1)
     return per if count % per == 0 else 1
 
 
@@ -54,7 +51,7 @@ def bit_pattern(dtype: DType, value: float) -> int:
     if dtype.name in ("s32", "u32", "s8", "u8"):
         return int(value) & (1 << dtype.bits) - 1
     if dtype.name == "f64":
-        return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+        return int(np.float64(value).view(np.uint64))
     if dtype.name in ("f32", "tf32"):
         return int(np.float32(value).view(np.uint32))
     if dtype.name == "f16":

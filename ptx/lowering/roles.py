@@ -40,7 +40,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     warp = context.uniform_warp_of_cta()
     if first:
         emit.line(f"@{emit.less(warp, first)} bra {after};")
-    if first + warps < int(context.program.threads) // 32:
+    if (first + warps) * 32 < int(context.program.threads):
         beyond = emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", warp, first + warps)
         emit.line(f"@{beyond} bra {after};")
     block = emit.open()
@@ -109,7 +109,7 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     emit.line(f"setp.ge.u32 {over}, {tile}, {total};")
     emit.line(f"@{over} bra {done};")
     block = emit.open()
-    context.loops = 1  # all that a role does stands in its walk
+    context.looping = True  # all that a role does stands in its walk
     if share:
         stream.enter(context, share, tile)
     else:

@@ -34,7 +34,7 @@ class SmemAccess:
     swizzled: Number  # column ^ X(row), of the thread's part
     split: bool  # whether the parts of thread and value share no bits that the swizzle touches
     possible: int  # bits that `swizzled` may have set
-    carries: bool = False  # whether in which span a value lies depends on the sum of both parts
+    carries: bool  # whether in which span a value lies depends on the sum of both parts
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
@@ -86,7 +86,7 @@ def pattern(context: Context, place: BufferPlace, row: Number) -> Number:
     while entries:
         bit, mask = entries.pop(0)
         count = 1
-        if mask & (mask - 1) == 0:
+        if mask.bit_count() == 1:
             to = mask.bit_length() - 1
             while entries and entries[0] == (bit + count, 1 << (to + count)):
                 entries.pop(0)
@@ -108,10 +108,7 @@ def known_pattern(place: BufferPlace, row: int) -> int:
 
 def mask_reach(place: BufferPlace) -> int:
     """All bits of a byte column up to the highest that the swizzle touches."""
-    highest = 0
-    for _, mask in place.xor:
-        highest = max(highest, mask.bit_length())
-    return (1 << highest) - 1
+    return (1 << max(mask.bit_length() for _, mask in place.xor)) - 1
 
 
 def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:

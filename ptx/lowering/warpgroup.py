@@ -104,7 +104,8 @@ def multiply(context: Context, s: n.Multiply) -> None:
     if not isinstance(instruction, Wgmma) or context.thread is None:
         raise LoweringError(f"{s.name} ({instruction}) cannot be written for this target yet")
     emit = context.emit
-    _, columns, _ = instruction.shape(s.a.dtype, s.b.dtype)
+    kinds = (s.a.dtype, s.b.dtype)
+    _, columns, _ = instruction.shape(*kinds)
     columns = int(expr(columns))
     c = context.tiles[s.accumulator.name]
     per = ROWS * columns // WARPGROUP
@@ -119,7 +120,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
     held = [_kept(context, r) for r in context.tiles[s.a.name].registers] if s.a.memory is RMEM else None
     a = operand(context, s.a, 1, first) if held is None else None
     b = operand(context, s.b, 0, 0)
-    text = instruction.text(s.a.dtype, s.b.dtype)
+    text = instruction.text(*kinds)
     flags = instruction.flags(s.a.dtype, (a is not None and a.transposed, b.transposed))
     if held is not None and s.b.name.split(".")[0] not in context.pipes:
         raise LoweringError(f"{s.name} multiplies {s.b.name}, which its own role fills; another role fills it by TMA")
