@@ -39,7 +39,9 @@ def lower(
     on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
     """
     check_reach(program)
-    refuse_unordered(program)
+    several = side_by_side(program)
+    if several:
+        refuse_unordered(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)
@@ -49,7 +51,6 @@ def lower(
     context.arguments["tid"] = context.thread
     _limits(context, program.body)
     context.spans = _spans(program)
-    several = side_by_side(program)
     if several:
         roles.write(context, control.body)
     else:

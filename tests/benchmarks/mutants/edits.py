@@ -51,6 +51,11 @@ _ANY_ORDER = frozenset(
         "np.add",
         "emit.add",
         "emit.mul",
+        "emit.xor",
+        "emit.both",
+        "emit.wide",
+        "emit.add64",
+        "emit.mul64",
         "gcd",
         "lcm",
         "isinstance",
@@ -196,7 +201,7 @@ def _replaced(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
             if (
                 not starred
                 and ast.dump(first) != ast.dump(second)
-                and not {_name(func), ast.unparse(func)} & _ANY_ORDER
+                and not {_name(func), ".".join(ast.unparse(func).split(".")[-2:])} & _ANY_ORDER
             ):
                 yield "swapped arguments", _text(ast.Call(func, [second, first, *rest], keywords))
         case _:

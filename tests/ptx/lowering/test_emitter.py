@@ -12,53 +12,69 @@ from straight_line import Machine
 
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 
-M32 = (1 << 32) - 1
-# name -> (emitter's method, meaning on unsigned 32-bit numbers)
-OPERATIONS: dict[str, Any] = {
-    "add": lambda a, b: (a + b) & M32,
-    "mul": lambda a, b: (a * b) & M32,
-    "div": lambda a, b: a // b,
-    "rem": lambda a, b: a % b,
-    "minimum": min,
-    "xor": lambda a, b: a ^ b,
-    "less": lambda a, b: int(a < b),
+M32, M64 = (1 << 32) - 1, (1 << 64) - 1
+# name -> (kinds of operands, kind of the result, meaning), of unsigned numbers of 32 bits (r) and 64 (d), and of
+# predicates (p)
+OPERATIONS: dict[str, tuple[str, str, Any]] = {
+    "add": ("rr", "r", lambda a, b: (a + b) & M32),
+    "sub": ("rr", "r", lambda a, b: (a - b) & M32),
+    "mul": ("rr", "r", lambda a, b: (a * b) & M32),
+    "div": ("rr", "r", lambda a, b: a // b),
+    "rem": ("rr", "r", lambda a, b: a % b),
+    "minimum": ("rr", "r", min),
+    "xor": ("rr", "r", lambda a, b: a ^ b),
+    "select": ("rrp", "r", lambda a, b, p: a if p else b),
+    "less": ("rr", "p", lambda a, b: a < b),
+    "both": ("pp", "p", lambda a, b: a and b),
+    "wide": ("rr", "d", lambda a, b: a * b),
+    "widen": ("r", "d", lambda a: a),
+    "add64": ("dd", "d", lambda a, b: (a + b) & M64),
+    "mul64": ("dd", "d", lambda a, b: (a * b) & M64),
 }
 
-Step = tuple[str, int, int]
-leaves = st.sampled_from(["%tid.x", "p", "q", 0, 1, 2, 3, 5, 8, 12, 64])
-steps = st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 30), st.integers(0, 30)), max_size=12)
+Step = tuple[str, int, int, int]
+Value = tuple[Number, Any]  # (what the emitter returned, meaning as a function of tid, p and q)
+SMALL = (0, 1, 2, 3, 5, 8, 12, 64)
+leaves = st.sampled_from(["%tid.x", "p", "q", *SMALL])
+place = st.integers(0, 30)
+steps = st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), place, place, place), max_size=14)
 
 
-def build(listed: list[Any], program: list[Step]) -> tuple[Emitter, list[tuple[Number, Any]]]:
-    """(emitter, [(what it returned, meaning as a function of tid, p and q)])."""
+def build(listed: list[Any], program: list[Step]) -> tuple[Emitter, list[Value]]:
+    """What a program of steps makes of some leaves."""
     emit = Emitter()
-    arguments = {name: emit.new("r", 0) for name in ("p", "q")}
+    arguments = {name: emit.parameter("r") for name in ("p", "q")}
     for name, register in arguments.items():
         emit.block.head.append(f"  mov.u32 {register}, {name};")
-    values: list[tuple[Number, Any]] = []
+    values: dict[str, list[Value]] = {
+        "r": [],
+        "p": [(True, lambda t, p, q: True), (False, lambda t, p, q: False)],
+        "d": [(n, lambda t, p, q, n=n: n) for n in (0, 1, 3, 8, 1 << 33)],
+    }
     for leaf in listed:
         if leaf == "%tid.x":
-            values.append((emit.computed("r", "mov.u32 {d}, %tid.x;"), lambda t, p, q: t))
-        elif leaf == "p":
-            values.append((arguments["p"], lambda t, p, q: p))
-        elif leaf == "q":
-            values.append((arguments["q"], lambda t, p, q: q))
+            values["r"].append((emit.computed("r", "mov.u32 {d}, %tid.x;"), lambda t, p, q: t))
+        elif leaf in arguments:
+            values["r"].append((arguments[leaf], lambda t, p, q, leaf=leaf: p if leaf == "p" else q))
         else:
-            values.append((leaf, lambda t, p, q, n=leaf: n))
-    for name, i, j in program:
-        (a, mean_a), (b, mean_b) = values[i % len(values)], values[j % len(values)]
-        if (isinstance(a, Reg) and a.kind == "p") or (isinstance(b, Reg) and b.kind == "p"):
-            continue
-        if name in ("div", "rem") and not (isinstance(b, int) and b > 0):
+            values["r"].append((leaf, lambda t, p, q, n=leaf: n))
+    for name, *places in program:
+        kinds, kind, function = OPERATIONS[name]
+        taken = [values[k][at % len(values[k])] for k, at in zip(kinds, places, strict=False)]
+        if name in ("div", "rem") and not (isinstance(taken[1][0], int) and taken[1][0] > 0):
             continue  # divisors in kernels are known and positive, or dims
-        made = getattr(emit, name)(a, b)
-        if isinstance(made, int) and not 0 <= made <= M32:
+        made = getattr(emit, name)(*(value for value, _ in taken))
+        if isinstance(made, int) and not 0 <= made <= (M64 if kind == "d" else M32):
             continue
-        values.append((made, lambda t, p, q, f=OPERATIONS[name], x=mean_a, y=mean_b: f(x(t, p, q), y(t, p, q))))
-    return emit, values
+
+        def meaning(t: int, p: int, q: int, f: Any = function, of: Any = tuple(m for _, m in taken)) -> Any:
+            return f(*(mean(t, p, q) for mean in of))
+
+        values[kind].append((made, meaning))
+    return emit, [value for of_kind in values.values() for value in of_kind]
 
 
-@settings(max_examples=150)
+@settings(max_examples=200)
 @given(st.lists(leaves, min_size=2, max_size=6), steps, st.integers(0, 1 << 20), st.integers(1, 1 << 12))
 def test_what_is_written_computes_what_was_asked(listed: list[Any], program: list[Step], p: int, q: int) -> None:
     emit, values = build(listed, program)
@@ -68,8 +84,20 @@ def test_what_is_written_computes_what_was_asked(listed: list[Any], program: lis
         expected = [meaning(t, p, q) for t in range(32)]
         if isinstance(made, int):
             assert [made] * 32 == expected
+            assert isinstance(made, bool) == isinstance(expected[0], bool)
         else:
             assert machine.registers[str(made)].tolist() == expected
+
+
+@given(st.integers(-(1 << 30), -1), st.integers(0, M32 >> 1))
+def test_a_signed_product_keeps_its_sign(rows: int, pitch: int) -> None:
+    emit = Emitter()
+    register = emit.parameter("r")
+    emit.block.head.append(f"  mov.u32 {register}, v;")
+    made = emit.wide(register, rows, signed=True)
+    machine = Machine(1, {"v": pitch})
+    machine.run(emit.block.lines())
+    assert machine.registers[str(made)][0] == np.uint64(rows * pitch & M64)
 
 
 @settings(max_examples=150)
@@ -79,7 +107,12 @@ def test_nothing_is_computed_twice_or_from_numbers_alone(listed: list[Any], prog
     computed = [line.split(",", 1) for line in emit.block.lines() if "mov.u32" not in line]
     pairs = [(head.split()[0], rest) for head, rest in computed]
     assert len(set(pairs)) == len(pairs)
-    assert all(re.search(r"%[rp]\d", rest) for _, rest in pairs)
+    assert all(re.search(r"%[rpd]\d", rest) for _, rest in pairs)
+    # nor with an operand that leaves the other as it is, or that makes zero of it
+    for opcode, rest in pairs:
+        *_, last = rest.strip(" ;").split(", ")
+        assert last != "0" or opcode.startswith(("min", "setp")), (opcode, rest)
+        assert last != "1" or not opcode.startswith(("mul.lo", "div", "rem")), (opcode, rest)
 
 
 def test_a_value_is_computed_in_the_outermost_block_that_knows_its_operands() -> None:
