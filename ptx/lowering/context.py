@@ -61,6 +61,7 @@ class Context:
     role: str = ""
     threads: int = field(init=False)  # threads of the role
     looping: bool = False  # a run-time loop is around the current place
+    in_rounds: bool = False  # the statements are those of a loop, behind which held slots are given back
     dirty: bool = False  # shared memory was used since the last barrier
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is

@@ -120,7 +120,9 @@ def loop(context: Context, s: n.Loop) -> None:
     with only_if(context, some_rounds(context, s, trips)):
         with counting(context, s.index, trips) as counter:
             context.indices[s.index] = context.emit.add(counter, first)
+            around, context.in_rounds = context.in_rounds, True
             body(context, s.body)
+            context.in_rounds = around
         del context.indices[s.index]
         handover.settle(context)
 

@@ -21,6 +21,7 @@ from tinygpu.ptx.lowering import stream
 from tinygpu.ptx.lowering.compute import emit_elementwise, spread_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.moves import braces, width_suffix
 from tinygpu.ptx.lowering.registers import allocate
 
 PARTIALS, COUNTERS = "partials", "counters"
@@ -106,14 +107,12 @@ def _vectors(context: Context, s: n.Gather, place: Number, registers: list[Reg])
     """(registers of a vector, its address): neighbours in the workspace belong to neighbouring threads."""
     vector = int(expr(s.store.vector))
     for number, first in enumerate(range(0, len(registers), vector)):
-        group = ", ".join(map(str, registers[first : first + vector]))
         offset = number * context.threads * vector * WORD_BYTES
-        yield (f"{{{group}}}" if vector > 1 else group), f"[{place}+{offset}]"
+        yield braces(registers[first : first + vector]), f"[{place}+{offset}]"
 
 
 def _width(s: n.Gather) -> str:
-    vector = int(expr(s.store.vector))
-    return f".v{vector}.b32" if vector > 1 else ".b32"
+    return f"{width_suffix(int(expr(s.store.vector)))}.b32"
 
 
 def _guard(context: Context, s: n.Gather) -> str:

@@ -162,14 +162,14 @@ def _reaches_beyond(
 
     Not when it is counted along this very dim, in steps that contain it and divide the dim.
     """
-    if not terms or constant < 0 or any(c < 0 for _, c in terms):
+    if not terms or min(constant, *(c for _, c in terms)) < 0:
         return True
     step = max(c for _, c in terms)
     reach = constant + extent + sum(c * _most(context, i) for i, c in terms if c != step)
-    outer = [i for i, c in terms if c == step]
-    inside = reach <= step and len(outer) == 1 and context.spans.get(outer[0]) == (dim, step)
+    outer, *others = (i for i, c in terms if c == step)
+    inside = reach <= step and not others and context.spans.get(outer) == (dim, step)
     # CTAs of a cluster run together: where clusters do not divide the tiles, some have a tile beyond the last one.
-    return not (inside and context.facts.divides(step * context.cluster_of(outer[0]), dim))
+    return not (inside and context.facts.divides(step * context.cluster_of(outer), dim))
 
 
 def _most(context: Context, index: str) -> float:

@@ -3,8 +3,8 @@
 Every stage of a pipeline has a full and an empty mbarrier. A role that fills waits until a slot is empty, one that
 drains until it is full; each keeps the slot that is next and the parity that it waits for, which flips when the slots
 begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed; the
-only slot of a pipeline is given back at once, after waiting for them. Where threads bring an operand of wgmma into
-registers, it waits for them before they are written again.
+only slot of a pipeline, and one that is drained outside a loop, at once, after waiting for them. Where threads bring an
+operand of wgmma into registers, it waits for them before they are written again.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
             emit.line("wgmma.commit_group.sync.aligned;")
             if release.read_by_threads(context.program, s.pipeline):
                 release.after_threads(emit)
-            if pipe.stages > 1:
+            if _overlaps(context, pipe):
                 emit.line("wgmma.wait_group.sync.aligned 1;")
                 give_back(context, pipe, pipe.held, unless_nobody=True)
                 _hold(context, pipe, slot)
@@ -242,7 +242,7 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
 def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
-    if pipe.stages > 1:
+    if _overlaps(context, pipe):
         emit.line("wgmma.wait_group.sync.aligned 0;")
         give_back(context, pipe, pipe.held, unless_nobody=True)
     body(context, s.body)
@@ -252,14 +252,19 @@ def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body:
     context.products = []
     emit.line("wgmma.commit_group.sync.aligned;")
     release.after_threads(emit)
-    if pipe.stages > 1:
+    if _overlaps(context, pipe):
         _hold(context, pipe, slot)
     else:
         _give_back_now(context, pipe, slot)
 
 
+def _overlaps(context: Context, pipe: Pipe) -> bool:
+    """Whether the products of a round end in the next one: there is one, and a slot that can be brought meanwhile."""
+    return context.in_rounds and pipe.stages > 1
+
+
 def _give_back_now(context: Context, pipe: Pipe, slot: Reg) -> None:
-    """Nothing can be brought before the only slot is given back: so its products come first."""
+    """Nothing is brought before the slot is given back, or what follows may use the products: so these come first."""
     context.emit.line("wgmma.wait_group.sync.aligned 0;")
     give_back(context, pipe, slot, unless_nobody=False)
 
@@ -342,7 +347,6 @@ def turn(context: Context, s: n.Drain, body: Body) -> None:
     wait(context, mine, pipe.parity)
     emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, 1;")
     body(context, s.body)
-    settle(context)
     emit.line("bar.warp.sync -1;")
     first = emit.less(context.lane(), 1)
     release.arrive(emit, f"@{first}", following)

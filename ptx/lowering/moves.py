@@ -130,9 +130,9 @@ def _load_piece(
         width = bits if tile.packed == 1 else 32
         if tile.packed == 1 and bits == 8:
             kind = f"{_sign(tile.dtype)}8"
-            emit.line(f"{guard}{opcode}{_vec(len(registers))}.{kind} {_braces(registers)}, {at(address)};")
+            emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.{kind} {braces(registers)}, {at(address)};")
             return
-        emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {_braces(registers)}, {at(address)};")
+        emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.b{width} {braces(registers)}, {at(address)};")
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits
@@ -159,11 +159,13 @@ def _sign(dtype: DType) -> str:
     return "s" if dtype.kind == "signed" else "u"
 
 
-def _vec(count: int) -> str:
+def width_suffix(count: int) -> str:
+    """What an opcode says of a vector."""
     return f".v{count}" if count > 1 else ""
 
 
-def _braces(registers: Sequence[Reg]) -> str:
+def braces(registers: Sequence[Reg]) -> str:
+    """The operand that is one register, or a vector of several."""
     listed = ", ".join(map(str, registers))
     return listed if len(registers) == 1 else f"{{{listed}}}"
 
@@ -225,10 +227,10 @@ def _store_piece(
     if count >= tile.packed:
         registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
         if tile.packed == 1 and bits == 8:
-            emit.line(f"{guard}{opcode}{_vec(len(registers))}.u8 {at(address)}, {_braces(registers)};")
+            emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.u8 {at(address)}, {braces(registers)};")
             return
         width = bits if tile.packed == 1 else 32
-        emit.line(f"{guard}{opcode}{_vec(len(registers))}.b{width} {at(address)}, {_braces(registers)};")
+        emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.b{width} {at(address)}, {braces(registers)};")
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits

@@ -115,7 +115,6 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     else:
         tile_indices(context, tile)
     body(context, mine)
-    handover.settle(context)
     _skip_tiles(context, mine, share, [emit.add(tile, ahead) for ahead in range(1, every)])
     emit.close()
     emit.block.body.extend(block.lines())

@@ -19,9 +19,6 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.rings import Ring
 
-# Indices of one expression whose least and largest values are tried together; with more, the largest of each.
-MOST_CORNERS = 6
-
 
 def steps(program: Program) -> tuple[tuple[str, int], ...]:
     """(dim, elements per round) of loops along dims."""
@@ -105,9 +102,6 @@ def _largest(program: Program, trips: Expr) -> Expr:
     if not trips.symbols & lasts.keys():
         return trips
     while inner := sorted(trips.symbols & lasts.keys()):
-        if len(inner) > MOST_CORNERS:
-            trips = trips.substitute({name: lasts[name] for name in inner})
-            continue
         corners = itertools.product(*[(expr(0), lasts[name]) for name in inner])
         trips = maximum(*[trips.substitute(dict(zip(inner, corner, strict=True))) for corner in corners])
     return maximum(trips, 0)

@@ -31,9 +31,9 @@ class SmemAccess:
     row: Number  # the thread's part, offsets included
     column: Number  # in bytes
     base: Number  # buffer and slot, and the thread's span
-    swizzled: Number  # column ^ X(row), of the thread's part
-    split: bool  # whether the parts of thread and value share no bits that the swizzle touches
-    possible: int  # bits that `swizzled` may have set
+    # Where the parts of thread and value share no bits that the swizzle touches: column ^ X(row) of the thread's part,
+    # and those of these bits that it may have set.
+    apart: tuple[Number, int] | None
     carries: bool  # whether in which span a value lies depends on the sum of both parts
 
     def address(self, value: int) -> tuple[Number, int]:
@@ -62,17 +62,18 @@ class SmemAccess:
         if not self.place.xor:
             start = emit.add(emit.add(emit.mul(self.row, pitch), self.column), self.base)
             return start, row * pitch + column
-        if not self.split:
+        if self.apart is None:
             whole = emit.add(self.row, row)
             across = emit.xor(emit.add(self.column, column), pattern(self.context, self.place, whole))
             return emit.add(emit.add(emit.mul(whole, pitch), across), self.base), 0
         reach = mask_reach(self.place)
         constant = (column & reach) ^ known_pattern(self.place, row)
         immediate = row * pitch + (column & ~reach)
-        if constant & self.possible == 0:
-            across, immediate = self.swizzled, immediate + constant
+        swizzled, possible = self.apart
+        if constant & possible == 0:
+            across, immediate = swizzled, immediate + constant
         else:
-            across = emit.xor(self.swizzled, constant)
+            across = emit.xor(swizzled, constant)
         return emit.add(emit.add(emit.mul(self.row, pitch), across), self.base), immediate
 
 
@@ -142,18 +143,15 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
             base = emit.add(base, emit.mul(emit.div(column, span), place.block_bytes))
             column = emit.rem(column, span)
         thread_bytes, column_step = thread_bytes % span, 0
-    split = not carries and splits(
+    apart = None
+    if place.xor and not carries and splits(
         place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
-    )
-    swizzled: Number = 0
-    possible = 0
-    if place.xor and split:
-        swizzled = emit.xor(column, pattern(context, place, row))
-        seen = thread_bytes.copy()
+    ):
+        seen = thread_bytes.copy()  # what is added at run time changes none of the bits
         for bit, mask in place.xor:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
-        possible = int(np.bitwise_or.reduce(seen)) if row_step == 0 and column_step == 0 else mask_reach(place)
-    return SmemAccess(context, place, element, pairs, row, column, base, swizzled, split, possible, carries)
+        apart = emit.xor(column, pattern(context, place, row)), int(np.bitwise_or.reduce(seen))
+    return SmemAccess(context, place, element, pairs, row, column, base, apart, carries)
 
 
 def _carries(span: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:

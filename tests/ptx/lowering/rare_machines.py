@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,64 @@ class SpansInTurn(Machine):
         return np.cumsum(tiles, axis=2).reshape(len(x), -1)[:, : x.shape[1]]
 
 
+class OddBytes(Machine):
+    """y = x in bytes of which a thread holds too few to fill a word"""
+
+    m, n = Dim(), Dim()
+    x = Input(("s8", "u8"), m, n)
+    y = Output({"s8": ("s8",), "u8": ("u8",)}, m, n, follows=x)
+    vector, each = Param(1, 2), Param(1, 2, 3)
+    ld, st = isa.LdGlobal(vector), isa.StGlobal(vector)
+
+    def program(self, p: Any) -> None:
+        shape = (self.each, 32 * self.vector)
+        who = blocked(shape, threads=32, vector=self.vector, across=32)
+        with p.grid((self.m, self.each), (self.n, shape[1])) as (i, j), p.role("all", warps=1):
+            p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.ld, self.x.tile(i, j, shape=shape), who))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+class Again(Machine):
+    """y = the greatest of x and x, compared as often as a dim says that no tensor has"""
+
+    m, n, times = Dim(), Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+    ld, st, most = isa.LdGlobal(1), isa.StGlobal(1), isa.Max("f32")
+
+    def program(self, p: Any) -> None:
+        with p.grid((self.m, ROWS), (self.n, COLUMNS)) as (i, j), p.role("all", warps=1):
+            x, top = p.load(self.ld, self.x.tile(i, j, shape=(ROWS, COLUMNS)), WHO), p.full(WHO, "f32", -math.inf)
+            with p.loop(self.times):
+                p.apply(self.most, top, x, into=top)
+            p.store(self.st, self.y.tile(i, j, shape=(ROWS, COLUMNS)), top)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+class Shifted(Machine):
+    """y[b] = x[b + 1] moved down and to the right: windows that begin before the tensor, or lie behind it"""
+
+    b, m, n = Dim(), Dim(), Dim()
+    x = Input("f32", b, m, n)
+    y = Output("f32", b, m, n)
+    ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        with p.grid((self.b, 1), (self.m, ROWS), (self.n, COLUMNS)) as (b, i, j), p.role("all", warps=1):
+            x = self.x.at(b + 1).tile(i - 1, j - 3, shape=(ROWS, COLUMNS))
+            p.store(self.st, self.y.at(b).tile(i, j, shape=(ROWS, COLUMNS)), p.load(self.ld, x, WHO))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return np.pad(x, ((0, 1), (1, 0), (3, 0)))[1:, : x.shape[1], : x.shape[2]]
+
+
 # Each with sizes that leave tiles cut off, and tiles before and after others.
 MACHINES: dict[type[Machine], dict[str, int]] = {
     GroupedBatch: {"b": 2, "m": 18, "n": 70},
@@ -211,4 +270,7 @@ MACHINES: dict[type[Machine], dict[str, int]] = {
     OneTileRoles: {"m": 12, "n": 72},
     OneSlot: {"m": 64, "n": 40, "k": 136},
     SpansInTurn: {"m": 9, "n": 200},
+    OddBytes: {"m": 5, "n": 50},
+    Again: {"m": 6, "n": 40, "times": 3},
+    Shifted: {"b": 2, "m": 10, "n": 70},
 }

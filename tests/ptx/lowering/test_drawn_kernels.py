@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 import golden_kernels as small
 import rare_machines as rare
+import ring_machines as rings
 import row_machines as rows
+import test_constants as constants
 import test_gather as gather
 import test_matrix_stores as matrices
 import test_rounds as rounds
@@ -43,6 +47,7 @@ from tinygpu.language.posing import ProblemError
 from tinygpu.language.trace import trace
 from tinygpu.machines import elementwise, matmul_ampere, matmul_hopper, matmul_simt, matmul_skinny
 from tinygpu.program.fill import Filler, filler
+from tinygpu.ptx import lowering
 from tinygpu.ptx.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.solver.smem import SolverCache
@@ -51,6 +56,7 @@ from tinygpu.spaces.build import build_space
 from tinygpu.testing.draws import SeededDraw, draw_problem
 
 FILE = small.GOLDEN / "drawn.txt"
+LOWERING = str(Path(lowering.__file__).parent)
 SHIPPED = (
     elementwise.Axpby, elementwise.BiasRelu, matmul_simt.MatmulSimt, matmul_ampere.MatmulAmpere,
     matmul_skinny.MatmulSkinny, matmul_hopper.MatmulHopper,
@@ -60,22 +66,28 @@ OF_USERS = (
     rows.BatchSum, rows.Choose, tiles.Transpose, tiles.TransposeColumns, tiles.ManyTiles, tiles.FewThreads,
     tiles.BatchedAdd, tiles.BatchedMatmul, tiles.PanelMatmul, gather.SharedRows, gather.SharedMatmul,
     matrices.Fragments, matrices.Shared, matrices.AcrossSpans, rounds.Rows, rounds.RowsAhead, rounds.RowsBetweenRoles,
-    rounds.Swizzled, groups.Quantised, Attention, *rare.MACHINES,
+    rounds.Swizzled, groups.Quantised, Attention, *rare.MACHINES, *rings.MACHINES,
 )  # fmt: skip
 # Of these more are drawn, from so many problems that tensor maps and vectors allow.
 OF_TENSOR_CORES = {
     matmul_ampere.MatmulAmpere: 6, matmul_skinny.MatmulSkinny: 20, matmul_hopper.MatmulHopper: 40, groups.Quantised: 12,
 }  # fmt: skip
 ALIGNED = 100
+FEW = 8  # points, of which all are taken
 DEAR = 0.03  # seconds
 OLDER = {matmul_ampere.MatmulAmpere: "rtx4090", matmul_simt.MatmulSimt: "a100"}
-PLAIN = {matmul_skinny.MatmulSkinny: {"m": 8, "n": 256, "k": 512}, Attention: {"d": 64}}
+PLAIN = {
+    matmul_skinny.MatmulSkinny: {"m": 8, "n": 256, "k": 512}, Attention: {"d": 64},
+    rings.NarrowProducts: {"m": 128, "n": 128, "k": 128},
+}  # fmt: skip
 OPCODE = re.compile(r"^\s*(?:@!?%\w+ )?([a-z][a-z0-9]*)[.;]", re.MULTILINE)
 
 
 def machines() -> dict[str, type[Machine]]:
     """The machines by name; those of blocks nested at random have the name of their seed."""
     found: dict[str, type[Machine]] = {m.__name__: m for m in (*SHIPPED, *OF_USERS)}
+    for kind, numbers in constants.VALUES.items():
+        found |= {f"{kind}-{way}": constants.machine(kind, numbers[1], way == "tile") for way in ("tile", "operand")}
     found |= {f"turns{'-'.join(map(str, w))}": turns.machine(w) for w in ((1, 1), (2, 1, 4))}
     for seed in range(0, 60, 4):
         rng = np.random.default_rng(seed)
@@ -151,7 +163,8 @@ def drawn(name: str, machine: type[Machine], number: int, count: int) -> Iterato
         return
     rng = np.random.default_rng([number, 1])
     space = build_space(machine, problem, device(OLDER.get(machine, "h100"))).space
-    points = [dict(point) for point in space.sample(count, rng)] if space.size else []
+    listed = list(space) if 0 < space.size <= FEW else list(space.sample(count, rng)) if space.size else []
+    points = [dict(point) for point in listed]
     for point in points + [anywhere(space, rng) for _ in range(count)]:
         cache, start, said = SolverCache(), time.process_time(), ""
         with contextlib.suppress(ValueError, KeyError, IndexError, ZeroDivisionError, AssertionError):
@@ -167,25 +180,52 @@ def anywhere(space: Space, rng: np.random.Generator) -> dict[str, int | str]:
     return dict(part.fixed) | {axis.name: axis.values[int(rng.integers(len(axis.values)))] for axis in part.axes}
 
 
-def cheap(found: Iterable[tuple[str, float]]) -> list[str]:
-    """Lines with the processor time that each took: a dear one stays where no cheaper one shows what it shows.
+def steps(line: str) -> set[tuple[str, int, int]]:
+    """(file, line, next line) for every step of lowering on the way to what a line of the list says."""
+    of, number, point, _ = line.split("|")
+    machine, found = MACHINES[of], set[tuple[str, int, int]]()
 
-    That is, of the same machine, the same opcodes or the same refusal, whatever the names and numbers in it.
+    def called(frame: FrameType, event: str, _: object) -> Any:
+        before = 0
+
+        def went(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal before
+            if event == "line":
+                found.add((frame.f_code.co_filename, before, frame.f_lineno))
+                before = frame.f_lineno
+            return went
+
+        return went if frame.f_code.co_filename.startswith(LOWERING) else None
+
+    problem = posed(machine, int(number))
+    sys.settrace(called)
+    written(machine, problem, json.loads(point), SolverCache())
+    sys.settrace(None)
+    return found
+
+
+def cheap(found: Iterable[tuple[str, float]]) -> list[str]:
+    """Lines with the processor time that each took: one stays where it shows what less than two cheaper ones show.
+
+    That is, its machine, a step of lowering, a value of a parameter, or a refusal, whatever the names in it. A dear
+    line stays for a machine or a step that no cheaper one shows.
     """
     took: dict[str, float] = {}
     for line, seconds in found:
         took.setdefault(line, seconds)
     kept: set[str] = set()
-    shown: set[tuple[str, str]] = set()
+    shown: Counter[tuple[object, ...]] = Counter()
     for line in sorted(took, key=took.__getitem__):
-        of, _, _, said = line.split("|")
+        of, _, point, said = line.split("|")
+        dear = took[line] > DEAR
+        shows: set[tuple[object, ...]] = set()
         if said.startswith("refused"):
-            shows = re.sub(r"\b\w*\d\w*\b|^refused: \w+", "", said)
+            shows.add((re.sub(r"\b\w*\d\w*\b|^refused: \w+", "", said),))
         else:
-            shows = " ".join(word.split(":")[0] for word in said.split()[:-2])
-        if took[line] <= DEAR or (of, shows) not in shown:
+            shows |= {(of,), *steps(line), *(() if dear else ((of, *v) for v in json.loads(point).items()))}
+        if any(shown[one] < (1 if dear else 2) for one in shows):
             kept.add(line)
-        shown.add((of, shows))
+            shown.update(shows)
     return [line for line in took if line in kept]
 
 
@@ -194,6 +234,8 @@ def write() -> None:
     for name, machine in MACHINES.items():
         for number in range(6 if machine in SHIPPED else 4 if machine in OF_USERS else 2):
             found += drawn(name, machine, number, 2)
+        for number in (ALIGNED, ALIGNED + 1) if machine in OF_USERS and machine not in OF_TENSOR_CORES else ():
+            found += drawn(name, machine, number, 1)
         if machine in OF_TENSOR_CORES:
             found += drawn(name, machine, 0, 8)
             for number in range(ALIGNED, ALIGNED + OF_TENSOR_CORES[machine]):

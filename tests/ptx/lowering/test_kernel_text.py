@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_turns as turns
 from golden_kernels import CASES, GOLDEN, kernel
 
 from tinygpu.devices import device
@@ -16,8 +17,9 @@ from tinygpu.language import Machine
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.assembler import AssemblerError, assemble
 from tinygpu.ptx.build import build
+from tinygpu.ptx.lowering.lower import VERSIONS
 from tinygpu.ptx.verification import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -33,6 +35,35 @@ def test_the_smallest_kernel_of_a_feature(case: Any) -> None:
     assert not difference, f"{difference}\nto accept it: python tests/ptx/lowering/golden_kernels.py"
     assemble(made.ptx, "sm_80")
     assert verify(made, case[0], case[0].problem(**case[1])).passed
+
+
+# --- for which targets -------------------------------------------------------------------------------------------
+
+PTX = ((6, 5), *((7, minor) for minor in range(9)), *((8, minor) for minor in range(9)))
+
+
+def with_version(ptx: str, version: tuple[int, int]) -> str:
+    return re.sub(r"^\.version .*$", f".version {version[0]}.{version[1]}", ptx, count=1, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("target", sorted(VERSIONS))
+def test_a_target_has_the_lowest_version_that_the_assembler_takes(target: int) -> None:
+    assert sorted(VERSIONS) == [80, 86, 87, 89, 90, 100, 120]
+    version = VERSIONS[target]
+    empty = f".version 0.0\n.target sm_{target}\n.address_size 64\n.visible .entry k()\n{{\n  ret;\n}}\n"
+    assemble(with_version(empty, version), f"sm_{target}")
+    before = PTX[PTX.index(version) - 1]
+    refusal = rf"version {before[0]}\.{before[1]} does not support \.target sm_{target}"
+    with pytest.raises(AssemblerError, match=refusal):
+        assemble(with_version(empty, before), f"sm_{target}")
+
+
+def test_roles_have_the_lowest_version_that_has_their_barriers() -> None:
+    made = turns.kernel_of((1, 1), 50)[2]
+    (version,) = [v for v in PTX if f".version {v[0]}.{v[1]}\n" in made.ptx]
+    assemble(made.ptx, made.architecture)
+    with pytest.raises(AssemblerError, match=r"requires PTX ISA \.version 8\.0 or later"):
+        assemble(with_version(made.ptx, PTX[PTX.index(version) - 1]), made.architecture)
 
 
 # --- what stands where --------------------------------------------------------------------------------------------
