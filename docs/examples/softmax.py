@@ -9,10 +9,7 @@ import math
 
 import numpy as np
 
-from tinygpu.api.machines import Family
-from tinygpu.api.problems import Asked
-from tinygpu.api.tune import tune
-from tinygpu.devices import device
+import tinygpu as tg
 from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked
 from tinygpu.ptx import isa
 
@@ -49,8 +46,9 @@ class Softmax(Machine):
 
 
 if __name__ == "__main__":
-    asked = Asked(dims={"m": 4096, "n": 1000})
-    report = tune(Family("softmax", (Softmax,)), asked, device("a100"))
-    print(report.winner.refined.point)
-    print(f"predicted: {report.winner.score * 1e6:.1f} us")
-    print("emulated:", "right" if report.verification.passed else "wrong")
+    best = tg.tune(Softmax, m=4096, n=1000, device="a100")
+    print(best)
+
+    x = np.random.default_rng(0).normal(size=(3, 1000)).astype(np.float32)
+    kernel = tg.emit(tg.space(Softmax, m=3, n=1000, device="a100"), best.point)
+    print("emulated:", "right" if np.allclose(tg.emulate(kernel, x), Softmax.reference(x)) else "wrong")

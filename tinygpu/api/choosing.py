@@ -66,6 +66,32 @@ class Finalist:
         return bool(self.assembly.spill_store_bytes or self.assembly.spill_load_bytes)
 
     @property
+    def ptx(self) -> str:
+        return self.built.kernel.ptx
+
+    @property
+    def point(self) -> dict[str, int | str]:
+        return dict(self.built.kernel.point)
+
+    def __str__(self) -> str:
+        """A short account: the candidate, its launch, what it relies on, its registers, its prediction, its layouts."""
+        p, k, a = self.prediction, self.built.kernel, self.assembly
+        grid = k.grid(self.space.problem)[0]
+        lines = [
+            f"{k.machine} for {self.space.problem} on {self.space.device.name}",
+            "",
+            "candidate   " + " ".join(f"{n}={v}" for n, v in k.point),
+            f"launch      {grid:,} CTAs of {k.threads} threads, {k.smem_bytes:,} B of dynamic shared memory",
+            "relies on   " + (", ".join(map(str, k.facts)) or "nothing"),
+            f"assembled   {a.registers} registers, {a.spill_store_bytes + a.spill_load_bytes} B spilled, "
+            f"{int(p.occupancy.ctas_per_sm)} CTAs per SM",
+            f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: "
+            f"{p.sentence()}",
+        ]
+        lines += [f"layout      {name}: {solution}" for name, solution in self.refined.layouts.solutions.items()]
+        return "\n".join(lines)
+
+    @property
     def score(self) -> float:
         """Predicted seconds, and the strain that decides where these cannot."""
         return float(self.prediction.seconds) + strain_at(self.space, self.refined.point, self.prediction)

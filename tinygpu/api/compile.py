@@ -9,7 +9,7 @@ from typing import Any
 from tinygpu.api.choosing import Finalist, choose, choose_among
 from tinygpu.api.machines import Family, family
 from tinygpu.api.problems import Asked, problems
-from tinygpu.api.tune import NothingFound, tune
+from tinygpu.api.tune import Effort, NothingFound, tune
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
@@ -110,7 +110,7 @@ def compile(
     else:
         known = _known(chosen, asked, target, recipes)
         if known is None:
-            tuned = tune(chosen, asked, target, seconds=seconds, seed=seed)
+            tuned = tune(chosen, asked, target, Effort(seconds=seconds, seed=seed))
             if not tuned.verification.passed:
                 raise NothingFound(f"the best candidate is wrong in the emulator: {tuned.verification}")
             return CompiledKernel(tuned.winner, "predicted", open_gpu)
@@ -163,15 +163,7 @@ def _asked(chosen: Family, first: Any, rest: tuple[Any, ...], options: Mapping[s
     if isinstance(first, Asked):
         return first
     if isinstance(first, Problem):
-        operands = first.operands
-        return Asked(
-            first.dim,
-            {o.name: o.dtype.name for o in operands},
-            {o.name: o.major for o in operands},
-            {o.name: o.ld for o in operands},
-            {o.name: o.align_bytes for o in operands},
-            dict(first.options),
-        )
+        return Asked.like(first)
     return Asked(dict(first), options=options)
 
 

@@ -93,26 +93,12 @@ def summary(
     finalist: Finalist, verification: Verification | None, measured: Mapping[str, Any] | None = None
 ) -> str:
     """A short account of one kernel."""
-    p, k, a = finalist.prediction, finalist.built.kernel, finalist.assembly
-    grid = k.grid(finalist.space.problem)[0]
-    lines = [
-        f"{k.machine} for {finalist.space.problem} on {finalist.space.device.name}",
-        "",
-        "candidate   " + " ".join(f"{n}={v}" for n, v in k.point),
-        f"launch      {grid:,} CTAs of {k.threads} threads, {k.smem_bytes:,} B of dynamic shared memory",
-        "relies on   " + (", ".join(map(str, k.facts)) or "nothing"),
-        f"assembled   {a.registers} registers, {a.spill_store_bytes + a.spill_load_bytes} B spilled, "
-        f"{int(p.occupancy.ctas_per_sm)} CTAs per SM",
-        f"predicted   {float(p.seconds) * 1e6:,.1f} us, {100 * float(p.share_of_roofline):.0f} % of the roofline: "
-        f"{p.sentence()}",
-    ]
+    lines = [str(finalist)]
     if measured is not None:
         lines.append(
             f"measured    {measured['seconds'] * 1e6:,.2f} us with a cold L2, on {measured['gpu']}, driver "
             f"{measured['driver']}, {measured['date'][:10]}"
         )
-    for name, solution in finalist.refined.layouts.solutions.items():
-        lines.append(f"layout      {name}: {solution}")
     if verification is None:
         lines.append(f"emulated    {verdict(None)}")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,6 +46,29 @@ class Predicted:
     @property
     def spill_bytes(self) -> int:
         return 0 if self.assembly is None else self.assembly.spill_store_bytes + self.assembly.spill_load_bytes
+
+    @property
+    def seconds(self) -> float:
+        """Of one launch, in closed form."""
+        return float(self.simulation.prediction.seconds)
+
+    @property
+    def point(self) -> dict[str, int | str]:
+        return dict(self.refined.point)
+
+    def __str__(self) -> str:
+        s, p = self.simulation, self.simulation.prediction
+        lines = [self.title, "candidate   " + " ".join(f"{n}={v}" for n, v in self.point.items())]
+        if not math.isfinite(self.seconds):
+            return "\n".join([*lines, s.sentence()])
+        return "\n".join(
+            [
+                *lines,
+                f"predicted   {self.seconds * 1e6:,.2f} us in closed form, {s.seconds * 1e6:,.2f} us simulated; the "
+                f"roofline is at {float(p.roofline_s) * 1e6:,.2f} us",
+                f"bottleneck  {s.sentence()}",
+            ]
+        )
 
     def demand(self) -> Demand:
         """What the candidate asks for, with the conflicts of its layouts."""
@@ -93,6 +117,17 @@ def predict_point(
     Raises ProblemError where no machine takes the problem, and NotAdmitted where none has such a candidate.
     """
     best = min(of_each(family, asked, device, lambda space: _best(space, point)), key=lambda b: (b.spills, b.score))
+    return _predicted(best, launch, keep)
+
+
+def predict_in(
+    space: MachineSpace, point: Mapping[str, int | str], *, launch: Launch = "graph", keep: int = 0
+) -> Predicted:
+    """The candidate of one space with these values that is predicted to be the fastest; raises NotAdmitted."""
+    return _predicted(_best(space, point), launch, keep)
+
+
+def _predicted(best: _Best, launch: Launch, keep: int) -> Predicted:
     space, refined, assembly = best.space, best.refined, best.assembly
     simulation = Simulator(space).simulate(
         refined.point,
@@ -124,4 +159,4 @@ def _best(space: MachineSpace, point: Mapping[str, int | str]) -> _Best:
     return _Best(space, f.refined, f.assembly, f.spills, f.score)
 
 
-__all__ = ["Predicted", "predict_point"]
+__all__ = ["Predicted", "predict_in", "predict_point"]

@@ -30,6 +30,18 @@ class Asked:
     aligns: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @staticmethod
+    def like(posed: Problem) -> Asked:
+        """All that a problem says."""
+        return Asked(
+            posed.dim,
+            {o.name: o.dtype.name for o in posed.operands},
+            {o.name: o.major for o in posed.operands},
+            {o.name: o.ld for o in posed.operands},
+            {o.name: o.align_bytes for o in posed.operands},
+            dict(posed.options),
+        )
+
     def of(self, machine: type[Machine]) -> Problem:
         """The problem for one machine; raises ProblemError where the machine cannot take it."""
         dtypes = {k: v for k, v in self.dtypes.items() if k != "*"}

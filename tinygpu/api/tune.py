@@ -5,7 +5,7 @@ Every step is a function of its own room; this file is their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,104 +98,142 @@ class Watcher:
     space: Callable[[MachineSpace], None] = lambda s: None
 
 
-def tune(
-    family: Family,
-    asked: Asked,
-    device: Device,
-    *,
-    strategy: str = "auto",
-    evaluations: int | None = None,
-    seconds: float | None = None,
-    within: float | None = None,
-    journal: Path | None = None,
-    processes: int = 0,
-    cache: Path | None = None,
-    seed: int = 0,
-    keep: int = KEPT,
-    watcher: Watcher | None = None,
-) -> Tuned:
-    """Searches every machine of the family that is legal for problem and device; verifies the winner.
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How a tuning run searches, and how long.
 
+    evaluations, seconds
+             at which a machine's search ends; None for no such limit
     within   a machine's search ends once its best takes at most (1 + within) times the roofline's time
     journal  a folder with a file for every machine: a run that was killed and is called again goes on from there
     processes
              0: candidates are predicted. Else each one that is tried is lowered and assembled, in so many processes
     cache    a file that keeps assembled candidates between runs
+    keep     ways to divide the work of which the best candidate is assembled
+
+    Raises ValueError for what cannot be asked, before anything is built.
+    """
+
+    strategy: str = "auto"
+    evaluations: int | None = None
+    seconds: float | None = None
+    within: float | None = None
+    journal: Path | None = None
+    processes: int = 0
+    cache: Path | None = None
+    seed: int = 0
+    keep: int = KEPT
+
+    def __post_init__(self) -> None:
+        if self.processes < 0:
+            raise ValueError(f"a search works in 1 process or more, or predicts with 0, not {self.processes}")
+        if self.cache is not None and not self.processes:
+            raise ValueError(
+                "a cache keeps assembled candidates, and 0 processes assemble none; predictions need no cache"
+            )
+        if self.keep < 1:
+            raise ValueError(f"tuning keeps 1 of the best candidates or more to choose from, not {self.keep}")
+        check_seed(self.seed)
+        check_name(self.strategy)
+        # Every machine has a floor of its own.
+        Budget(self.evaluations, self.seconds, self.within, floor=None if self.within is None else 1.0)
+
+
+def tune(
+    family: Family, asked: Asked, device: Device, effort: Effort = Effort(), watcher: Watcher | None = None
+) -> Tuned:
+    """Searches every machine of the family that is legal for problem and device; verifies the winner.
 
     Raises ProblemError where no machine takes the problem, NothingFound where no candidate is left, and Interrupted,
     which has what was found until then, on Ctrl-C.
     """
-    if processes < 0:
-        raise ValueError(f"a search works in 1 process or more, or predicts with 0, not {processes}")
-    if cache is not None and not processes:
-        raise ValueError("a cache keeps assembled candidates, and 0 processes assemble none; predictions need no cache")
-    if keep < 1:
-        raise ValueError(f"tuning keeps 1 of the best candidates or more to choose from, not {keep}")
-    check_seed(seed)
-    check_name(strategy)
-    # Refused before any space is built; every machine has a floor of its own.
-    Budget(evaluations, seconds, within, floor=None if within is None else 1.0)
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
+
+    def built() -> Iterator[MachineSpace]:
+        for machine, problem in accepted:
+            watch.stage(f"{machine.__name__}: building the space")
+            yield build_space(machine, problem, device)
+
+    return tune_spaces(family.name, device, built(), effort, watch, tuple(refused))
+
+
+def tune_spaces(
+    family: str,
+    device: Device,
+    spaces: Iterable[MachineSpace],
+    effort: Effort = Effort(),
+    watcher: Watcher | None = None,
+    refused: tuple[Refusal, ...] = (),
+) -> Tuned:
+    """The same over spaces, which may be parts of those that machines have; family: how other processes find them."""
+    watch = watcher or Watcher()
     searched: list[Searched] = []
     failed: list[Failed] = []
     try:
         layouts = SolverCache()
-        for machine, problem in accepted:
-            watch.stage(f"{machine.__name__}: building the space")
-            space = build_space(machine, problem, device)
+        for space in spaces:
             watch.space(space)
             if space.space.size == 0:
                 sentences = tuple(str(c) for c in space.space.conflict())
                 searched.append(Searched(space, None, (), "; ".join(dict.fromkeys(sentences))))
                 continue
-            watch.stage(f"{machine.__name__}: searching {space.space.size:,} candidates")
+            name = space.machine.__name__
+            watch.stage(f"{name}: searching {space.space.size:,} candidates")
             objective = PredictedTime(space)
             floor = roofline_seconds(objective)
-            if journal is not None:
-                journal.mkdir(parents=True, exist_ok=True)
-            subject = space.space.name + (", assembled" if processes else "")
-            with ExitStack() as stack:
-                judge: Objective = objective
-                if processes:
-                    judge = stack.enter_context(
-                        assembled_objective(family.name, space, processes=processes, cache=cache)
-                    )
-                result = minimize(
-                    space.space,
-                    judge,
-                    strategy=strategy,
-                    evaluations=evaluations,
-                    seconds=seconds,
-                    within=within,
-                    floor=floor,
-                    seed=seed,
-                    journal=None if journal is None else journal / f"{machine.__name__}.jsonl",
-                    callbacks=(watch.progress,),
-                    batch=BATCH_PER_PROCESS * processes or 1,
-                    subject=subject + ("" if journal is None else f", machine {source_digest(machine)[:12]}"),
-                )
+            result = _search(family, space, objective, floor, effort, watch)
             searched.append(Searched(space, result, (), floor=floor))
             if result.ended == "interrupted":
                 raise KeyboardInterrupt
-            watch.stage(f"{machine.__name__}: solving the layouts of the best")
-            best = refine_best(objective, result, layouts, keep)
-            watch.stage(f"{machine.__name__}: lowering and assembling the best")
-            searched[-1] = replace(searched[-1], finalists=finalists(space, objective, best, keep, failed.append))
+            watch.stage(f"{name}: solving the layouts of the best")
+            best = refine_best(objective, result, layouts, effort.keep)
+            watch.stage(f"{name}: lowering and assembling the best")
+            searched[-1] = replace(
+                searched[-1], finalists=finalists(space, objective, best, effort.keep, failed.append)
+            )
         ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
         for winner in ranked:
             watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
             try:
-                verification = verified_apart(winner, seed)
+                verification = verified_apart(winner, effort.seed)
             except EndedApart as error:
                 failed.append(Failed(winner.space, winner.refined.point, "verification", error))
                 continue
-            return Tuned(
-                family.name, device, tuple(searched), tuple(refused), winner, verification, tuple(failed)
-            )
+            return Tuned(family, device, tuple(searched), refused, winner, verification, tuple(failed))
         raise NothingFound(_why_nothing(searched, failed))
     except KeyboardInterrupt:
-        raise Interrupted(family.name, device, tuple(searched), tuple(refused)) from None
+        raise Interrupted(family, device, tuple(searched), refused) from None
+
+
+def _search(
+    family: str, space: MachineSpace, objective: PredictedTime, floor: float, effort: Effort, watch: Watcher
+) -> Result:
+    """The search of one machine's space."""
+    name, journal = space.machine.__name__, effort.journal
+    if journal is not None:
+        journal.mkdir(parents=True, exist_ok=True)
+    subject = space.space.name + (", assembled" if effort.processes else "")
+    with ExitStack() as stack:
+        judge: Objective = objective
+        if effort.processes:
+            judge = stack.enter_context(
+                assembled_objective(family, space, processes=effort.processes, cache=effort.cache)
+            )
+        return minimize(
+            space.space,
+            judge,
+            strategy=effort.strategy,
+            evaluations=effort.evaluations,
+            seconds=effort.seconds,
+            within=effort.within,
+            floor=floor,
+            seed=effort.seed,
+            journal=None if journal is None else journal / f"{name}.jsonl",
+            callbacks=(watch.progress,),
+            batch=BATCH_PER_PROCESS * effort.processes or 1,
+            subject=subject + ("" if journal is None else f", machine {source_digest(space.machine)[:12]}"),
+        )
 
 
 def verified_apart(finalist: Finalist, seed: int) -> Verification:
@@ -233,4 +271,4 @@ def _why_nothing(searched: Sequence[Searched], failed: Sequence[Failed]) -> str:
     return "; ".join([*reasons, *map(str, failed)]) or "no machine has a candidate"
 
 
-__all__ = ["Asked", "NothingFound", "Searched", "Tuned", "Watcher", "tune"]
+__all__ = ["Asked", "Effort", "NothingFound", "Searched", "Tuned", "Watcher", "tune", "tune_spaces"]

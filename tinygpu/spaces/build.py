@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
+
+import numpy as np
 
 from tinygpu.cost.counting import Counts, count
 from tinygpu.devices import Device
@@ -14,12 +18,16 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.trace import Trace, preferences, trace
 from tinygpu.program.fill import Filler, filler
 from tinygpu.program.program import Program
+from tinygpu.seeds import check_seed
 from tinygpu.spaces import Axis, Part, Space
+from tinygpu.spaces.part import Choice
 
 
 @dataclass(frozen=True, eq=False)
 class MachineSpace:
-    """A space, and what each of its parts was made from.
+    """The candidates of a machine for one problem on one device, and what each part of their space was made from.
+
+    What is asked most of its `space` can be asked of itself: how many candidates there are, which, and at random.
 
     structures   per part of the space: the structural choices
     traces       per part: the program and its constraints
@@ -37,6 +45,64 @@ class MachineSpace:
     def __post_init__(self) -> None:
         # The space knows whose it is: a strategy is handed the space alone, and may look at the machine behind it.
         object.__setattr__(self, "space", replace(self.space, origin=self))
+
+    # -- what there is to choose from ------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of candidates, exact, without listing them. Raises `TooLarge`."""
+        return self.space.size
+
+    @property
+    def parameters(self) -> dict[str, tuple[Choice, ...]]:
+        """Name -> the values with which there are candidates; none where there is no candidate."""
+        return {name: self.space.legal_values({}, name) for name in self.space.names}
+
+    def sample(self, count: int, seed: int = 0) -> tuple[dict[str, Choice], ...]:
+        """So many candidates, each drawn uniformly from all. Raises SpaceError where there is none."""
+        check_seed(seed)
+        return self.space.sample(count, np.random.default_rng(seed))
+
+    def restrict(self, choices: Mapping[str, Choice | Iterable[Choice]]) -> MachineSpace:
+        """The space of the candidates with these values, one or several per name; SpaceError for a wrong name."""
+        some = self.space.restrict(choices)
+        said = ", ".join(f"{n}={v if isinstance(v, int | str) else sorted(v)}" for n, v in choices.items())
+        other = replace(self, space=replace(some, name=f"{some.name} with {said}") if said else some)
+        other._counts.update(self._counts)
+        return other
+
+    def __contains__(self, point: object) -> bool:
+        return point in self.space
+
+    def __iter__(self) -> Iterator[dict[str, Choice]]:
+        return self.space.points()
+
+    def removed(self) -> dict[tuple[str, str, str], int]:
+        """(constraint, kind, what brings it) -> points that it removes of those that the ones before it left."""
+        out: Counter[tuple[str, str, str]] = Counter()
+        for row in self.space.funnel:
+            out[row.name.partition(" (")[0], row.kind, row.source] += row.removed
+        return {key: count for key, count in out.items() if count}
+
+    def __str__(self) -> str:
+        lines = [f"{self.space.name}: {self.size:,} of {self.space.raw_size:,} points are left"]
+        width = max((len(name) for name, *_ in self.removed()), default=0)
+        lines += [f"  {name:<{width}}  {kind:<9}  -{gone:,}" for (name, kind, _), gone in self.removed().items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(kind)}</td><td>{escape(source)}</td>"
+            f"<td style='text-align:right'>{gone:,}</td></tr>"
+            for (name, kind, source), gone in self.removed().items()
+        )
+        head = "<tr><th>constraint</th><th>kind</th><th>brought by</th><th>points removed</th></tr>"
+        return (
+            f"<p>{escape(self.space.name)}: {self.size:,} of {self.space.raw_size:,} points are left</p>"
+            f"<table>{head}{rows}</table>"
+        )
+
+    # -- what lies behind it ---------------------------------------------------------------------------------------
 
     def on(self, device: Device) -> MachineSpace:
         """The same points on a device with other rates; what was counted for them is kept.

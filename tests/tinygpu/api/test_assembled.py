@@ -15,7 +15,7 @@ from tinygpu.api.caching import circumstances, code_digest, source_digest
 from tinygpu.api.machines import family
 from tinygpu.api.problems import Asked
 from tinygpu.api.report import load_run
-from tinygpu.api.tune import tune
+from tinygpu.api.tune import Effort, tune
 from tinygpu.cli.app import app
 from tinygpu.devices import device
 from tinygpu.language.problem import Problem
@@ -123,7 +123,7 @@ def test_tuning_among_assembled_candidates(tmp_path: Path) -> None:
 )
 def test_what_is_refused(arguments: dict, sentence: str) -> None:
     with pytest.raises(ValueError) as refused:
-        tune(family("axpby"), Asked({"n": 3000}), A100, evaluations=3, **arguments)
+        tune(family("axpby"), Asked({"n": 3000}), A100, Effort(evaluations=3, **arguments))
     assert str(refused.value) == sentence
 
 

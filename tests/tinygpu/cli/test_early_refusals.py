@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from tinygpu.api.machines import family
 from tinygpu.api.problems import Asked, ProblemError, problems
 from tinygpu.api.train import Curriculum, train_policy
-from tinygpu.api.tune import Watcher, tune
+from tinygpu.api.tune import Effort, Watcher, tune
 from tinygpu.cli.app import app
 from tinygpu.devices import device
 
@@ -35,7 +35,7 @@ class Silent(Watcher):
 )
 def test_a_search_that_cannot_be_begins_nothing(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:
-        tune(family("matmul"), Asked(SIZES), device("h200"), watcher=Silent(), **options)  # type: ignore[arg-type]
+        tune(family("matmul"), Asked(SIZES), device("h200"), Effort(**options), Silent())  # type: ignore[arg-type]
     assert str(refused.value) == sentence
 
 

@@ -56,7 +56,7 @@ def tune_command(
     from tinygpu.api.machines import family
     from tinygpu.api.output import check_output, default_folder, write_kernel
     from tinygpu.api.report import run_of
-    from tinygpu.api.tune import Interrupted, tune
+    from tinygpu.api.tune import Effort, Interrupted, tune
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.interrupted import INTERRUPTED, MEASURING_INTERRUPTED, interrupted_report
     from tinygpu.cli.live import watching
@@ -81,10 +81,7 @@ def tune_command(
         return
     try:
         with watching(console, quiet=as_json, verbose=verbose) as watcher:
-            tuned = tune(
-                family(machine),
-                given,
-                find(device),
+            effort = Effort(
                 strategy=strategy,
                 evaluations=evaluations,
                 seconds=seconds,
@@ -94,8 +91,8 @@ def tune_command(
                 cache=cache,
                 seed=seed,
                 keep=keep,
-                watcher=watcher,
             )
+            tuned = tune(family(machine), given, find(device), effort, watcher)
     except Interrupted as stopped:
         interrupted_report(stopped, out, journal)
         raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,299 @@
+"""The front door: what `import tinygpu as tg` offers, one call for each thing that people do with a machine.
+
+A machine is a class, a name as on the command line ("matmul_ampere"), or a file and a class ("saxpy.py:Saxpy"). A
+problem is given by its dims (`n=1000`), as a mapping of them, or as a `Problem`. A point is given by the parameters
+that are decided, by name or as a mapping; the rest is chosen by the predictor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.api import compile as compiling
+from tinygpu.api import explain as explaining
+from tinygpu.api import predict as predicting
+from tinygpu.api import tune as tuning
+from tinygpu.api.choosing import Finalist, choose
+from tinygpu.api.machines import Family, MachineNotFound, family
+from tinygpu.api.on_arrays import emulate_on
+from tinygpu.api.problems import Asked
+from tinygpu.api.report import report, run_of
+from tinygpu.cost.predictor import Launch
+from tinygpu.devices import Device
+from tinygpu.devices import device as find_device
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.ptx import verification
+from tinygpu.ptx.emulator import Order
+from tinygpu.ptx.verification import Verification
+from tinygpu.search.recipe import RecipeBook
+from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.testing.check import run_check
+from tinygpu.testing.report import CheckReport
+
+Values = Mapping[str, int | str]
+
+
+def space(
+    machine: str | type[Machine],
+    problem: Mapping[str, int] | Problem | None = None,
+    *,
+    device: str | Device,
+    dtypes: str | Mapping[str, str] | None = None,
+    majors: Mapping[str, str] | None = None,
+    lds: Mapping[str, int] | None = None,
+    aligns: Mapping[str, int] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **dims: int,
+) -> MachineSpace:
+    """All candidates of one machine for one problem on one device: `tg.space(Saxpy, n=1000, device="a100")`.
+
+    device   a name of the library, a file of your own, or a Device
+    dtypes   one for every tensor that can have it ("bf16"), or by tensor ({"a": "e4m3"})
+    majors   by tensor: "row" or "col"
+    lds      leading dimensions by tensor, in elements
+    aligns   alignments of pointers by tensor, in bytes
+    options  the machine's options
+
+    `.size`, `.sample(3)`, `.parameters`, `point in space`, `.restrict({"bm": 128})`, `for point in space`. Raises
+    ProblemError where the machine does not take the problem, MachineNotFound for a family of several machines.
+    """
+    chosen = _family(machine)
+    if len(chosen.machines) > 1:
+        names = ", ".join(m.__name__ for m in chosen.machines)
+        raise MachineNotFound(
+            f"{chosen.name} is a family of machines ({names}), each with a space of its own; name one"
+        )
+    (one,) = chosen.machines
+    asked = _asked(chosen, problem, dtypes, majors, lds, aligns, options, dims)
+    return build_space(one, asked.of(one), find_device(device))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether a point is in a space, and why not: a sentence for each constraint that it breaks, with the numbers."""
+
+    space: str
+    sentences: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is something to explain: the point is out."""
+        return bool(self.sentences)
+
+    def __str__(self) -> str:
+        return "\n  ".join([f"{self.space}: {'out' if self.sentences else 'in'}", *self.sentences])
+
+
+def explain(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Explanation:
+    """Why a point is out of a space; parameters that are left open may take any value.
+
+    Raises SpaceError for a parameter that the machine does not have.
+    """
+    return Explanation(space.space.name, explaining.explain(space, _point(point, values)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuning(tuning.Tuned):
+    """What tuning found: the winner as a kernel, its verification, the best of every machine; and a page of it all."""
+
+    @property
+    def ptx(self) -> str:
+        return self.winner.ptx
+
+    @property
+    def point(self) -> dict[str, int | str]:
+        return self.winner.point
+
+    def page(self) -> str:
+        """HTML of the run: what was pruned and why, how the search went, roofline, timeline, layouts as pictures."""
+        return report(run_of(self))
+
+    def __str__(self) -> str:
+        return f"{self.winner}\nemulated    {self.verification}"
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.page())}" style="width:100%;height:40em;border:0"></iframe>'
+
+
+def tune(
+    machine: str | type[Machine] | MachineSpace,
+    problem: Mapping[str, int] | Problem | None = None,
+    *,
+    device: str | Device | None = None,
+    dtypes: str | Mapping[str, str] | None = None,
+    majors: Mapping[str, str] | None = None,
+    lds: Mapping[str, int] | None = None,
+    aligns: Mapping[str, int] | None = None,
+    options: Mapping[str, Any] | None = None,
+    strategy: str = "auto",
+    evaluations: int | None = None,
+    seconds: float | None = None,
+    within: float | None = None,
+    journal: str | Path | None = None,
+    seed: int = 0,
+    **dims: int,
+) -> Tuning:
+    """The best kernel of a space, of a machine, or of a family ("matmul"), verified in the emulator.
+
+    strategy              how to search; "auto" looks at everything where that is quick, as predictions are
+    evaluations, seconds  at which each machine's search ends
+    within                it ends once the best takes at most (1 + within) times the roofline's time
+    journal               a folder: a run that was killed and is called again goes on from there
+
+    Nothing is measured. Raises ProblemError where no machine takes the problem, and NothingFound where no candidate is
+    left, or where the winner is wrong in the emulator.
+    """
+    kept = None if journal is None else Path(journal)
+    effort = tuning.Effort(strategy, evaluations, seconds, within, kept, seed=seed)
+    if isinstance(machine, MachineSpace):
+        given = (problem, device, dtypes, majors, lds, aligns, options)
+        if dims or any(word is not None for word in given):
+            raise ProblemError("a space has its problem and its device; tune(space) takes no others")
+        found = tuning.tune_spaces(machine.machine.__name__, machine.device, (machine,), effort)
+    else:
+        if device is None:
+            raise ProblemError('tuning is for a device: give device="a100", or another name from `tinygpu devices`')
+        chosen = _family(machine)
+        asked = _asked(chosen, problem, dtypes, majors, lds, aligns, options, dims)
+        found = tuning.tune(chosen, asked, find_device(device), effort)
+    if not found.verification.passed:
+        raise tuning.NothingFound(f"the best candidate is wrong in the emulator: {found.verification}")
+    return Tuning(
+        found.family, found.device, found.searched, found.refused, found.winner, found.verification, found.failed
+    )
+
+
+def predict(
+    space: MachineSpace, point: Values | None = None, /, *, launch: Launch = "graph", **values: int | str
+) -> predicting.Predicted:
+    """How long the best candidate with these values takes, where the time goes, and how far that is from the roofline.
+
+    launch  "graph": launches follow each other in a CUDA graph; "stream": queued one by one
+
+    In closed form, and one SM simulated event by event. Raises NotAdmitted, with the reasons, where there is none.
+    """
+    return predicting.predict_in(space, _point(point, values), launch=launch)
+
+
+def emit(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Finalist:
+    """The best candidate with these values as a kernel: `.ptx`, `.point`, registers, launch, layouts; not verified.
+
+    Raises NotAdmitted, with the reasons, where there is none.
+    """
+    return choose(space, _point(point, values))
+
+
+def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
+    """Runs a kernel in the emulator, against the machine's reference: `.passed`, and what was tried.
+
+    seed  of the inputs
+    """
+    made = kernel.winner if isinstance(kernel, Tuning) else kernel
+    space = made.space
+    return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True)
+
+
+def emulate(
+    kernel: Finalist | Tuning, *arrays: Any, order: Order = "late", seed: int = 0, **scalars: Any
+) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    """What a kernel makes of NumPy arrays, computed by the emulator: `y = tg.emulate(kernel, x, y, a=2.0)`.
+
+    arrays   one per input, in the machine's order, of the sizes and types of the kernel's problem
+    order    when asynchronous work lands: "late", "early", "random" by `seed`, or "spurious"
+    scalars  the machine's numbers, by name
+
+    The results are new arrays, one for each tensor that the kernel writes; the inputs stay as they are. Raises
+    WrongArray for arrays that do not fit, and EmulationFault for a race, a deadlock or an access out of bounds.
+    """
+    made = kernel.winner if isinstance(kernel, Tuning) else kernel
+    return emulate_on(made, arrays, scalars, order, seed)
+
+
+def run(
+    machine: str | type[Machine],
+    *arrays: Any,
+    options: Mapping[str, Any] | None = None,
+    recipes: RecipeBook | None = None,
+    **scalars: Any,
+) -> Any:
+    """What a machine makes of arrays on the GPU that is here: `c = tg.run("matmul", a, b)`.
+
+    arrays   of PyTorch, CuPy, JAX or NumPy, one per input in the machine's order; their sizes, types and strides are
+             the problem
+    recipes  what was measured before: the best that is known is taken
+
+    Tuned, verified and compiled at every call; `tg.compile` gives a function to call again and again. Raises
+    GpuUnavailable where there is no GPU.
+    """
+    made = compiling.compile(machine, *arrays, options=options, recipes=recipes)
+    return made(*arrays, **scalars)
+
+
+def check(
+    machine: str | type[Machine],
+    *,
+    problems: int | Sequence[Problem] = 8,
+    candidates: int = 16,
+    seed: int = 0,
+    tiers: Iterable[int] = (1, 2, 3, 4, 5, 6),
+    thorough: bool = False,
+) -> CheckReport:
+    """Tries to prove a machine wrong on random problems, devices and candidates: `.ok`, and what was tried.
+
+    tiers     1 declaration, 2 partitions and layouts, 3 heuristics against counting, 4 legality against its judges,
+              5 kernels, 6 what constraints are worth
+    thorough  four times as much, without a limit of CPU time
+
+    Raises CheckError for what cannot be asked.
+    """
+    chosen = _family(machine)
+    if len(chosen.machines) > 1:
+        raise MachineNotFound(f"{chosen.name} is a family of machines; one is checked at a time")
+    (one,) = chosen.machines
+    if not thorough:
+        return run_check(one, problems=problems, candidates=candidates, seed=seed, tiers=tiers)
+    more = problems * 4 if isinstance(problems, int) else problems
+    return run_check(
+        one, problems=more, candidates=4 * candidates, seed=seed, tiers=tiers, seconds=float(np.inf)
+    )
+
+
+def _family(machine: str | type[Machine]) -> Family:
+    return family(machine) if isinstance(machine, str) else Family(machine.__name__, (machine,))
+
+
+def _asked(
+    chosen: Family,
+    problem: Mapping[str, int] | Problem | None,
+    dtypes: str | Mapping[str, str] | None,
+    majors: Mapping[str, str] | None,
+    lds: Mapping[str, int] | None,
+    aligns: Mapping[str, int] | None,
+    options: Mapping[str, Any] | None,
+    dims: Mapping[str, int],
+) -> Asked:
+    """What was said of the problem, in whichever form."""
+    if isinstance(problem, Problem):
+        if dims or any(word is not None for word in (dtypes, majors, lds, aligns, options)):
+            raise ProblemError(f"{chosen.name} takes a whole problem, or dims and types; both were given")
+        return Asked.like(problem)
+    if problem is not None and dims:
+        raise ProblemError(f"{chosen.name} takes dims by name or as one mapping; both were given")
+    kinds = {"*": dtypes} if isinstance(dtypes, str) else dtypes or {}
+    return Asked(
+        dict(dims if problem is None else problem), kinds, majors or {}, lds or {}, aligns or {}, options or {}
+    )
+
+
+def _point(point: Values | None, values: Values) -> dict[str, int | str]:
+    return {**(point or {}), **values}
+
+
+__all__ = ["check", "emit", "emulate", "explain", "predict", "run", "space", "tune", "verify"]

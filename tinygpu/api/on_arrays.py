@@ -1,0 +1,68 @@
+"""Run a kernel of ours in the emulator on the user's own arrays: the arrow from a Finalist and arrays to results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.api.choosing import Finalist
+from tinygpu.dtypes import DType
+from tinygpu.language.problem import Operand
+from tinygpu.ptx.emulator import Order, emulate
+from tinygpu.ptx.inputs import arguments, host_tensors
+from tinygpu.ptx.runtime.errors import WrongArray
+
+
+def emulate_on(
+    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any], order: Order, seed: int
+) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    """The arrays that a kernel writes, as new ones; a single one by itself.
+
+    arrays  one per tensor that it reads, in the machine's order
+
+    Raises WrongArray for what does not fit, and EmulationFault.
+    """
+    kernel, problem, machine = made.built.kernel, made.space.problem, made.space.machine
+    inputs = [o for o in problem.operands if o.access != "out"]
+    if len(arrays) != len(inputs):
+        names = ", ".join(o.name for o in inputs)
+        many = f"{len(inputs)} array{'' if len(inputs) == 1 else 's'}"
+        were = "was" if len(arrays) == 1 else "were"
+        raise WrongArray(f"{machine.__name__} takes {many} ({names}); {len(arrays)} {were} given")
+    given = {o.name: _fitting(o, np.asarray(a)) for o, a in zip(inputs, arrays, strict=True)}
+    kinds = {s.name: s.dtype for s in machine.scalars(dict(problem.options))}
+    if kinds.keys() != scalars.keys():
+        named = f"the numbers {', '.join(kinds)}" if kinds else "no numbers"
+        were = "were" if len(scalars) > 1 else "was"
+        raise WrongArray(f"{machine.__name__} takes {named} by name; {', '.join(scalars) or 'none'} {were} given")
+    operands = host_tensors(problem, given)
+    numbers = {name: _number(kinds[name], value) for name, value in scalars.items()}
+    emulate(
+        kernel.ptx,
+        grid=kernel.grid(problem),
+        block=(kernel.threads, 1, 1),
+        cluster=kernel.cluster,
+        args=arguments(kernel, problem, operands, numbers),
+        dynamic_smem=kernel.smem_bytes,
+        order=order,
+        seed=seed,
+    )
+    written = tuple(operands[o.name].array.copy() for o in problem.operands if o.access != "in")
+    return written[0] if len(written) == 1 else written
+
+
+def _fitting(operand: Operand, array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the operand's type; numbers are rounded to it, other types are refused."""
+    if array.shape != operand.shape:
+        raise WrongArray(f"{operand.name} has the shape {operand.shape} in this kernel's problem, not {array.shape}")
+    kind = operand.dtype
+    if array.dtype == kind.numpy or (kind.is_float and array.dtype == np.float64):
+        return array.astype(kind.numpy)
+    raise WrongArray(f"{operand.name} is of {kind} in this kernel's problem, and {array.dtype} was given")
+
+
+def _number(kind: DType, value: Any) -> Any:
+    return kind.numpy.type(value)
