@@ -144,6 +144,9 @@ class CtaOrder:
         doubts = self._doubts_of_release(row, self._residents.active_bits(c, row))
         if release or fenced is None:
             return Publication(self._snapshot(row), doubts)
+        own = self._first(row) + int(self._residents.clocks.own_column[row])
+        if own in doubts:
+            doubts[own] = doubts[own].by_fence(fenced.doubts.get(own))
         return Publication(fenced.known, {**fenced.doubts, **doubts})
 
     def everything_before(self, row: int) -> Known:

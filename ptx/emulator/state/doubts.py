@@ -42,6 +42,10 @@ class Doubt:
             return None
         return self if tick <= self.low else replace(self, low=tick)
 
+    def by_fence(self, fence: Doubt | None) -> Doubt:
+        """What is left where a fence, of which that was doubtful, comes before the access that releases."""
+        return self if fence is None else replace(self, lanes=self.lanes & fence.lanes)
+
     def both(self, other: Doubt) -> Doubt:
         """What is left where either of two releases is relied on."""
         lanes = self.lanes | other.lanes

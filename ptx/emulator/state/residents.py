@@ -385,9 +385,7 @@ class Residents:
         mine = self.doubts_of_release(row, lanes).get(own)
         if clock is None or mine is None:
             return clock
-        before = clock.doubts.get(own)
-        lanes = mine.lanes if before is None else mine.lanes & before.lanes
-        return replace(clock, doubts={**clock.doubts, own: replace(mine, lanes=lanes)})
+        return replace(clock, doubts={**clock.doubts, own: mine.by_fence(clock.doubts.get(own))})
 
     def learn_after_fence(self, row: int, clock: Clock | None, source: Hashable, abroad: bool = False) -> None:
         """A wait found a phase completed, but learns this of memory from the warp's next fence on only.

@@ -9,7 +9,7 @@ Nothing here knows of clocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -162,7 +162,7 @@ class Litmus:
                 if warps and (one.lane == other.lane or not lanes or met):
                     edges[early].add(late)
         for write, read in self._messages():
-            for start in self._releases(write, read):
+            for start in self._releases(write, read, lanes):
                 edges[start].update(self._acquires(write, read, fences))
         reached, new = {first}, {first}
         while new:
@@ -181,13 +181,19 @@ class Litmus:
         assert isinstance(receives, Receive)
         return self.reaches(sends.scope, writer, reader) and self.reaches(receives.scope, writer, reader)
 
-    def _releases(self, write: int, read: int) -> list[int]:
+    def _releases(self, write: int, read: int, lanes: bool) -> list[int]:
         if not self._said(write, read):
             return []
         (writer, sends), (reader, _) = self.steps[write], self.steps[read]
         assert isinstance(sends, Send)
         fences = self._fences(writer, reader, range(write))
+        fences = [n for n in fences if not lanes or self.steps[n][0].lane == writer.lane or self._met(writer, n, write)]
         return fences + [write] * (sends.semantics == "release")
+
+    def _met(self, thread: Thread, start: int, end: int) -> bool:
+        """Whether the lanes of a warp meet between two steps."""
+        between = self.steps[start + 1 : end]
+        return any(isinstance(s, Meet) and (t.cta, t.warp) == (thread.cta, thread.warp) for t, s in between)
 
     def _acquires(self, write: int, read: int, fences: bool) -> list[int]:
         (writer, _), (reader, receives) = self.steps[write], self.steps[read]
@@ -234,10 +240,12 @@ class Litmus:
             return False, frozenset()
         if strong and (reach or self.word[0] == "shared"):
             return False, frozenset()
-        if self.ordered(first, second, lanes=True, fences=True):
+        # That asynchronous work is over, the emulator takes for known to the whole warp that has waited for it.
+        apart = before.kind != "bulk"
+        if self.ordered(first, second, lanes=apart, fences=True):
             return False, frozenset()
         if self.ordered(first, second, lanes=False, fences=False):
-            met = self.ordered(first, second, lanes=True, fences=False)
+            met = self.ordered(first, second, lanes=apart, fences=False)
             fenced = self.ordered(first, second, lanes=False, fences=True)
             return False, frozenset([UNMET] if fenced else [UNFENCED] if met else [UNMET, UNFENCED])
         if strong:
@@ -410,7 +418,14 @@ class Draw:
 
     def send(self, thread: Thread, message: int) -> None:
         if self.rng.integers(2):
-            self.steps.append((thread, Fence(self.scope())))
+            fence = replace(thread, lane=int(self.rng.integers(3) == 0 and message == 0))
+            met = isinstance(self.steps[-1][1], Meet)
+            self.steps.append((fence, Fence(self.scope())))
+            if self.rng.integers(3) == 0:
+                self.steps.append((thread, Meet()))
+            elif met:
+                # A fence of another lane than the one that releases is told of only where accesses are as recent.
+                thread = fence
         semantics = self.pick(("relaxed", "release"))
         by = self.pick(("st", "red", "atom"))
         self.steps.append((thread, Send(message, semantics, self.scope(), by)))  # type: ignore[arg-type]
