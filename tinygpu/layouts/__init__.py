@@ -18,23 +18,24 @@ from tinygpu.layouts.algebra import (
     zipped_divide,
 )
 from tinygpu.layouts.composed import ComposedLayout
-from tinygpu.layouts.composition import compose, compose_coordinates
-from tinygpu.layouts.coordinates import CoordLayout
+from tinygpu.layouts.composition import compose
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.linear import LinearLayout
 from tinygpu.layouts.picture import Picture, bank_picture, holder_picture, offset_picture
 from tinygpu.layouts.shapes import IntTuple
+from tinygpu.layouts.step import E, Step
 from tinygpu.layouts.swizzle import Swizzle
 
 __all__ = [
     "ComposedLayout",
-    "CoordLayout",
+    "E",
     "IntTuple",
     "Layout",
     "LayoutError",
     "LinearLayout",
     "Picture",
+    "Step",
     "Swizzle",
     "bank_picture",
     "blocked_product",
@@ -42,7 +43,6 @@ __all__ = [
     "coalesce_modes",
     "complement",
     "compose",
-    "compose_coordinates",
     "concatenate",
     "holder_picture",
     "is_tractable",

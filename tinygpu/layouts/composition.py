@@ -18,11 +18,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinygpu.layouts import shapes
-from tinygpu.layouts.coordinates import CoordLayout
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.modes import Mode, Vector, digits, merged, read_modes, value_at, values_at
-from tinygpu.layouts.shapes import IntTuple
+from tinygpu.layouts.shapes import IntTuple, StrideTree
+from tinygpu.layouts.step import Axis, Step
 
 _LISTED = 1 << 20
 """Coordinates up to which cancelling carries are decided by listing (8 MiB per array of offsets)."""
@@ -32,30 +32,32 @@ def compose(outer: Layout, inner: Layout) -> Layout:
     """R = outer o inner, with R(c) == outer(inner(c)) for every coordinate c of inner.
 
     The shape of R refines the shape of inner. The offsets of inner must lie in the domain of outer, [0, outer.size):
-    a layout is a map of its whole domain, and its last mode does not go on for ever.
+    a layout is a map of its whole domain, and its last mode does not go on for ever. Where inner is a map into
+    coordinates, mode k of outer is what lies along axis k.
 
     >>> print(compose(Layout.parse("(4,8):(8,1)"), Layout.parse("(8,2):(2,16)")))
     ((2,4),2):((16,1),4)
+    >>> print(compose(Layout.parse("(16,8):(12,1)"), Layout.parse("((4,8),(2,2)):((2@1,1@0),(1@1,8@0))")))
+    ((4,8),(2,2)):((2,12),(1,96))
     """
-    modes = _compose([(s, (d,)) for s, d in outer.leaves], 1, inner, f"composing {outer} with {inner}")
-    return _assembled(inner, modes, 0)
-
-
-def compose_coordinates(outer: CoordLayout, inner: Layout) -> CoordLayout:
-    """R = outer o inner for a layout into coordinates; the same law and the same conditions as `compose`."""
-    sizes = shapes.flatten(outer.shape)
-    table = list(zip(sizes, outer.strides, strict=True))
-    modes = _compose(table, len(outer.names), inner, f"composing {outer} with {inner}")
-    return CoordLayout(tuple(_assembled(inner, modes, axis) for axis in range(len(outer.names))), outer.names)
-
-
-def _assembled(inner: Layout, modes: list[list[Mode]], axis: int) -> Layout:
+    where = f"composing {outer} with {inner}"
+    if inner.axes:
+        inner = inner.linearised(tuple(mode.size for mode in outer.modes))
+    axes = outer.axes
+    width = max(len(axes), 1)
+    table = [(s, tuple(d.along(a) for a in axes) if isinstance(d, Step) else (d,) * width) for s, d in outer.steps]
+    modes = _compose(table, width, inner, where)
     sizes: list[IntTuple] = []
-    strides: list[IntTuple] = []
+    strides: list[StrideTree] = []
     for group in modes:
+        steps = tuple(_stride(vector, axes) for _, vector in group)
         sizes.append(group[0][0] if len(group) == 1 else tuple(s for s, _ in group))
-        strides.append(group[0][1][axis] if len(group) == 1 else tuple(d[axis] for _, d in group))
+        strides.append(steps[0] if len(group) == 1 else steps)
     return Layout.from_leaves(inner.shape, tuple(sizes), tuple(strides))
+
+
+def _stride(vector: Vector, axes: tuple[Axis, ...]) -> int | Step:
+    return Step(tuple(zip(axes, vector, strict=True))) if axes else vector[0]
 
 
 def _compose(outer: list[Mode], width: int, inner: Layout, where: str) -> list[list[Mode]]:

@@ -1,8 +1,8 @@
-"""Layout: shape:stride, a map from a nested index space to non-negative offsets."""
+"""Layout: shape:stride, a map from a nested index space to offsets, or to coordinates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.shapes import IntTuple
+from tinygpu.layouts.shapes import IntTuple, StrideTree
+from tinygpu.layouts.step import Axis, E, Step, axes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +20,33 @@ class Layout:
     """The map x -> sum of x_i * stride_i over the leaves of a nested shape.
 
     shape    positive integers, nested: the domain, in colexicographic order (the first mode runs fastest)
-    stride   non-negative integers, nested like the shape: elements between neighbours of a mode; 0 repeats
+    stride   nested like the shape: elements between neighbours of a mode, or steps along axes; 0 repeats. Either all
+             count offsets, or all are steps (or 0): then the layout is a map into coordinates, one layout per axis
 
     Two layouts are equal when shape and stride are; `algebra.coalesce` makes equal functions equal values.
 
     >>> Layout((4, 8), (8, 1))(1, 2)
     10
+    >>> Layout.parse("((4,8),(2,2)):((2@1,1@0),(1@1,8@0))").coordinate(5, 3)  # accumulators of mma.sync, lane 5
+    (9, 3)
     """
 
     shape: IntTuple
-    stride: IntTuple
+    stride: StrideTree
 
     def __post_init__(self) -> None:
         shape = shapes.checked_shape(self.shape)
-        stride = shapes.normalised(self.stride, "a stride")
+        stride = _strides(self.stride)
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "stride", stride)
         if not shapes.congruent(shape, stride):
             raise LayoutError(f"{self}: shape and stride must be nested alike, with one stride per size")
-        for leaf in shapes.flatten(stride):
-            if leaf < 0:
+        leaves = shapes.flatten(stride)
+        for leaf in leaves:
+            if isinstance(leaf, int) and leaf < 0:
                 raise LayoutError(f"{self}: stride {leaf} is negative; offsets count up from 0")
+        if self.axes and any(leaf for leaf in leaves if isinstance(leaf, int)):
+            raise LayoutError(f"{self}: strides count offsets, or they are steps along axes, not some of each")
 
     @classmethod
     def column_major(cls, shape: IntTuple) -> Layout:
@@ -54,26 +61,48 @@ class Layout:
         return cls.from_leaves(shape, leaves, shapes.prefix_products(leaves[::-1])[::-1])
 
     @classmethod
-    def from_leaves(cls, profile: IntTuple, sizes: tuple[IntTuple, ...], strides: tuple[IntTuple, ...]) -> Layout:
+    def identity(cls, extents: tuple[int, ...]) -> Layout:
+        """Every coordinate of a tensor of these extents, mapped to itself.
+
+        >>> print(Layout.identity((4, 8)))
+        (4,8):(1@0,1@1)
+        """
+        return cls(extents, tuple(E(axis) for axis in range(len(extents))))
+
+    @classmethod
+    def product(cls, layouts: Mapping[Axis, Layout]) -> Layout:
+        """Side by side: (x, y, ...) -> (layouts[first](x), layouts[second](y), ...); a mode counts along its own axis.
+
+        >>> print(Layout.product({"cta": Layout(2, 1), "offset": Layout((8, 4), (4, 1))}))
+        (2,(8,4)):(1@cta,(4@offset,1@offset))
+        """
+        strides = (
+            shapes.unflatten(tuple(d * E(axis) for _, d in layout.leaves), layout.shape)
+            for axis, layout in layouts.items()
+        )
+        return cls(tuple(layout.shape for layout in layouts.values()), tuple(strides))
+
+    @classmethod
+    def from_leaves(cls, profile: IntTuple, sizes: tuple[IntTuple, ...], strides: tuple[StrideTree, ...]) -> Layout:
         """The layout nested like `profile`, with the given sizes and strides in place of its leaves."""
         profile = shapes.normalised(profile, "a profile")
         return cls(shapes.unflatten(sizes, profile), shapes.unflatten(strides, profile))
 
     @classmethod
     def parse(cls, source: str) -> Layout:
-        """The layout written as "(4,8):(1,4)"; "(4,8)" alone is the compact column-major one."""
+        """The layout written as "(4,8):(1,4)" or "(4,8):(1@0,1@1)"; "(4,8)" alone is the compact column-major one."""
         shape, colon, stride = source.partition(":")
         if not colon:
             return cls.column_major(shapes.parse(shape))
-        return cls(shapes.parse(shape), shapes.parse(stride))
+        return cls(shapes.parse(shape), shapes.parse_strides(stride))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Layout:
         """The layout that `to_json` wrote."""
-        return cls(value["shape"], value["stride"])
+        return cls(value["shape"], _parsed(value["stride"]))
 
     def to_json(self) -> dict[str, Any]:
-        """{"shape": ..., "stride": ...} with nested lists of integers."""
+        """{"shape": ..., "stride": ...} with nested lists of integers; a step is written as its text, "2@1"."""
         return {"shape": _lists(self.shape), "stride": _lists(self.stride)}
 
     def __str__(self) -> str:
@@ -98,14 +127,28 @@ class Layout:
         return len(self.modes)
 
     @property
-    def leaves(self) -> tuple[tuple[int, int], ...]:
-        """(size, stride) of every leaf, fastest first."""
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes that some mode moves along; none for a layout into offsets."""
+        return axes_of(shapes.flatten(self.stride))
+
+    @property
+    def steps(self) -> tuple[tuple[int, int | Step], ...]:
+        """(size, stride) of every leaf, fastest first; strides are offsets or steps."""
         return tuple(zip(shapes.flatten(self.shape), shapes.flatten(self.stride), strict=True))
+
+    @property
+    def leaves(self) -> tuple[tuple[int, int], ...]:
+        """(size, stride) of every leaf, fastest first, of a layout into offsets; one into coordinates is refused."""
+        found = [(s, d) for s, d in self.steps if isinstance(d, int)]
+        if self.axes:
+            named = ", ".join(map(str, self.axes))
+            raise LayoutError(f"{self} is a map into coordinates; take it along one of its axes, {named}")
+        return tuple(found)
 
     @property
     def modes(self) -> tuple[Layout, ...]:
         """The top-level modes, each a layout of its own."""
-        if isinstance(self.shape, int) or isinstance(self.stride, int):
+        if not isinstance(self.shape, tuple) or not isinstance(self.stride, tuple):
             return (self,)
         return tuple(Layout(s, d) for s, d in zip(self.shape, self.stride, strict=True))
 
@@ -120,6 +163,8 @@ class Layout:
 
     def __iter__(self) -> Iterator[Layout]:
         return iter(self.modes)
+
+    # -- into offsets ----------------------------------------------------------------------------------------------
 
     def __call__(self, *coordinate: IntTuple) -> int:
         """The offset at a linear index, `layout(9)`, or at a coordinate, `layout(1, 2)` or `layout((1, (0, 1)))`.
@@ -154,6 +199,85 @@ class Layout:
         """(size,) the offset of every coordinate, in colexicographic order."""
         return self.at(np.arange(self.size, dtype=np.int64))
 
+    # -- into coordinates ------------------------------------------------------------------------------------------
 
-def _lists(tree: IntTuple) -> Any:
-    return tree if isinstance(tree, int) else [_lists(branch) for branch in tree]
+    def along(self, axis: Axis) -> Layout:
+        """The layout of the steps along one axis; one that no mode moves along gives 0 everywhere.
+
+        >>> print(Layout.parse("(4,8):(1@0+2@1,1@1)").along(1))
+        (4,8):(2,1)
+        """
+        return self._restrided(lambda step: step.along(axis))
+
+    def project(self, axes: Mapping[Axis, Axis | None]) -> Layout:
+        """The same modes along other axes; an axis that is left out, or becomes None, disappears.
+
+        A transposition, the reduction along an axis and the part along some axes are projections.
+
+        >>> print(Layout.parse("(4,8):(1@0,1@1)").project({0: 1, 1: 0}))
+        (4,8):(1@1,1@0)
+        """
+
+        def moved(step: Step) -> Step:
+            kept = [(axes.get(axis), count) for axis, count in step.terms]
+            return Step(tuple((axis, count) for axis, count in kept if axis is not None))
+
+        return self._restrided(moved)
+
+    def coordinate(self, *coordinate: IntTuple, axes: tuple[Axis, ...] | None = None) -> tuple[int, ...]:
+        """The value along each axis, at a linear index or at a coordinate of the domain."""
+        return tuple(self.along(axis)(*coordinate) for axis in (self.axes if axes is None else axes))
+
+    def coordinates(self, axes: tuple[Axis, ...] | None = None) -> NDArray[np.int64]:
+        """(size, axes) the values of every coordinate of the domain, in colexicographic order."""
+        wanted = self.axes if axes is None else axes
+        found = [self.along(axis).offsets() for axis in wanted]
+        return np.stack(found, axis=-1) if found else np.zeros((self.size, 0), dtype=np.int64)
+
+    def linearised(self, extents: tuple[int, ...]) -> Layout:
+        """The layout into linear indices of a tensor with these extents, the first axis running fastest.
+
+        An axis that leaves its extent is refused, because its index would land on a different coordinate.
+
+        >>> print(Layout.parse("(2,4):(1@1,1@0)").linearised((4, 8)))
+        (2,4):(4,1)
+        """
+        foreign = [axis for axis in self.axes if isinstance(axis, str) or axis >= len(extents)]
+        if foreign:
+            axes = f"{shapes.text(extents)} has {len(extents)} axes from 0 on"
+            raise LayoutError(f"{self}: {axes}, and no {foreign[0]!r}")
+        for axis, extent in enumerate(extents):
+            reach = self.along(axis).cosize - 1
+            if reach >= extent:
+                raise LayoutError(
+                    f"{self}: axis {axis} reaches {reach}, outside [0, {extent}) of the tensor {shapes.text(extents)}"
+                )
+        below = shapes.prefix_products(extents)
+        return self._restrided(lambda step: sum(step.along(axis) * b for axis, b in enumerate(below)))
+
+    def _restrided(self, change: Callable[[Step], int | Step]) -> Layout:
+        if any(isinstance(d, int) and d for _, d in self.steps):
+            raise LayoutError(f"{self} is a map into offsets and has no axes")
+        strides = tuple(0 if isinstance(d, int) else change(d) for _, d in self.steps)
+        return Layout(self.shape, shapes.unflatten(strides, self.shape))
+
+
+def _strides(tree: Any) -> StrideTree:
+    """Plain ints, steps and tuples; a step along no axis is 0."""
+    if isinstance(tree, (tuple, list)):
+        return tuple(_strides(branch) for branch in tree)
+    if isinstance(tree, Step):
+        return tree if tree.terms else 0
+    return shapes.normalised(tree, "a stride")
+
+
+def _lists(tree: StrideTree) -> Any:
+    if isinstance(tree, tuple):
+        return [_lists(branch) for branch in tree]
+    return tree if isinstance(tree, int) else str(tree)
+
+
+def _parsed(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_parsed(branch) for branch in tree]
+    return Step.parse(tree) if isinstance(tree, str) else tree

@@ -14,7 +14,6 @@ import numpy as np
 
 from tinygpu.layouts import shapes
 from tinygpu.layouts.composed import ComposedLayout
-from tinygpu.layouts.coordinates import CoordLayout
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 
@@ -111,22 +110,20 @@ def offset_picture(layout: Layout | ComposedLayout) -> Picture:
     )
 
 
-def holder_picture(partition: CoordLayout, extents: tuple[int, int]) -> Picture:
+def holder_picture(partition: Layout, extents: tuple[int, int]) -> Picture:
     """Who holds each element of a tile: cells such as T3:V1, thread 3's value 1. Colours go by thread.
 
-    partition   (thread, value) -> (row, column); mode 0 is the thread, mode 1 the value
+    partition   (thread, value) -> axis 0, the rows, and axis 1, the columns; mode 0 is the thread, mode 1 the value
     extents     rows and columns of the tile; an element that nobody holds stays empty, one with several holders
                 shows the first and how many more
 
-    A layout into linear indices of the tile becomes such a partition by composing CoordLayout.identity with it.
+    A layout into linear indices of the tile becomes such a partition by composing Layout.identity with it.
     """
     threads, _ = _two_modes(partition.shape, str(partition))
-    if len(partition.names) != 2:
-        raise LayoutError(f"{partition} has {len(partition.names)} axes; a picture of holders needs a row and a column")
     rows, columns = _checked_grid(extents, str(partition))
     partition.linearised(extents)  # refuses a partition that leaves the tile
     holders: list[list[list[int]]] = [[[] for _ in range(columns)] for _ in range(rows)]
-    for index, (row, column) in enumerate(partition.offsets().tolist()):
+    for index, (row, column) in enumerate(partition.coordinates((0, 1)).tolist()):
         holders[row][column].append(index)
 
     def cell(indices: list[int]) -> str:

@@ -7,12 +7,14 @@ colexicographic order (the first mode runs fastest), so that each coordinate als
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, overload
 
 from tinygpu.layouts.errors import LayoutError
+from tinygpu.layouts.step import Step
 
 IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
+StrideTree: TypeAlias = "int | Step | tuple[StrideTree, ...]"
 
 
 def normalised(tree: Any, what: str) -> IntTuple:
@@ -36,18 +38,26 @@ def checked_shape(shape: object) -> IntTuple:
     return tree
 
 
-def flatten(tree: IntTuple) -> tuple[int, ...]:
+@overload
+def flatten(tree: IntTuple) -> tuple[int, ...]: ...
+@overload
+def flatten(tree: StrideTree) -> tuple[int | Step, ...]: ...
+def flatten(tree: Any) -> tuple[Any, ...]:
     """The leaves, from left to right.
 
     >>> flatten((2, (3, 4)))
     (2, 3, 4)
     """
-    if isinstance(tree, int):
-        return (tree,)
-    return tuple(leaf for branch in tree for leaf in flatten(branch))
+    if isinstance(tree, tuple):
+        return tuple(leaf for branch in tree for leaf in flatten(branch))
+    return (tree,)
 
 
-def unflatten(leaves: tuple[IntTuple, ...], profile: IntTuple) -> IntTuple:
+@overload
+def unflatten(leaves: tuple[IntTuple, ...], profile: IntTuple) -> IntTuple: ...
+@overload
+def unflatten(leaves: tuple[StrideTree, ...], profile: IntTuple) -> StrideTree: ...
+def unflatten(leaves: tuple[Any, ...], profile: IntTuple) -> Any:
     """`leaves` in the nesting of `profile`; a leaf may itself be a tuple.
 
     >>> unflatten((5, 6, 7), (2, (3, 4)))
@@ -59,7 +69,7 @@ def unflatten(leaves: tuple[IntTuple, ...], profile: IntTuple) -> IntTuple:
     return _take(iter(leaves), profile)
 
 
-def _take(stream: Iterator[IntTuple], profile: IntTuple) -> IntTuple:
+def _take(stream: Iterator[Any], profile: IntTuple) -> Any:
     if isinstance(profile, tuple):
         return tuple(_take(stream, branch) for branch in profile)
     return next(stream)
@@ -73,10 +83,10 @@ def size(shape: IntTuple) -> int:
     return total
 
 
-def congruent(a: IntTuple, b: IntTuple) -> bool:
+def congruent(a: StrideTree, b: StrideTree) -> bool:
     """True when both are nested in the same way, whatever the leaves."""
-    if isinstance(a, int) or isinstance(b, int):
-        return isinstance(a, int) and isinstance(b, int)
+    if not isinstance(a, tuple) or not isinstance(b, tuple):
+        return not isinstance(a, tuple) and not isinstance(b, tuple)
     return len(a) == len(b) and all(congruent(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -143,11 +153,11 @@ def coordinate_of(index: int, shape: IntTuple) -> IntTuple:
     return tuple(parts)
 
 
-def text(tree: IntTuple) -> str:
+def text(tree: StrideTree) -> str:
     """The notation of the papers, without spaces: "(4,(2,4))"."""
-    if isinstance(tree, int):
-        return str(tree)
-    return "(" + ",".join(text(branch) for branch in tree) + ")"
+    if isinstance(tree, tuple):
+        return "(" + ",".join(text(branch) for branch in tree) + ")"
+    return str(tree)
 
 
 def parse(source: str) -> IntTuple:
@@ -156,27 +166,55 @@ def parse(source: str) -> IntTuple:
     >>> parse("(4,(2,4))")
     (4, (2, 4))
     """
-    tree, end = _parse_tree(source, 0)
+    tree: IntTuple = _parsed(source, _number)
+    return tree
+
+
+def parse_strides(source: str) -> StrideTree:
+    """The same of strides, which may be steps along axes.
+
+    >>> text(parse_strides("((2@1, 1@0), 0)"))
+    '((2@1,1@0),0)'
+    """
+    tree: StrideTree = _parsed(source, _stride)
+    return tree
+
+
+def _parsed(source: str, leaf: Callable[[str, int], tuple[Any, int]]) -> Any:
+    tree, end = _parse_tree(source, 0, leaf)
     if source[end:].strip():
         raise LayoutError(f"{source!r}: unexpected {source[end:].strip()!r} after {text(tree)}")
     return tree
 
 
-def _parse_tree(source: str, at: int) -> tuple[IntTuple, int]:
+def _number(source: str, at: int) -> tuple[int, int]:
+    end = at
+    while source[end : end + 1].isdecimal():
+        end += 1
+    if end == at:
+        raise LayoutError(f"{source!r}: expected a number or '(' at position {at}, as in (4,(2,4))")
+    return int(source[at:end]), end
+
+
+def _stride(source: str, at: int) -> tuple[int | Step, int]:
+    end = at
+    while source[end : end + 1] not in ("", "(", ")", ",") and not source[end].isspace():
+        end += 1
+    if "@" not in source[at:end]:
+        return _number(source, at)
+    return Step.parse(source[at:end]), end
+
+
+def _parse_tree(source: str, at: int, leaf: Callable[[str, int], tuple[Any, int]]) -> tuple[Any, int]:
     at = _skip(source, at)
     if source[at : at + 1] != "(":
-        end = at
-        while source[end : end + 1].isdecimal():
-            end += 1
-        if end == at:
-            raise LayoutError(f"{source!r}: expected a number or '(' at position {at}, as in (4,(2,4))")
-        return int(source[at:end]), end
-    branches: list[IntTuple] = []
+        return leaf(source, at)
+    branches: list[Any] = []
     at = _skip(source, at + 1)
     if source[at : at + 1] == ")":
         return (), at + 1
     while True:
-        branch, at = _parse_tree(source, at)
+        branch, at = _parse_tree(source, at, leaf)
         branches.append(branch)
         at = _skip(source, at)
         if source[at : at + 1] == ")":

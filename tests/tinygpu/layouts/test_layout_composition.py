@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from layout_strategies import digit_layouts, inner_layouts, is_layout_function, layouts
 
 from tinygpu.layouts import (
-    CoordLayout,
+    E,
     Layout,
     LayoutError,
+    Step,
     coalesce,
     compose,
-    compose_coordinates,
     same_function,
     shapes,
     side_by_side,
@@ -126,19 +126,20 @@ def test_side_by_side_is_a_functor(data):
 def test_composition_into_coordinates_agrees_on_every_coordinate(data):
     shape = data.draw(layouts(most=60)).shape
     leaves = shapes.flatten(shape)
-    components = tuple(
-        Layout(shape, shapes.unflatten(tuple(data.draw(st.integers(0, 6)) for _ in leaves), shape)) for _ in range(2)
+    steps = tuple(
+        data.draw(st.integers(0, 6)) * E(0) + data.draw(st.integers(0, 6)) * E("column") + Step(()) for _ in leaves
     )
-    outer = CoordLayout(components, ("row", "column"))
+    outer = Layout(shape, shapes.unflatten(steps, shape))
     inner = data.draw(inner_layouts(outer.size))
-    wanted = outer.at(inner.offsets())
+    axes = (0, "column")
+    wanted = outer.coordinates(axes)[inner.offsets()]
     try:
-        result = compose_coordinates(outer, inner)
+        result = compose(outer, inner)
     except LayoutError:
         assert not is_layout_function(wanted, inner.shape)
         return
     assert shapes.refines(result.shape, inner.shape)
-    assert (result.offsets() == wanted).all()
+    assert (result.coordinates(axes) == wanted).all()
 
 
 def test_large_layouts_compose_without_listing():
@@ -200,11 +201,11 @@ def test_every_refusal(outer, inner, text):
 
 
 def test_refusals_of_coordinates_name_them():
-    grid = CoordLayout.identity((2, 3), ("row", "column"))
+    grid = Layout.identity((2, 3))
     with pytest.raises(LayoutError) as error:
-        compose_coordinates(grid, P("(2,2):(1,1)"))
+        compose(grid, P("(2,2):(1,1)"))
     assert str(error.value) == (
-        "composing (2,3):(1@row,1@column) with (2,2):(1,1): at (1,1) the offset is (0,1), and its modes one by one "
+        "composing (2,3):(1@0,1@1) with (2,2):(1,1): at (1,1) the offset is (0,1), and its modes one by one "
         "give (2,0), so no shape:stride with these modes gives these offsets"
     )
-    assert np.array_equal(grid.at(np.array([2])), [[0, 1]])
+    assert np.array_equal(grid.coordinates()[2], [0, 1])

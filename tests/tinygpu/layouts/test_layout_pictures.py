@@ -10,13 +10,12 @@ from layout_strategies import any_layouts
 
 from tinygpu.layouts import (
     ComposedLayout,
-    CoordLayout,
     Layout,
     LayoutError,
     Picture,
     Swizzle,
     bank_picture,
-    compose_coordinates,
+    compose,
     holder_picture,
     offset_picture,
 )
@@ -38,9 +37,9 @@ def test_text_of_the_three_pictures():
         "0 0 1 2",
         "1 3 4 5",
     ]
-    partition = CoordLayout.parse("((2,2),2):((2@column,1@row),1@column)", ("row", "column"))
+    partition = P("((2,2),2):((2@1,1@0),1@1)")
     assert str(holder_picture(partition, (2, 5))).splitlines() == [
-        "((2,2),2):((2@column,1@row),1@column) in 2 x 5",
+        "((2,2),2):((2@1,1@0),1@1) in 2 x 5",
         "      0     1     2     3 4",
         "0 T0:V0 T0:V1 T1:V0 T1:V1",
         "1 T2:V0 T2:V1 T3:V0 T3:V1",
@@ -66,14 +65,14 @@ def test_every_holder_is_named_or_counted(threads, values, rows):
     flat = Layout((threads.shape, values.shape), (threads.stride, values.stride))
     columns = -(-flat.cosize // rows)
     try:
-        partition = compose_coordinates(CoordLayout.identity((rows, columns), ("row", "column")), flat)
+        partition = compose(Layout.identity((rows, columns)), flat)
     except LayoutError:
         return
     picture = holder_picture(partition, (rows, columns))
     holders = {}
     for v in range(values.size):
         for t in range(threads.size):
-            holders.setdefault(partition(t, v), []).append((t, v))
+            holders.setdefault(partition.coordinate(t, v, axes=(0, 1)), []).append((t, v))
     for row in range(rows):
         for column in range(columns):
             here = holders.get((row, column), [])
@@ -104,7 +103,7 @@ def test_elements_stand_in_their_banks(order, bits, swizzle_bits):
 
 
 def test_svg_is_self_contained_and_shows_every_cell():
-    partition = CoordLayout.parse("((4,8),(2,2)):((2@column,1@row),(1@column,8@row))", ("row", "column"))
+    partition = P("((4,8),(2,2)):((2@1,1@0),(1@1,8@0))")
     for picture in (
         holder_picture(partition, (17, 8)),
         offset_picture(ComposedLayout(Swizzle(2, 0, 3), P("(8,8):(8,1)"))),
@@ -147,14 +146,14 @@ def test_every_refusal():
         P("(1024,1024):(1,1024)"),
     )
     refuses(
-        "(4,2):(1@row,2@row) has 1 axes; a picture of holders needs a row and a column",
+        "(4,2):(1@0,2@lane): (4,4) has 2 axes from 0 on, and no 'lane'",
         holder_picture,
-        CoordLayout.parse("(4,2):(1@row,2@row)", ("row",)),
+        P("(4,2):(1@0,2@lane)"),
         (4, 4),
     )
-    grid = CoordLayout.identity((4, 8), ("row", "column"))
+    grid = Layout.identity((4, 8))
     refuses(
-        "(4,8):(1@row,1@column): axis row reaches 3, outside [0, 3) of the tensor (3,8)", holder_picture, grid, (3, 8)
+        "(4,8):(1@0,1@1): axis 0 reaches 3, outside [0, 3) of the tensor (3,8)", holder_picture, grid, (3, 8)
     )
     refuses(
         "elements of 6 bits do not fill banks of 32 bits; the width must divide 32 or be a multiple of it",
