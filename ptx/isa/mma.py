@@ -10,7 +10,6 @@ lowering   `MmaSync.text`; k is contiguous in the registers of both a and b (.ro
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,7 +20,7 @@ from tinygpu.constraints.condition import evaluator
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, dtype
 from tinygpu.language.instruction import Fragment, MatrixMultiply, since
-from tinygpu.language.partition import Mode
+from tinygpu.layouts.layout import Layout
 from tinygpu.ptx.isa.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -36,28 +35,17 @@ from tinygpu.ptx.isa.specimen import (
     version,
 )
 
-Digit = tuple[int, int, int]  # extent, axis, stride: see `Mode`
-Digits = tuple[tuple[Digit, ...], tuple[Digit, ...]]  # of the lane id and of the value index, fastest first
 
-
-def holders(digits: Digits) -> dict[tuple[int, int], tuple[int, int]]:
-    """Coordinate -> (lane, value) that holds it. Refuses digits that give two holders one coordinate."""
+def holders(fragment: Layout) -> dict[tuple[int, int], tuple[int, int]]:
+    """Coordinate -> (lane, value) that holds it. Refuses a fragment that gives two holders one coordinate."""
     out: dict[tuple[int, int], tuple[int, int]] = {}
-    lanes, values = digits
-    for lane, value in itertools.product(range(_count(lanes)), range(_count(values))):
-        at = [0, 0]
-        for listed, index in ((lanes, lane), (values, value)):
-            for extent, axis, stride in listed:
-                at[axis] += index % extent * stride
-                index //= extent
-        if (at[0], at[1]) in out:
-            raise ValueError(f"lane {lane}, value {value} and {out[at[0], at[1]]} both hold {tuple(at)}")
-        out[at[0], at[1]] = lane, value
+    lanes, values = (mode.coordinates((0, 1)) for mode in fragment.modes)
+    for lane, value in itertools.product(range(len(lanes)), range(len(values))):
+        row, column = map(int, lanes[lane] + values[value])
+        if (row, column) in out:
+            raise ValueError(f"lane {lane}, value {value} and {out[row, column]} both hold {(row, column)}")
+        out[row, column] = lane, value
     return out
-
-
-def _count(digits: tuple[Digit, ...]) -> int:
-    return math.prod(e for e, _, _ in digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +66,8 @@ class Shape:
                 f"{self.text}: a row of A is 16 or 32 bytes, not {self.k * self.bits / 8:g}, and there are 16 of them"
             )
         extents = ((self.m, self.k), (self.k, self.n), (self.m, self.n))
-        for name, (rows, columns), digits in zip("abc", extents, self.digits, strict=True):
-            if _count(digits[0]) != 32 or set(holders(digits)) != set(itertools.product(range(rows), range(columns))):
+        for name, (rows, columns), held in zip("abc", extents, self.fragments, strict=True):
+            if held[0].size != 32 or set(holders(held)) != set(itertools.product(range(rows), range(columns))):
                 raise ValueError(
                     f"{self.text}: the fragment of {name} does not cover {rows} x {columns} elements with 32 lanes"
                 )
@@ -98,20 +86,19 @@ class Shape:
         return self.m * self.k * self.bits // 1024, self.k * self.n * self.bits // 1024, self.m * self.n // 32
 
     @property
-    def digits(self) -> tuple[Digits, Digits, Digits]:
-        """Who holds what of a (m, k), b (k, n) and c (m, n).
+    def fragments(self) -> tuple[Layout, Layout, Layout]:
+        """(lane, value) -> coordinates of a (m, k), b (k, n) and c (m, n).
 
         PTX ISA, matrix fragments of mma.m16n8k*: lane = 4 g + t. Row g (and g + 8) of A and C, column g of B; t counts
         32-bit pieces along k, and in C pairs of columns.
         """
         per = 32 // self.bits  # elements of k in one register
         half = 4 * per  # elements of k in 16 bytes
-        deep: tuple[Digit, ...] = ((2, 1, half),) if self.k == 2 * half else ()
-        pack: tuple[Digit, ...] = ((per, 1, 1),) if per > 1 else ()
-        a = ((4, 1, per), (8, 0, 1)), (*pack, (2, 0, 8), *deep)
-        b = ((4, 0, per), (8, 1, 1)), tuple((e, 0, s) for e, _, s in (*pack, *deep))
-        c = ((4, 1, 2), (8, 0, 1)), ((2, 1, 1), (2, 0, 8))
-        return a, b, c
+        deep = self.k // half
+        a = f"((4,8),({per},2,{deep})):(({per}@1,1@0),(1@1,8@0,{half}@1))"
+        b = f"((4,8),({per},{deep})):(({per}@0,1@1),(1@0,{half}@0))"
+        c = "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"
+        return Layout.parse(a), Layout.parse(b), Layout.parse(c)
 
 
 # PTX ISA, mma.sync shapes and types; each assembled for its target. The longer k of a type comes first.
@@ -159,9 +146,8 @@ class MmaSync(MatrixMultiply):
         return f"mma.sync.aligned.{v.text}.row.col.{v.accumulator}.{a}.{b}.{v.accumulator}"
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
-        """Fragments of a, b and c, as modes."""
-        made = [Fragment(_modes(lanes), _modes(values)) for lanes, values in self.variant(a, b).digits]
-        return made[0], made[1], made[2]
+        """Fragments of a, b and c."""
+        return self.variant(a, b).fragments
 
     def target_rule_for(self, a: DType, b: DType) -> Constraint:
         """The oldest device that has this combination."""
@@ -169,10 +155,6 @@ class MmaSync(MatrixMultiply):
         return self.rule(
             f"target for {a}", self._cc() >= v.target, since(f"mma.sync on {a}", v.target), "assembler"
         )
-
-
-def _modes(digits: tuple[Digit, ...]) -> tuple[Mode, ...]:
-    return tuple(Mode.of(extent, axis, stride) for extent, axis, stride in digits)
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
@@ -232,31 +214,31 @@ def _line(m: int, n: int, k: int, a: str, b: str, c: str) -> str:
     return f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{c}.{a}.{b}.{c} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
 
 
-def picture(digits: Digits) -> str:
-    """lane:value at every coordinate of a fragment."""
-    held = holders(digits)
+def picture(fragment: Layout) -> str:
+    """The fragment as shape:stride, and lane:value at every coordinate."""
+    held = holders(fragment)
     rows, columns = 1 + max(r for r, _ in held), 1 + max(c for _, c in held)
     lines = ["    " + " ".join(f"{c:>5}" for c in range(columns))]
     for r in range(rows):
         lines.append(f"{r:>3} " + " ".join(f"{held[r, c][0]}:{held[r, c][1]}".rjust(5) for c in range(columns)))
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join([str(fragment), *(line.rstrip() for line in lines)])
 
 
-def gather(matrix: Any, digits: Digits) -> Any:
+def gather(matrix: Any, fragment: Layout) -> Any:
     """(32, values): what each lane holds of a matrix."""
-    held = holders(digits)
+    held = holders(fragment)
     out = np.zeros((32, len(held) // 32), dtype=np.asarray(matrix).dtype)
     for at, (lane, value) in held.items():
         out[lane, value] = matrix[at]
     return out
 
 
-def scatter(fragment: Any, digits: Digits) -> Any:
-    """The matrix whose fragment is given; the inverse of `gather`."""
-    held = holders(digits)
+def scatter(values: Any, fragment: Layout) -> Any:
+    """The matrix of which each lane holds these values; the inverse of `gather`."""
+    held = holders(fragment)
     out = np.zeros((1 + max(r for r, _ in held), 1 + max(c for _, c in held)), dtype=np.float64)
     for at, (lane, value) in held.items():
-        out[at] = fragment[lane, value]
+        out[at] = values[lane, value]
     return out
 
 
@@ -281,7 +263,7 @@ def specimen(shape: Shape, title: str = "", swapped: bool = False, guard: str = 
     lines.append(f"st.global.v4.b32 [%out], {_braced(names[2])};")
 
     def meaning(a: Any, b: Any, c: Any) -> Any:
-        da, db, dc = shape.digits
+        da, db, dc = shape.fragments
         product = scatter(a.astype(np.float64), da) @ scatter(b.astype(np.float64), db)
         return gather(scatter(c.astype(np.float64), dc) + product, dc)
 
@@ -385,7 +367,7 @@ def _pictures() -> tuple[tuple[str, str], ...]:
         deep = s.k * s.bits == 256
         if not deep or s.types[0] in ("bf16", "e4m3"):
             continue
-        a, b, c = s.digits
+        a, b, c = s.fragments
         kinds = {16: "f16 and bf16", 32: "tf32", 8: "8-bit types"}[s.bits]
         out.append((f"a of {s.text} ({kinds}): lane:value, row m by column k", picture(a)))
         out.append((f"b of {s.text} ({kinds}): lane:value, row k by column n", picture(b)))

@@ -17,8 +17,8 @@ from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Operand, all_of, any_of, expr
 from tinygpu.language.instruction import Completion, Fragment, MatrixMultiply, Scope
 from tinygpu.language.memories import RMEM, SMEM, Memory
-from tinygpu.language.partition import Mode
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
 
 # PTX ISA, wgmma.mma_async: operand types that go together, and their accumulator.
 TYPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -33,6 +33,8 @@ TYPES: dict[str, tuple[tuple[str, ...], str]] = {
 K_BYTES = 32
 ROWS = 64
 MOST_COLUMNS = 256
+# PTX ISA, wgmma register fragment D, eight columns of it: each warp has 16 rows, held as by mma.sync.
+ACCUMULATORS = Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
 # Operands of different signs are younger than the instruction (each assembled).
 MIXED_SIGNS_ISA = (8, 4)
 
@@ -83,13 +85,8 @@ class Wgmma(MatrixMultiply):
         return self.isa if a.is_float or a == b else MIXED_SIGNS_ISA
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
-        """PTX ISA, wgmma register fragment D: 16 rows per warp as in mma.sync, repeated along n."""
-        none = Fragment((), ())
-        c = Fragment(
-            (Mode.of(4, 1, 2), Mode.of(8, 0, 1), Mode.of(4, 0, 16)),
-            (Mode.of(2, 1, 1), Mode.of(2, 0, 8), Mode.of(expr(self.n) // 8, 1, 8)),
-        )
-        return none, none, c
+        """That of c, which repeats along n; a and b lie in memory."""
+        return None, None, ACCUMULATORS
 
     def target_rule_for(self, a: DType, b: DType) -> Constraint:
         """Columns that exist for these types."""

@@ -15,8 +15,8 @@ from typing import ClassVar
 from tinygpu.dtypes import DType
 from tinygpu.language.instruction import Fragment
 from tinygpu.language.memories import RMEM, SMEM, Memory
-from tinygpu.language.partition import Mode
-from tinygpu.ptx.isa.wgmma import K_BYTES, Wgmma
+from tinygpu.layouts.layout import Layout
+from tinygpu.ptx.isa.wgmma import ACCUMULATORS, Wgmma
 
 WORD_BITS = 32
 
@@ -38,8 +38,6 @@ class WgmmaRegisters(Wgmma):
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """PTX ISA, wgmma register fragment A: 16 rows per warp as in mma.sync, of two times 16 bytes along k."""
-        _, none, c = super().fragments(a, b)
         per = WORD_BITS // a.bits  # elements in one register
-        pack = (Mode.of(per, 1, 1),) if per > 1 else ()
-        lanes = (Mode.of(4, 1, per), Mode.of(8, 0, 1), Mode.of(4, 0, 16))
-        return Fragment(lanes, (*pack, Mode.of(2, 0, 8), Mode.of(2, 1, K_BYTES * 4 // a.bits))), none, c
+        left = f"((4,8,4),({per},2,2)):(({per}@1,1@0,16@0),(1@1,8@0,{4 * per}@1))"
+        return Layout.parse(left), None, ACCUMULATORS

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
 from tinygpu.language.memories import RMEM, SMEM, Memory
-from tinygpu.language.partition import Condition, Mode, Partition
+from tinygpu.language.partition import Condition, Mode, Partition, modes_of
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
 
 Unit = Literal["lsu", "alu", "fma", "sfu", "tensor", "copy", "fp64"]
 Scope = Literal["thread", "warp", "warpgroup", "cta", "cluster"]
@@ -224,16 +225,9 @@ class MatrixStore(Instruction):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class Fragment:
-    """Who holds what of one operand of a matrix instruction, for one warp.
-
-    lanes   modes of the lane id over the operand's two axes
-    values  modes of the value index, low element of the first register first
-    """
-
-    lanes: tuple[Mode, ...]
-    values: tuple[Mode, ...]
+# Who holds what of one operand of a matrix instruction: (lane or thread, value) -> coordinates along its two axes, low
+# element of the first register first; None for an operand that lies in memory.
+Fragment: TypeAlias = Layout | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +256,7 @@ class MatrixMultiply(Instruction):
         raise NotImplementedError
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
-        """Fragments of a, b and c."""
+        """Fragments of a, b and c; one that is smaller than its operand repeats, along axis 0 first."""
         raise NotImplementedError
 
     def accumulator(self, a: DType, b: DType) -> DType:
@@ -295,7 +289,9 @@ def tiled(
     m, n, k = instruction.shape(a, b)
     bm, bn = expr(shape[0]), expr(shape[1])
     wm, wn = expr(warps[0]), expr(warps[1])
-    fa, fb, fc = instruction.fragments(a, b)
+    (la, va), (lb, vb), (lc, vc) = (
+        _held(f, extents) for f, extents in zip(instruction.fragments(a, b), ((m, k), (k, n), (m, n)), strict=True)
+    )
     conditions = (
         Condition(
             f"{instruction.label} rows", bm % (wm * m) == 0, f"each warp's rows are a whole number of {m}-row fragments"
@@ -314,10 +310,24 @@ def tiled(
         m,
         n,
         k,
-        Partition((bm, expr(k)), (*fa.lanes, along_m, idle_n), (*fa.values, repeat_m), conditions, threads),
-        Partition((expr(k), bn), (*fb.lanes, idle_m, along_n), (*fb.values, repeat_n), conditions, threads),
-        Partition((bm, bn), (*fc.lanes, along_m, along_n), (*fc.values, repeat_m, repeat_n), conditions, threads),
+        Partition((bm, expr(k)), (*la, along_m, idle_n), (*va, repeat_m), conditions, threads),
+        Partition((expr(k), bn), (*lb, idle_m, along_n), (*vb, repeat_n), conditions, threads),
+        Partition((bm, bn), (*lc, along_m, along_n), (*vc, repeat_m, repeat_n), conditions, threads),
     )
+
+
+def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+    """Modes of the threads and of the values of an operand of these extents, over which a fragment repeats."""
+    if fragment is None:
+        return (), ()
+    threads, values = fragment.modes
+    repeats = []
+    for axis, extent in enumerate(extents):
+        reach = fragment.along(axis).cosize
+        times = expr(extent) // reach
+        if not times.same(1):
+            repeats.append(Mode.of(times, axis, reach))
+    return modes_of(threads), (*modes_of(values), *repeats)
 
 
 @dataclass(frozen=True, eq=False)

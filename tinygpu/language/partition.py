@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +28,22 @@ class Mode:
 
     def __str__(self) -> str:
         return f"{self.extent}@{'-' if self.axis is None else self.axis}*{self.stride}"
+
+
+def modes_of(layout: Layout) -> tuple[Mode, ...]:
+    """The digits of a layout into coordinates, without those of one value; each steps along one axis at most."""
+    out = []
+    for extent, step in layout.steps:
+        if extent == 1:
+            continue
+        terms = step.terms if isinstance(step, Step) else ()
+        if len(terms) > 1:
+            raise ValueError(f"{layout}: a mode of a partition steps along one axis, not along {step}")
+        axis, stride = terms[0] if terms else (None, 0)
+        if isinstance(axis, str):
+            raise ValueError(f"{layout}: the axes of a partition are those of its tile, 0, 1 and so on, not {axis!r}")
+        out.append(Mode.of(extent, axis, stride))
+    return tuple(out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from tinygpu.expressions import Expr
 from tinygpu.files import FileError
 from tinygpu.files.error import excerpt
 from tinygpu.files.shape import fits
-from tinygpu.language.instruction import Fragment, Instruction
+from tinygpu.language.instruction import Instruction
 from tinygpu.language.memories import MEMORIES, Memory, memory
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Mode, Partition
@@ -65,7 +65,6 @@ _CLASSES: tuple[type, ...] = (
     Partition,
     Mode,
     Condition,
-    Fragment,
     Route,
 )
 _NAMED: Mapping[str, type] = {c.__name__: c for c in _CLASSES}

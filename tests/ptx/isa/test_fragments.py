@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Fragment, tiled
-from tinygpu.language.partition import Mode
+from tinygpu.layouts import Layout
 from tinygpu.program.spread import Spread, matrix_addresses, spread
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.ldmatrix import held_by, row_of
@@ -45,24 +45,11 @@ def by_formula(count: int, formula: Formula) -> list[list[tuple[int, int]]]:
     return [[formula(lane >> 2, lane & 3, i) for i in range(count)] for lane in range(32)]
 
 
-def by_modes(fragment: Fragment) -> list[list[tuple[int, int]]]:
-    """The same from the modes of an instruction, digit by digit."""
-
-    def part(modes: tuple[Mode, ...], index: int) -> tuple[int, int]:
-        at = [0, 0]
-        for mode in modes:
-            extent = int(mode.extent)
-            assert mode.axis is not None
-            at[mode.axis] += index % extent * int(mode.stride)
-            index //= extent
-        return at[0], at[1]
-
-    values = int(np.prod([int(m.extent) for m in fragment.values], dtype=np.int64))
-    out = []
-    for lane in range(32):
-        row, column = part(fragment.lanes, lane)
-        out.append([(row + r, column + c) for r, c in (part(fragment.values, v) for v in range(values))])
-    return out
+def by_layout(fragment: Fragment) -> list[list[tuple[int, int]]]:
+    """The same from the layout of an instruction."""
+    assert fragment is not None
+    lanes, values = fragment.modes
+    return [[fragment.coordinate(lane, i, axes=(0, 1)) for i in range(values.size)] for lane in range(lanes.size)]
 
 
 def instruction_of(shape: Shape) -> isa.MmaSync:
@@ -74,7 +61,7 @@ def instruction_of(shape: Shape) -> isa.MmaSync:
 def test_fragments_of_mma_equal_the_formulas_lane_by_lane(shape: Shape, a: str, b: str) -> None:
     instruction = instruction_of(shape)
     assert instruction.variant(dtype(a), dtype(b)) is shape
-    found = [by_modes(f) for f in instruction.fragments(dtype(a), dtype(b))]
+    found = [by_layout(f) for f in instruction.fragments(dtype(a), dtype(b))]
     key = f"{shape.text} {shape.bits}"
     assert found == [by_formula(*A[key]), by_formula(*B[key]), by_formula(*C)]
 
@@ -83,12 +70,12 @@ def test_fragments_of_mma_equal_the_formulas_lane_by_lane(shape: Shape, a: str, 
 def test_every_element_has_exactly_one_holder_and_gather_inverts_scatter(shape: Shape) -> None:
     extents = ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n))
     bits = (shape.bits, shape.bits, 32)
-    for (rows, columns), digits, wide, count in zip(extents, shape.digits, bits, shape.registers, strict=True):
-        held = holders(digits)
+    for (rows, columns), fragment, wide, count in zip(extents, shape.fragments, bits, shape.registers, strict=True):
+        held = holders(fragment)
         assert sorted(held) == sorted(itertools.product(range(rows), range(columns)))
         assert len(set(held.values())) == rows * columns == 32 * count * 32 // wide
         matrix = np.arange(rows * columns, dtype=np.float64).reshape(rows, columns)
-        assert np.array_equal(scatter(gather(matrix, digits), digits), matrix)
+        assert np.array_equal(scatter(gather(matrix, fragment), fragment), matrix)
 
 
 def test_a_shape_refuses_extents_that_do_not_multiply_out() -> None:
@@ -98,9 +85,9 @@ def test_a_shape_refuses_extents_that_do_not_multiply_out() -> None:
         Shape(8, 8, 16, ("f16",), "f32", 80, (7, 0))
 
 
-def test_digits_that_give_a_coordinate_two_holders_are_refused() -> None:
+def test_a_fragment_that_gives_a_coordinate_two_holders_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^lane 1, value 0 and \(0, 0\) both hold \(0, 0\)$"):
-        holders((((4, 0, 0), (8, 1, 1)), ()))
+        holders(Layout.parse("((4,8),()):((0,1@1),())"))
 
 
 def test_types_that_mma_does_not_multiply_are_refused() -> None:

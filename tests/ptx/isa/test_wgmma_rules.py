@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate, symbol
-from tinygpu.language.partition import Mode
+from tinygpu.language.instruction import tiled
+from tinygpu.program.spread import spread
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
 from tinygpu.ptx.isa import wgmma_registers_evidence as registers
@@ -23,23 +24,16 @@ PAIRS = [(a, b) for a, (others, _) in TYPES.items() for b in others]
 def test_the_fragment_is_the_formula_thread_by_thread(n: int) -> None:
     """PTX ISA, wgmma register fragment D."""
 
-    def part(modes: tuple[Mode, ...], index: int) -> tuple[int, int]:
-        at = [0, 0]
-        for mode in modes:
-            assert mode.axis is not None
-            at[mode.axis] += index % int(mode.extent) * int(mode.stride)
-            index //= int(mode.extent)
-        return at[0], at[1]
-
-    _, _, fragment = isa.Wgmma(n).fragments(dtype("f16"), dtype("f16"))
+    kind = dtype("f16")
+    who = spread(tiled(isa.Wgmma(n), kind, kind, (64, n), (1, 1)).c).coordinates()
+    assert who.shape == (128, n // 2, 2)
     seen = set()
     for thread in range(128):
         for value in range(n // 2):
-            (r, c), (down, across) = part(fragment.lanes, thread), part(fragment.values, value)
             lane = thread % 32
             row = 16 * (thread // 32) + (lane >> 2) + 8 * ((value >> 1) & 1)
             column = 8 * (value >> 2) + 2 * (lane & 3) + (value & 1)
-            assert (r + down, c + across) == held_by(thread, value) == (row, column)
+            assert tuple(who[thread, value]) == held_by(thread, value) == (row, column)
             seen.add((row, column))
     assert len(seen) == 64 * n
 
@@ -146,19 +140,15 @@ def test_the_left_fragment_is_the_formula_thread_by_thread(kind: str) -> None:
     wide = dtype(kind)
     fragment, _, _ = isa.WgmmaRegisters(8).fragments(wide, wide)
     of_mma, _, _ = isa.MmaSync().fragments(wide, wide)
-    assert [str(m) for m in fragment.values] == [str(m) for m in of_mma.values]
-    assert [str(m) for m in fragment.lanes[:2]] == [str(m) for m in of_mma.lanes]
+    assert fragment is not None
+    assert of_mma is not None
+    assert (fragment[1], fragment[0][0], fragment[0][1]) == (of_mma[1], of_mma[0][0], of_mma[0][1])
     seen = set()
     for thread in range(128):
         for element in range(16 // wide.bytes):
-            at = [0, 0]
-            for modes, rest in ((fragment.lanes, thread), (fragment.values, element)):
-                for mode in modes:
-                    assert mode.axis is not None
-                    at[mode.axis] += rest % int(mode.extent) * int(mode.stride)
-                    rest //= int(mode.extent)
-            assert tuple(at) == registers.held_by(thread, element, kind)
-            seen.add(tuple(at))
+            at = fragment.coordinate(thread, element)
+            assert at == registers.held_by(thread, element, kind)
+            seen.add(at)
     assert len(seen) == 64 * 32 // wide.bytes
 
 

@@ -20,7 +20,6 @@ from tinygpu.language import (
     Machine,
     MatrixLoad,
     MatrixMultiply,
-    Mode,
     Output,
     Param,
     Partition,
@@ -30,6 +29,7 @@ from tinygpu.language import (
 from tinygpu.language.instruction import Completion, Scope
 from tinygpu.language.memories import Memory
 from tinygpu.language.tile import Tile
+from tinygpu.layouts import Layout
 from tinygpu.ptx import isa
 
 
@@ -108,12 +108,7 @@ class Wgmma(MatrixMultiply):
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """PTX ISA, wgmma register fragment D: as mma.sync's for each warp of 16 rows, repeated along n."""
-        none = Fragment((), ())
-        c = Fragment(
-            (Mode.of(4, 1, 2), Mode.of(8, 0, 1), Mode.of(4, 0, 16)),
-            (Mode.of(2, 1, 1), Mode.of(2, 0, 8), Mode.of(self.n // 8, 1, 8)),
-        )
-        return none, none, c
+        return None, None, Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
 
 
 @dataclass(frozen=True, eq=False)
