@@ -1,20 +1,20 @@
-"""What assemblers make of the loops: exactly the instructions that a formula counts. Needs nvdisasm on the path."""
+"""What assemblers make of the loops: exactly the instructions that a formula counts, where there is an nvdisasm."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from functools import cache
 
 import pytest
 
+from tests.benchmarks.disassembly import find_nvdisasm
 from tinygpu.ptx.assembler import assemble
 from tinygpu.ptx.calibration import Microbenchmark, microbenchmarks
 from tinygpu.ptx.calibration.chip import tiny_chip
 
-DISASSEMBLER = shutil.which("nvdisasm") or ""
+DISASSEMBLER = find_nvdisasm()
 TARGETS = {"sm_75": 75, "sm_80": 80, "sm_89": 89, "sm_90a": 90, "sm_100a": 100, "sm_120": 120}
 # How machine code spells an opcode of PTX.
 SPELLINGS = {
@@ -60,7 +60,7 @@ def loops(ptx: str, target: str) -> tuple[str, ...]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(assemble(ptx, target).cubin)
         file.flush()
-        text = subprocess.run([DISASSEMBLER, file.name], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([str(DISASSEMBLER), file.name], capture_output=True, text=True, check=True).stdout
     both = re.compile(r"(\.L_x_\d+:)|\s+/\*[0-9a-f]{4,5}\*/\s+(.*?);")
     lines = [match[1] or match[2] for line in text.splitlines() if (match := both.match(line))]
     places = {line[:-1]: n for n, line in enumerate(lines) if line.startswith(".L_x")}
@@ -73,7 +73,7 @@ def loops(ptx: str, target: str) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DISASSEMBLER, reason="nvdisasm is not on the path")
+@pytest.mark.skipif(DISASSEMBLER is None, reason="there is no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize(("benchmark", "target"), CASES)
 def test_a_trip_is_in_machine_code_what_it_is_in_ptx(benchmark: Microbenchmark, target: str) -> None:
     launch = benchmark.plan(tiny_chip(benchmark.target), 3)
