@@ -141,6 +141,8 @@ def _apply(
         requests, _, _ = site.count_shared(addresses, c.mask, size)
         counters.atomic_requests += requests
         index, good = shared_places.locate(c, site, picked, size, "atomic")
+        if good is not None and not good.any():
+            return
         acquires = any(site.instruction.has(m) for m in ("acquire", "acq_rel"))
         flat = index.reshape(-1)
         chosen = np.ones(flat.shape, np.bool_) if good is None else good.reshape(-1)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.deciding import deciding
 from tinygpu.ptx.emulator.instructions.taint_rules import taint_rule
 from tinygpu.ptx.emulator.source.syntax import (
     AddressOperand,
@@ -61,6 +62,8 @@ def _following(
 ) -> Run:  # fmt: skip
     """The instruction, and what becomes of uninitialised bits."""
     address = _address_slots(b, i)
+    registers, use = deciding(i)
+    decides = tuple(b.slot(register) for register in registers)
     data_reads = tuple(sorted(reads - address)) if kind in ("memory", "atomic", "async") else tuple(sorted(reads))
     targets = tuple(sorted(writes))
     exact = before if before is not None else None if owns else _exact_rule(b, i)
@@ -68,6 +71,8 @@ def _following(
     def follow(c: Cohort) -> None:
         for slot in address:
             c.residents.require_initialised(c, slot, i, "forms an address")
+        for slot in decides:
+            c.residents.require_initialised(c, slot, i, use)
         if owns:
             run(c)
         elif exact is not None:

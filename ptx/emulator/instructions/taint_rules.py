@@ -132,7 +132,8 @@ def _convert(b: Binder, i: Instruction) -> Run | None:
     if len(i.types) != 2:
         return None
     to, source = TYPES[i.types[0]], TYPES[i.types[1]]
-    if to.kind == "packed" and source.kind != "packed" and len(i.operands) == 3:
+    # .rs takes random bits too, and its elements may be a vector: the general rule fits.
+    if to.kind == "packed" and source.kind != "packed" and len(i.operands) == 3 and not i.has("rs"):
         half = to.bits // 2
         high, low = (_taint(b, operand, source.bits) for operand in i.operands[1:3])
 

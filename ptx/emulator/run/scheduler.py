@@ -31,6 +31,11 @@ _STOPPED = {
     "trap": "the kernel stopped itself (trap, or a failed assertion)",
     "brkpt": "the kernel came to a breakpoint (brkpt), and no debugger is attached",
 }
+# What an uninitialised register does at the end of a block, by how the block ends.
+_ENDS = {
+    "branch": "decides a branch", "switch": "selects a branch target",
+    "barrier": "says what is done at a barrier", "trap": "decides whether this instruction executes",
+}  # fmt: skip
 # After so many polling blocks during which others could have run but did not, everyone gets turns for a while.
 _PATIENCE = 128
 _FAIR_TURNS = 512
@@ -321,6 +326,9 @@ class Scheduler:
             self._last = terminator.instruction
         elif block.operations:
             self._last = block.operations[-1].instruction
+        if self._residents.tainted and terminator.instruction is not None:
+            for slot in terminator.condition_slots:
+                self._residents.require_initialised(c, slot, terminator.instruction, _ENDS[kind])
         if kind == "next":
             self._go(block.targets[0], c.set, c.mask)
         elif kind == "branch":
@@ -372,9 +380,6 @@ class Scheduler:
         terminator = block.terminator
         if terminator.condition is None or terminator.instruction is None:
             raise ValueError("a branch has a condition")
-        if self._residents.tainted:
-            for slot in terminator.condition_slots:
-                self._residents.require_initialised(c, slot, terminator.instruction, "decides a branch")
         holds = terminator.condition(c)
         counters = c.emulation.counters
         if c.mask is None:
@@ -401,9 +406,6 @@ class Scheduler:
         terminator = block.terminator
         if terminator.selector is None or terminator.instruction is None:
             raise ValueError("a switch has a selector")
-        if self._residents.tainted:
-            for slot in terminator.condition_slots:
-                self._residents.require_initialised(c, slot, terminator.instruction, "selects a branch target")
         values = np.broadcast_to(terminator.selector(c), (c.n, LANES)).astype(np.int64)
         active = np.ones((c.n, LANES), np.bool_) if c.mask is None else c.mask
         counters = c.emulation.counters

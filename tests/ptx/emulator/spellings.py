@@ -27,11 +27,15 @@ def spell(text: str) -> str:
 
 def module_of(instruction: str, target: str, version: str) -> str:
     """The smallest module that holds one instruction, or several, which begin in line 12."""
-    wide = [letter for letter in _TYPES if letter != "q" or "%q" in instruction]
-    registers = " ".join(f".reg .{_TYPES[letter]} %{letter}<64>;" for letter in wide)
     return (
         f".version {version}\n.target {target}\n.address_size 64\n"
         ".global .align 32 .b8 gv[256];\n.const .align 32 .b8 cv[256];\n.shared .align 32 .b8 sv[256];\n"
         ".visible .entry k(.param .u64 p0)\n{\n.local .align 32 .b8 lv[256];\n"
-        f"{registers}\n\n{instruction}\nret;\n}}\n"
+        f"{registers_of(instruction)}\n\n{instruction}\nret;\n}}\n"
     )
+
+
+def registers_of(instruction: str) -> str:
+    """Declarations of all registers that a spelling may name; of 128 bits where it does."""
+    wide = [letter for letter in _TYPES if letter != "q" or "%q" in instruction]
+    return " ".join(f".reg .{_TYPES[letter]} %{letter}<64>;" for letter in wide)
