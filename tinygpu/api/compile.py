@@ -139,6 +139,11 @@ def _default_context() -> Context:
     return open_context(gpu_driver())
 
 
+def device_here() -> Device:
+    """The device of the library that the first GPU here is. Raises GpuUnavailable."""
+    return library_device(_default_context().limits.name)
+
+
 def _device_here(open_gpu: Callable[[], Context]) -> Device:
     try:
         return library_device(open_gpu().limits.name)

@@ -96,7 +96,8 @@ def explain(space: MachineSpace, point: Values | None = None, /, **values: int |
 
     Raises SpaceError for a parameter that the machine does not have.
     """
-    return Explanation(space.space.name, explaining.explain(space, _point(point, values)))
+    found = explaining.explain(_space("explain", space), _point(point, values))
+    return Explanation(space.space.name, found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +180,9 @@ def predict(
 
     In closed form, and one SM simulated event by event. Raises NotAdmitted, with the reasons, where there is none.
     """
-    return predicting.predict_in(space, _point(point, values), launch=launch)
+    if launch not in ("graph", "stream"):
+        raise ValueError(f'launches are queued in a "graph" or in a "stream", not {launch!r}')
+    return predicting.predict_in(_space("predict", space), _point(point, values), launch=launch)
 
 
 def emit(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Finalist:
@@ -187,7 +190,7 @@ def emit(space: MachineSpace, point: Values | None = None, /, **values: int | st
 
     Raises NotAdmitted, with the reasons, where there is none.
     """
-    return choose(space, _point(point, values))
+    return choose(_space("emit", space), _point(point, values))
 
 
 def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
@@ -195,7 +198,7 @@ def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
 
     seed  of the inputs
     """
-    made = kernel.winner if isinstance(kernel, Tuning) else kernel
+    made = _kernel("verify", kernel)
     space = made.space
     return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True)
 
@@ -212,7 +215,7 @@ def emulate(
     The results are new arrays, one for each tensor that the kernel writes; the inputs stay as they are. Raises
     WrongArray for arrays that do not fit, and EmulationFault for a race, a deadlock or an access out of bounds.
     """
-    made = kernel.winner if isinstance(kernel, Tuning) else kernel
+    made = _kernel("emulate", kernel)
     return emulate_on(made, arrays, scalars, order, seed)
 
 
@@ -232,7 +235,8 @@ def run(
     Tuned, verified and compiled at every call; `tg.compile` gives a function to call again and again. Raises
     GpuUnavailable where there is no GPU.
     """
-    made = compiling.compile(machine, *arrays, options=options, recipes=recipes)
+    here = compiling.device_here()
+    made = compiling.compile(machine, *arrays, device=here, options=options, recipes=recipes)
     return made(*arrays, **scalars)
 
 
@@ -266,7 +270,24 @@ def check(
 
 
 def _family(machine: str | type[Machine]) -> Family:
-    return family(machine) if isinstance(machine, str) else Family(machine.__name__, (machine,))
+    if isinstance(machine, str):
+        return family(machine)
+    if not (isinstance(machine, type) and issubclass(machine, Machine)):
+        raise MachineNotFound(f"a machine is a class, a name, or path/to/file.py:ClassName, not {machine!r}")
+    return Family(machine.__name__, (machine,))
+
+
+def _space(call: str, given: MachineSpace) -> MachineSpace:
+    if not isinstance(given, MachineSpace):
+        example = 'tg.space(M, n=1000, device="a100")'
+        raise TypeError(f"{call} is asked of a space, as {example} gives one, not of {given!r}")
+    return given
+
+
+def _kernel(call: str, given: Finalist | Tuning) -> Finalist:
+    if not isinstance(given, Finalist | Tuning):
+        raise TypeError(f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not {given!r}")
+    return given.winner if isinstance(given, Tuning) else given
 
 
 def _asked(
@@ -284,6 +305,8 @@ def _asked(
         if dims or any(word is not None for word in (dtypes, majors, lds, aligns, options)):
             raise ProblemError(f"{chosen.name} takes a whole problem, or dims and types; both were given")
         return Asked.like(problem)
+    if problem is not None and not isinstance(problem, Mapping):
+        raise ProblemError(f"{chosen.name} takes dims by name, a mapping of them or a Problem, not {problem!r}")
     if problem is not None and dims:
         raise ProblemError(f"{chosen.name} takes dims by name or as one mapping; both were given")
     kinds = {"*": dtypes} if isinstance(dtypes, str) else dtypes or {}

@@ -176,7 +176,8 @@ def tune_spaces(
             watch.space(space)
             if space.space.size == 0:
                 sentences = tuple(str(c) for c in space.space.conflict())
-                searched.append(Searched(space, None, (), "; ".join(dict.fromkeys(sentences))))
+                why = "; ".join(dict.fromkeys(sentences)) or f"{space.space.name} is empty"
+                searched.append(Searched(space, None, (), why))
                 continue
             name = space.machine.__name__
             watch.stage(f"{name}: searching {space.space.size:,} candidates")

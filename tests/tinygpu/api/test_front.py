@@ -15,7 +15,7 @@ import pytest
 import tinygpu as tg
 from tinygpu.api.front import Tuning
 from tinygpu.api.machines import MachineNotFound
-from tinygpu.api.tune import Tuned
+from tinygpu.api.tune import NothingFound, Tuned
 from tinygpu.dtypes import dtype
 from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, blocked
 from tinygpu.language.problem import ProblemError
@@ -140,6 +140,8 @@ def test_a_space_says_what_each_constraint_removed() -> None:
             {"machine": Axpby, "problem": {"n": 8}, "n": 8},
             "Axpby takes dims by name or as one mapping; both were given",
         ),
+        ({"machine": 42}, "a machine is a class, a name, or path/to/file.py:ClassName, not 42"),
+        ({"machine": Axpby, "problem": [8]}, "Axpby takes dims by name, a mapping of them or a Problem, not [8]"),
         (
             {"machine": Axpby, "problem": SPACE.problem, "dtypes": "f16"},
             "Axpby takes a whole problem, or dims and types; both were given",
@@ -193,6 +195,34 @@ def test_what_cannot_be_tuned_is_refused(asked: dict[str, Any], sentence: str) -
     with pytest.raises(ProblemError) as refused:
         tg.tune(**asked)
     assert str(refused.value) == sentence
+
+
+def test_a_part_of_a_space_that_is_empty_has_no_kernel() -> None:
+    empty = SPACE.restrict({"warps": 3})
+    with pytest.raises(NothingFound) as refused:
+        tg.tune(empty)
+    assert str(refused.value) == f"Axpby has no candidate: {SPACE.space.name} with warps=3 is empty"
+
+
+@pytest.mark.parametrize("call", ["explain", "predict", "emit"])
+def test_what_is_asked_of_no_space_is_refused(call: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        getattr(tg, call)(3)
+    assert str(refused.value) == (
+        f'{call} is asked of a space, as tg.space(M, n=1000, device="a100") gives one, not of 3'
+    )
+
+
+@pytest.mark.parametrize("call", ["verify", "emulate"])
+def test_what_is_no_kernel_is_refused(call: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        getattr(tg, call)(3)
+    assert str(refused.value) == f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not 3"
+
+
+def test_a_launch_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'^launches are queued in a "graph" or in a "stream", not \'x\'$'):
+        tg.predict(SPACE, launch="x")  # type: ignore[arg-type]
 
 
 def test_a_prediction_prints_and_is_that_of_its_candidate() -> None:
@@ -292,8 +322,10 @@ def test_a_run_needs_a_gpu_and_says_so() -> None:
     x = np.ones(8, np.float32)
     if available().present:
         pytest.skip("there is a GPU here")
-    with pytest.raises(GpuUnavailable):
+    with pytest.raises(GpuUnavailable) as refused:
         tg.run("axpby", x, x)
+    assert str(refused.value).startswith("no kernel can be run here: ")
+    assert "device=" not in str(refused.value)
 
 
 def test_a_check_is_that_of_the_command() -> None:
