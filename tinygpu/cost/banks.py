@@ -50,7 +50,7 @@ def wavefronts(addresses: NDArray[np.int64], width_bytes: int) -> int:
     >>> wavefronts(np.arange(32) * 4, 4), wavefronts(np.arange(32) * 128, 4)
     (1, 32)
     """
-    return int(count_wavefronts(np.asarray(addresses).reshape(1, -1), width_bytes)[0])
+    return int(count_wavefronts(np.asarray(addresses).reshape(1, -1), width_bytes).item())
 
 
 def count_wavefronts(addresses: NDArray[np.int64], width_bytes: int) -> NDArray[np.int64]:

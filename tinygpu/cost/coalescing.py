@@ -27,7 +27,7 @@ def sectors(addresses: NDArray[np.int64], width_bytes: int) -> int:
     >>> sectors(np.arange(32) * 4, 4), sectors(np.arange(32) * 4 + 4, 4)
     (4, 5)
     """
-    return int(count_sectors(np.asarray(addresses).reshape(1, -1), width_bytes)[0])
+    return int(count_sectors(np.asarray(addresses).reshape(1, -1), width_bytes).item())
 
 
 def count_sectors(addresses: NDArray[np.int64], width_bytes: int) -> NDArray[np.int64]:

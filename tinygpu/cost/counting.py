@@ -149,17 +149,15 @@ class _Counter:
         self.operations = Operations(program, heuristics, program.threads)
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
         self.iterations: Expr = expr(1)
-        self.looped = False
 
     def run(self) -> None:
         loops = [s for s in walk(self.program.body) if isinstance(s, n.Pipelined) or _at_run_time(s)]
-        self.looped = bool(loops)
-        start = "prologue" if self.looped else "iteration"
+        start = "prologue" if loops else "iteration"
         self._body(self.program.body, start, expr(1))
         warps = self.operations.warps
         self.phases[start].add("warp_instructions", warps * PROLOGUE_INSTRUCTIONS)
         self.phases["prologue"].wait("fmas", 30)
-        if self.looped:
+        if loops:
             self.phases["prologue"].wait("global_loads", 1)
 
     # -- walking ---------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Diagram:
         """
         out: dict[str, NDArray[np.int64]] = {}
         node = np.zeros(len(ranks), dtype=np.int64)
-        rest = np.asarray(ranks, dtype=self._cumulative[0].dtype)
+        rest = np.asarray(ranks, dtype=exact_type(self.raw))
         for layer, cumulative in zip(self.layers, self._cumulative, strict=True):
             position = cumulative[layer.first[node]] + rest
             edge = np.searchsorted(cumulative, position, side="right") - 1

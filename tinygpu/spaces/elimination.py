@@ -49,7 +49,7 @@ class Step:
     name: str
     condition: Condition
     exact: bool
-    strict: bool = True
+    strict: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +136,7 @@ class _Elimination:
     values: dict[str, NDArray[Any]] = field(init=False)
     widths: dict[str, int] = field(init=False)
     raw: int = field(init=False)
-    removed: dict[int, int] = field(init=False, default_factory=dict)
+    removed: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = {a.name: a.array() for a in self.axes if a.numeric}
@@ -163,7 +163,7 @@ class _Elimination:
             first = np.concatenate(([0], np.cumsum(degree))).astype(np.int64)
             frontier, target = self._merge(frontier, axis, source, choice, depth)
             layers.append(Layer(axis.name, width, first, choice, target))
-        return Elimination(layers, self.raw, self.removed, int(frontier.weights.sum()) if len(frontier.weights) else 0)
+        return Elimination(layers, self.raw, self.removed, int(frontier.weights.sum()))
 
     def _expand(
         self, frontier: _Frontier, axis: Axis, steps: Sequence[Step], rest: int
@@ -252,7 +252,8 @@ class _Elimination:
         if len(source):
             pairs = _Columns(lambda n: self._cells(n, axis.name, frontier.columns, source, choice))
             for summary in self.plan.made[depth]:
-                columns[summary.name] = np.broadcast_to(np.asarray(summary.compute(pairs)[0]), source.shape)
+                (values,) = summary.compute(pairs)
+                columns[summary.name] = np.broadcast_to(np.asarray(values), source.shape)
         if not len(source) or (len(columns) == len(frontier.columns) + 1 and not self.plan.made[depth]):
             return _Frontier(columns, weights), np.arange(len(source), dtype=np.int32)  # every pair is a state
         target, states = number_rows([self._numbered(n, c) for n, c in columns.items()], len(source))

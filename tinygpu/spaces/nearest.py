@@ -8,6 +8,7 @@ the device, with the nearest point as it is; or one more value for one parameter
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -90,14 +91,13 @@ def find_nearest(parts: Sequence[Part], row_budget: int) -> Nearest:
     """The nearest point and the changes, over all parts of an empty space."""
     if not parts:
         raise SpaceError("the space has no part, so that no point is near")
-    allowed, best = 1, None
-    while best is None:  # no point breaks more conditions than there are
-        limit = allowed + 1.0
+    limits, best = itertools.count(2.0), None  # more than one broken condition costs, than two, and so on
+    while best is None:
+        limit = next(limits)
         for part in parts:
             found = _cheapest(part, limit, row_budget)
             if found is not None:
                 limit, best = found[0], (part, found[1])
-        allowed += 1
     part, point = best
     return Nearest(point, part.violations(point), _find_changes(part, point, row_budget))
 

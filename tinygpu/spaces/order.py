@@ -62,19 +62,18 @@ class _Plan:
 
     def best(self) -> list[str]:
         everything = range(len(self.group))
-        pulled = {i: sum(1 for m in self.shares if m >> i & 1) for i in everything}
+        pulled = {i: len([mask for mask in self.shares if mask >> i & 1]) for i in everything}
         starts = sorted(everything, key=lambda i: (-pulled[i], self.width[i]))[:_STARTS]
-        plans = [self._cost(list(everything))]  # as declared
-        plans += [self._greedy(start) for start in starts]
+        plans = [self._declared(), *(self._greedy(start) for start in starts)]
         _, order = min(plans, key=lambda plan: plan[0])
         return [self.group[i] for i in order]
 
     def _greedy(self, start: int) -> tuple[float, list[int]]:
         order, left = [start], [i for i in range(len(self.group)) if i != start]
         chosen, pending = 1 << start, list(self.shares.items())
-        work, rows, pending = self._step(1.0, 0, start, pending)
+        work, rows, pending = self._step(1.0, chosen, start, pending)
         while left:
-            steps = [(i, self._step(rows, chosen, i, pending)) for i in left]
+            steps = [(i, self._step(rows, chosen | 1 << i, i, pending)) for i in left]
             pick, (added, rows, pending) = min(steps, key=lambda s: (s[1][1], s[1][0]))
             work += added
             chosen |= 1 << pick
@@ -82,28 +81,27 @@ class _Plan:
             left.remove(pick)
         return work, order
 
-    def _cost(self, order: list[int]) -> tuple[float, list[int]]:
-        work, rows, chosen, pending = 0.0, 1.0, 0, list(self.shares.items())
+    def _declared(self) -> tuple[float, list[int]]:
+        work, rows, pending = 0.0, 1.0, list(self.shares.items())
+        order = list(range(len(self.group)))
         for i in order:
-            added, rows, pending = self._step(rows, chosen, i, pending)
+            added, rows, pending = self._step(rows, (2 << i) - 1, i, pending)
             work += added
-            chosen |= 1 << i
         return work, order
 
     def _step(
         self, rows: float, chosen: int, axis: int, pending: list[tuple[int, float]]
     ) -> tuple[float, float, list[tuple[int, float]]]:
-        """Work of adding an axis, states after it, and the rules that are still pending."""
-        now = chosen | 1 << axis
+        """Work of adding an axis to those before it (`chosen` has it too), states after it, and rules still pending."""
         cells = rows * self.width[axis]
         after, left, read = cells, [], 0
         for mask, share in pending:
-            if mask & ~now:
+            if mask & ~chosen:
                 left.append((mask, share))
                 read |= mask
             else:
                 after *= share
-        states, frontier = 1.0, read & now
+        states, frontier = 1.0, read & chosen
         for i, width in enumerate(self.width):
             if frontier >> i & 1:
                 states *= width

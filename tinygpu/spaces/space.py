@@ -53,7 +53,7 @@ class Space:
     parts: tuple[Part, ...]
     row_budget: int = field(default=DEFAULT_ROW_BUDGET, kw_only=True)
     strict: bool = field(default=True, kw_only=True)
-    origin: object | None = field(default=None, kw_only=True, repr=False)
+    origin: object | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -137,7 +137,8 @@ class Space:
         """The survivor with this index, from 0 to size - 1."""
         if not 0 <= index < self.size:
             raise SpaceError(f"[{self.name}] there is no point {index:,}; indices go from 0 to {self.size - 1:,}")
-        return self.take([index])[0]
+        (point,) = self.take([index])
+        return point
 
     def take(self, indices: Iterable[int]) -> tuple[dict[str, Choice], ...]:
         """The survivors with these indices, each from 0 to size - 1."""

@@ -117,7 +117,7 @@ class _Maker:
                 return None
             bound |= {s.name for s in node.free_symbols if s.name in self.made}
             out.append(node)
-        bounds = compile_with(INTERVAL_NAMES, Expr(node))(self.ranges)[0]
+        (bounds,) = compile_with(INTERVAL_NAMES, Expr(node))(self.ranges)
         safe = isinstance(bounds, Interval) and bounds.safe and bounds.peak < SAFE_PEAK
         return [*out, node] if safe else None
 
@@ -144,7 +144,7 @@ class _Maker:
 
     def _summary(self, node: Any) -> Any:
         if node not in self._symbols:
-            bounds = compile_with(INTERVAL_NAMES, Expr(node))(self.ranges)[0]
+            (bounds,) = compile_with(INTERVAL_NAMES, Expr(node))(self.ranges)
             if not isinstance(bounds, Interval) or not bounds.safe or bounds.peak >= SAFE_PEAK:
                 return None
             name = f"<{len(self.made)}>"

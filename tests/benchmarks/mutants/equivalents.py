@@ -183,6 +183,18 @@ EQUIVALENTS = (
     ),
     Equivalent(
         "tinygpu/spaces/nearest.py",
+        "_TIE = 1.0 / 1024",
+        "_TIE = 1.0 / 1025",
+        "the excesses of up to a thousand broken conditions weigh less than one condition more, either way",
+    ),
+    Equivalent(
+        "tinygpu/spaces/nearest.py",
+        "_TIE = 1.0 / 1024",
+        "_TIE = 1.0 / (1023)",
+        "the excesses of up to a thousand broken conditions weigh less than one condition more, either way",
+    ),
+    Equivalent(
+        "tinygpu/spaces/nearest.py",
         "state, picked = 0, {}",
         "state, picked = (-1), {}",
         "once all axes are chosen one state is left, which is the first and the last",

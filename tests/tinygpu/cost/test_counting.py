@@ -318,3 +318,4 @@ def test_what_reads_nothing_has_a_byte_under_way_and_reads_none() -> None:
     assert (demand.bytes_in_flight_per_cta, demand.dram_bytes_read, demand.dram_bytes_written) == (1, 0, 64 * 64 * 4)
     assert (demand.ctas, demand.total.sectors_read, demand.total.sectors_written) == (32, 0, 16)
     assert (demand.operand, demand.accumulator, demand.useful_tensor_flops) == ("f16", "f32", None)
+    assert space.counts(0).value("useful", values_of(space, space.space.at(0))) == 0

@@ -77,6 +77,15 @@ def test_an_address_is_a_byte_or_minus_one_and_a_multiple_of_the_width(count: An
         count(lanes, 4)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (31,), (33,), (2, 31)])
+def test_the_last_axis_lists_the_lanes(shape: tuple[int, ...]) -> None:
+    lanes = np.zeros(shape, dtype=np.int64)
+    for count, where in ((banks.count_wavefronts, "bank conflicts"), (coalescing.count_sectors, "coalescing")):
+        assert not taken(lambda: count(lanes, 4), f"[{where}] the last axis lists 32 lanes, but the addresses have")
+    said = "[ldmatrix bank conflicts] the last axis lists 8 or 16 or 32 lanes, but the addresses have"
+    assert not taken(lambda: banks.matrix_wavefronts(lanes), said)
+
+
 @pytest.mark.parametrize("lanes", range(8))
 def test_as_many_lane_bits_give_addresses_as_an_instruction_has(lanes: int) -> None:
     columns = [16] * lanes

@@ -404,21 +404,22 @@ def test_parts_of_a_tile_are_left_once_and_all_taken_by_the_last(
     st.sampled_from([1, 2, 4]),
     st.sampled_from([(isa.Add("f32"), "fma_flops", 2), (isa.Max("f32"), "alu_ops", 1)]),
     st.sampled_from([0, 1]),
+    st.sampled_from([1, SMS]),
 )
 def test_rounds_in_a_row_cut_one_tile_for_every_cluster(
-    m: int, nn: int, cluster: int, combine: Any, stream_k: int
+    m: int, nn: int, cluster: int, combine: Any, stream_k: int, sms: int
 ) -> None:
     instruction, unit, each = combine
     axes = (n.Axis("i", expr(m), expr(64), expr(cluster)), n.Axis("j", expr(nn), expr(32)))
     grid = n.Grid(axes, expr(1), expr(cluster), stream_k=symbol("rows") * 0 + symbol("in_a_row"))
-    s, clusters = gather(16, instruction, 4), SMS // cluster
+    s, clusters = gather(16, instruction, 4), max(sms // cluster, 1)
     tiles = -(-m // (64 * cluster)) * -(-nn // 32)
     tally, operations = Tally(), Operations(program(grid), HEURISTICS, expr(66))
     operations.add(s, tally, expr(3), False)
     sectors, warps, vectors = 66 * 16 * 4 // 32, 3, 4
     cut = sum(1 for _ in range(min(clusters, tiles)))
     pieces = clusters + cut
-    known = {"device.sm_count": SMS, "in_a_row": stream_k}
+    known = {"device.sm_count": sms, "in_a_row": stream_k}
     found = {name: int(e.substitute(known)) for name, e in {**tally.work, **tally.chain}.items()}
     expected = {
         "sectors_written": pieces * sectors,

@@ -190,6 +190,26 @@ def test_a_number_beyond_64_bits_can_be_what_is_needed():
     assert [(c.name, c.needed) for c in space.nearest().changes if not c.adds] == [("n", 2**70)]
 
 
+def test_a_number_far_away_is_one_step_beyond_a_limit_and_not_below_zero():
+    for x, condition, needed in (
+        (5_000_000, symbol("d") > symbol("x"), [5_000_001]),
+        (5_000_000, symbol("d") >= symbol("x"), [5_000_000]),
+        (0, symbol("d") < symbol("x"), []),
+    ):
+        part = Part({}, (Axis("x", (x,)),), (Constraint("far", condition, "far"),), {"d": 7})
+        assert [c.needed for c in Space("far", (part,)).nearest().changes if c.name == "d"] == needed
+
+
+def test_a_number_opens_nothing_where_the_point_divides_by_zero_elsewhere():
+    rules = (
+        Constraint("whole", symbol("n") % symbol("a") == 0, "a divides n"),
+        Constraint("few", M <= 2, "few"),
+    )
+    for offered, found in ((0, []), (1, [2])):
+        space = Space("zero", (Part({}, (Axis("a", (offered,)),), rules, {"m": 5, "n": 6}),), strict=False)
+        assert [c.needed for c in space.nearest().changes if c.name == "m"] == found
+
+
 @pytest.mark.parametrize("rule", [symbol("k") >= 16, symbol("k") >= symbol("x") * 16])
 def test_of_points_that_are_equally_near_the_first_part_has_the_nearest(rule):
     parts = [Part({"way": way}, (Axis("x", (1, 2)),), (Constraint("depth", rule, "deep"),), {"k": 8}) for way in "pqr"]

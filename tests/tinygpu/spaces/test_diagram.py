@@ -33,7 +33,7 @@ def groups(draw: st.DrawFn) -> tuple[list[Axis], list[list[Step]], list[Callable
         condition, meaning = draw(relations(names))
         symbols = Condition(condition.sympy).symbols
         last = max((i for i, name in enumerate(names) if name in symbols), default=0)
-        steps[last].append(Step(row, f"rule {row}", Condition(condition.sympy), draw(st.booleans())))
+        steps[last].append(Step(row, f"rule {row}", Condition(condition.sympy), draw(st.booleans()), True))
         meanings.append(meaning)
     return axes, steps, meanings
 

@@ -1,5 +1,7 @@
 """The pieces of elimination: numbering of distinct rows, the order of axes, groups of connected axes."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +24,7 @@ A, B, C, D, K = (symbol(name) for name in "abcdk")
 )
 def test_equal_rows_and_only_those_get_the_same_number(rows, widths):
     # Far apart, so that the columns use all of their width.
-    spread = [np.array([r[i] * ((w - 1) // 3) for r in rows]) for i, w in enumerate(widths)]
+    spread = [np.array([r[i] * (w // 4) for r in rows]) for i, w in enumerate(widths)]
     numbers, distinct = number_rows(list(zip(spread, widths, strict=True)), len(rows))
     assert distinct == len(set(rows)) == len(set(numbers.tolist()))
     assert sorted(set(numbers.tolist())) == list(range(distinct))
@@ -81,6 +83,8 @@ def test_cases_are_summarised_where_all_of_them_can_be(term, made):
     last = max(axes.index(n) for n in condition.symbols if n in axes)
     plan = summarise(axes, [(last, condition, False)], ranges)
     assert len({s.name for depth in plan.made for s in depth}) == made
+    assert all(names for names in plan.kept[:last])
+    assert not any(plan.kept[last:])  # nobody reads them any more
 
 
 @pytest.mark.parametrize(("peak", "made"), [(SAFE_PEAK - 1, True), (SAFE_PEAK, False)])
@@ -93,3 +97,12 @@ def test_what_may_reach_the_end_of_64_bits_keeps_its_axes(where_it_is, peak, mad
     condition = Condition((A + B + C <= 7).sympy)
     plan = summarise(("a", "b", "c", "d"), [(2, condition, False)], ranges)
     assert plan.summarises == made
+
+
+@pytest.mark.parametrize(("above", "made"), [(1, True), (0, False)])
+def test_a_summary_may_not_reach_the_end_of_64_bits_on_the_way_to_a_small_value(above, made):
+    root = math.isqrt(SAFE_PEAK)
+    ranges = {n: Interval(0, end) for n, end in (("a", root - above), ("b", root + above), ("c", 5), ("d", 5))}
+    condition = Condition((A * B // 2**60 + C <= 7).sympy)
+    assert root * root == SAFE_PEAK
+    assert summarise(("a", "b", "c", "d"), [(2, condition, False)], ranges).summarises == made

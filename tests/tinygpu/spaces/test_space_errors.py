@@ -1,5 +1,7 @@
 """What a space refuses, and in which words."""
 
+from inspect import Parameter, signature
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,11 @@ def space(*conditions, **environment):
             lambda: Axis("a", (1, 2.0)),
             "[a] 2.0 is not a value of a parameter; values are non-negative integers or words",
         ),
-        (lambda: Axis("a", (1, 2, 1)), "[a] the value 1 is listed twice; list each value once"),
+        (lambda: Axis("a", (3, 2, 1, 2)), "[a] the value 2 is listed twice; list each value once"),
+        (
+            lambda: Axis("a", (1, -1)),
+            "[a] -1 is not a value of a parameter; values are non-negative integers or words",
+        ),
         (
             lambda: Part({"way": "w"}, AXES, environment={"a": 3}),
             "[way=w] the name 'a' stands for two things; names are unique within a part",
@@ -133,6 +139,8 @@ def test_a_zero_divisor_can_be_a_rejection_instead_of_an_error():
     lenient = Space("lenient", (part,), strict=False)
     assert {(p["a"], p["b"]) for p in lenient.points()} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
     assert is_vacuous(space(B >= 1, A % B == 0), rule(B >= 1)) is False
+    nowhere = space(symbol("m") % symbol("n") == 0, m=3, n=0).parts
+    assert Space("lenient", nowhere, strict=False).size == 0
 
 
 def test_a_guard_keeps_its_place_when_the_rest_of_its_constraint_waits():
@@ -244,6 +252,18 @@ def test_numbers_beyond_64_bits_are_drawn_from_as_few_bytes_as_hold_them(bits: i
     assert len(drawn) == 12
 
 
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_partial_point_is_in_where_any_completion_is(left: int) -> None:
+    most = 3 + left
+    small = Space("small", (Part({}, AXES[:2], (rule(most >= A + B),)),))
+    completions = [b for b in (0, 1, 2) if 4 + b <= most]
+    assert len(completions) == left
+    assert (small.explain({"a": 4}) == ()) == bool(left)
+
+
 def test_what_a_space_counts_with_is_said_by_name() -> None:
+    parameters = signature(Space).parameters
+    named = [name for name, one in parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
+    assert named == ["row_budget", "strict", "origin"]
     with pytest.raises(TypeError, match="positional arguments"):
         Space("few", (), 40)  # type: ignore[misc]
