@@ -14,9 +14,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the benchmarks are run from the root
 
+from tests.benchmarks.code_mutants import drawn  # noqa: E402
 from tests.benchmarks.mutants import live  # noqa: E402
 from tests.benchmarks.mutants.edits import KINDS, edits, edits_of_file  # noqa: E402
 from tests.benchmarks.mutants.equivalents import EQUIVALENTS  # noqa: E402
+from tests.benchmarks.mutants.executed import Executed  # noqa: E402
+from tests.benchmarks.mutants.journal import Key, key_of, note, read  # noqa: E402
 from tests.benchmarks.mutants.rooms import OTHERS, ROOMS, Room, module_name  # noqa: E402
 
 SOURCE = '''
@@ -75,6 +78,25 @@ def test_listed_equivalents_are_edits_of_the_code_as_it_is() -> None:
         found = {(e.before(source), e.after(source)) for e in edits_of_file(ROOT, listed.path)}
         assert (listed.before, listed.after) in found, listed
         assert listed.why
+
+
+def test_a_new_draw_leaves_out_what_earlier_ones_have_tried(tmp_path: Path) -> None:
+    """Each draw is of as many as are asked for while there are some, in turn of every kind; together they are all."""
+    room = next(room for room in ROOMS if room.name == "constraints")
+    known, file = Executed({}, {}, {}), tmp_path / "constraints-tried.json"
+    path = "tinygpu/constraints/constraint.py"
+    keys = {key_of(e, (ROOT / path).read_text(encoding="utf-8")) for e in edits_of_file(ROOT, path)}
+    tried: set[Key] = set()
+    for seed in range(99):
+        mutants = drawn(room, known, 9, seed, path, read(file))
+        assert tried.isdisjoint(mutant.key for mutant in mutants)
+        if not mutants:
+            break
+        note(file, (mutant.key for mutant in mutants))
+        tried |= {mutant.key for mutant in mutants}
+        assert read(file) == tried
+    assert tried == keys
+    assert len({m.key for m in drawn(room, known, 9, 1, path)}) == min(9, len(keys))
 
 
 CLAMP = """

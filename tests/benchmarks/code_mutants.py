@@ -3,7 +3,8 @@
 Edits are drawn by a seed, as many in every room, in turn of every kind. All quick tests of the room that execute the
 line are tried until one fails; one that takes far more processor time than without the edit fails as well. Prints a
 table by room and one by kind, then every survivor. With --keep FOLDER, what the tests execute is recorded once for as
-long as the room does not change. Needs coverage (the extra `bench`).
+long as the room does not change, and with --new a draw is of mutants that no draw with that folder has tried before.
+Needs coverage (the extra `bench`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.mutants import executed, trial
+from tests.benchmarks.mutants import executed, journal, trial
 from tests.benchmarks.mutants.edits import KINDS, Edit, edits_of_file
 from tests.benchmarks.mutants.equivalents import EQUIVALENTS
 from tests.benchmarks.mutants.executed import Executed
@@ -38,19 +39,29 @@ class Mutant:
         return f"{self.edit.path}:{self.edit.line}: {self.edit.before(source)} -> {self.edit.after(source)}"
 
     @property
+    def key(self) -> journal.Key:
+        return journal.key_of(self.edit, (ROOT / self.edit.path).read_text(encoding="utf-8"))
+
+    @property
     def equivalent(self) -> bool:
-        source = (ROOT / self.edit.path).read_text(encoding="utf-8")
-        key = (self.edit.path, self.edit.before(source), self.edit.after(source))
-        return any((e.path, e.before, e.after) == key for e in EQUIVALENTS)
+        return any((e.path, e.before, e.after) == self.key for e in EQUIVALENTS)
 
 
-def drawn(room: Room, known: Executed, count: int, seed: int, only: str = "") -> list[Mutant]:
-    """Mutants of a room, in turn of every kind. only: of files whose path has it."""
+def drawn(
+    room: Room, known: Executed, count: int, seed: int, only: str = "", besides: Set[journal.Key] = frozenset()
+) -> list[Mutant]:
+    """Mutants of a room, in turn of every kind.
+
+    only     of files whose path has it
+    besides  these are left out
+    """
     chance = random.Random(f"{seed} {room.name}")
     waiting: dict[str, list[Edit]] = {kind: [] for kind in KINDS}
     for path in room.paths():
+        source = (ROOT / path).read_text(encoding="utf-8")
         for edit in edits_of_file(ROOT, path) if only in path else ():
-            waiting[edit.kind].append(edit)
+            if not besides or journal.key_of(edit, source) not in besides:
+                waiting[edit.kind].append(edit)
     for edits in waiting.values():
         chance.shuffle(edits)
     found: list[Mutant] = []
@@ -109,7 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rooms", default=",".join(room.name for room in ROOMS))
     parser.add_argument("--files", default="", help="only files whose path has this text")
     parser.add_argument("--keep", type=Path, help="folder for what the tests execute; without it, a temporary one")
+    parser.add_argument("--new", action="store_true", help="leave out what draws with --keep have tried before")
     options = parser.parse_args(arguments)
+    if options.new and options.keep is None:
+        parser.error("--new leaves out what the folder of --keep says; name one")
     rooms = [room for room in (*ROOMS, *OTHERS) if room.name in options.rooms.split(",")]
     if missing := sorted(set(options.rooms.split(",")) - {room.name for room in rooms}):
         known_rooms = ", ".join(room.name for room in (*ROOMS, *OTHERS))
@@ -126,11 +140,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             known = executed.read(file) if file.exists() else executed.record(ROOT, room.modules, room.tests, file)
             everything[room.name] = known
             share = (options.mutants + number) // len(rooms)
-            mutants += drawn(room, known, share, options.seed, options.files)
+            before = journal.read(folder / f"{room.name}-tried.json") if options.new else frozenset()
+            mutants += drawn(room, known, share, options.seed, options.files, before)
         digests = [room.digest() for room in rooms]
         results = tried(mutants, everything, options.jobs, options.seed)
         if digests != [room.digest() for room in rooms]:
             raise RuntimeError("modules or tests changed while their mutants were tried: none of the results counts")
+        for room in rooms:
+            journal.note(folder / f"{room.name}-tried.json", (m.key for m in results if m.room == room))
     print(f"{table(results, 'room')}\n\n{table(results, 'kind')}\n")
     for mutant, outcome in results.items():
         if outcome.result in ("survived", "unexecuted"):
