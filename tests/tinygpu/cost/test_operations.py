@@ -205,6 +205,17 @@ def test_a_window_that_begins_between_sectors_touches_what_its_lanes_touch(kind:
             assert (ask["sectors_read"], ask["accesses_read"]) == (touched[32], touched[64]), (vector, offset)
 
 
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_lanes_at_steps_of_any_length_share_pieces_where_steps_are_shorter(kind: str) -> None:
+    for apart in range(1, 40):
+        who = blocked((1, 32 * apart), threads=32, vector=apart, across=32)
+        load = n.Load("l", isa.LdGlobal(1), in_gmem(kind, (1, 32 * apart)), registers(kind, who))
+        ask = asked(load, threads=32)
+        for name, piece in (("sectors_read", 32), ("accesses_read", 64)):
+            _, _, first, _ = next(listed(load, piece, 4096))  # of the lanes' first elements
+            assert ask[name] == apart * first, (apart, name)
+
+
 def test_a_request_of_rows_or_columns_that_another_order_keeps_apart() -> None:
     """Lanes along the axis that is not contiguous touch rows of their own; one dim has no rows."""
     who = blocked((32, 4), threads=32, across=1)
