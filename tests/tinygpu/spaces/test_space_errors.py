@@ -138,7 +138,8 @@ def test_a_zero_divisor_can_be_a_rejection_instead_of_an_error():
     part = space(A % B == 0).parts[0]
     lenient = Space("lenient", (part,), strict=False)
     assert {(p["a"], p["b"]) for p in lenient.points()} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
-    assert is_vacuous(space(B >= 1, A % B == 0), rule(B >= 1)) is False
+    guard = Constraint("guard", B >= 1, "b divides")
+    assert is_vacuous(Space("guarded", (Part({}, AXES, (guard, rule(A % B == 0))),)), guard) is False
     nowhere = space(symbol("m") % symbol("n") == 0, m=3, n=0).parts
     assert Space("lenient", nowhere, strict=False).size == 0
 
@@ -185,6 +186,13 @@ def test_what_is_given_in_any_sequence_is_kept_as_it_was() -> None:
 
 def test_as_many_points_as_the_limit_are_listed() -> None:
     assert {len(column) for column in space().columns(limit=18).values()} == {18}
+
+
+def test_columns_are_named_in_the_order_of_the_first_part() -> None:
+    for order in ((0, 1, 2), (2, 1, 0)):
+        axes = [tuple(AXES[i] for i in order), AXES]
+        space = Space("two", tuple(Part({"w": w}, some) for w, some in enumerate(axes)))
+        assert tuple(space.columns()) == space.parts[0].names
 
 
 def test_a_list_of_points_is_the_same_whatever_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +247,11 @@ def test_numbers_beyond_64_bits_are_drawn_from_as_few_bytes_as_hold_them(bits: i
     """A number that is too large is drawn again, and no other: all below the bound are equally likely."""
     below = (1 << bits) - (1 << bits - 2) + 1
     taken = []
+    edge = [(number << -bits % 8).to_bytes(-(-bits // 8), "little") for number in (below, below - 1, 0)]
 
     class Bytes:
         def bytes(self, count: int) -> bytes:
-            taken.append(np.random.default_rng(len(taken)).bytes(count))
+            taken.append(edge[len(taken)] if len(taken) < len(edge) else np.random.default_rng(len(taken)).bytes(count))
             return taken[-1]
 
     drawn = _uniform(below, 12, Bytes())  # type: ignore[arg-type]
