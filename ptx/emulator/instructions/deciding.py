@@ -24,6 +24,8 @@ def deciding(i: Instruction) -> tuple[tuple[RegisterOperand, ...], str]:
         return _registers(operands[2:]), "says which lanes exchange values"
     if i.opcode == "bar" and i.has("warp"):
         return _registers(operands), "says which lanes meet"
+    if i.opcode == "wmma" and (i.has("load") or i.has("store")):
+        return _registers(operands[2:]), "says how far apart rows of a matrix are"
     if i.opcode == "st" and i.has("bulk"):
         return _registers(operands[1:]), "says how much st.bulk clears"
     return (), ""
