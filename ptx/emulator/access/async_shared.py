@@ -164,7 +164,7 @@ def _check_writers(
     columns = writer & ACTORS
     bad = ticks > agent.clock.limit(columns)
     if agent.proxy and bad.any():
-        bad = ticks > agent.clock.completed_limit(columns, clocks.members)
+        bad = ticks > agent.clock.completed_limit(columns)
     _advise_lanes(agent, columns, ticks, None)
     if bad.any():
         _report(agent, index, size, span, bad, writer, ticks, "writes")
@@ -221,7 +221,7 @@ def _conflicts(agent: Agent, logged: SharedReads, index: Index, size: int, at: I
         seen = gather(read, at, span)
         _advise_readers(agent, column, seen)
         known = _entry(agent.clock.known, column)
-        if agent.proxy and column >= clocks.members:
+        if agent.proxy:
             known = max(known, _entry(agent.clock.proxied, column))
         bad = seen > known
         if bad.any():

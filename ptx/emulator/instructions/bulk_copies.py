@@ -200,11 +200,11 @@ class LoadTargets:
         self, origin: Origin, site: Site, address: int, barrier_address: int, mask: int | None, size: int, align: int
     ) -> list[Target] | None:
         residents = origin.residents
-        place = residents.reach.shared_place(origin, address, self._remote)
+        place = residents.reach.shared_place(origin, address, self._remote, issues=True)
         if place is None or not shared_range(origin, site, place[1], size, align, self._name):
             return None
         if mask is not None:
-            signal = residents.reach.shared_place(origin, barrier_address, self._remote)
+            signal = residents.reach.shared_place(origin, barrier_address, self._remote, issues=True)
             if signal is None:
                 return None
             rank = signal[0] % residents.cluster_size

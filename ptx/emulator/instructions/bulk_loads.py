@@ -17,7 +17,7 @@ from tinygpu.ptx.emulator.access.async_shared import (
     land_write,
     read_bytes,
 )
-from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reduced
+from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, Part, count_global, gathered, reduced, touch
 from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.bulk_groups import Arrival, BulkGroups
 from tinygpu.ptx.emulator.state.clocks import Clock
@@ -142,8 +142,7 @@ def start_load(
             invalid = end_global_read(agents[0], window, at, part.size)
             pieces.append(_Piece(part.size, part.offsets[chosen], window, at, invalid))
     for agent, target in zip(agents, targets, strict=True):
-        if target.cta != origin.cta and emulation.checking:
-            residents.reach.touch(origin.instruction, origin.row, target.cta, target.barrier.column)
+        touch(origin, target.cta, target.barrier)
         for size, offsets in _written(pieces, residents.shadow.granule_bytes):
             begin_write(agent, _index(residents, target, offsets), size)
     moved = count_global(site, origin, parts)
@@ -213,6 +212,7 @@ def start_shared_copy(
     emulation = residents.emulation
     clock = residents.clocks.snapshot(origin.row, emulation.tick)
     agent = Agent(origin, site, target.barrier.column, clock, proxy)
+    touch(origin, target.cta, target.barrier)
     invalid = None if source is None else begin_read(agent, source, size)
     index = _index(residents, target, offsets)
     if reduce is None:

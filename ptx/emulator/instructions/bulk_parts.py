@@ -50,7 +50,7 @@ def threads(c: Cohort, site: Site) -> Iterator[tuple[Origin, int, int]]:
 
 
 def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
-    """The mbarrier at a shared address as the thread sees it; a fault, and None, where there is none."""
+    """The mbarrier on which a thread's asynchronous work completes; a fault, and None, where there is none."""
     residents = origin.residents
     if address % 8:
         origin.fault(
@@ -60,8 +60,18 @@ def barrier_at(origin: Origin, address: int, remote: bool) -> Mbarrier | None:
             "shared", address,
         )  # fmt: skip
         return None
-    place = residents.reach.shared_place(origin, address, remote)
-    return None if place is None else residents.mbarriers.find(origin, *place)
+    place = residents.reach.shared_place(origin, address, remote, issues=True)
+    barrier = None if place is None else residents.mbarriers.find(origin, *place)
+    if barrier is not None:
+        touch(origin, barrier.cta, barrier)
+    return barrier
+
+
+def touch(origin: Origin, cta: int, barrier: Mbarrier) -> None:
+    """Asynchronous work reaches into the shared memory of a CTA until it completes on an mbarrier."""
+    residents = origin.residents
+    if cta != origin.cta and residents.emulation.checking:
+        residents.reach.touch(origin.instruction, origin.row, cta, barrier.column)
 
 
 NO_PIECES: Runs = (np.zeros(0, np.int64), np.zeros(0, np.int64))

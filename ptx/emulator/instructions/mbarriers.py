@@ -195,6 +195,7 @@ def _transactions(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
+        c.note_lanes()
         values = _lanes_of(c, counts)
         for origin, at, place, lanes in places(c, i, get(c), remote):
             barriers = c.residents.mbarriers
@@ -232,6 +233,7 @@ def _arrive(b: Binder, i: Instruction) -> Run:
 
     def run(c: Cohort) -> None:
         c.emulation.next_tick()
+        c.note_lanes()
         amounts = None if given is None else _lanes_of(c, given)
         tokens = np.zeros((c.n, 32), np.uint64)
         clocks: dict[tuple[int, bool], tuple[Clock | None, Clock | None]] = {}
@@ -297,6 +299,7 @@ def _wait(b: Binder, i: Instruction) -> Run:
     def run(c: Cohort) -> None:
         residents = c.residents
         c.emulation.next_tick()
+        c.note_lanes()
         wanted = _lanes_of(c, phases)
         result = np.ones((c.n, 32), np.bool_)
         found: dict[Mbarrier, list[int]] = {}

@@ -93,7 +93,7 @@ def _copy(start: Issue, shape: CopyShape, name: str, source: str | None, address
         index, invalid = start.read_shared(cta, chunks, "tcgen05.cp", copy_data_bytes(source))
         access = Access(
             start.origin, "cp" if shape.aligned_lane else "cp.4x256b", (), (region,), start.agent.column,
-            start.memory.order.tick, group=start.group,
+            start.memory.order.tick,
         )  # fmt: skip
         start.touch(cta, access)
         into = start.memory.cta(cta)
@@ -154,7 +154,6 @@ def _shift(start: Issue, address: int) -> None:
             cta,
             Access(
                 start.origin, "shift", (region,), (region,), start.agent.column, start.memory.order.tick,
-                group=start.group,
             ),
         )  # fmt: skip
         memories.append(start.memory.cta(cta))

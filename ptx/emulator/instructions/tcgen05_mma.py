@@ -329,7 +329,7 @@ def _access(start: Issue, call: Call, q: int) -> Access:
         reads.append(Region(lanes, first, first + metadata_columns(what.kind)))
     return Access(
         start.origin, "mma", tuple(reads), tuple(writes), start.agent.column, start.memory.order.tick,
-        shape=call.shape, group=start.group,
+        shape=call.shape,
     )  # fmt: skip
 
 

@@ -72,10 +72,12 @@ class Clock:
             return self.tick_of(column)
         return max(int(self.executed[column]), self.tick_of(column))
 
-    def completed_limit(self, columns: NDArray[np.int64], members: int) -> Ticks:
-        """Ticks up to which accesses happened before, for a write through the asynchronous proxy."""
-        known = self.limit(columns)
-        return np.where(columns >= members, np.maximum(known, self.proxied_limit(columns)), known).astype(np.int32)
+    def completed_limit(self, columns: NDArray[np.int64]) -> Ticks:
+        """Ticks up to which accesses happened before, for a write through the asynchronous proxy.
+
+        What the asynchronous proxy knows of warps, whoever tells it knows too: only of agents it may know more.
+        """
+        return np.maximum(self.limit(columns), self.proxied_limit(columns))
 
     def from_abroad(self, fenced: Clock | None, members: int) -> Clock:
         """What of this an arrival of CTA scope tells another CTA: its release does not reach there.

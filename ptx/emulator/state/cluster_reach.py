@@ -33,10 +33,13 @@ class ClusterReach:
         # Of each CTA that was reached: column in the clocks and whether it arrived -> (moment, line).
         self._remote: dict[int, dict[tuple[int, bool], tuple[int, int]]] = {}
 
-    def shared_place(self, origin: Origin, address: int, remote: bool) -> tuple[int, int] | None:
+    def shared_place(
+        self, origin: Origin, address: int, remote: bool, issues: bool = False
+    ) -> tuple[int, int] | None:
         """(resident CTA, byte address there) of a shared address as one thread sees it.
 
         remote  whether the instruction may reach other CTAs of the cluster. None, and a fault, where it may not.
+        issues  it starts asynchronous work, which is over when its mbarrier says so: who starts it calls `touch`
         """
         residents = self._residents
         if residents.cluster_size == 1:
@@ -59,11 +62,23 @@ class ClusterReach:
             return None
         target = origin.cta - own + rank
         if residents.emulation.checking:
-            self.touch(origin.instruction, origin.row, target)
+            self._check_running(origin.instruction, origin.row, target)
+            if not issues:
+                self._remember(origin.instruction, origin.row, target, None)
         return target, offset
 
     def touch(self, instruction: Instruction, row: int, target: int, column: int | None = None) -> None:
         """A warp (or its agent `column`) reaches into the shared memory of another CTA, which must be running."""
+        self._check_running(instruction, row, target)
+        self._remember(instruction, row, target, column)
+
+    def _remember(self, instruction: Instruction, row: int, target: int, column: int | None) -> None:
+        if column is None:
+            column = int(self._residents.clocks.own_column[row])
+        moment = (self._residents.emulation.tick, instruction.line)
+        self._remote.setdefault(target, {})[column, instruction.opcode == "mbarrier"] = moment
+
+    def _check_running(self, instruction: Instruction, row: int, target: int) -> None:
         residents = self._residents
         emulation, clocks = residents.emulation, residents.clocks
         first = target % residents.cluster_size * residents.warps_per_cta
@@ -75,10 +90,9 @@ class ClusterReach:
                 "not have started: a cluster barrier (barrier.cluster.arrive and .wait) must come before",
             )  # fmt: skip
             executed[row, first] = clocks.start + 1
-        arrives = instruction.opcode == "mbarrier"
         if not residents.alive[residents.rows_of(target)].any():
             rank = target % residents.cluster_size
-            if arrives:
+            if instruction.opcode == "mbarrier":
                 self._advise_late_arrival(
                     instruction, f"this arrives on an mbarrier of CTA {rank} of the cluster, which has exited"
                 )
@@ -88,9 +102,6 @@ class ClusterReach:
                     f"reaches into the shared memory of CTA {rank} of the cluster, which has exited: all CTAs must "
                     "stay until a last cluster barrier",
                 )  # fmt: skip
-        if column is None:
-            column = int(clocks.own_column[row])
-        self._remote.setdefault(target, {})[column, arrives] = (emulation.tick, instruction.line)
 
     def _advise_late_arrival(self, instruction: Instruction, what: str) -> None:
         """Kernels that end so are published and run right as long as the CTA that exits is not replaced at once."""

@@ -125,7 +125,11 @@ class Cohort:
     def note_access(self) -> None:
         """The active lanes access memory now: remembered for what some lanes release of others' accesses."""
         self.residents.clocks.accessed[self.set.rows] = self.emulation.tick
-        if self.mask is not None:
+        self.note_lanes()
+
+    def note_lanes(self) -> None:
+        """Remember which lanes carry out what is done at this time."""
+        if self.mask is not None and self.emulation.checking:
             self.emulation.lanes.note(self.emulation.tick, self.set.global_warp, self.mask)
 
     def locate(self, flat: int) -> tuple[int, int]:

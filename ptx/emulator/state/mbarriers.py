@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinygpu.ptx.emulator.state.agents import Origin
-from tinygpu.ptx.emulator.state.clocks import Clock, both
+from tinygpu.ptx.emulator.state.clocks import MOST_ACTORS, Clock, both
 
 if TYPE_CHECKING:
     from tinygpu.ptx.emulator.state.residents import Residents
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_ARRIVALS = (1 << 20) - 1
 """Largest count of pending arrivals, and largest tx-count either way (PTX ISA, "Contents of the mbarrier object")."""
 
-OTHERS = -1
+OTHERS = MOST_ACTORS
 """In the place of a thread's column: arrivals of asynchronous work."""
 
 
@@ -35,6 +35,7 @@ class Mbarrier:
     arrived       column -> tick of the arrivals of the current phase by threads; OTHERS where asynchronous work did
     completed_by  the same of the last completed phase
     completed_at  when that was
+    landed_at     when transaction bytes came last
     found         row -> number of completed phases that the warp has found
     sought        row -> (completed phases then, tick) of its first vain look for the phase that it waits for
     released      what those learn that find a phase completed, by waits of cluster scope
@@ -60,6 +61,7 @@ class Mbarrier:
     arrived: dict[int, int] = field(default_factory=dict)
     completed_by: dict[int, int] = field(default_factory=dict)
     completed_at: int = 0
+    landed_at: int = 0
     found: dict[int, int] = field(default_factory=dict)
     sought: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -132,6 +134,7 @@ class Mbarriers:
         barrier = self.find(origin, cta, address)
         if barrier is not None:
             self._check_users(origin, barrier, "invalidates")
+            self._check_bytes(origin, barrier)
             del self.live[cta, address]
             self._places[cta].discard(address)
             self._gone[cta, address] = f"it was invalidated on line {origin.instruction.line}"
@@ -198,6 +201,17 @@ class Mbarriers:
                 )  # fmt: skip
                 return
 
+    def _check_bytes(self, origin: Origin, barrier: Mbarrier) -> None:
+        """A fault where copies may still complete on an mbarrier that this row invalidates."""
+        known = int(self._residents.clocks.vector[origin.row, barrier.column])
+        if self._residents.emulation.checking and (barrier.tx or known < barrier.landed_at):
+            origin.fault(
+                "mbarrier",
+                f"invalidates mbarrier {barrier.address:#x} (initialised on line {barrier.line}) while a copy may "
+                "still complete on it: wait for its phase, and order the wait before this",
+                "shared", barrier.address,
+            )  # fmt: skip
+
     def arrive(
         self, origin: Origin, barrier: Mbarrier, count: int, clock: Clock | None, near: Clock | None, *,
         drop: bool = False, by_thread: bool = False,
@@ -235,6 +249,7 @@ class Mbarriers:
         """So many transaction bytes have come; `clock` is what they release besides the barrier's own agent."""
         self._gather(barrier, clock, clock)
         barrier.arrived[OTHERS] = self._residents.emulation.tick
+        barrier.landed_at = self._residents.emulation.tick
         barrier.tx -= size_bytes
         self._check_tx(origin, barrier)
         self._settle(barrier)

@@ -72,7 +72,6 @@ class Access:
     issued         tick of the issue
     tick           when it was complete; PENDING until then
     shape          for mma: accumulator and shape, what two must share to be carried out in order
-    group          .cta_group
     operation      what carries it out, while that is pending
     """
 
@@ -84,7 +83,6 @@ class Access:
     issued: int
     tick: int = int(PENDING)
     shape: Hashable = None
-    group: int = 1
     operation: Operation | None = None
     follows: list[Operation] = field(default_factory=list)
 
@@ -201,7 +199,7 @@ class TensorOrder:
 
     def _in_order(self, new: Access, old: Access) -> bool:
         """Both are tensor core work that is carried out in order of issue."""
-        if not (new.on_tensor_core and old.on_tensor_core) or new.group != old.group:
+        if not (new.on_tensor_core and old.on_tensor_core):
             return False
         pair = (old.kind, new.kind)
         ordered = pair in _PIPELINED and (pair != ("mma", "mma") or old.shape == new.shape)

@@ -208,8 +208,7 @@ def test_what_a_clock_has_no_column_for_is_not_known() -> None:
     assert clock.limit(columns).tolist() == [3, 9, 0, 0]
     assert clock.proxied_limit(columns).tolist() == [5, 2, 0, 0]
     # columns from 1 on are agents: what is known of them in either way counts
-    assert clock.completed_limit(columns, 1).tolist() == [3, 9, 0, 0]
-    assert clock.completed_limit(columns, 0).tolist() == [5, 9, 0, 0]
+    assert clock.completed_limit(columns).tolist() == [5, 9, 0, 0]
     assert [clock.tick_of(column) for column in (0, 2, 3)] == [3, 9, 0]
     assert clock.with_entry(4, 6).known.tolist() == [3, 0, 9, 0, 6]
     assert clock.with_entry(1, 6).known.tolist() == [3, 6, 9]

@@ -133,6 +133,41 @@ def test_work_of_another_thread_is_in_order_between_fences(order: str) -> None:
     assert (out == values.view(np.float32) @ B.T).all()
 
 
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;\n", "tcgen05.fence::after_thread_sync;\n"
+
+
+@pytest.mark.parametrize("after", ["", "too early", "in place", "too late"])
+@pytest.mark.parametrize("before", ["", "too early", "in place", "too late"])
+def test_both_fences_have_their_place_between_the_works_of_two_threads(before: str, after: str) -> None:
+    """The one behind the copy and before the threads meet, the other behind that and before the product."""
+    copies = descriptor(5, 0x0000400800000000, A_OFFSET) + "tcgen05.cp.cta_group::1.128x128b [%r6+40], %rd5;\n"
+    copies += "tcgen05.cp.cta_group::1.128x128b [%r6+44], %rd5;\n"
+    fences = {place: BEFORE if place == before else "" for place in ("too early", "in place", "too late")}
+    others = {place: AFTER if place == after else "" for place in ("too early", "in place", "too late")}
+    product = MMA.replace("%rd3", "[%r6+40]")
+    body = (
+        f"{fences['too early']}@!%p1 bra COPIED;\n{copies}COPIED:\n{fences['in place']}{others['too early']}bar.sync 0;\n"
+        f"{fences['too late']}{others['in place']}setp.eq.u32 %p7, %r1, 32;\n"
+        + one_thread(OPERANDS + product + others["too late"]).replace("%p1", "%p7")
+        + read_back(N)
+        + "@%p1 "
+        + COMMIT
+        + WAIT.replace("WAIT", "AGAIN").replace(", 0;", ", 1;")
+    )
+    if before == after == "in place":
+        assert run(body)[0].advisories == ()
+        return
+    with pytest.raises(EmulationFault) as caught:
+        run(body)
+    assert caught.value.kind == "race"
+
+
+def test_a_fence_behind_the_signal_is_too_late() -> None:
+    late = AGAIN.replace("{before}bar.sync 0;\n", f"bar.sync 0;\n{BEFORE}")
+    report, _ = run(late)
+    assert set(rules(report)) == {"no tcgen05.fence::before_thread_sync"}
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_relaxed_waits_order_tensor_memory_between_fences(order: str) -> None:
     """The manual's patterns: relaxed waits and arrivals, with tcgen05.fence after the one and before the other."""
