@@ -139,11 +139,9 @@ def start(context: Context, role: Role) -> None:
             continue
         if fills and drains:
             raise LoweringError(f"role {role.name} fills {name} by TMA and drains it itself; give it to another role")
-        depth = len(emit.blocks) - 1
-        pipe = Pipe(
-            name, int(program.pipeline(name).stages), context.arguments["smem"], offset, emit.new("r", depth),
-            emit.new("r", depth), emit.new("r", depth),
-        )
+        slot, parity, held = emit.new("r"), emit.new("r"), emit.new("r")
+        stages = int(program.pipeline(name).stages)
+        pipe = Pipe(name, stages, context.arguments["smem"], offset, slot, parity, held)
         turns = program.pipeline(name).completion == "turn"
         first = turns and users(program, name, n.Drain)[0] is role
         emit.line(f"mov.u32 {pipe.slot}, 0;")
@@ -247,9 +245,8 @@ def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body:
         give_back(context, pipe, pipe.held, unless_nobody=True)
     body(context, s.body)
     emit.line("wgmma.fence.sync.aligned;")
-    for line in context.products:
-        emit.line(line)
-    context.products = []
+    while context.products:
+        emit.line(context.products.pop(0))
     emit.line("wgmma.commit_group.sync.aligned;")
     release.after_threads(emit)
     if _overlaps(context, pipe):

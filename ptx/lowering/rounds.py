@@ -70,7 +70,7 @@ def _grows(node: sympy.Basic) -> bool:
     if node.is_Symbol:
         return True
     if node.is_Integer:
-        return bool(node >= 0)
+        return bool(node.is_nonnegative)
     if isinstance(node, FloorDiv):
         return bool(node.args[1].is_Integer) and _grows(node.args[0])
     return (node.is_Add or node.is_Mul or isinstance(node, (sympy.Max, sympy.Min))) and all(map(_grows, node.args))

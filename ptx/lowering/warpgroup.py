@@ -72,11 +72,10 @@ def operand(context: Context, tile: Tile, k_axis: int, first: Number) -> Operand
     # Rows are along k: groups of 8 rows follow each other, spans along m or n are blocks apart.
     across = mn * element
     start = emit.add(base, across // span * block + across % span + k * span)
-    if first != 0:
-        per_span = span // element
-        if context.first_step % per_span:
-            raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at spans")
-        start = emit.add(start, emit.mul(emit.div(first, per_span), block))
+    per_span = span // element
+    if context.first_step % per_span:
+        raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at spans")
+    start = emit.add(start, emit.mul(emit.div(first, per_span), block))
     high = (GROUP * span // UNIT_BYTES) | SWIZZLE_CODES[span] << 30
     return Operand(start, high, (block // UNIT_BYTES) << 16, True, (span, block), element)
 

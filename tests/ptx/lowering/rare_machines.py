@@ -94,6 +94,7 @@ class RowInShared(Machine):
     n = Dim()
     x = Input("f32", n)
     y = Output("f32", n)
+    group = Param(1, 2)
     ld, st, put, get, add = (
         isa.LdGlobal(1), isa.StGlobal(1), isa.StShared(1), isa.LdShared(1), isa.Add("f32")
     )  # fmt: skip
@@ -101,7 +102,7 @@ class RowInShared(Machine):
     def program(self, p: Any) -> None:
         who, part = blocked((WIDE,), threads=32), blocked((COLUMNS,), threads=32)
         with (
-            p.grid((self.n, WIDE)) as (i,),
+            p.grid((self.n, WIDE), group=self.group) as (i,),
             p.pipeline("turn", 1, t=p.smem("f32", (WIDE,))) as ring,
             p.role("all", warps=1),
         ):

@@ -41,6 +41,27 @@ class BatchByTma(Machine):
         return x + x[:1]
 
 
+class RowByTma(Machine):
+    """y = x, a vector whose box is one row of one span"""
+
+    n = Dim()
+    x = Input("f32", n)
+    y = Output("f32", n)
+    tma, ld, st = isa.TmaLoad(), isa.LdShared(1), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        who, stage = blocked((1, COLUMNS), threads=32), p.smem("f32", (1, COLUMNS), swizzle=128)
+        with p.grid((self.n, COLUMNS), persistent=True) as (i,), p.pipeline("ring", 1, x=stage) as ring:
+            with p.role("consumer", warps=1), ring.drain() as s:
+                p.store(self.st, self.y.row(i, COLUMNS), p.load(self.ld, s.x, who))
+            with p.role("producer", warps=1, first=1), ring.fill() as s:
+                p.copy(self.tma, self.x.row(i, COLUMNS), s.x)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
 class NarrowProducts(Machine):
     """c = a @ b by wgmma that is narrower than its tile, in two windows, both operands contiguous along m and n"""
 
@@ -305,6 +326,7 @@ class SumsInTurn(Machine):
 # Each with sizes that leave tiles cut off, and rounds that go round in the slots.
 MACHINES: dict[type[Machine], dict[str, int]] = {
     BatchByTma: {"b": 2, "m": 12, "n": 72},
+    RowByTma: {"n": 72},
     NarrowProducts: {"m": 72, "n": 72, "k": 136},
     ReadTwice: {"m": 72, "n": 40, "k": 136},
     OneProduct: {"m": 72, "n": 72, "k": 64},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -87,6 +88,34 @@ def test_what_is_written_computes_what_was_asked(listed: list[Any], program: lis
             assert isinstance(made, bool) == isinstance(expected[0], bool)
         else:
             assert machine.registers[str(made)].tolist() == expected
+
+
+def test_every_operation_on_every_kind_of_operand() -> None:
+    """Numbers and registers in every place: zero, one, powers of two and others; what is known and what is not."""
+    emit = Emitter()
+    tid, q = emit.computed("r", "mov.u32 {d}, %tid.x;"), emit.parameter("r")
+    emit.block.head.append(f"  mov.u32 {q}, q;")
+    operands: dict[str, list[Value]] = {
+        "r": [(n, lambda t, p, q, n=n: n) for n in (0, 1, 2, 8, 12)],
+        "p": [(n, lambda t, p, q, n=n: n) for n in (True, False)],
+        "d": [(n, lambda t, p, q, n=n: n) for n in (0, 1, 8, 12, 1 << 33)],
+    }
+    operands["r"] += [(tid, lambda t, p, q: t), (q, lambda t, p, q: q)]
+    operands["p"] += [(emit.less(tid, 9), lambda t, p, q: t < 9), (emit.less(q, tid), lambda t, p, q: q < t)]
+    operands["d"] += [(emit.widen(tid), lambda t, p, q: t), (emit.wide(q, q), lambda t, p, q: q * q)]
+    made = []
+    for name, (kinds, _, function) in OPERATIONS.items():
+        for taken in itertools.product(*(operands[kind] for kind in kinds)):
+            numbers = [value for value, _ in taken]
+            if name not in ("div", "rem") or (isinstance(numbers[1], int) and numbers[1]):
+                made.append((name, numbers, getattr(emit, name)(*numbers), function, [mean for _, mean in taken]))
+    machine = Machine(32, {"q": 5})
+    machine.run(emit.block.lines())
+    for name, numbers, result, function, meanings in made:
+        expected = [function(*(mean(t, 0, 5) for mean in meanings)) for t in range(32)]
+        known = isinstance(result, int)
+        found = [result % (M64 + 1) if name.endswith("64") else result & M32] * 32 if known else None
+        assert (found or machine.registers[str(result)].tolist()) == expected, (name, numbers)
 
 
 @given(st.integers(-(1 << 30), -1), st.integers(0, M32 >> 1))

@@ -234,6 +234,13 @@ def test_the_most_rounds_are_those_of_the_tile_the_part_and_the_round_that_have_
             for i in (0, first + count - 1):
                 listed.append(int(trips.substitute({**known, loop.index: i})))
     assert int(rounds._largest(program, trips).substitute(sizes)) >= max(listed)
+    last = max(
+        int((loop.first + loop.trips - 1).substitute({**sizes, axis.index: at, n.PART: p}))
+        for at in range(-(-70 // int(axis.extent)))
+        for p in range(3)
+    )
+    slope = abs(steps[0]) + 1
+    assert int(rounds._largest(program, expr(2) + index * slope).substitute(sizes)) == 2 + last * slope
     alone = expr(5) - row * steps[2] + part * steps[1]
     most = max(5 - at * steps[2] + p * steps[1] for at in range(-(-70 // int(axis.extent))) for p in range(3))
     assert int(rounds._largest(program, alone).substitute(sizes)) == max(0, most)

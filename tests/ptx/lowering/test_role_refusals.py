@@ -185,6 +185,14 @@ def refused_whole(program: Program, name: str, **point: object) -> str:
     return str(refused.value)
 
 
+def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
+    assert refused_whole(completed(of("OneTileRoles"), "tcgen05 commit"), "OneTileRoles") == (
+        "OneTileRoles is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for the "
+        "instructions of tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by "
+        "mbarriers"
+    )
+
+
 @pytest.mark.parametrize(("completion", "by"), [("commit group", "cp.async"), ("barrier", "stores")])
 def test_nothing_but_tma_is_handed_over(completion: str, by: str) -> None:
     assert refused_whole(completed(of("RowsBetweenRoles"), completion), "RowsBetweenRoles") == (
