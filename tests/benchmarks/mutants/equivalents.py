@@ -140,10 +140,28 @@ EQUIVALENTS = (
         "of one word the first is the last",
     ),
     Equivalent(
-        "ptx/lowering/gather.py",
-        'known = context.workspace[name] = context.emit.new("d", 0)',
-        'known = context.workspace[name] = context.emit.new("d", (-1))',
-        "what is computed of the pointer also takes the thread's or the tile's number, which is known no earlier",
+        "ptx/lowering/gmem.py",
+        'out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=rows < 0)',
+        'out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=(rows <= 0))',
+        "no rows are no bytes, with a sign and without",
+    ),
+    Equivalent(
+        "ptx/lowering/smem.py",
+        "return 0, 0, 0",
+        "return 0, 0, 1",
+        "steps along rows matter to swizzles only, and a buffer without rows has none",
+    ),
+    Equivalent(
+        "ptx/lowering/smem.py",
+        "return 0, 0, 0",
+        "return 0, 0, (-1)",
+        "steps along rows matter to swizzles only, and a buffer without rows has none",
+    ),
+    Equivalent(
+        "ptx/lowering/matrix.py",
+        "per_a, per_b, per_c = (elements // 32 for elements in (m * k // a.packed, nn * k // b.packed, m * nn))",
+        "per_a, per_b, per_c = (elements // (31) for elements in (m * k // a.packed, nn * k // b.packed, m * nn))",
+        "of 32 times a number less than 31, the same is left",
     ),
     Equivalent(
         "tinygpu/solver/swizzle_search.py",
@@ -204,12 +222,6 @@ EQUIVALENTS = (
         "state, picked = 0, {}",
         "state, picked = (-1), {}",
         "once all axes are chosen one state is left, which is the first and the last",
-    ),
-    Equivalent(
-        "ptx/lowering/lower.py",
-        "return s.instruction.variant(s.a.dtype, s.b.dtype).target",
-        "return (s.instruction.variant(s.b.dtype, s.a.dtype)).target",
-        "a shape is looked up by both types alike, whichever of them is that of a",
     ),
     Equivalent(
         "tinygpu/spaces/diagram.py",
