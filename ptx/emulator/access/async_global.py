@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,8 +130,8 @@ def _check_global(
     if not emulation.checking or not offsets.size:
         return
     shadow = _shadow(agent, window)
-    if size % shadow.granule_bytes or bool((offsets % shadow.granule_bytes).any()):
-        unchanged = None  # accesses share granules
+    if unchanged is not None:
+        unchanged = partial(_unchanged_granules, unchanged, offsets, size, shadow.granule_bytes)
     at: Index | None = None
     if shadow.written is not None:
         written, writer, atomics = shadow.open_writes()
@@ -162,11 +163,19 @@ def _check_global(
 
 
 def _without(bad: Bools, unchanged: Callable[[], Bools] | None) -> Bools:
-    """Conflicts of granules, but for accesses that change nothing."""
+    """Conflicts of granules, but for those that do not change."""
     if unchanged is None or not bad.any():
         return bad
+    return np.asarray(bad & ~unchanged())
+
+
+def _unchanged_granules(unchanged: Callable[[], Bools], offsets: Index, size: int, granule: int) -> Bools:
+    """Which granules (of global_granules) no access changes; several narrow accesses may share one."""
     same = unchanged().reshape(-1)
-    return np.asarray(bad & ~np.repeat(same, bad.size // same.size))
+    if size % granule or bool((offsets % granule).any()):
+        touched = (offsets.reshape(-1, 1) + np.arange(size)) // granule
+        return np.isin(np.unique(touched), touched[~same], invert=True)
+    return np.repeat(same, size // granule)
 
 
 def _unordered(agent: Agent, ticks: Ticks, who: NDArray[np.int32]) -> Bools:

@@ -89,11 +89,14 @@ class PendingStores:
     def unchanged(self, piece: Stored, data: Bytes) -> Bools:
         """(k,) which accesses of a store would write what is there, or what those under way will have put there.
 
-        data  what it writes, (k, size); its places are multiples of the granule
+        data  what it writes, (k, size)
         """
         same = np.asarray((gathered(piece.window, piece.at, piece.size) == data).all(axis=-1))
-        span = piece.size // self.granule_bytes
-        latest = self._latest_on(piece.window)[(piece.at // self.granule_bytes)[:, None] + np.arange(span)]
+        if piece.size % self.granule_bytes or bool((piece.at % self.granule_bytes).any()):
+            granules = (piece.at[:, None] + np.arange(piece.size)) // self.granule_bytes
+        else:
+            granules = (piece.at // self.granule_bytes)[:, None] + np.arange(piece.size // self.granule_bytes)
+        latest = self._latest_on(piece.window)[granules]
         for number in np.unique(latest).tolist():
             if number not in self._under_way:
                 continue

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from instruction_bench import module
 
-from tinygpu.ptx.emulator import Report, emulate
+from tinygpu.ptx.emulator import Report, TensorMap, emulate
 from tinygpu.ptx.emulator.access.async_shared import Bools
 from tinygpu.ptx.emulator.instructions import bulk_stores
 from tinygpu.ptx.emulator.instructions.bulk_parts import Bytes, gathered
@@ -250,3 +250,37 @@ def test_the_work_grows_with_the_stores_and_not_with_their_pairs(blocks: int, mo
     stores = report.counters.bulk_store_requests
     assert stores == blocks * 2 * 2 * 32
     assert reads <= 3 * stores
+
+
+# Each of two warps fills 128 bytes with its value, and stores a box of 16 by 4 of them, clipped at the tensor's edge.
+BOXES = """
+.reg .b32 %r<9>; .reg .pred %p<3>; .shared .align 128 .b8 s[256];
+mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; and.b32 %r4, %r2, 31; mov.u32 %r5, s; mad.lo.u32 %r5, %r3, 128, %r5;
+mad.lo.u32 %r6, %r4, 4, %r5; mov.u32 %r7, 0x07070707; mov.u32 %r8, 0;
+setp.eq.u32 %p1, %r2, {lane}; @%p1 add.u32 %r7, %r7, {by};
+st.shared.u32 [%r6], %r7;
+fence.proxy.async.shared::cta;
+bar.warp.sync -1;
+setp.ne.u32 %p2, %r4, 0;
+@%p2 bra DONE;
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [m, {%r8, %r8}], [%r5];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+DONE:
+ret;
+"""
+
+
+@pytest.mark.parametrize("width", [16, 12, 11, 9])
+def test_a_box_of_which_narrow_pieces_are_stored_twice_conflicts_where_bytes_differ(width: int) -> None:
+    """Pieces at a tensor's edge are narrower than what races are told by: four of them may share a word."""
+    # Byte 8 (or 9) of the second row of the second warp's box, or a byte that lies outside of the tensor.
+    for lane, by, inside in ((38, 1, True), (38, 0x100, width > 9), (39, 0x1000000, width > 15), (64, 0, False)):
+        out = np.zeros((4, 32), np.uint8)
+        box = TensorMap(out, (16, 4), dims=(width, 4), strides=(32,))
+        text = BOXES.replace("{lane}", str(lane)).replace("{by}", str(by))
+        report = emulate(
+            module(text, [".param .align 64 .b8 m[128]"], target="sm_90a"), grid=1, block=64, args=[box],
+            check="collect",
+        )  # fmt: skip
+        assert [fault.kind for fault in report.faults] == ["race"] * inside, (lane, by)

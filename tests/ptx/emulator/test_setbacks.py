@@ -134,7 +134,7 @@ def test_a_phase_is_certain_when_every_arrival_is_ordered_before(last: str, name
 def test_a_warp_finds_again_what_it_has_found_by_a_relaxed_look(name: str) -> None:
     """Also when it has looked in vain for the next phase in between."""
     relaxed = f"{name}.parity.relaxed.cta"
-    again = LOOP.replace("{name}.parity", relaxed) + "\nmbarrier.test_wait.parity.shared.b64 %done, [%r4], 1;"
+    again = LOOP.replace("{name}.parity", relaxed) + "\nmbarrier.try_wait.parity.shared.b64 %done, [%r4], 1;"
     text = ONCE.replace("{between}", again).replace("{name}.parity", relaxed)
     for seed in range(8):
         y = np.zeros(64, np.uint32)

@@ -135,18 +135,19 @@ def test_work_of_another_thread_is_in_order_between_fences(order: str) -> None:
 
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;\n", "tcgen05.fence::after_thread_sync;\n"
 
+COPIES = descriptor(5, 0x0000400800000000, A_OFFSET) + "tcgen05.cp.cta_group::1.128x128b [%r6+40], %rd5;\n"
+COPIES += "tcgen05.cp.cta_group::1.128x128b [%r6+44], %rd5;\n"
+
 
 @pytest.mark.parametrize("after", ["", "too early", "in place", "too late"])
 @pytest.mark.parametrize("before", ["", "too early", "in place", "too late"])
 def test_both_fences_have_their_place_between_the_works_of_two_threads(before: str, after: str) -> None:
     """The one behind the copy and before the threads meet, the other behind that and before the product."""
-    copies = descriptor(5, 0x0000400800000000, A_OFFSET) + "tcgen05.cp.cta_group::1.128x128b [%r6+40], %rd5;\n"
-    copies += "tcgen05.cp.cta_group::1.128x128b [%r6+44], %rd5;\n"
     fences = {place: BEFORE if place == before else "" for place in ("too early", "in place", "too late")}
     others = {place: AFTER if place == after else "" for place in ("too early", "in place", "too late")}
     product = MMA.replace("%rd3", "[%r6+40]")
     body = (
-        f"{fences['too early']}@!%p1 bra COPIED;\n{copies}COPIED:\n{fences['in place']}{others['too early']}bar.sync 0;\n"
+        f"{fences['too early']}@!%p1 bra COPIED;\n{COPIES}COPIED:\n{fences['in place']}{others['too early']}bar.sync 0;\n"
         f"{fences['too late']}{others['in place']}setp.eq.u32 %p7, %r1, 32;\n"
         + one_thread(OPERANDS + product + others["too late"]).replace("%p1", "%p7")
         + read_back(N)
@@ -160,6 +161,16 @@ def test_both_fences_have_their_place_between_the_works_of_two_threads(before: s
     with pytest.raises(EmulationFault) as caught:
         run(body)
     assert caught.value.kind == "race"
+
+
+def test_a_thread_that_has_never_passed_a_fence_follows_nobody() -> None:
+    body = f"@!%p1 bra COPIED;\n{COPIES}{BEFORE}COPIED:\nbar.sync 0;\nsetp.eq.u32 %p7, %r1, 32;\n"
+    body += one_thread(OPERANDS + MMA.replace("%rd3", "[%r6+40]")).replace("%p1", "%p7")
+    text = kernel(body, IMAGE.data.size, 64)
+    assert AFTER in text
+    with pytest.raises(EmulationFault) as caught:
+        emulate(text.replace(AFTER, ""), grid=1, block=128, args=[IMAGE.data, np.zeros((128, N), np.float32)])
+    assert "which `tcgen05.cp`" in caught.value.sentence
 
 
 def test_a_fence_behind_the_signal_is_too_late() -> None:
