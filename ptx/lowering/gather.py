@@ -42,16 +42,14 @@ def workspaces(program: Program) -> tuple[Workspace, ...]:
 
 def _areas(program: Program) -> Iterator[tuple[int, n.Gather]]:
     """Gathers with the number of their area. Roles that take turns at tiles use the same areas, one after another."""
-    behind, shared = 0, 0
+    behind = start = 0
     for role in program.roles:
         mine = [
             s for b in walk(program.body) if isinstance(b, n.InRole) and b.role == role.name for s in walk(b.body)
             if isinstance(s, n.Gather)
         ]  # fmt: skip
-        if role.share[0]:
-            start = shared
-        else:
-            start = shared = behind
+        if not role.share[0]:
+            start = behind
         yield from ((start + number, s) for number, s in enumerate(mine))
         behind = max(behind, start + len(mine))
 

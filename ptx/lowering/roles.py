@@ -40,7 +40,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     warp = context.uniform_warp_of_cta()
     if first:
         emit.line(f"@{emit.less(warp, first)} bra {after};")
-    if (first + warps) * 32 < int(context.program.threads):
+    if first + warps < max(int(r.first) + int(r.warps) for r in context.program.roles):
         beyond = emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", warp, first + warps)
         emit.line(f"@{beyond} bra {after};")
     block = emit.open()

@@ -204,6 +204,15 @@ def test_values_that_a_kernel_computes_from_numbers() -> None:
     assert isinstance(of.number(symbol("k") % 4), Reg)
 
 
+@pytest.mark.parametrize(("divided", "stream_k", "known"), [(0, 0, False), (0, 1, False), (1, 0, False), (1, 1, True)])
+def test_rounds_are_known_to_be_there_where_they_are_dealt_out(divided: int, stream_k: int, known: bool) -> None:
+    """Of a loop whose rounds depend on the tile: a CTA that is dealt rounds of a tile has some."""
+    program = programs("Rows")[0][0]
+    of = context(replace(program, grid=replace(program.grid, stream_k=expr(stream_k))))
+    loop = replace(next(s for s in walk(program.body) if isinstance(s, n.Loop)), divided=bool(divided))
+    assert (control.some_rounds(of, loop, of.emit.new("r")) is True) == known
+
+
 def test_groups_are_of_two_axes_or_three() -> None:
     program = next(p for p, *_ in programs("GroupedBatch"))
     four = replace(program.grid, group=expr(2), axes=(program.grid.axes[0], *program.grid.axes))
