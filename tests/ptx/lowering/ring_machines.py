@@ -328,7 +328,7 @@ MACHINES: dict[type[Machine], dict[str, int]] = {
     BatchByTma: {"b": 2, "m": 12, "n": 72},
     RowByTma: {"n": 72},
     NarrowProducts: {"m": 72, "n": 72, "k": 136},
-    ReadTwice: {"m": 72, "n": 40, "k": 136},
+    ReadTwice: {"m": 72, "n": 40, "k": 72},
     OneProduct: {"m": 72, "n": 72, "k": 64},
     PartOfSlot: {"m": 12, "n": 120, "w": 32},
     TwoRings: {"m": 12, "n": 72},
