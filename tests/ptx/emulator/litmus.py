@@ -49,6 +49,11 @@ class Meet:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """bar.sync of two warps of a CTA, each of which has it among its steps."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyFence:
     """fence.proxy.async."""
 
@@ -99,7 +104,7 @@ class Access:
         return self.semantics == "relaxed"
 
 
-Statement = Fence | Meet | ProxyFence | Before | Send | Receive | Access
+Statement = Fence | Meet | Barrier | ProxyFence | Before | Send | Receive | Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,11 @@ class Litmus:
                 other, after = self.steps[late]
                 warps = (one.cta, one.warp) == (other.cta, other.warp)
                 # What was acquired by one lane, the emulator takes for acquired by all: only releases are asked.
-                met = isinstance(before, Meet | Receive) or isinstance(after, Meet) or not _releases(after)
+                met = isinstance(before, Meet | Barrier | Receive) or isinstance(after, Meet | Barrier)
+                met |= not _releases(after)
+                if isinstance(before, Barrier) and isinstance(after, Barrier) and one.cta == other.cta:
+                    edges[early].add(late)
+                    edges[late].add(early)
                 if warps and (one.lane == other.lane or not lanes or met):
                     edges[early].add(late)
         for write, read in self._messages():
@@ -315,6 +324,8 @@ COME_{number}: setp.eq.u32 %q, %r1, %r1; @%p mbarrier.try_wait.parity.shared::ct
 def _lines(litmus: Litmus, thread: Thread, statement: Statement, number: int) -> str:
     if isinstance(statement, Meet):
         return "bar.warp.sync 0xffffffff;\n"
+    if isinstance(statement, Barrier):
+        return "bar.sync 1, 64;\n"
     lead = f"setp.eq.u32 %p, %r4, {thread.lane};\n"
     if isinstance(statement, ProxyFence):
         return lead + "@%p fence.proxy.async;\n"

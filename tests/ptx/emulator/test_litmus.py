@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 import numpy as np
 import pytest
-from litmus import Access, Before, Draw, Fence, Litmus, Meet, Receive, Scope, Send, Space, Statement, Thread
+from litmus import Access, Barrier, Before, Draw, Fence, Litmus, Meet, Receive, Scope, Send, Space, Statement, Thread
 
 from tinygpu.ptx.emulator import ORDERS
 
@@ -93,6 +94,15 @@ def test_a_fence_and_a_release_are_for_what_their_lanes_did(fence: int, ctas: in
         steps += [(Thread(0, 0), Meet())] * then_meet + [(Thread(0, 0, lane), Send(0, "relaxed", "gpu"))]
         steps += [(other, Receive(0, "acquire", "gpu")), (other, Access("ld"))]
         agree(Litmus(ctas, False, word, word, tuple(steps)))
+
+
+@pytest.mark.parametrize(("clustered", "flags"), [(False, "global"), (True, "global"), (True, "shared")])
+def test_a_barrier_hands_on_what_one_warp_has_learned(clustered: bool, flags: Literal["global", "shared"]) -> None:
+    one, other, third = Thread(0, 0), Thread(1, 0), Thread(1, 1)
+    for sent, received in itertools.product(("release", "relaxed"), ("acquire", "relaxed")):
+        message = ((one, Send(0, sent, "gpu")), (other, Receive(0, received, "gpu")))  # type: ignore[arg-type]
+        steps = ((one, Access("st")), *message, (other, Barrier()), (third, Barrier()), (third, Access("ld")))
+        agree(Litmus(2, clustered, ("global", 0), (flags, 0), steps))
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------

@@ -170,7 +170,10 @@ def test_a_thread_that_has_never_passed_a_fence_follows_nobody() -> None:
     assert AFTER in text
     with pytest.raises(EmulationFault) as caught:
         emulate(text.replace(AFTER, ""), grid=1, block=128, args=[IMAGE.data, np.zeros((128, N), np.float32)])
-    assert "which `tcgen05.cp`" in caught.value.sentence
+    assert (
+        caught.value.sentence
+        == "reads lanes 0 to 127, columns 40 to 43 of tensor memory, which `tcgen05.cp` on line 44 (warp 0) may still be writing: its thread must commit it to an mbarrier (tcgen05.commit), and this one must wait for that"
+    )
 
 
 def test_a_fence_behind_the_signal_is_too_late() -> None:
