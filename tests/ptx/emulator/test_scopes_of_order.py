@@ -123,3 +123,19 @@ def test_writer_or_reader_fences_what_threads_wrote(store: str, fence: str, righ
     args = [np.zeros(8, np.uint32)]
     report = emulate(module(text, [".param .u64 y"]), grid=2, block=32, args=args, check="collect")
     assert [fault.kind for fault in report.faults] == ["race"] * (not right)
+
+
+def test_who_has_not_fenced_is_named() -> None:
+    """Warp 1 writes, warp 0 copies behind a barrier."""
+    text = PROXIES.replace("{copy}", STORE).replace("{fence}", "").replace("@%p\n", "")
+    text = text.replace("setp.ne.u32 %p, %r1, 0;", "setp.ne.u32 %p, %r1, 32;").replace("@%p ret;", "@%p bra WRITTEN;")
+    meet = "WRITTEN: bar.sync 0; setp.ne.u32 %p, %r1, 0; @%p ret;\n"
+    text = text.replace("cp.async.bulk.global", meet + "cp.async.bulk.global", 1)
+    args = [np.zeros(4, np.uint32)]
+    report = emulate(module(text, [".param .u64 y"]), grid=1, block=64, args=args, check="collect")
+    (fault,) = report.faults
+    assert fault.sentence == (
+        "reads through the asynchronous proxy 16 bytes at shared address 0x400 that warp 1 wrote through the generic "
+        "proxy on line 12, without fence.proxy.async between the two: the writing threads must execute "
+        "fence.proxy.async after their stores, before the barrier"
+    )

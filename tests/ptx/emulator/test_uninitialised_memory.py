@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinygpu.ptx.emulator import EmulationFault, emulate
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, emulate
 
 TEXT = """
 .version 7.0
@@ -103,3 +103,12 @@ def test_what_is_no_padding_is_a_fault(copy: str) -> None:
     with pytest.raises(EmulationFault) as caught:
         emulate(TEXT.replace("BODY", body), grid=1, block=1, args=[y])
     assert caught.value.kind == "uninitialised"
+
+
+def test_of_a_word_of_global_memory_the_bytes_that_were_written_are_known() -> None:
+    write = "st.global.u8 [%rd1+1], %r1; ld.global.u32 %r3, [%rd1];"
+    for part, known in (("8, 8", True), ("0, 1", False), ("8, 9", False), ("16, 8", False)):
+        y = DeviceBuffer(np.zeros(1, np.uint32), initialised=False)
+        text = TEXT.replace("BODY", write + f"bfe.u32 %r2, %r3, {part};")
+        report = emulate(text, grid=1, block=1, args=[y], check="collect")
+        assert [fault.kind for fault in report.faults] == ["uninitialised"] * (not known), part
