@@ -110,13 +110,14 @@ class Blocks(Checks):
         """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round.
 
         divided  the CTAs that share a tile divide the rounds, one part after the other. With `parts`, each does the
-                 same number; rounds beyond the extent, where parts do not divide them, touch nothing
+                 same number; over a dim, rounds beyond it touch nothing where parts do not divide them, and over
+                 anything else parts divide them
         """
         index = self._name("i")
         self._check_step(step)
         rounds, first = ceil_div(extent, step), expr(0)
         if divided:
-            parts = self._divides(rounds)
+            parts = self._divides(expr(extent), rounds)
             rounds = ceil_div(rounds, parts)
             if not parts.same(1):
                 first = symbol(n.PART) * rounds

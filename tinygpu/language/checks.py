@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
+from tinygpu.expressions import Expr, Operand, all_of, any_of, expr, symbol
 from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
 from tinygpu.language.memories import GMEM, RMEM, TMEM_LANES, Memory
@@ -95,8 +95,8 @@ class Checks:
             )
         )  # fmt: skip
 
-    def _divides(self, rounds: Expr) -> Expr:
-        """The number of CTAs that divide a loop of so many rounds."""
+    def _divides(self, extent: Expr, rounds: Expr) -> Expr:
+        """The number of CTAs that divide a loop of so many rounds over an extent."""
         if self.grid_node is None:
             raise self.fail("a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first")
         if self.gathering:
@@ -108,7 +108,21 @@ class Checks:
                 " loops of a tile have in common"
             )
         self.divided = known
+        self._check_divided(extent, rounds, self.grid_node.parts)
         return self.grid_node.parts
+
+    def _check_divided(self, extent: Expr, rounds: Expr, parts: Expr) -> None:
+        """Rounds beyond the end of a tensor touch nothing; those beyond another extent would touch what is there."""
+        names = {*self.machine.dim_names(), *(p.name for p in self.machine.params())}
+        own = sorted(extent.symbols - names)
+        if own:
+            raise self.fail(
+                f"a loop over {extent} has other rounds in other tiles, and those that CTAs divide are the same in all;"
+                " divide a loop over a dim"
+            )
+        if not any(extent.same(symbol(dim)) for dim in self.machine.dim_names()) and not parts.same(1):
+            sentence = f"the CTAs that share a tile divide the {rounds} rounds over {extent} without rest"
+            self.require((Condition(f"parts of {extent}", rounds % parts == 0, sentence),))
 
     def _writes_alone(self, name: str, target: Tile) -> None:
         """Of the CTAs that share a tile one writes the results."""

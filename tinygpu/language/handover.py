@@ -30,6 +30,40 @@ def check_handover(program: Program) -> None:
             _check_turns(program, pipeline, drains)
         else:
             _check_slots(program, pipeline, fills, drains)
+            _check_order(program, pipeline)
+
+
+def _check_order(program: Program, pipeline: Pipeline) -> None:
+    """Roles of different tiles that use one ring do so one after another: else one may be a whole ring ahead.
+
+    It waits for a phase by its parity, and takes one that is over for its own.
+    """
+    turns = frozenset(p.name for p in program.pipelines if not p.buffers)
+    shares = {r.name: r.share for r in program.roles}
+    for kind, does in ((n.Fill, "fill"), (n.Drain, "drain")):
+        uses = list(_uses(program.body, pipeline.name, kind, turns, "", False))
+        names = list(dict.fromkeys(role for role, _ in uses))
+        if len({shares[name] for name in names}) > 1 and not all(in_turn for _, in_turn in uses):
+            raise _error(
+                program,
+                f"roles {_and(names)} take different tiles and {does} {pipeline.name!r} at the same time; let them "
+                f"take turns, `with order.turn():` around what they {does}",
+            )
+
+
+def _uses(
+    body: tuple[n.Statement, ...], pipeline: str, kind: type, turns: frozenset[str], role: str, in_turn: bool
+) -> Iterator[tuple[str, bool]]:
+    """(role, whether it is in its turn) for every statement that fills (or drains) the pipeline."""
+    for s in body:
+        if isinstance(s, n.InRole):
+            yield from _uses(s.body, pipeline, kind, turns, s.role, in_turn)
+        elif isinstance(s, (n.Fill, n.Drain)):
+            if isinstance(s, kind) and s.pipeline == pipeline:
+                yield role, in_turn
+            yield from _uses(s.body, pipeline, kind, turns, role, in_turn or s.pipeline in turns)
+        elif isinstance(s, (n.Loop, n.Gather, n.Scope)):
+            yield from _uses(s.body, pipeline, kind, turns, role, in_turn)
 
 
 def _check_slots(program: Program, pipeline: Pipeline, fills: Counts, drains: Counts) -> None:

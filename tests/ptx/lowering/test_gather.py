@@ -301,6 +301,15 @@ def without_a_loop(self: Any, p: Any) -> None:
             p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
 
+def over_an_index(self: Any, p: Any) -> None:
+    with p.grid((self.m, 4), parts=2) as (i,), p.role("all", warps=1):
+        total = p.full(WHO, "f32")
+        with p.loop(i + 4, step=8, divided=True) as j:
+            p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
+        with p.gather(self.add, self.st, self.ld, total) as t:
+            p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
+
+
 def handed_out(self: Any, p: Any) -> None:
     """The last CTA fills a buffer that another role drains in every CTA."""
     stage = p.smem("f32", (4, 8))
@@ -345,6 +354,11 @@ def handed_out(self: Any, p: Any) -> None:
         ),
         (without_a_loop, "2 CTAs share each tile, and they divide no loop; write p.loop(..., divided=True)"),
         (
+            over_an_index,
+            "a loop over 4*tile0 + 4 has other rounds in other tiles, and those that CTAs divide are the same in all; "
+            "divide a loop over a dim",
+        ),
+        (
             handed_out,
             "pipeline 'ring' is used both inside and outside of p.gather, and only the last CTA of a tile carries out "
             "what is inside",
@@ -353,3 +367,36 @@ def handed_out(self: Any, p: Any) -> None:
 )
 def test_mistakes_with_parts_are_told(program: Callable[[Any, Any], None], sentence: str) -> None:
     assert re.fullmatch(re.escape(f"Broken.program: {sentence}"), broken(program))
+
+
+class SumOfSome(Machine):
+    """y = the sum of the first 48 columns of x, in steps of 8, by CTAs that share each tile"""
+
+    m, n, w = Dim(), Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, w)
+    parts = Param(1, 2, 3, 4, 5, 6, 7)
+    ld, st, add = isa.LdGlobal(1), isa.StGlobal(1), ADD
+
+    def program(self, p: Any) -> None:
+        with p.grid((self.m, 4), parts=self.parts) as (i,), p.role("all", warps=1):
+            total = p.full(WHO, "f32")
+            with p.loop(48, step=8, divided=True) as j:
+                p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
+            with p.gather(self.add, self.st, self.ld, total) as t:
+                p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x[:, :48].reshape(len(x), 6, 8).sum(axis=1)
+
+
+def test_parts_divide_a_loop_that_ends_before_the_tensor_does() -> None:
+    """Rounds beyond its end would touch what is there: 100 columns, and 48 of them are summed."""
+    problem = SumOfSome.problem(m=7, n=100, w=8)
+    space = build_space(SumOfSome, problem, device("a100"))
+    assert {p["parts"] for p in space.space} == {1, 2, 3, 6}
+    (four,) = space.space.explain({"parts": 4})
+    assert "the CTAs that share a tile divide the 6 rounds over 48 without rest" in four.sentence
+    for point in space.space:
+        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        assert verify(kernel, SumOfSome, problem, orders=("late",), random_inputs=False).passed

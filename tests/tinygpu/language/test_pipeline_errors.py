@@ -220,6 +220,35 @@ def test_a_share_of_tiles_leaves_none_out() -> None:
     refused(lambda: thing(pipelined(one_of_two_drains, persistent=True), **SHARED), sentence)
 
 
+@pytest.mark.parametrize("in_turn", [(), ("a",), ("b",), ("a", "b")])
+def test_roles_of_different_tiles_drain_one_ring_in_turn(in_turn: tuple[str, ...]) -> None:
+    """Else the one of the later tile may be a whole ring ahead, and takes a phase that is over for its own."""
+
+    def inner(s: Stage) -> None:
+        with s.p.pipeline("order", 1) as order:
+            with s.role("bring"), s.p.loop(s.machine.n, step=32):
+                s.fill()
+            for number, name in enumerate(("a", "b")):
+                with s.role(name, first=1 + number, share=(number, 2)):
+                    if name in in_turn:
+                        with order.turn(), s.p.loop(s.machine.n, step=32):
+                            s.drain()
+                    else:
+                        with order.turn():
+                            pass
+                        with s.p.loop(s.machine.n, step=32):
+                            s.drain()
+
+    if len(in_turn) == 2:
+        thing(pipelined(inner, persistent=True), **SHARED)
+        return
+    sentence = (
+        "Thing.program: roles a and b take different tiles and drain 'ring' at the same time; let them take turns, "
+        "`with order.turn():` around what they drain"
+    )
+    refused(lambda: thing(pipelined(inner, persistent=True), **SHARED), sentence)
+
+
 def overlapping(s: Stage) -> None:
     with s.role("a"), s.p.loop(s.machine.n, step=32):
         s.fill()
