@@ -71,6 +71,7 @@ def test_the_wheel_holds_the_files_of_the_tree_and_no_others(wheel: zipfile.ZipF
     assert "tinygpu/py.typed" in in_wheel
 
 
+@pytest.mark.end_to_end
 def test_the_wheel_has_one_import_package_its_licence_and_its_command(wheel: zipfile.ZipFile) -> None:
     texts = {Path(name).name: wheel.read(name).decode() for name in wheel.namelist() if ".dist-info/" in name}
     assert texts["top_level.txt"].split() == ["tinygpu"]

@@ -154,6 +154,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     assert missing("b 2\na 1\n", "a 1\nb 2\n", numbers=False) == ["a #"]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("page", [*PAGES, "docs/architecture.md"])
 def test_the_python_of_a_page_runs(page: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page are one session, in which the files that it shows can be imported."""

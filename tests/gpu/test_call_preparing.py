@@ -109,6 +109,7 @@ def test_a_kernel_whose_ctas_share_tiles_is_counted_with_workspaces_of_its_grid(
     assert ctas > 2
 
 
+@pytest.mark.end_to_end
 def test_a_fault_of_ours_costs_its_problem_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*asked: object, **how: object) -> None:
         raise KeyError("part0")

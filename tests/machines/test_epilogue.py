@@ -40,6 +40,7 @@ def right(machine: type[Machine], problem: Problem, seed: int, count: int = 1) -
     return len(points)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("machine", "activation", "scaling"),
@@ -61,6 +62,7 @@ def test_scale_bias_activation_and_residual_come_in_this_order(
     assert right(machine, problem, len(activation + scaling)) == 1
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     ("machine", "kind", "result"),
@@ -74,6 +76,7 @@ def test_every_type_of_operands_and_results(machine: type[Machine], kind: str, r
     assert right(machine, problem, 5) == 1
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("ld", [97, *(pytest.param(ld, marks=pytest.mark.slow) for ld in (98, 104))])
 def test_a_residual_of_any_pitch_is_read(ld: int) -> None:
     """Odd rows are read one by one, others in pairs, whatever TMA asks of the other operands."""

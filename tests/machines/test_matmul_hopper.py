@@ -56,6 +56,7 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
     assert "wgmma" not in " ".join(assembly.warnings)  # neither serialised nor given waits of the assembler's own
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(18)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
@@ -69,6 +70,7 @@ def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, i
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
 @pytest.mark.parametrize(("split_k", "clusters"), [(2, (2, 1)), (3, (1, 1)), (4, (1, 2))])
@@ -82,6 +84,7 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "kind", "result"),
@@ -112,6 +115,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
         assert max(found) == most
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("majors", [("row", "col"), ("row", "row"), ("col", "row"), ("col", "col")])
 @pytest.mark.parametrize("swizzle", [32, 64, 128])

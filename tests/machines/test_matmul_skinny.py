@@ -104,6 +104,7 @@ def test_rows_side_by_side_may_be_rounded_up_for_a_wide_swizzle() -> None:
     cost_nothing(finished(48, 11072, 4096, "col"), "h200")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_every_type_is_right_with_both_ways_to_multiply(product: str, kind: str,
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["wgmma", "mma.sync"])
 @pytest.mark.parametrize("majors", [("row", "row"), ("col", "row"), ("col", "col")])
@@ -133,6 +135,7 @@ def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str])
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("product", "warps", "bn"), [("wgmma", 8, 128), ("mma.sync", 1, 16), ("mma.sync", 2, 64)])
 @pytest.mark.parametrize("split_k", [2, 16])

@@ -362,6 +362,7 @@ class FixedThreads(Machine):
         return -x
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("machine", "asked"),
     [

@@ -196,6 +196,7 @@ def _caught(of: Subject, kernel: Kernel, edit: Edit) -> bool:
     return not verify(edited, of.machine, of.problem, thorough=True, to_first_failure=True).passed
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(("name", "depth", "every"), QUICK)
 def test_a_broken_ring_is_caught(name: str, depth: int, every: int) -> None:
     assert not alive(name, depth, every)

@@ -47,6 +47,7 @@ def arrivals(kernel: Kernel) -> set[str]:
     return set(re.findall(r"mbarrier\.arrive\S*shared::cluster\S*", kernel.ptx))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("clusters", [(1, 2), (2, 2)])  # a, which threads read, comes from another CTA
@@ -71,6 +72,7 @@ def test_the_arrival_is_that_of_the_readers_and_no_weaker_one_is_right(
         assert "cp.async.bulk.tensor" in str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize(("machine", "product"), [(Product, "wgmma"), (Product, "mma.sync"), (ProductAndFold, "")])

@@ -139,6 +139,7 @@ def test_unedited_kernels_are_right(name: str) -> None:
     assert found.passed, str(found)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", EDITS)
 @pytest.mark.parametrize("name", SHIPPED)

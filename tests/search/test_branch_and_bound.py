@@ -233,6 +233,7 @@ def test_a_listed_region_bounds_those_inside_it_by_their_own_candidates() -> Non
         assert objective.bound(region) == min(inside)
 
 
+@pytest.mark.end_to_end
 def test_the_optimum_under_the_predictor_is_proved_by_a_few_evaluations() -> None:
     space = build_space(MatmulSimt, MatmulSimt.problem(m=256, n=256, k=256), device("a100"))
     objective = PredictedTime(space)

@@ -94,6 +94,7 @@ def test_a_space_of_one_point_without_parameters_is_searched(name: str) -> None:
     assert (result.best, result.value, len(result.history), result.ended) == ({}, 5.0, 1, "every point")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted({*STRATEGIES, "auto"} - {"exhaustive"}))
 def test_a_space_that_is_too_large_to_list_is_searched_by_samples_and_steps(

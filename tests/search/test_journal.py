@@ -28,6 +28,7 @@ def small() -> tuple[TableSpace, dict]:
     return space, table
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_search_cut_off_at_any_byte_goes_on_without_evaluating_twice(name: str, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def shuffled(result: Result, seed: int) -> Result:
     return Result("", "exhaustive", 0, result.space_size, history, 0.0, "every point")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(30))
 def test_the_order_of_listing_plays_no_part(seed: int) -> None:
@@ -82,6 +83,7 @@ def test_the_order_of_listing_plays_no_part(seed: int) -> None:
         assert [[dict(r.point) for r in group] for group in found] == expected
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
@@ -113,6 +115,7 @@ def widths(space: MachineSpace, point: Point) -> tuple[int, ...]:
     return (*found, *(int(point[name]) for name in ("swizzle", "swizzle_c") if name in point))
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(48)
 @pytest.mark.parametrize("seed", range(48))
 def test_no_first_choice_is_narrower_than_an_equal_one(seed: int) -> None:
@@ -143,6 +146,7 @@ OFFERS = (
 )
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(51)
 @pytest.mark.parametrize("seed", range(51))
 def test_first_choices_are_what_an_expert_would_pick(seed: int) -> None:
@@ -198,6 +202,7 @@ def test_the_5090_copies_sixteen_bytes_at_a_time() -> None:
     assert int(first["bk"]) >= 32
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> None:

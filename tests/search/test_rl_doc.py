@@ -8,6 +8,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "rl.md"
 
 
+@pytest.mark.end_to_end
 def test_the_blocks_of_the_page_print_what_it_says() -> None:
     pytest.importorskip("gymnasium", reason="the extra rl (gymnasium) is not installed")
     report: list[str] = []

@@ -77,6 +77,7 @@ def test_the_policy_that_ships_says_where_it_comes_from() -> None:
     assert not [name for name in policy.provenance["names"] if any(f"on {d}" in name for d in held_out)]
 
 
+@pytest.mark.end_to_end
 def test_the_first_proposals_are_near_the_optimum_on_a_device_that_was_held_out() -> None:
     from tinygpu.machines.matmul_simt import MatmulSimt
 

@@ -3,9 +3,12 @@
 import doctest
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 
 
+@pytest.mark.end_to_end
 def test_the_blocks_of_the_page_print_what_it_says() -> None:
     report: list[str] = []
     test = doctest.DocTestParser().get_doctest(PAGE.read_text(), {}, PAGE.name, str(PAGE), 0)

@@ -53,6 +53,7 @@ def figure(field: str, value: float, unit: str, doubt: str = "") -> Measured:
 # ---- the process ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.end_to_end
 def test_a_calibration_on_a_driver_gives_what_its_clocks_say(tmp_path: Path) -> None:
     names = ["fma-latency", "barrier-512", "launch", "dram-latency", "remote-latency", "tma-latency-l2", "grid-barrier"]
     short = {"dram-latency": (1, 3), "launch": (5, 9), "tma-latency-l2": (1, 3), "grid-barrier": (1, 3)}
@@ -245,6 +246,7 @@ def test_a_gpu_of_no_known_name_is_measured_in_the_place_of_the_nearest(
     assert calibrate_device(["fma-latency"], settings=QUICK, out=tmp_path / "q.json", like="h200").stand_in == ""
 
 
+@pytest.mark.end_to_end
 def test_a_gpu_of_no_known_kind_is_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GPU", '{"name": "NVIDIA X900", "cc": [9, 9]}')
     done = calibrate_device(["fma-latency"], settings=QUICK, out=tmp_path / "p.json")

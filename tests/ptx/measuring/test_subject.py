@@ -172,6 +172,7 @@ def test_turns_alternate_in_an_order_drawn_from_the_seed(tmp_path: Path) -> None
     assert all(len(set(pair)) == 2 for pair in pairs)
 
 
+@pytest.mark.end_to_end
 def test_one_kernel_under_two_names_is_a_tie_whatever_the_clock_does(tmp_path: Path) -> None:
     """Two hundred A/A tests on a chip that jitters and slows down."""
     protocol = Protocol(samples=12, warm_samples=0, sample_s=1e-4, warm_up_s=0)

@@ -75,6 +75,7 @@ def test_what_does_not_become_a_kernel_is_a_failure_of_its_kind(monkeypatch: pyt
     assert found.failure.kind == "lowering"
 
 
+@pytest.mark.end_to_end
 def test_processes_and_the_cache_say_what_this_process_says(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvjitlink")
     space = space_of()
@@ -98,6 +99,7 @@ def test_processes_and_the_cache_say_what_this_process_says(tmp_path: Path) -> N
         assert [e.value for e in objective(points)] == [7.0] * 3
 
 
+@pytest.mark.end_to_end
 def test_tuning_among_assembled_candidates(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvjitlink")
     words = ["tune", "axpby", "--shape", "n=3000", "--device", "a100", "--keep", "1", "--strategy", "random"]

@@ -52,6 +52,7 @@ def test_the_first_call_is_the_one_of_the_readme(context: Context) -> None:
     assert repr(kernel).startswith("<Axpby for n=100 x:f32 z:f32 y:f32 on H200-SXM (predicted): ")
 
 
+@pytest.mark.end_to_end
 def test_one_kernel_serves_every_problem_that_keeps_what_it_relies_on(matmul: CompiledKernel) -> None:
     for m, n, k in ((64, 64, 32), (128, 64, 96), (64, 128, 64)):
         a, b = operands(m, n, k, seed=m + n)
@@ -204,6 +205,7 @@ def test_without_a_gpu_one_can_compile_for_one_and_not_call() -> None:
     assert str(error.value) == f"no kernel can be run here: {available().reason}"
 
 
+@pytest.mark.end_to_end
 def test_a_kernel_for_another_architecture_is_refused_by_the_gpu() -> None:
     context = open_context(Driver(FakeCuda(name="NVIDIA A100-SXM4-80GB", cc=(8, 0))))
     assert library_device(context.limits.name).name == "A100-SXM4-80GB"

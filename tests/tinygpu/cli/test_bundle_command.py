@@ -28,6 +28,8 @@ from tinygpu.search.measured import MeasuredTime, load_results
 from tinygpu.search.minimize import minimize
 from tinygpu.spaces.build import build_space
 
+pytestmark = pytest.mark.end_to_end
+
 pytest.importorskip("cuda.bindings.driver")
 FAKE = Path(__file__).parents[2] / "ptx" / "fake"
 ASKED = ["--shape", "n=3000", "--device", "h200"]
@@ -87,7 +89,6 @@ def test_a_bundle_holds_what_was_asked_for(folder: Path) -> None:
     assert made.questions[0].scalars == (("a", "f32"), ("b", "f32"))
 
 
-@pytest.mark.end_to_end
 def test_a_shuffled_bundle_begins_with_the_best_and_has_the_others_in_any_order(folder: Path, tmp_path: Path) -> None:
     best = bundle(family("axpby"), Asked({"n": 3000}), device("h200"), tmp_path / "s", count=12, choose="best",
                   cubins=False, shuffled=True)  # fmt: skip
@@ -160,7 +161,6 @@ def test_a_search_can_go_over_what_was_measured(folder: Path) -> None:
     assert found.failures() == {"unmeasured": space.space.size - 5}
 
 
-@pytest.mark.end_to_end
 def test_a_search_can_measure_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches go through a worker of their own, relative to the first kernel of the first."""
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
@@ -177,7 +177,6 @@ def test_a_search_can_measure_as_it_goes(tmp_path: Path, monkeypatch: pytest.Mon
     assert second.entries[0].point == first.entries[0].point
 
 
-@pytest.mark.end_to_end
 def test_a_family_goes_into_one_bundle_with_a_question_for_each_machine(tmp_path: Path) -> None:
     made = bundle(
         family("matmul"), Asked({"m": 128, "n": 128, "k": 64}, {"*": "f16"}), device("h200"), tmp_path / "m.bundle",

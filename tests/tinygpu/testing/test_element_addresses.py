@@ -77,6 +77,7 @@ CASES = [(Spans, dtype, major) for dtype in ("f32", "f16", "s8") for major in ("
 CASES += [(Transpose, "f32", "row"), (Transpose, "f16", "row"), (Staged, "f32", "row")]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(4)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("machine", "dtype", "major"), CASES, ids=lambda v: getattr(v, "__name__", v))
