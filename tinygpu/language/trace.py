@@ -20,6 +20,7 @@ from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tracer import Tracer
+from tinygpu.language.under_way import check_sums_under_way
 from tinygpu.language.users_code import raised_by_them, said
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -106,6 +107,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         body,
     )
     check_handover(program)
+    check_sums_under_way(program)
     program = schedule(program)
     _check_outputs(machine, program)
     own = [r.constraint(machine.__name__) for r in machine.requirements()]

@@ -1,0 +1,62 @@
+"""A check of sums that tensor cores still work on: nobody else touches them in the loop that drains their operands.
+
+An asynchronous product of a warpgroup is waited for one round later, so that the next round's is asked for meanwhile;
+its accumulators are complete behind the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.language.memories import RMEM
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
+
+
+def check_sums_under_way(program: Program) -> None:
+    """Raises DeclarationError where a statement touches the accumulators of a product that is not complete."""
+    for drain, around in _drains(program.body, None):
+        sums = {
+            s.accumulator.name
+            for s in walk(drain.body)
+            if isinstance(s, n.Multiply) and s.token is not None and s.accumulator.memory is RMEM
+        }
+        for s in walk((around or drain).body) if sums else ():
+            for name in sorted(sums & _touched(s)):
+                raise DeclarationError(
+                    f"{program.machine}.program: %{name.removeprefix('%')} is used in the loop that drains "
+                    f"{drain.pipeline!r}, while tensor cores still work on it; use its sums behind the loop"
+                )
+
+
+def _drains(body: tuple[n.Statement, ...], loop: n.Loop | None) -> Iterator[tuple[n.Drain, n.Loop | None]]:
+    """Every drain, and the innermost loop around it."""
+    for s in body:
+        if isinstance(s, n.Drain):
+            yield s, loop
+            yield from _drains(s.body, loop)
+        elif isinstance(s, n.Loop):
+            yield from _drains(s.body, s)
+        elif isinstance(s, (n.InRole, n.Fill, n.Gather, n.Scope)):
+            yield from _drains(s.body, loop)
+
+
+def _touched(s: n.Statement) -> frozenset[str]:
+    """Tiles that a statement itself reads or writes, but for the accumulators of a product."""
+    tiles: tuple[object, ...] = ()
+    if isinstance(s, (n.Constant, n.Load)):
+        tiles = (s.result,)
+    elif isinstance(s, n.Store):
+        tiles = (s.value,)
+    elif isinstance(s, n.Apply):
+        tiles = (*s.operands, s.result)
+    elif isinstance(s, n.Reduce):
+        tiles = (s.source, s.result)
+    elif isinstance(s, n.Multiply):
+        tiles = (s.a, s.b)
+    elif isinstance(s, n.Gather):
+        tiles = (s.value, s.result)
+    return frozenset(t.name for t in tiles if isinstance(t, Tile))
