@@ -13,6 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.end_to_end
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in next(text for kind, text in BLOCKS if kind == "sh").splitlines():
@@ -21,6 +22,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.end_to_end
 def test_the_python_of_the_page_runs() -> None:
     code = next(text for kind, text in BLOCKS if kind == "python")
     exec(compile(code, "docs/report.md", "exec"), {})

@@ -141,6 +141,7 @@ def ampere(m: int, n: int, k: int, name: str) -> MachineSpace:
 SPACES = [ampere(640, 512, 256, "a100"), ampere(4096, 4096, 512, "l40s")]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("space", SPACES, ids=["small problem", "large problem"])
 def test_no_candidate_is_predicted_below_the_bound_of_its_region(space: MachineSpace) -> None:

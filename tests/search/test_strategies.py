@@ -94,6 +94,7 @@ class Unlisted:
         raise AssertionError("a space beyond a billion points must not be listed")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "rl"])
 def test_a_space_beyond_a_billion_points_is_searched_and_never_listed(name: str) -> None:

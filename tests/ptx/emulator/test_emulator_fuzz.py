@@ -77,6 +77,7 @@ def fuzz(count: int, seed: int) -> dict[str, int]:
     return outcomes
 
 
+@pytest.mark.end_to_end
 def test_mutated_kernels_run_or_are_refused() -> None:
     outcomes = fuzz(60, 3)
     # Most mutants of a token are no PTX any more, some still run, and some fail while they run.

@@ -32,6 +32,7 @@ def sample(subject: Subject) -> list[Mutant]:
     return list(chosen.values())[:SAMPLE]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("subject", SUBJECTS[::48], ids=str)
 def test_some_lost_synchronisation_is_noticed(subject: Subject) -> None:
     missed = [str(v) for v in verdicts(subject, sample(subject), ORDERS[:4]) if v.missed]

@@ -44,6 +44,7 @@ def test_attention(fixture: Fixture, rng: np.random.Generator, order: Order) -> 
     np.testing.assert_allclose(lse, sums, atol=1e-4)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(2)
 @orders
 @cases("descriptor_attention")

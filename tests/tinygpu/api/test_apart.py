@@ -78,6 +78,7 @@ def test_what_hangs_is_ended_and_leaves_no_process() -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+@pytest.mark.end_to_end
 def test_a_crash_of_the_verifier_costs_its_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     import tinygpu.api.tune as module
 
@@ -114,6 +115,7 @@ def finalists_of(tuned, space):  # type: ignore[no-untyped-def]
     return next(s.finalists for s in tuned.searched if s.space.machine is space.machine)
 
 
+@pytest.mark.end_to_end
 def test_a_crash_of_the_assembler_on_every_candidate_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinygpu.api.choosing.assemble", crash)
     with pytest.raises(NothingFound) as nothing:

@@ -120,6 +120,7 @@ def test_arrays_that_do_not_fit_are_refused_with_a_sentence(matmul: CompiledKern
     assert len(context.driver.module.launches) == launches
 
 
+@pytest.mark.end_to_end
 def test_bf16_arrays_of_ml_dtypes_go_in_and_come_out(context: Context) -> None:
     a, b = operands(64, 64, 32, ml_dtypes.bfloat16)
     kernel = tinygpu.compile("matmul_ampere", a, b, point=POINT, context=lambda: context)

@@ -167,6 +167,7 @@ def test_a_point_is_explained() -> None:
 # --- kernels ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.end_to_end
 def test_what_is_tuned_is_of_the_space_and_prints() -> None:
     some = SPACE.restrict({"vector": 1})
     best = tg.tune(some, seed=3)

@@ -80,6 +80,7 @@ def test_json_says_the_same_as_a_call() -> None:
     assert point.items() <= said["point"].items()
 
 
+@pytest.mark.end_to_end
 def test_streams_cost_more_to_launch_than_graphs() -> None:
     graph, stream = (
         json.loads(tinygpu("predict", *AXPBY, "--launch", launch, "--json")) for launch in ("graph", "stream")
@@ -97,6 +98,7 @@ def test_without_an_assembler_registers_are_estimated(monkeypatch: pytest.Monkey
     assert " registers estimated" in out
 
 
+@pytest.mark.end_to_end
 def test_timelines_and_rooflines_are_written(tmp_path: Path) -> None:
     trace, drawn, roof = tmp_path / "new" / "t.json", tmp_path / "t.svg", tmp_path / "r.svg"
     assert f"wrote {trace}" in tinygpu("timeline", *AXPBY, "-o", str(trace)).replace("\n", "")

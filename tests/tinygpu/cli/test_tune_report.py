@@ -109,6 +109,7 @@ def not_applying(sentence: str) -> Searched:
 sentences = st.lists(st.text("abc [/]:x", min_size=1, max_size=30).map(str.strip).filter(bool), min_size=1, max_size=9)
 
 
+@pytest.mark.end_to_end
 @example([[":x: is no picture", "[bold]"]], 1, 1)
 @given(st.lists(sentences, max_size=6), st.integers(0, 4), st.integers(0, 4))
 @settings(max_examples=12)

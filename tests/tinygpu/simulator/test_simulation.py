@@ -63,6 +63,7 @@ def launchable(found: Simulation) -> bool:
     return math.isfinite(found.seconds)
 
 
+@pytest.mark.end_to_end
 @settings(max_examples=60)
 @given(cases, seeds)
 def test_simulations_stay_near_the_closed_form(index: int, seed: int) -> None:

@@ -23,6 +23,7 @@ def report_of(planted: Plant, folder: Path, tiers: tuple[int, ...]) -> str:
     return str(report)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("planted", PLANTS, ids=str)
 def test_the_tier_that_looks_for_it_finds_and_names_what_is_planted(planted: Plant, tmp_path: Path) -> None:
