@@ -324,6 +324,11 @@ def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[tuple[M
     repeats = []
     for axis, extent in enumerate(extents):
         reach = fragment.along(axis).cosize
+        if (expr(extent) % reach).is_number and int(expr(extent) % reach):
+            raise ValueError(
+                f"the fragment {fragment} has an extent of {reach} along axis {axis}, and its operand has {extent}, "
+                "which is no multiple of it"
+            )
         times = expr(extent) // reach
         if not times.same(1):
             repeats.append(Mode.of(times, axis, reach))

@@ -49,6 +49,22 @@ def test_a_fragment_repeats_over_its_operand_and_over_the_tile(rows: int, column
     assert {(int(r), int(c)) for r, c in first} == set(itertools.product(range(4), range(8)))
 
 
+class Uneven(Piece):
+    """Multiplies 4 x 5, which fragments of 2 x 3 do not cover."""
+
+    def shape(self, a: Any, b: Any) -> tuple[int, int, int]:
+        return 4, 8, 5
+
+
+def test_a_fragment_that_does_not_cover_its_operand_is_refused() -> None:
+    with pytest.raises(ValueError) as refused:
+        tiled(Uneven(), dtype("f16"), dtype("f16"), (4, 8), (1, 1))
+    assert str(refused.value) == (
+        "the fragment (2,3):(1@0,1@1) has an extent of 3 along axis 1, and its operand has 5, which is no multiple of "
+        "it"
+    )
+
+
 @pytest.mark.parametrize(
     ("layout", "sentence"),
     [
