@@ -21,7 +21,7 @@ from tinygpu.search.searchable import Point
 
 KEY = "tinygpu_results"
 _VERSION = 1
-_NO_RESULTS = f"{{}} is no results file of version {_VERSION}; `python -m tinygpu.ptx.worker` writes one"
+_NO_RESULTS = f"{{}} is no results file of version {_VERSION}; `python -m tinygpu.ptx.measuring` writes one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point
 
-WORKER = (sys.executable, "-m", "tinygpu.ptx.worker")
+WORKER = (sys.executable, "-m", "tinygpu.ptx.measuring")
 _TETHER = (sys.executable, "-m", "tinygpu.search.tether")
 # What writes a bundle of candidates: for each its kernel's name there, or why it has none.
 WriteBundle = Callable[[Sequence[Point], Path], Sequence[str | Failure]]

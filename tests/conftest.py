@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave slow and end-to-end tests out unless -m or a test's name asks for them; skip GPU tests without a GPU."""
     _leave_to_the_long_run(items)
     if any(item.get_closest_marker("gpu") for item in items):
-        from tinygpu.ptx.driver import available
+        from tinygpu.ptx.runtime.driver import available
 
         status = available()
         for item in items:

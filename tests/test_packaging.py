@@ -93,6 +93,19 @@ def test_the_list_of_packages_is_the_folders_that_hold_python() -> None:
     assert folders <= set(MODULES), "a folder with Python files has no __init__.py"
 
 
+def test_every_file_of_ptx_stands_in_a_package_that_the_plan_lists() -> None:
+    """No file lies loose beside the packages; each package has a row, and tests have folders of the same names."""
+    ptx = ROOT / "ptx"
+    assert [path.name for path in sorted(ptx.glob("*.py"))] == ["__init__.py"]
+    packages = {path.parent.name for path in ptx.glob("*/__init__.py")}
+    plan = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("Inside `ptx/`")[1].split("\n\n")[1]
+    rows = [line.split("|")[1] for line in plan.splitlines()[2:]]
+    assert sorted(name.strip(" `") for row in rows for name in row.split(",")) == sorted(packages)
+    folders = {path.parent.name for path in (ROOT / "tests" / "ptx").glob("*/test_*.py")}
+    assert folders <= packages, folders - packages
+    assert not list((ROOT / "tests" / "ptx").glob("test_*.py"))
+
+
 def test_every_dependency_has_a_lower_bound() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]

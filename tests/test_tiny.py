@@ -13,9 +13,9 @@ from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, blocked
 from tinygpu.layouts import Layout, compose
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.search import Evaluation, minimize
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

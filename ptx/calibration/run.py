@@ -23,8 +23,8 @@ from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
 from tinygpu.ptx.calibration.profile import Calibration, calibration_of, save_profile
 from tinygpu.ptx.calibration.suite import chosen
-from tinygpu.ptx.driver import available
 from tinygpu.ptx.runtime.calls import BINDINGS
+from tinygpu.ptx.runtime.driver import available
 from tinygpu.ptx.runtime.errors import GpuUnavailable
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from tinygpu.ptx.calibration.child import main; sys.exit(main())"

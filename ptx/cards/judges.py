@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
-from tinygpu.ptx.assembler import AssemblerError, Fault, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerError, Fault, assemble
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, LaunchError, Report, TensorMap, emulate
 from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, FieldMap, Specimen, Twin
 

@@ -8,7 +8,7 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.isa.tma import ALIGN_BYTES, TmaLoad, TmaStore
-from tinygpu.ptx.kernel import TensorMapSpec
+from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.smem import slot_offset

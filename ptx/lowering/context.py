@@ -12,7 +12,7 @@ from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.program.spread import Spread
-from tinygpu.ptx.kernel import TensorMapSpec
+from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe
 from tinygpu.ptx.lowering.registers import RegisterTile

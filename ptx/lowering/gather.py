@@ -16,7 +16,7 @@ from tinygpu.expressions import expr
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.kernel import Workspace
+from tinygpu.ptx.launching.kernel import Workspace
 from tinygpu.ptx.lowering import stream
 from tinygpu.ptx.lowering.compute import emit_elementwise, spread_of
 from tinygpu.ptx.lowering.context import Context, LoweringError

@@ -13,7 +13,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.wgmma import Wgmma
-from tinygpu.ptx.kernel import Fact, Kernel, Parameter
+from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, gather, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import tile_indices

@@ -1,7 +1,7 @@
 """What a kernel records about its loops: the dims that they run along, and how its rings go round in them.
 
 It is read off the program's pipelines, whether the warps that fill a slot also drain it (one `Pipelined` loop) or other
-warps do (loops of their own). Verification chooses sizes by it: see `tinygpu.ptx.derived`.
+warps do (loops of their own). Verification chooses sizes by it: see `tinygpu.ptx.verification.derived`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.formula import write
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.rings import Ring
+from tinygpu.ptx.launching.rings import Ring
 
 
 def steps(program: Program) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.ptx.driver import available
+from tinygpu.ptx.runtime.driver import available
 from tinygpu.ptx.runtime.errors import CudaError, GpuUnavailable, OutOfDeviceMemory
 
 BINDINGS = "cuda.bindings.driver"

@@ -37,7 +37,7 @@ from tinygpu.devices import device
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import ProblemError
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.build import build
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache

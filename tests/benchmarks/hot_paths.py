@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from tinygpu.devices import device
 from tinygpu.machines.matmul_ampere import MatmulAmpere
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import PreparedKernel, emulate, prepare
-from tinygpu.ptx.inputs import arguments, make_inputs
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.inputs import arguments, make_inputs
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache

@@ -62,7 +62,7 @@ def measure():
 
 
 def main():
-    from tinygpu.ptx.driver import available
+    from tinygpu.ptx.runtime.driver import available
 
     if available().present:
         measure()

@@ -24,11 +24,11 @@ from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.ptxas import Ptxas, find_ptxas
 from tinygpu.ptx.emulator import Report, emulate
-from tinygpu.ptx.inputs import arguments, make_inputs
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.ptxas import Ptxas, find_ptxas
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.inputs import arguments, make_inputs
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -13,8 +13,8 @@ import numpy as np
 from tinygpu.devices import device
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.lowering.build import build
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -9,9 +9,9 @@ from fake_cuda import FakeCuda
 from tinygpu.api import compile as door
 from tinygpu.ptx.measuring.statistics import CONFIDENCE, LEAST_NOISE
 from tinygpu.ptx.measuring.timing import L2_FACTOR, MOST_SETS, Protocol
+from tinygpu.ptx.measuring.worker import Settings
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import open_context
-from tinygpu.ptx.worker import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 

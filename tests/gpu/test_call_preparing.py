@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tinygpu.devices import device
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, Assembly, Fault
+from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, Assembly, Fault
+from tinygpu.ptx.assembling.ptxas import find_ptxas
 from tinygpu.ptx.measuring.bundle import read_bundle
-from tinygpu.ptx.ptxas import find_ptxas
 from tinygpu.spaces.build import build_space
 
 pytest.importorskip("cuda.bindings.nvjitlink")

@@ -173,7 +173,7 @@ def test_steps_for_which_no_time_is_left_are_skipped_with_that_reason(tmp_path: 
 
 
 def test_where_there_is_no_gpu_the_call_says_so_and_ends(tmp_path: Path) -> None:
-    from tinygpu.ptx.driver import available
+    from tinygpu.ptx.runtime.driver import available
 
     if available().present:
         pytest.skip("this machine has a GPU")

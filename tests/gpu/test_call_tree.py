@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 BARRED = ("z3", "sympy", "ml_dtypes", "rich", "typer", "hypothesis", "pytest", "numba")
 # Everything that runs there and imports no PyTorch.
 THERE = (
-    "tinygpu.ptx.worker", "tinygpu.ptx.measuring.child", "tinygpu.ptx.calibration.__main__",
+    "tinygpu.ptx.measuring.__main__", "tinygpu.ptx.measuring.child", "tinygpu.ptx.calibration.__main__",
     "tinygpu.ptx.calibration.child", "gpu_call.run", "gpu_call.environment", "gpu_call.correctness",
     "gpu_call.side_by_side", "gpu_call.turns", "gpu_call.ours", "gpu_call.dense_0", "gpu_call.dense_1",
     "gpu_call.calibration", "gpu_call.gpu_tests", "gpu_call.counters", "gpu_call.sanitizer", "gpu_call.one_kernel",

@@ -10,7 +10,7 @@ import pytest
 from gpu_call.gpu_tests import files
 from small_kernels import add_ptx
 
-from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import EmulationFault, emulate
 
 HERE = Path(__file__).parent

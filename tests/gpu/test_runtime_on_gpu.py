@@ -114,7 +114,7 @@ def test_kernels_that_fault_or_hang_cost_themselves(tmp_path: Path) -> None:
     kernels = {"k0": add_ptx(), "k1": OUTSIDE, "k2": ENDLESS, "k3": add_ptx(last="sub.f32 %f0, %f0, %f2;")}
     bundle = tmp_path / "a.bundle"
     add_bundle(bundle, {**kernels, "k4": add_ptx("the same again")}, n=1 << 20)
-    command = [sys.executable, "-m", "tinygpu.ptx.worker", str(bundle), "--limit", "20"]
+    command = [sys.executable, "-m", "tinygpu.ptx.measuring", str(bundle), "--limit", "20"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(text) for text in (tmp_path / "a.bundle.results.jsonl").read_text().splitlines()]

@@ -10,9 +10,9 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Problem
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 

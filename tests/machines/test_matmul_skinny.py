@@ -14,10 +14,10 @@ from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny import MatmulSkinny
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces import Part, Space

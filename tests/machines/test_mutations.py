@@ -25,14 +25,14 @@ from tinygpu.language import Machine, Problem
 from tinygpu.machines.elementwise import Axpby, BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx.assembler import AssemblerError, assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.comparison import compare
-from tinygpu.ptx.derived import derive
+from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
 from tinygpu.ptx.emulator import EmulationFault, LaunchError, UnsupportedInstruction, emulate
-from tinygpu.ptx.inputs import arguments
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.trial import draw
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.comparison import compare
+from tinygpu.ptx.verification.derived import derive
+from tinygpu.ptx.verification.inputs import arguments
+from tinygpu.ptx.verification.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing.case import resize

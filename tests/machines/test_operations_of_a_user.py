@@ -26,9 +26,9 @@ from tinygpu.language import (
 )
 from tinygpu.language.partition import expr
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

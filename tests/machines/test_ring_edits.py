@@ -24,10 +24,10 @@ from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny import MatmulSkinny
-from tinygpu.ptx.assembler import AssemblerError, assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -16,11 +16,11 @@ from ring_edits import handover_edits
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.verification import Verification, verify
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -18,9 +18,9 @@ import pytest
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
-from tinygpu.ptx.build import build
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.verification import Verification, verify
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.language import Machine, Problem
 from tinygpu.ptx.bounds.stored import stored
-from tinygpu.ptx.comparison import compare_arrays
-from tinygpu.ptx.inputs import Inputs
 from tinygpu.ptx.runtime.elements import element
-from tinygpu.ptx.trial import Trial, draw
+from tinygpu.ptx.verification.comparison import compare_arrays
+from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.trial import Trial, draw
 
 Array = NDArray[Any]
 MATMULS = [name for name in SHIPPED if name.startswith("matmul")]

@@ -17,7 +17,7 @@ from tinygpu.api.caching import circumstances
 from tinygpu.api.machines import family
 from tinygpu.devices import Device
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.assembler import AssemblerError, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.cache import Cache, CachedObjective

@@ -21,15 +21,15 @@ from tinygpu.devices import Device
 from tinygpu.files.writing import check_replaceable
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.assembler import AssemblerError, Assembly, assemble
-from tinygpu.ptx.assembler_pool import assemble_many
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.launches import launch_of, tensors_of
+from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
+from tinygpu.ptx.assembling.pool import assemble_many
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.launches import launch_of, tensors_of
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.measuring.bundle import BEGINS, Bundle, Entry, Question, ptx_digest, write_bundle
 from tinygpu.ptx.measuring.reference import record
-from tinygpu.ptx.trial import adds_short, rounding_of
+from tinygpu.ptx.verification.trial import adds_short, rounding_of
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime

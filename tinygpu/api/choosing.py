@@ -16,8 +16,8 @@ from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, problems
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
-from tinygpu.ptx.assembler import AssemblerError, Assembly, assemble
-from tinygpu.ptx.build import Built
+from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
+from tinygpu.ptx.lowering.build import Built
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime

@@ -14,13 +14,13 @@ from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.binding import launcher, problem_of
+from tinygpu.ptx.launching.binding import launcher, problem_of
 from tinygpu.ptx.runtime.arrays import View, reader_of
 from tinygpu.ptx.runtime.callable import CallableKernel, Signature
 from tinygpu.ptx.runtime.calls import gpu_driver
 from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import GpuUnavailable, WrongArray
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.recipe import Recipe, RecipeBook
 from tinygpu.seeds import check_seed
 from tinygpu.spaces.build import build_space

@@ -30,9 +30,9 @@ from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
-from tinygpu.ptx import verification
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.verification import Verification
+from tinygpu.ptx.verification import verify as verification
+from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.recipe import RecipeBook
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing.check import run_check

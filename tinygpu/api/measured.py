@@ -14,8 +14,8 @@ from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.devices import Device
 from tinygpu.files import FileError
 from tinygpu.ptx.measuring.bundle import ptx_digest
-from tinygpu.ptx.verification import Verification, verify
-from tinygpu.ptx.worker import Settings, measure
+from tinygpu.ptx.measuring.worker import Settings, measure
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point

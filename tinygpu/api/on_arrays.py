@@ -12,8 +12,8 @@ from tinygpu.api.choosing import Finalist
 from tinygpu.dtypes import DType
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.emulator import Order, emulate
-from tinygpu.ptx.inputs import arguments, host_tensors
 from tinygpu.ptx.runtime.errors import WrongArray
+from tinygpu.ptx.verification.inputs import arguments, host_tensors
 
 
 def emulate_on(

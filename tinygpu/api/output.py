@@ -13,7 +13,7 @@ from tinygpu.files import FileError
 from tinygpu.files.folder import check_folder, write_folder
 from tinygpu.files.json_text import dumped
 from tinygpu.files.lines import begins
-from tinygpu.ptx.verification import Verification
+from tinygpu.ptx.verification.verify import Verification
 from tinygpu.report.run import Run
 from tinygpu.search.cache import is_cache
 from tinygpu.search.journal import KEY as JOURNAL

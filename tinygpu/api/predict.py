@@ -12,7 +12,7 @@ from tinygpu.api.problems import Asked
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
-from tinygpu.ptx.assembler import AssemblerUnavailable, Assembly
+from tinygpu.ptx.assembling.assembler import AssemblerUnavailable, Assembly
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.refine import Refined
 from tinygpu.simulator.simulate import Simulation

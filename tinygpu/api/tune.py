@@ -19,7 +19,7 @@ from tinygpu.api.choosing import KEPT, Failed, Finalist, finalists, refine_best
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
-from tinygpu.ptx.verification import Verification, verify
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize

@@ -79,7 +79,7 @@ def main() -> None:
 def expected(error: Exception) -> bool:
     """Whether an error is an answer to the user, not a fault of ours."""
     from tinygpu.language.parameters import DeclarationError
-    from tinygpu.ptx.assembler import AssemblerError
+    from tinygpu.ptx.assembling.assembler import AssemblerError
     from tinygpu.ptx.lowering.context import LoweringError
 
     return isinstance(error, (ValueError, DeclarationError, AssemblerError, LoweringError, OSError))

@@ -22,7 +22,7 @@ def bundled_report(b: Bundled) -> None:
         console.print(f"{len(b.skipped)} candidates have no kernel; the first: {b.skipped[0].sentence}")
     size = b.bundle.path.stat().st_size
     console.print(f"wrote {b.bundle.path}: {len(b.bundle.entries)} kernels, {size / 2**20:,.1f} MiB")
-    console.print(f"on a machine with the GPU: python -m tinygpu.ptx.worker {b.bundle.path.name}")
+    console.print(f"on a machine with the GPU: python -m tinygpu.ptx.measuring {b.bundle.path.name}")
 
 
 def bundled_json(b: Bundled) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # commands that need none of these start without them
     from tinygpu.api.choosing import Finalist
-    from tinygpu.ptx.verification import Verification
+    from tinygpu.ptx.verification.verify import Verification
     from tinygpu.spaces.build import MachineSpace
 
 # On a pipe there is no width to fit into.
@@ -64,7 +64,7 @@ def short_point(f: Finalist) -> str:
 
 def verification_report(v: Verification) -> None:
     """The emulator's verdict and its exact counts."""
-    from tinygpu.ptx.plan import RUNS
+    from tinygpu.ptx.verification.plan import RUNS
 
     console.print(f"\n[bold]{v}[/bold]" if not v.passed else f"\n{v}")
     console.print(f"each line is a run: {RUNS}")

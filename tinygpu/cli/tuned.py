@@ -12,8 +12,8 @@ from tinygpu.api.choosing import Finalist
 from tinygpu.api.tune import Searched, Tuned
 from tinygpu.cli.printing import console, layouts_report, plain_name, short_point, table, verification_report
 from tinygpu.devices import Device
-from tinygpu.ptx.driver import DriverStatus
-from tinygpu.ptx.verification import Verification
+from tinygpu.ptx.runtime.driver import DriverStatus
+from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import RESOLUTION, alike
 from tinygpu.spaces.build import MachineSpace

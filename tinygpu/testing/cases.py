@@ -15,8 +15,8 @@ from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.case import Case, resize

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, assemble
+from tinygpu.ptx.lowering.build import build
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.spaces import Part, Space
 from tinygpu.spaces.build import MachineSpace

@@ -9,12 +9,12 @@ from typing import Literal, TypeAlias
 
 from tinygpu.devices import Device
 from tinygpu.language.derive import registers_estimate
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble
-from tinygpu.ptx.build import Built, build
+from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, assemble
 from tinygpu.ptx.emulator import EmulationFault, Order
-from tinygpu.ptx.kernel import LaunchError
+from tinygpu.ptx.launching.kernel import LaunchError
+from tinygpu.ptx.lowering.build import Built, build
 from tinygpu.ptx.lowering.lower import LoweringError
-from tinygpu.ptx.verification import Verification, verify
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.testing.case import Case
 from tinygpu.testing.workbench import Workbench
 

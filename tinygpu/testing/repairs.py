@@ -20,8 +20,8 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.testing.case import Case
 from tinygpu.testing.workbench import Allowance, Workbench
 

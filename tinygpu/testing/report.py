@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinygpu.files.writing import write_file
-from tinygpu.ptx.plan import RUNS
+from tinygpu.ptx.verification.plan import RUNS
 from tinygpu.testing.case import Case
 
 TIERS: dict[int, str] = {

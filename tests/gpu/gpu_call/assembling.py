@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygpu.api.bundle import Assembling, one_by_one
-from tinygpu.ptx.assembler import AssemblerError, Assembly
-from tinygpu.ptx.ptxas import WHEEL, find_ptxas
+from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly
+from tinygpu.ptx.assembling.ptxas import WHEEL, find_ptxas
 
 # The oldest driver that a kit must load on, as a version of CUDA.
 OLDEST = "13.0"

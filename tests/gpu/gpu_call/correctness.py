@@ -25,7 +25,7 @@ def correctness(call: Call) -> Mapping[str, Any]:
     def one(job: Job) -> tuple[Job, dict[str, Any]]:
         out = call.work / f"{job.file}.jsonl"
         command = python(
-            "tinygpu.ptx.worker", call.kit / job.file, "-o", out, "--samples", 1, "--finals", 0, "--limit",
+            "tinygpu.ptx.measuring", call.kit / job.file, "-o", out, "--samples", 1, "--finals", 0, "--limit",
             call.limit(_LIMIT_S), "--budget", max(call.left() - 5, 0), "--driver", call.driver,
         )  # fmt: skip
         ended = run_program(command, call.left(), cwd=call.work, log=call.work / f"{job.file}.log")

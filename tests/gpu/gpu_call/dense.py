@@ -13,7 +13,7 @@ from gpu_call.records import read_lines
 from gpu_call.step import Call, Skip
 from tinygpu.ptx.measuring.bundle import read_bundle
 from tinygpu.ptx.measuring.timing import Protocol
-from tinygpu.ptx.worker import Settings, WorkerError, measure
+from tinygpu.ptx.measuring.worker import Settings, WorkerError, measure
 
 # As little per candidate as decides anything: eight pairs, cold alone.
 PROTOCOL = Protocol(samples=8, warm_samples=0, warm_up_s=8e-3, sample_s=1e-3, race_pairs=8, seconds=1.5)

@@ -25,11 +25,11 @@ from tinygpu.api.bundle import Assembling, bundle_points
 from tinygpu.api.choosing import NotAdmitted, choose
 from tinygpu.api.problems import Asked, problems
 from tinygpu.devices import Device, device
-from tinygpu.ptx.assembler import AssemblerUnavailable
+from tinygpu.ptx.assembling.assembler import AssemblerUnavailable
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.hardware_counters import HARDWARE_COUNTERS
-from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
 from tinygpu.ptx.measuring.bundle import Entry, read_bundle, write_bundle
+from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import ranked

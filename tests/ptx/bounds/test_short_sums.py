@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tinygpu.devices import device
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.ptx.bounds import short_sums as bounded
-from tinygpu.ptx.build import build
-from tinygpu.ptx.comparison import compare
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.units import short_sums as emulated
-from tinygpu.ptx.inputs import arguments, workspaces
-from tinygpu.ptx.trial import Trial, adds_short, draw, reference_answers, rounding_of
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.comparison import compare
+from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.trial import Trial, adds_short, draw, reference_answers, rounding_of
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.benchmarks.disassembly import find_nvdisasm
-from tinygpu.ptx.assembler import assemble
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.calibration import Microbenchmark, microbenchmarks
 from tinygpu.ptx.calibration.chip import tiny_chip
 

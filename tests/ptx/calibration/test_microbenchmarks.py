@@ -21,7 +21,7 @@ from tinygpu.cost.occupancy import occupancy
 from tinygpu.devices import device, devices
 from tinygpu.devices.fields import UNITS
 from tinygpu.devices.rules import _RULES
-from tinygpu.ptx.assembler import Assembly, assemble
+from tinygpu.ptx.assembling.assembler import Assembly, assemble
 from tinygpu.ptx.calibration import Chip, Microbenchmark, Reading, chosen, microbenchmarks, page
 from tinygpu.ptx.calibration.benchmark import MEASURED, Buffer, Launch
 from tinygpu.ptx.calibration.chip import chip_of, tiny_chip

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.assembler import AssemblerUnavailable, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerUnavailable, assemble
 
 Bytes = NDArray[np.uint8]
 SPAN = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_32B": 128}

@@ -48,7 +48,7 @@ def test_every_opcode_has_its_forms() -> None:
 @pytest.mark.parametrize("name", FORM_CLASSES)
 def test_the_assembler_accepts_every_form_from_its_target_on(name: str) -> None:
     """One spelling of each form (the last: it has most modifiers) assembles for its target and for none before."""
-    assembler = pytest.importorskip("tinygpu.ptx.assembler")
+    assembler = pytest.importorskip("tinygpu.ptx.assembling.assembler")
     for form in forms_of(name):
         text = spell(expand(form.template)[-1])
         for target in TARGETS[: TARGETS.index(form.target) + 1]:

@@ -18,7 +18,7 @@ TARGETS = (
     "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103f", "sm_103a", "sm_110f",
     "sm_110a", "sm_120", "sm_120f", "sm_120a", "sm_121a",
 )  # fmt: skip
-assembler = pytest.importorskip("tinygpu.ptx.assembler")
+assembler = pytest.importorskip("tinygpu.ptx.assembling.assembler")
 
 
 def assembles(text: str, target: str) -> bool:

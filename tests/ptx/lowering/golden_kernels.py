@@ -8,8 +8,8 @@ from typing import Any
 from tinygpu.devices import device
 from tinygpu.language import Dim, InOut, Input, Machine, Output, Param, Scalar, UnknownLayout, blocked
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
-from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

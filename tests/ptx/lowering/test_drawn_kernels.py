@@ -48,7 +48,7 @@ from tinygpu.language.trace import trace
 from tinygpu.machines import elementwise, matmul_ampere, matmul_hopper, matmul_simt, matmul_skinny
 from tinygpu.program.fill import Filler, filler
 from tinygpu.ptx import lowering
-from tinygpu.ptx.build import build
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces import Space

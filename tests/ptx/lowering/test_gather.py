@@ -15,14 +15,14 @@ from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Para
 from tinygpu.language.trace import trace
 from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import EmulationFault, emulate
-from tinygpu.ptx.inputs import arguments, make_inputs, workspaces
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.launches import launch_of
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.runtime.launch import Launch
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

@@ -17,10 +17,10 @@ from tinygpu.language import Machine
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx.assembler import AssemblerError, assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.lower import VERSIONS
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

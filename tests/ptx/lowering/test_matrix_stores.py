@@ -11,9 +11,9 @@ from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, UnknownLayout, blocked
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.assembling.assembler import assemble
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -22,7 +22,7 @@ from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import DeviceBuffer, emulate
 from tinygpu.ptx.lowering.lower import lower
-from tinygpu.ptx.operands import host_tensor
+from tinygpu.ptx.verification.operands import host_tensor
 
 ZERO = expr(0)
 POISON = 0xFF

@@ -26,12 +26,12 @@ from tinygpu.program.program import Program
 from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
 from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream, warpgroup
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
 from tinygpu.ptx.lowering.reach import check_reach
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -10,10 +10,10 @@ from attention_machine import Attention
 
 from tinygpu.devices import device
 from tinygpu.language import Machine
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -16,16 +16,16 @@ from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Para
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.program.nodes import MOST_CLUSTERS
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembler import assemble
-from tinygpu.ptx.build import build
+from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import EmulationFault, emulate
-from tinygpu.ptx.inputs import arguments, workspaces
-from tinygpu.ptx.kernel import Kernel, LaunchError
-from tinygpu.ptx.launches import launch_of
+from tinygpu.ptx.launching.kernel import Kernel, LaunchError
+from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.runtime.launch import Launch
-from tinygpu.ptx.trial import draw
-from tinygpu.ptx.verification import compare, verify
+from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.trial import draw
+from tinygpu.ptx.verification.verify import compare, verify
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.smem import SolverCache

@@ -10,8 +10,8 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, blocked
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -111,7 +111,7 @@ def test_the_kernel_counts_what_lies_outside(case: tuple[Element, np.ndarray, np
 
 @pytest.mark.parametrize("e", ELEMENTS, ids=lambda e: e.name)
 def test_the_assembler_takes_the_comparing_kernel(e: Element) -> None:
-    from tinygpu.ptx.assembler import assemble
+    from tinygpu.ptx.assembling.assembler import assemble
 
     assert not assemble(comparing_ptx(e), "sm_90").spills
     assert not assemble(comparing_ptx(e), "sm_120").spills

@@ -24,7 +24,7 @@ def worker(bundle: Path, *words: str) -> list[str]:
     options = ["--samples", "12", "--limit", "5", *words]
     if "--driver" not in words:
         options += ["--driver", "fake_cuda"]
-    return [sys.executable, "-m", "tinygpu.ptx.worker", str(bundle), *options]
+    return [sys.executable, "-m", "tinygpu.ptx.measuring", str(bundle), *options]
 
 
 def environment() -> dict[str, str]:
@@ -234,7 +234,7 @@ def _folder_of(process: Path) -> bytes:
 
 
 def test_a_machine_without_a_gpu_says_so_at_once(tmp_path: Path) -> None:
-    from tinygpu.ptx.driver import available
+    from tinygpu.ptx.runtime.driver import available
 
     if available().present:
         pytest.skip("this machine has a GPU")
@@ -258,7 +258,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
 
 
 def test_importing_the_worker_loads_numpy_and_nothing_heavier() -> None:
-    program = "import sys, tinygpu.ptx.worker, tinygpu.ptx.measuring.child; print(*sys.modules)"
+    program = "import sys, tinygpu.ptx.measuring.worker, tinygpu.ptx.measuring.child; print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     loaded = {name.split(".")[0] for name in printed.split()}
     assert "numpy" in loaded

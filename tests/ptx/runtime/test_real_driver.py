@@ -7,10 +7,10 @@ import pytest
 from fake_cuda import FakeCuda
 from small_kernels import add_launch, add_ptx
 
-from tinygpu.ptx.driver import available
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.calls import Driver, gpu_driver, load_driver
 from tinygpu.ptx.runtime.context import open_context
+from tinygpu.ptx.runtime.driver import available
 from tinygpu.ptx.runtime.errors import GpuUnavailable
 from tinygpu.ptx.runtime.launch import Map
 from tinygpu.ptx.runtime.loaded import load_kernel

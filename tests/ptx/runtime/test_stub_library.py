@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import stub_cuda
 
-from tinygpu.ptx.driver import available
+from tinygpu.ptx.runtime.driver import available
 
 pytestmark = [
     pytest.mark.skipif(stub_cuda.COMPILER is None, reason="there is no C compiler"),

@@ -16,7 +16,7 @@ from tinygpu.api.machines import family
 from tinygpu.api.problems import Asked
 from tinygpu.api.tune import NothingFound, tune
 from tinygpu.devices import device
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, Fault
+from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, Fault
 
 ASKED = Asked({"n": 1000})
 

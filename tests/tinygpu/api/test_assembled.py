@@ -52,7 +52,7 @@ def test_an_assembled_candidate_takes_what_is_predicted_of_its_kernel() -> None:
 
 def test_what_does_not_become_a_kernel_is_a_failure_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     from tinygpu.api import assembled
-    from tinygpu.ptx.assembler import AssemblerError, Fault
+    from tinygpu.ptx.assembling.assembler import AssemblerError, Fault
     from tinygpu.ptx.lowering.context import LoweringError
 
     space = space_of()

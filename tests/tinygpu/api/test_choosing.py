@@ -20,7 +20,7 @@ from tinygpu.api.report import run_of
 from tinygpu.devices import device
 from tinygpu.machines.chain import exp
 from tinygpu.machines.elementwise import Axpby, elementwise
-from tinygpu.ptx.verification import Verification, verify
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.predicted import PredictedTime
 
 DEVICES = ("a100", "rtx4090", "rtx5090", "h100", "b200", "l40s")

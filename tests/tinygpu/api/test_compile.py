@@ -15,11 +15,11 @@ from tinygpu.language.posing import problem
 from tinygpu.language.problem import ProblemError
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_ampere import MatmulAmpere
-from tinygpu.ptx.driver import available
-from tinygpu.ptx.kernel import LaunchError
+from tinygpu.ptx.launching.kernel import LaunchError
 from tinygpu.ptx.runtime.arrays import DeviceArray
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import Context, open_context
+from tinygpu.ptx.runtime.driver import available
 from tinygpu.ptx.runtime.errors import GpuUnavailable, WrongArchitecture, WrongArray
 from tinygpu.search.recipe import Recipe
 
@@ -244,7 +244,7 @@ def test_a_gpu_without_a_profile_is_told() -> None:
 
 def test_a_wrong_kernel_is_never_given(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     import tinygpu.api.compile as module
-    from tinygpu.ptx.verification import Verification
+    from tinygpu.ptx.verification.verify import Verification
 
     def never(*_: Any, **__: Any) -> Verification:
         return Verification("axpby", PROBLEM, ())

@@ -318,7 +318,7 @@ def test_a_number_that_is_missing_is_named() -> None:
 
 
 def test_a_run_needs_a_gpu_and_says_so() -> None:
-    from tinygpu.ptx.driver import available
+    from tinygpu.ptx.runtime.driver import available
 
     x = np.ones(8, np.float32)
     if available().present:

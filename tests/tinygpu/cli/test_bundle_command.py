@@ -21,7 +21,7 @@ from tinygpu.devices import device
 from tinygpu.files import FileError
 from tinygpu.language import Input, Machine, Output, Param
 from tinygpu.machines.elementwise import Axpby
-from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.measuring.bundle import read_bundle
 from tinygpu.ptx.measuring.reference import CannotRecord
 from tinygpu.search.measured import MeasuredTime, load_results
@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*[p for p in sys.path if p], str(FAKE)])}
 
 
-COMMAND = (sys.executable, "-m", "tinygpu.ptx.worker", "--driver", "fake_cuda", "--samples", "8")
+COMMAND = (sys.executable, "-m", "tinygpu.ptx.measuring", "--driver", "fake_cuda", "--samples", "8")
 
 
 def work(path: Path) -> Path:
@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("bundle")
     said = tinygpu("bundle", "axpby", *ASKED, "-n", "5", "-o", str(here / "a.bundle"), "--no-cubins")
     assert f"wrote {here}/a.bundle: 5 kernels, 0.0 MiB" in said
-    assert "python -m tinygpu.ptx.worker a.bundle" in said
+    assert "python -m tinygpu.ptx.measuring a.bundle" in said
     faster = here / "b.bundle"
     with zipfile.ZipFile(here / "a.bundle") as old, zipfile.ZipFile(faster, "w") as new:
         for name in old.namelist():
@@ -135,7 +135,7 @@ def test_results_of_other_questions_are_refused(folder: Path) -> None:
         (folder / "absent", f"{folder}/absent cannot be read: No such file or directory"),
         (
             folder / "a.bundle",
-            f"{folder}/a.bundle is no results file of version 1; `python -m tinygpu.ptx.worker` writes one",
+            f"{folder}/a.bundle is no results file of version 1; `python -m tinygpu.ptx.measuring` writes one",
         ),
     ):
         with pytest.raises(FileError) as error:
@@ -145,7 +145,7 @@ def test_results_of_other_questions_are_refused(folder: Path) -> None:
     with pytest.raises(FileError) as error:
         load_results(folder / "empty")
     assert str(error.value) == (
-        f"{folder}/empty is no results file of version 1; `python -m tinygpu.ptx.worker` writes one"
+        f"{folder}/empty is no results file of version 1; `python -m tinygpu.ptx.measuring` writes one"
     )
 
 
@@ -255,7 +255,7 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
 def test_every_launch_of_a_bundle_is_that_of_its_kernel(folder: Path) -> None:
     """The round trip through the file, against the kernel made anew."""
     from tinygpu.api.choosing import choose
-    from tinygpu.ptx.launches import launch_of
+    from tinygpu.ptx.launching.launches import launch_of
 
     space = build_space(Axpby, Asked({"n": 3000}).of(Axpby), device("h200"))
     made = read_bundle(folder / "a.bundle")

@@ -17,7 +17,7 @@ from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
 from tinygpu.cli.app import app, main
 from tinygpu.devices import device
-from tinygpu.ptx.assembler import AssemblerUnavailable
+from tinygpu.ptx.assembling.assembler import AssemblerUnavailable
 
 SCALE = """
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked

@@ -22,9 +22,9 @@ from tinygpu.api.tune import NothingFound, Searched, Tuned, tune
 from tinygpu.cli.printing import console, short_point
 from tinygpu.cli.tuned import funnel, tuned_report
 from tinygpu.devices import device
-from tinygpu.ptx.comparison import Check
-from tinygpu.ptx.driver import DriverStatus
-from tinygpu.ptx.verification import Verification
+from tinygpu.ptx.runtime.driver import DriverStatus
+from tinygpu.ptx.verification.comparison import Check
+from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import alike, division
 from tinygpu.spaces.build import MachineSpace, build_space

@@ -239,7 +239,7 @@ import sys
 for name in ("msgspec", "sympy", "z3", "ml_dtypes", "rich", "typer"):
     sys.modules[name] = None
 from pathlib import Path
-import tinygpu.ptx.calibration.__main__, tinygpu.ptx.measuring.child, tinygpu.ptx.worker
+import tinygpu.ptx.calibration.__main__, tinygpu.ptx.measuring.child, tinygpu.ptx.measuring.worker
 from tinygpu.devices import device
 from tinygpu.ptx.calibration import load_calibration
 from tinygpu.ptx.measuring.bundle import read_bundle
@@ -276,11 +276,11 @@ OTHERS = {
     "tinygpu.ptx.measuring.child": "lines of its own parent",
     "tinygpu.ptx.calibration.child": "lines of its own parent",
     "tinygpu.ptx.calibration.run": "lines of its own child",
-    "tinygpu.ptx.worker": "lines of its own child",
-    "tinygpu.ptx.driver": "lines of its own child",
-    "tinygpu.ptx.assembler_pool": "messages of its own child",
-    "tinygpu.ptx.ptxas": "machine code that its own child wrote",
-    "tinygpu.ptx.kernel": "messages of its own child",
+    "tinygpu.ptx.measuring.worker": "lines of its own child",
+    "tinygpu.ptx.runtime.driver": "lines of its own child",
+    "tinygpu.ptx.assembling.pool": "messages of its own child",
+    "tinygpu.ptx.assembling.ptxas": "machine code that its own child wrote",
+    "tinygpu.ptx.launching.kernel": "messages of its own child",
     "tinygpu.ptx.runtime.calls": "imports the driver's bindings by a name of the command line",
     "tinygpu.ptx.runtime.callable": "imports array libraries by fixed names",
     "tinygpu.ptx.runtime.outputs": "imports array libraries by fixed names",

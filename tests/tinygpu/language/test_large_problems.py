@@ -19,14 +19,14 @@ from tinygpu.language.problem import MOST_ELEMS, ProblemError
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.binding import problem_of
-from tinygpu.ptx.build import build
-from tinygpu.ptx.derived import MOST_GAP_ELEMS, derive
-from tinygpu.ptx.kernel import Kernel, LaunchError
-from tinygpu.ptx.launches import launch_of
+from tinygpu.ptx.launching.binding import problem_of
+from tinygpu.ptx.launching.kernel import Kernel, LaunchError
+from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.runtime.arrays import reader_of
 from tinygpu.ptx.runtime.errors import LaunchRefused
 from tinygpu.ptx.runtime.launch import Argument
+from tinygpu.ptx.verification.derived import MOST_GAP_ELEMS, derive
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

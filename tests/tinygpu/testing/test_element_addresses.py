@@ -16,9 +16,9 @@ from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.program.touches import touches
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space

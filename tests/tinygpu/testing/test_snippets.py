@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from tinygpu.api.machines import family
-from tinygpu.ptx.plan import RUNS
+from tinygpu.ptx.verification.plan import RUNS
 from tinygpu.testing.check import run_check
 
 TWICE = '''

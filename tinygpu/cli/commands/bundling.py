@@ -30,8 +30,8 @@ def bundle_command(
 ) -> None:
     """Write candidates as kernels into one file, to be timed on a GPU elsewhere.
 
-    There, `python -m tinygpu.ptx.worker FILE` verifies and times them; it needs NumPy and cuda-bindings alone. What it
-    writes, `tinygpu tune --results` takes in.
+    There, `python -m tinygpu.ptx.measuring FILE` verifies and times them; it needs NumPy and cuda-bindings alone. What
+    it writes, `tinygpu tune --results` takes in.
 
     Example: `tinygpu bundle matmul --shape m=4096,n=4096,k=4096 --dtype bf16 --device h200 -n 500 -o mm.bundle`
     """

@@ -38,7 +38,7 @@ def emit_command(
     Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
     """
     from tinygpu.api.output import check_output, verdict, write_kernel
-    from tinygpu.ptx.verification import verify
+    from tinygpu.ptx.verification.verify import verify
 
     if out is not None:
         check_output(out)
@@ -78,7 +78,7 @@ def verify_command(
     from dataclasses import asdict
 
     from tinygpu.cli.printing import verification_report
-    from tinygpu.ptx.verification import verify
+    from tinygpu.ptx.verification.verify import verify
 
     made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
     result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)

@@ -11,7 +11,7 @@ import typer
 def report_command(
     run: Annotated[Path, typer.Argument(help="run.json or its folder, from `tinygpu tune`; or a saved search result")],
     out: Annotated[Path, typer.Option("--out", "-o", help="the page to write")] = Path("report.html"),
-    results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
+    results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.measuring`")] = None,
 ) -> None:
     """Write one page about a tuning run: what was pruned and why, how the search went, the best candidates and more.
 

@@ -30,7 +30,7 @@ def tune_command(
     cache: Annotated[Path | None, typer.Option(help="file that keeps assembled candidates between runs")] = None,
     seed: Annotated[int, typer.Option(help="of every random draw")] = 0,
     keep: Annotated[int, typer.Option(help="how many of the best are assembled")] = 6,
-    results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.worker`")] = None,
+    results: Annotated[Path | None, typer.Option(help="measured times, from `python -m tinygpu.ptx.measuring`")] = None,
     measure: Annotated[int, typer.Option(help="time so many of the best on the GPU that is here")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the kernel (runs/...)")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also reasons, constraints and checks")] = False,
@@ -63,7 +63,7 @@ def tune_command(
     from tinygpu.cli.printing import console
     from tinygpu.cli.tuned import tuned_report
     from tinygpu.devices import device as find
-    from tinygpu.ptx.driver import available
+    from tinygpu.ptx.runtime.driver import available
 
     if within is not None and not within >= 0:
         raise typer.BadParameter(f"--within is in per cent above the roofline's time, 5 or 0.5, not {within:g}")

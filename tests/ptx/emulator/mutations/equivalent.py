@@ -13,7 +13,7 @@ from mutations.operators import Mutant, mutants
 from mutations.retries import attempt
 from mutations.statements import statements
 from mutations.subjects import Subject
-from tinygpu.ptx.assembler import AssemblerError, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
 from tinygpu.ptx.emulator import EmulationFault, emulate
 
 SAME_CODE = "the assembler makes the same machine code of it"

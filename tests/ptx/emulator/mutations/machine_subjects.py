@@ -13,11 +13,11 @@ from mutations.subjects import Launch, Source, Subject
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
-from tinygpu.ptx.build import build
-from tinygpu.ptx.comparison import compare
-from tinygpu.ptx.inputs import arguments, workspaces
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.trial import draw
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.comparison import compare
+from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.trial import draw
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -18,7 +18,7 @@ from importlib import metadata
 from os import cpu_count
 from pathlib import Path
 
-from tinygpu.ptx.assembler import (
+from tinygpu.ptx.assembling.assembler import (
     AssemblerError,
     AssemblerUnavailable,
     Assembly,

@@ -12,9 +12,9 @@ from tinygpu.dtypes import DType
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.maps import emulated_map
-from tinygpu.ptx.operands import POISON, HostTensor, host_tensor
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.maps import emulated_map
+from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
 Inputs = Literal["integers", "random", "specials"]
 
@@ -37,7 +37,7 @@ _LARGE = 1000.0
 def make_inputs(
     machine: type[Machine], problem: Problem, inputs: Inputs, seed: int
 ) -> tuple[dict[str, HostTensor], dict[str, Any]]:
-    """Operands and scalars of a run whose results are not judged; `tinygpu.ptx.trial.draw` knows the answers, too."""
+    """Operands and scalars of a run whose results are not judged; `verification.trial.draw` knows the answers, too."""
     arrays, scalars = drawn(machine, problem, inputs, seed, {o.name: o.shape for o in problem.operands})
     return host_tensors(problem, arrays), scalars
 

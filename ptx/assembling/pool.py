@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from tinygpu.ptx.assembler import AssemblerError, Assembly, Fault, assemble
+from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, Fault, assemble
 
 _LENGTH = struct.Struct("<Q")
 
@@ -111,7 +111,7 @@ class _Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Not multiprocessing: its children run the caller's main module again, or fork a process that has threads.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from tinygpu.ptx.assembler_pool import serve; serve()"
+        program = f"import sys; sys.path[:] = {sys.path!r}; from tinygpu.ptx.assembling.pool import serve; serve()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

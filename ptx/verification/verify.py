@@ -2,9 +2,9 @@
 
 What ships is what was verified: dims, leading dimensions and the grid are launch arguments, so the same text runs on
 small *derived problems* that keep every fact for which the kernel was specialised, have full and partial tiles along
-each axis as the real one has, and loops in which every ring goes round (see `tinygpu.ptx.plan`). Inputs are first whole
-numbers, for which every sum is exact and the result must agree bit for bit; then random numbers with a few special
-values among them, within a bound that is worked out for every element.
+each axis as the real one has, and loops in which every ring goes round (see `tinygpu.ptx.verification.plan`). Inputs
+are first whole numbers, for which every sum is exact and the result must agree bit for bit; then random numbers with a
+few special values among them, within a bound that is worked out for every element.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.comparison import Check, compare
 from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, PreparedKernel, Report, emulate, prepare
-from tinygpu.ptx.inputs import Inputs, arguments, workspaces
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.plan import Run, plan
-from tinygpu.ptx.sampled import Chosen, chosen_clusters, sampled_checks, too_large
-from tinygpu.ptx.trial import Trial, draw
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.comparison import Check, compare
+from tinygpu.ptx.verification.inputs import Inputs, arguments, workspaces
+from tinygpu.ptx.verification.plan import Run, plan
+from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, too_large
+from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.seeds import check_seed
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.

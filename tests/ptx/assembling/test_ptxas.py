@@ -8,9 +8,9 @@ from small_kernels import add_ptx
 
 from tinygpu.devices import device
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import AssemblerError, AssemblerUnavailable, assemble, launch_registers
-from tinygpu.ptx.build import build
-from tinygpu.ptx.ptxas import Ptxas, find_ptxas
+from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, assemble, launch_registers
+from tinygpu.ptx.assembling.ptxas import Ptxas, find_ptxas
+from tinygpu.ptx.lowering.build import build
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -136,7 +136,7 @@ def test_what_is_no_ptxas_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_there_is_none_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinygpu.ptx.ptxas._of_wheel", lambda: None)
+    monkeypatch.setattr("tinygpu.ptx.assembling.ptxas._of_wheel", lambda: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(AssemblerUnavailable) as error:
         find_ptxas()

@@ -18,11 +18,11 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.ptx import isa
-from tinygpu.ptx.build import build
-from tinygpu.ptx.derived import DEEP, derive, tiles_per_cta
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.plan import plan
-from tinygpu.ptx.verification import verify
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.derived import DEEP, derive, tiles_per_cta
+from tinygpu.ptx.verification.plan import plan
+from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -9,8 +9,8 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import TensorDeclaration
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.launches import launch_of
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.arrays import View
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.runtime.errors import WrongArray

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tinygpu.language.problem import Problem
 from tinygpu.program.nodes import MOST_CLUSTERS, MOST_ROUNDS
-from tinygpu.ptx.rings import Ring
+from tinygpu.ptx.launching.rings import Ring
 
 # CUDA driver API, cuTensorMapEncodeTiled: globalStrides.
 MOST_PITCH_BYTES = 2**40

@@ -14,9 +14,9 @@ from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.language.problem import Operand
 from tinygpu.machines.matmul_simt import MatmulSimt
-from tinygpu.ptx.build import build
 from tinygpu.ptx.emulator import prepare
-from tinygpu.ptx.sampled import _Backed, _joined, _shape, chosen_clusters, sampled_checks
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.sampled import _Backed, _joined, _shape, chosen_clusters, sampled_checks
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

@@ -13,10 +13,21 @@ from dataclasses import dataclass
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.derived import AGAIN, DEEP, OTHER, TURNS, WHOLE, Aim, Tiles, derive, exactly, tiles_per_cta
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.inputs import Inputs
-from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.derived import (
+    AGAIN,
+    DEEP,
+    OTHER,
+    TURNS,
+    WHOLE,
+    Aim,
+    Tiles,
+    derive,
+    exactly,
+    tiles_per_cta,
+)
+from tinygpu.ptx.verification.inputs import Inputs
 
 # What the words mean that name a run.
 RUNS = (

@@ -10,10 +10,10 @@ import pytest
 from tests.benchmarks.disassembly import counted, disassemble, find_nvdisasm, parse
 from tinygpu.devices import device
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.ptx.assembler import AssemblerUnavailable
-from tinygpu.ptx.build import build
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.ptxas import find_ptxas
+from tinygpu.ptx.assembling.assembler import AssemblerUnavailable
+from tinygpu.ptx.assembling.ptxas import find_ptxas
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.build import build
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 

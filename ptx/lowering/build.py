@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tinygpu.language.problem import Problem
 from tinygpu.program.program import Program
-from tinygpu.ptx.kernel import Kernel
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
-from tinygpu.ptx.comparison import Check, compare_arrays
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PreparedKernel, SparseBuffer, emulate
-from tinygpu.ptx.inputs import workspaces
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.maps import emulated_map
-from tinygpu.ptx.operands import POISON
-from tinygpu.ptx.trial import draw
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.maps import emulated_map
+from tinygpu.ptx.verification.comparison import Check, compare_arrays
+from tinygpu.ptx.verification.inputs import workspaces
+from tinygpu.ptx.verification.operands import POISON
+from tinygpu.ptx.verification.trial import draw
 
 # CTAs whose windows hold more elements than this, or whose workspaces more bytes, are not run.
 MOST_ELEMENTS = 1 << 25
@@ -54,7 +54,7 @@ class Chosen:
         return f"{name} of {self.total:,}"
 
     def rounds(self, kernel: Kernel, problem: Problem) -> int:
-        """What it costs to run it, in rounds (see `tinygpu.ptx.plan.Run.rounds`)."""
+        """What it costs to run it, in rounds (see `tinygpu.ptx.verification.plan.Run.rounds`)."""
         slots = sum(int(r.slots_of(problem.dim)) for r in kernel.rings)
         return len(self.ctas) * (1 + slots)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tinygpu.ptx.assembler import (
+from tinygpu.ptx.assembling.assembler import (
     AssemblerError,
     AssemblerUnavailable,
     Assembly,
@@ -22,7 +22,7 @@ from tinygpu.ptx.assembler import (
     entry_names,
     instruction_above,
 )
-from tinygpu.ptx.assembler_pool import AssemblyJob, assemble_many
+from tinygpu.ptx.assembling.pool import AssemblyJob, assemble_many
 from tinygpu.ptx.emulator import emulate
 from tinygpu.ptx.emulator.faults import PtxSyntaxError
 
@@ -349,7 +349,7 @@ def test_without_the_cuda_wheels_one_sentence_says_so(missing: str, monkeypatch:
 
 
 def test_importing_the_assembler_loads_no_cuda() -> None:
-    program = "import sys, tinygpu.ptx.assembler_pool; print([name for name in sys.modules if 'cuda' in name])"
+    program = "import sys, tinygpu.ptx.assembling.pool; print([name for name in sys.modules if 'cuda' in name])"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
 

@@ -14,9 +14,9 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.reference import reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
-from tinygpu.ptx.inputs import SMALL, Inputs, drawn, host_tensors, largest_whole
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.operands import HostTensor
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.inputs import SMALL, Inputs, drawn, host_tensors, largest_whole
+from tinygpu.ptx.verification.operands import HostTensor
 
 # Largest whole numbers that are tried as inputs, one after another, until no sum becomes inexact.
 _AMPLITUDES = (64, 32, 16, 8, SMALL)

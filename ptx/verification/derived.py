@@ -16,8 +16,8 @@ from tinygpu.expressions import compile_scalars
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.trace import trace
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.rings import Ring
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.rings import Ring
 
 # Rounds of a loop that no ring goes along.
 PLAIN_ROUNDS = 3

@@ -13,10 +13,10 @@ from tinygpu.language.problem import Operand
 from tinygpu.ptx.bounds.answers import Answer
 from tinygpu.ptx.bounds.stored import ends, unjudged
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.inputs import Inputs
-from tinygpu.ptx.operands import HostTensor
 from tinygpu.ptx.runtime.elements import element
-from tinygpu.ptx.trial import Trial
+from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.operands import HostTensor
+from tinygpu.ptx.verification.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tinygpu.ptx.driver import DriverStatus, Gpu, available, probe
+from tinygpu.ptx.runtime.driver import DriverStatus, Gpu, available, probe
 
 # a library that every machine has stands in for the driver's, and a program stands in for its answers
 LIBRARY = ctypes.util.find_library("c") or ctypes.util.find_library("msvcrt") or ""
@@ -84,7 +84,7 @@ def test_this_machine_answers_and_is_asked_once() -> None:
 def test_asking_loads_no_cuda_into_this_process() -> None:
     program = """
 import sys
-from tinygpu.ptx.driver import available
+from tinygpu.ptx.runtime.driver import available
 available()
 print([name for name in sys.modules if name.startswith("cuda")])
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.emulator import DeviceBuffer, SparseBuffer, TensorMap
-from tinygpu.ptx.kernel import TensorMapSpec
+from tinygpu.ptx.launching.kernel import TensorMapSpec
 
 # cuTensorMapEncodeTiled's name of each element type; TMA moves 8-bit floats and tf32 as they are.
 ELEMENTS = {

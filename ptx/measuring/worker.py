@@ -1,6 +1,6 @@
 """The worker: times the kernels of a bundle on the GPU of this machine, and writes a results file.
 
-    python -m tinygpu.ptx.worker BUNDLE
+    python -m tinygpu.ptx.measuring BUNDLE
 
 Needs NumPy and cuda-bindings, nothing else of what tinyGPU needs. Every kernel is verified and then timed in turns
 with the best one so far, by a process of its own with a time limit: a kernel that faults, hangs or brings that process
@@ -337,7 +337,7 @@ def _sentence(line: Mapping[str, Any]) -> str:
 
 def main(words: list[str] | None = None) -> int:
     """The command. Ends with 0 where kernels were measured, 1 where nothing could be, 2 where the input is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tinygpu.ptx.worker", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tinygpu.ptx.measuring", description=__doc__.split("\n\n")[0])
     parser.add_argument("bundle", type=Path, help="a file from `tinygpu bundle`")
     parser.add_argument("-o", "--out", type=Path, help="results file (BUNDLE.results.jsonl), continued if it is there")
     parser.add_argument("--samples", type=int, default=Protocol().samples, help="pairs of cold samples per kernel")
@@ -370,6 +370,3 @@ def main(words: list[str] | None = None) -> int:
     print(f"wrote {out}: {count} of {len(bundle.entries)} kernels measured")
     return 0 if count else 1
 
-
-if __name__ == "__main__":
-    sys.exit(main())

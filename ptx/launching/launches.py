@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tinygpu.language.problem import Problem
-from tinygpu.ptx.kernel import Kernel
-from tinygpu.ptx.maps import dims_and_strides
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.launching.maps import dims_and_strides
 from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor, Workspace
 
 
