@@ -38,7 +38,7 @@ class MatmulHopper(epilogue.Epilogue):
         | ((ceil_div(m, bm) * ceil_div(n, bn) * split_k <= 2 * symbol("device.sm_count")) & (split_k * bk <= k)),
         "CTAs share tiles only where SMs would be idle (two CTAs for each at most), and each has rounds of its own",
         kind="dominance",
-        why="what they gather passes through L2 once more, which costs more than it brings where every SM has a tile",
+        why="the fix-up passes through L2 once more, which costs more than it brings where every SM has a tile",
     )
 
     tma, wgmma, put = isa.TmaLoad(), isa.Wgmma(bn), isa.TmaStore()
@@ -101,7 +101,7 @@ class MatmulHopper(epilogue.Epilogue):
             with mine, p.loop(self.k, step=bk, divided=True), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
                 a, b = s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn))
                 p.multiply(wgmma, acc, a if wgmma is self.wgmma else p.load(self.ld_fragment, a, t.a), b)
-            acc = around.enter_context(p.gather(isa.Add(acc.dtype.name), self.leave, self.take, acc))
+            acc = around.enter_context(p.fix_up(isa.Add(acc.dtype.name), self.leave, self.take, acc))
             result = self.finish(p, acc, i, j)
             if out is None:
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)

@@ -42,7 +42,7 @@ class MatmulSkinny(epilogue.Epilogue):
         "all rows of a fit into one tile, so that b is read once, where b has two tiles of 32 columns for every SM",
         kind="dominance",
         why="every further tile of rows reads all of b again; where b has fewer columns, tiles of rows give SMs work "
-        "that parts of k would give them only with sums to gather",
+        "that parts of k would give them only with sums to fix up",
     )
     tight = Require(
         (bm == 8) | (bm < m + 16) | (bm == 32 * ceil_div(m, 32)),
@@ -63,7 +63,7 @@ class MatmulSkinny(epilogue.Epilogue):
         (split_k == 1) | ((ceil_div(n, bn) * split_k <= 32 * symbol("device.sm_count")) & (split_k * bk <= k)),
         "each CTA that shares a tile has rounds of its own, and there are not many times more of them than SMs",
         kind="dominance",
-        why="what they gather passes through L2 once more; beyond some per SM, more parts do not even out the load",
+        why="the fix-up passes through L2 once more; beyond some per SM, more parts do not even out the load",
     )
 
     tma, ld_matrix = isa.TmaLoad(), isa.LdMatrix()
@@ -90,7 +90,7 @@ class MatmulSkinny(epilogue.Epilogue):
                     if not whole:
                         b, a = p.load(self.ld_matrix, b, t.a), p.load(self.ld_matrix, a, t.b)
                     p.multiply(self.product, acc, b, a)
-                with p.gather(isa.Add(acc.dtype.name), self.leave, self.take, acc) as total:
+                with p.fix_up(isa.Add(acc.dtype.name), self.leave, self.take, acc) as total:
                     p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), self.finish(p, total.T, i, j))
             with (
                 p.role("producer", warps=1, first=self.warps),

@@ -100,7 +100,7 @@ class History(Sequence[Trial]):
 
 
 class HistoryBuilder:
-    """Gathers trials, point by point or as columns, into a `History`."""
+    """Collects trials, point by point or as columns, into a `History`."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}  # in the order of first sight

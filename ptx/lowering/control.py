@@ -10,7 +10,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.wgmma import Wgmma
-from tinygpu.ptx.lowering import bulk, compute, gather, handover, matrix, moves, stream, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, fix_up, handover, matrix, moves, stream, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.rounds import at_least_once
@@ -62,8 +62,8 @@ def statement(context: Context, s: n.Statement) -> None:
             fill(context, s)
         case n.Drain():
             drain(context, s)
-        case n.Gather():
-            gathered(context, s)
+        case n.FixUp():
+            fixed_up(context, s)
         case n.Scope():
             body(context, s.body)
             context.dirty = True
@@ -127,7 +127,7 @@ def loop(context: Context, s: n.Loop) -> None:
         handover.settle(context)
 
 
-def gathered(context: Context, s: n.Gather) -> None:
+def fixed_up(context: Context, s: n.FixUp) -> None:
     """The last CTA of a tile has what all of them have, and goes on; the others do not."""
     if int(context.program.grid.stream_k):
         streamed(context, s)
@@ -137,34 +137,34 @@ def gathered(context: Context, s: n.Gather) -> None:
         body(context, s.body)
         return
     parts = int(context.program.grid.parts)
-    gather.leave(context, s)
+    fix_up.leave(context, s)
     barrier(context)
     done = context.emit.label("gathered")
-    context.emit.line(f"@!{gather.came_last(context, s, parts)} bra {done};")
+    context.emit.line(f"@!{fix_up.came_last(context, s, parts)} bra {done};")
     together = int(s.parts_at_once)
     if together > 1:
         for first in range(0, parts, together):
-            gather.take_together(context, s, range(first, min(first + together, parts)))
+            fix_up.take_together(context, s, range(first, min(first + together, parts)))
     else:
         taken(context, s, parts, lambda part: part)
     body(context, s.body)
     context.emit.place_label(done)
 
 
-def taken(context: Context, s: n.Gather, parts: Number, place: Callable[[Number], Number]) -> None:
+def taken(context: Context, s: n.FixUp, parts: Number, place: Callable[[Number], Number]) -> None:
     """Takes what all parts left and combines it, in their order; `place` says where a part is.
 
     A loop for each stretch: the assembler would load the values of many stretches ahead, into registers that are not
     there. The result takes the registers of the value: nothing uses that again.
     """
     context.tiles[s.result.name] = context.tiles[s.value.name]
-    for stretch in gather.stretches(context, s):
-        gather.take_first(context, s, place(0), stretch)
+    for stretch in fix_up.stretches(context, s):
+        fix_up.take_first(context, s, place(0), stretch)
         with counting(context, "the other parts", context.emit.sub(parts, 1), rolled=True) as before:
-            gather.take_more(context, s, place(context.emit.add(before, 1)), stretch)
+            fix_up.take_more(context, s, place(context.emit.add(before, 1)), stretch)
 
 
-def streamed(context: Context, s: n.Gather) -> None:
+def streamed(context: Context, s: n.FixUp) -> None:
     """The same, of a tile that has as many owners as pieces of rounds meet in it; most have one."""
     emit = context.emit
     alone, done = emit.label("alone"), emit.label("gathered")
@@ -174,9 +174,9 @@ def streamed(context: Context, s: n.Gather) -> None:
     emit.line(f"mov.u32 {tile}, {context.tile};")
     block = emit.open()
     first, count = stream.owners(context, tile)
-    gather.leave(context, s)
+    fix_up.leave(context, s)
     barrier(context)
-    emit.line(f"@!{gather.came_last(context, s, count)} bra {done};")
+    emit.line(f"@!{fix_up.came_last(context, s, count)} bra {done};")
     taken(context, s, count, lambda owner: stream.place_of(context, first, owner))
     emit.close()
     emit.block.body.extend(block.lines())

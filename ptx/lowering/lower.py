@@ -14,7 +14,7 @@ from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control, gather, roles, rounds
+from tinygpu.ptx.lowering import control, fix_up, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import tile_indices
 from tinygpu.ptx.lowering.handover import refuse_unordered
@@ -60,7 +60,7 @@ def lower(
     maps = tuple(spec for spec, _ in context.maps)
     parameters = (*parameters, *(Parameter(m.name, "map", "b8") for m in maps))
     if context.workspace:
-        parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in gather.workspaces(program)))
+        parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in fix_up.workspaces(program)))
         prologue += [
             line
             for name, register in context.workspace.items()
@@ -120,7 +120,7 @@ def lower(
         program.grid.persistent,
         bool(suffix),
         int(program.grid.parts),
-        gather.workspaces(program),
+        fix_up.workspaces(program),
         _stream_k(program),
         rounds.rings(program),
         rounds.turns(program),

@@ -92,7 +92,7 @@ def _drains(
             yield from _drains(program, s.body, pipeline, role, times * _largest(program, s.trips))
         elif isinstance(s, n.InRole):
             yield from _drains(program, s.body, pipeline, s.role, times)
-        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope)):
+        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope)):
             yield from _drains(program, s.body, pipeline, role, times)
 
 

@@ -4,7 +4,7 @@ Clusters share some of the tiles: all rounds of these in a row are cut into piec
 each cluster gets one piece. The other tiles are dealt whole, as many to each cluster: all full waves but one, so that
 shared tiles are few, and have two owners at most. With fewer tiles than clusters, all are shared (Osama et al.,
 "Stream-K", PPoPP 2023: two-tile stream-K with data-parallel tiles). Clusters begin with what they share; what some
-leave of it is gathered while others still multiply.
+leave of it is fixed up while others still multiply.
 """
 
 from __future__ import annotations

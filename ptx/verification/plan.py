@@ -94,7 +94,7 @@ def plan(
         first = first or of
         sizes = ",".join(f"{name}={size}" for name, size in of.dims)
         ctas = _ctas(kernel, of, aim, number)
-        # Side by side, a cluster's later pieces come last, and are never what others gather.
+        # Side by side, a cluster's later pieces come last, and are never what others fix up.
         alone = bool(kernel.stream_k) and number == 2
         where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))

@@ -139,7 +139,7 @@ def test_operands_of_16_bits_in_any_order(product: str, majors: tuple[str, str])
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("product", "warps", "bn"), [("wgmma", 8, 128), ("mma.sync", 1, 16), ("mma.sync", 2, 64)])
 @pytest.mark.parametrize("split_k", [2, 16])
-def test_parts_of_every_width_are_gathered(product: str, warps: int, bn: int, split_k: int) -> None:
+def test_parts_of_every_width_are_fixed_up(product: str, warps: int, bn: int, split_k: int) -> None:
     """Few values of many parts are taken at once, many values part by part."""
     options = {"scaling": "columns", "activation": "silu", "with_residual": True}
     bk = 128 if bn == 16 else 64

@@ -203,7 +203,7 @@ class _Counter:
                 return self._body(s.body, phase, times)
             case _:
                 self.operations.add(s, tally, times, phase == "iteration")
-                if isinstance(s, n.Gather):
+                if isinstance(s, n.FixUp):
                     return self._body(s.body, phase, times)
         return phase
 

@@ -102,8 +102,8 @@ class Operations:
                 self._apply(s, tally, times)
             case n.Multiply():
                 self._multiply(s, tally, times)
-            case n.Gather():
-                self._gather(s, tally, times)
+            case n.FixUp():
+                self._fix_up(s, tally, times)
             case n.Reduce():
                 values = values_of(s.source)
                 results = values_of(s.result)
@@ -112,12 +112,12 @@ class Operations:
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
 
-    def _gather(self, s: n.Gather, tally: Tally, times: Expr) -> None:
+    def _fix_up(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
         """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2.
 
         A structure may leave open whether parts or rounds in a row are shared: each counts where it is chosen.
         """
-        self._gather_in_a_row(s, tally, times)
+        self._fix_up_in_a_row(s, tally, times)
         parts, values, vector = self.program.grid.parts, values_of(s.value), expr(s.store.vector)
         shared = where(parts > 1, times, 0)
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
@@ -132,7 +132,7 @@ class Operations:
         # the count, and then the values of some parts at a time
         tally.wait("global_loads", shared * (1 + ceil_div(parts, s.parts_at_once)))
 
-    def _gather_in_a_row(self, s: n.Gather, tally: Tally, times: Expr) -> None:
+    def _fix_up_in_a_row(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
         """The same where C clusters share rounds in a row: a tile's share of all that is left and taken.
 
         Every place where one cluster ends and the next begins cuts a tile: it is one more addition, and each piece of a

@@ -45,9 +45,9 @@ class Blocks(Checks):
         group       tile rows visited together (locality in L2)
         cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
         persistent  as many CTAs as are resident, and each takes tile after tile
-        parts       CTAs (or clusters) that share each tile: they divide loops, and gather what they have
+        parts       CTAs (or clusters) that share each tile: they divide loops, and fix up what they have
         stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
-                    the tiles in a row; they share, and gather, the tiles in which one ends and the next begins
+                    the tiles in a row; they share, and fix up, the tiles in which one ends and the next begins
         """
         if self.grid_node is not None:
             raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")

@@ -43,8 +43,8 @@ class Checks:
     current_role: Role | None = None
     depth: int = 0  # loops around the current place
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
-    gathering: bool = False  # whether only the last of them gets here
-    gathered: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
+    fixing_up: bool = False  # whether only the last of them gets here
+    fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
 
     # -- statements ------------------------------------------------------------------------------------------------
     def emit(self, statement: n.Statement) -> None:
@@ -99,8 +99,8 @@ class Checks:
         """The number of CTAs that divide a loop of so many rounds over an extent."""
         if self.grid_node is None:
             raise self.fail("a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first")
-        if self.gathering:
-            raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.gather")
+        if self.fixing_up:
+            raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up")
         known = self.divided if self.divided is not None else rounds
         if not self.grid_node.stream_k.same(0) and not known.same(rounds):
             raise self.fail(
@@ -126,19 +126,19 @@ class Checks:
 
     def _writes_alone(self, name: str, target: Tile) -> None:
         """Of the CTAs that share a tile one writes the results."""
-        if target.tensor is not None and self.grid_node and self.grid_node.shares and not self.gathering:
+        if target.tensor is not None and self.grid_node and self.grid_node.shares and not self.fixing_up:
             parts = self.grid_node.parts
             which = "all" if parts.same(1) else f"each of the {parts}"
             raise self.fail(
-                f"{name} writes {target.name} in {which} CTAs that share a tile; gather what they have, and write that "
-                "inside `with p.gather(...)`"
+                f"{name} writes {target.name} in {which} CTAs that share a tile; combine what they have, and write "
+                "that inside `with p.fix_up(...)`"
             )
 
-    def _check_gather(self, name: str, store: Any, load: Any, value: Tile) -> None:
-        stored, loaded = self._instruction(store, (Transfer,), "gather"), self._instruction(load, (Transfer,), "gather")
-        if self.gathering or self.depth or self.slots:
-            where = "another p.gather" if self.gathering else "a loop" if self.depth else "a slot"
-            raise self.fail(f"p.gather stands inside {where}; each tile is gathered once, where the loops are done")
+    def _check_fix_up(self, name: str, store: Any, load: Any, value: Tile) -> None:
+        stored, loaded = self._instruction(store, (Transfer,), "fix_up"), self._instruction(load, (Transfer,), "fix_up")
+        if self.fixing_up or self.depth or self.slots:
+            where = "another p.fix_up" if self.fixing_up else "a loop" if self.depth else "a slot"
+            raise self.fail(f"p.fix_up stands inside {where}; each tile is fixed up once, where the loops are done")
         self._path(store, RMEM, GMEM)
         self._path(load, GMEM, RMEM)
         if load.label.endswith(".nc"):
@@ -352,8 +352,8 @@ class Checks:
 
     def _use(self, tile: Tile) -> None:
         self._owned(tile)
-        if tile.name in self.gathered:
-            raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was gathered; use what p.gather yields")
+        if tile.name in self.fixed_up:
+            raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
         self.unused.pop(tile.name, None)
 
     def _owned(self, tile: Tile) -> None:

@@ -216,7 +216,7 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
                 if memory is SMEM:
                     own = own + barrier_bytes(program, program.pipeline(name))
             parts.append(own + buffer_bytes(program, s.body, memory))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.Gather)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.FixUp)):
             parts.append(buffer_bytes(program, s.body, memory))
     parts = [p for p in parts if not p.same(0)]
     if len(program.roles) > 1:
@@ -301,11 +301,11 @@ def _peaks(
             held = {f"copy {i} of {s.pipeline}": taken for i, taken in enumerate(copies) if not taken.same(0)}
             live |= _peaks(s.drain, live | held, needed, peaks)
             live = {k: v for k, v in live.items() if k not in held}
-        elif isinstance(s, n.Gather):
+        elif isinstance(s, n.FixUp):
             # the value is stored before the result takes its place, whose neighbours are loaded four at a time
             live = {k: v for k, v in live.items() if k in later or k != s.value.name}
             live[s.result.name] = tile_registers(s.result)
-            _note(live | {f"gather {s.name}": expr(4)}, peaks)
+            _note(live | {f"fix-up {s.name}": expr(4)}, peaks)
             live = _peaks(s.body, live, later, peaks)
         elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
             # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
@@ -362,7 +362,7 @@ def _used(s: n.Statement) -> frozenset[str]:
     """Names of the register tiles that a statement reads."""
     if isinstance(s, n.Pipelined):
         return frozenset().union(*[_used(i) for i in s.fill + s.drain], frozenset())
-    if isinstance(s, n.Gather):
+    if isinstance(s, n.FixUp):
         return frozenset({s.value.name}).union(*[_used(i) for i in s.body])
     if isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
         return frozenset().union(*[_used(i) for i in s.body], frozenset())

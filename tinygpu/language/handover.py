@@ -23,7 +23,7 @@ Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 def check_handover(program: Program) -> None:
     """Raises DeclarationError where a pipeline is filled and drained unequally often, or turns are not alternate."""
-    _check_gathers(program)
+    _check_fix_ups(program)
     for pipeline in program.pipelines:
         fills, drains = _counts(program, pipeline.name, n.Fill), _counts(program, pipeline.name, n.Drain)
         if not pipeline.buffers:
@@ -62,7 +62,7 @@ def _uses(
             if isinstance(s, kind) and s.pipeline == pipeline:
                 yield role, in_turn
             yield from _uses(s.body, pipeline, kind, turns, role, in_turn or s.pipeline in turns)
-        elif isinstance(s, (n.Loop, n.Gather, n.Scope)):
+        elif isinstance(s, (n.Loop, n.FixUp, n.Scope)):
             yield from _uses(s.body, pipeline, kind, turns, role, in_turn)
 
 
@@ -109,16 +109,16 @@ def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:
             )
 
 
-def _check_gathers(program: Program) -> None:
+def _check_fix_ups(program: Program) -> None:
     """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
-    for gather in (s for s in walk(program.body) if isinstance(s, n.Gather)):
-        inside = {id(s) for s in walk(gather.body)}
-        names = {s.pipeline for s in walk(gather.body) if isinstance(s, (n.Fill, n.Drain))}
+    for fix_up in (s for s in walk(program.body) if isinstance(s, n.FixUp)):
+        inside = {id(s) for s in walk(fix_up.body)}
+        names = {s.pipeline for s in walk(fix_up.body) if isinstance(s, (n.Fill, n.Drain))}
         for s in walk(program.body):
             if isinstance(s, (n.Fill, n.Drain)) and s.pipeline in names and id(s) not in inside:
                 raise _error(
                     program,
-                    f"pipeline {s.pipeline!r} is used both inside and outside of p.gather, and only the last CTA of a "
+                    f"pipeline {s.pipeline!r} is used both inside and outside of p.fix_up, and only the last CTA of a "
                     "tile carries out what is inside",
                 )
 
@@ -146,7 +146,7 @@ def _places(
         elif isinstance(s, n.Loop):
             trips = OWN_ROUNDS if streamed and s.divided else s.trips
             yield from _places(s.body, pipeline, kind, role, times * trips, streamed)
-        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope)):
+        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope)):
             yield from _places(s.body, pipeline, kind, role, times, streamed)
 
 

@@ -260,16 +260,16 @@ class Tracer(Blocks):
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
         return result
 
-    @verb("p.gather")
+    @verb("p.fix_up")
     @contextmanager
-    def gather(self, combine: Elementwise, store: Transfer, load: Transfer, value: Tile) -> Iterator[Tile]:
+    def fix_up(self, combine: Elementwise, store: Transfer, load: Transfer, value: Tile) -> Iterator[Tile]:
         """The CTAs that share a tile combine their values of it, in the order of the parts; yields the result.
 
         Only the CTA that comes last carries out the block. Each leaves its values in a workspace in GMEM by `store`,
         and the last takes them by `load`: vectors of as many values as both move. Where tiles have one part each, the
         result is the value, and nothing is moved.
         """
-        name = self._instruction(combine, (Elementwise,), "gather")
+        name = self._instruction(combine, (Elementwise,), "fix_up")
         self._use(value)
         if value.partition is None:
             raise self.fail(f"{name} combines registers, and {value.name} lies in {value.memory}")
@@ -278,14 +278,14 @@ class Tracer(Blocks):
             raise self.fail(f"{name} cannot combine {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
         if value.dtype.bits != 32:
             raise self.fail(f"{name} combines {value.dtype}, and workspaces hold 32-bit values; convert to f32 or s32")
-        self._check_gather(name, store, load, value)
+        self._check_fix_up(name, store, load, value)
         result = self._value(value.dtype, value.partition, f"the combination by {name}")
-        self.gathered.add(value.name)
-        self.gathering = True
+        self.fixed_up.add(value.name)
+        self.fixing_up = True
         with self.nested() as body:
             yield result
-        self.gathering = False
-        self.emit(n.Gather(name, combine, store, load, value, result, tuple(body)))
+        self.fixing_up = False
+        self.emit(n.FixUp(name, combine, store, load, value, result, tuple(body)))
 
     @verb("p.tiled")
     def tiled(

@@ -40,7 +40,7 @@ def _drains(body: tuple[n.Statement, ...], loop: n.Loop | None) -> Iterator[tupl
             yield from _drains(s.body, loop)
         elif isinstance(s, n.Loop):
             yield from _drains(s.body, s)
-        elif isinstance(s, (n.InRole, n.Fill, n.Gather, n.Scope)):
+        elif isinstance(s, (n.InRole, n.Fill, n.FixUp, n.Scope)):
             yield from _drains(s.body, loop)
 
 
@@ -57,6 +57,6 @@ def _touched(s: n.Statement) -> frozenset[str]:
         tiles = (s.source, s.result)
     elif isinstance(s, n.Multiply):
         tiles = (s.a, s.b)
-    elif isinstance(s, n.Gather):
+    elif isinstance(s, n.FixUp):
         tiles = (s.value, s.result)
     return frozenset(t.name for t in tiles if isinstance(t, Tile))

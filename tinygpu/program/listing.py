@@ -44,8 +44,8 @@ def listing(body: tuple[n.Statement, ...], indent: str, turns: frozenset[str]) -
                 yield from listing(s.fill, indent + "    ", turns)
                 yield f"{indent}  drain {s.pipeline}:"
                 yield from listing(s.drain, indent + "    ", turns)
-            case n.Gather():
-                yield f"{indent}gather {s.result} = {s.name} {s.value}; in the last CTA of the tile:"
+            case n.FixUp():
+                yield f"{indent}fix up {s.result} = {s.name} {s.value}; in the last CTA of the tile:"
                 yield from listing(s.body, indent + "  ", turns)
             case n.Scope():
                 yield f"{indent}with {', '.join(s.pipelines)}:"

@@ -24,7 +24,7 @@ PART = "part0"
 # counted in 32 bits.
 MOST_ROUNDS, MOST_CLUSTERS = 2**17, 2**14
 # Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
-GATHERED_AT_ONCE = 8
+FIX_UP_VECTORS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +166,7 @@ class Pipelined:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gather:
+class FixUp:
     """The CTAs that share a tile combine their values of it; the one that comes last has the result, and goes on.
 
     Each leaves its values in a workspace in GMEM by `store`; the last one takes those of all, in the order of the
@@ -190,7 +190,7 @@ class Gather:
     @property
     def parts_at_once(self) -> Expr:
         """Parts whose values a thread takes together, where each is a few vectors."""
-        return maximum(expr(GATHERED_AT_ONCE) // self.vectors, 1)
+        return maximum(expr(FIX_UP_VECTORS_AT_ONCE) // self.vectors, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,7 +210,7 @@ class InRole:
 
 
 Statement: TypeAlias = (
-    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | Gather | Scope "
+    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | FixUp | Scope "
     "| InRole"
 )
 

@@ -35,7 +35,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
 from tinygpu.program.program import Program
 
-SCHEMA = 3
+SCHEMA = 4
 
 _CLASSES: tuple[type, ...] = (
     Program,
@@ -51,7 +51,7 @@ _CLASSES: tuple[type, ...] = (
     n.Fill,
     n.Drain,
     n.Pipelined,
-    n.Gather,
+    n.FixUp,
     n.Scope,
     n.InRole,
     n.Axis,

@@ -46,7 +46,7 @@ def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset
         elif isinstance(s, n.Pipelined):
             _check_pairs(program, s.fill, own, f" inside the fill of {s.pipeline!r}")
             _check_pairs(program, s.drain, own, f" inside the drain of {s.pipeline!r}")
-        elif isinstance(s, (n.Loop, n.Gather, n.Scope)):
+        elif isinstance(s, (n.Loop, n.FixUp, n.Scope)):
             _check_pairs(program, s.body, own, where)
     if full:
         raise _unpaired(program, min(full), where)
@@ -89,7 +89,7 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], drained: frozen
     out: list[n.Statement] = []
     waiting: dict[str, tuple[n.Loop, n.Fill]] = {}
     for s in body:
-        if isinstance(s, (n.Gather, n.Scope)):
+        if isinstance(s, (n.FixUp, n.Scope)):
             s = replace(s, body=_interleave(program, s.body, drained))
         if not isinstance(s, n.Loop) or s.unrolled:
             out.append(s)

@@ -126,7 +126,7 @@ def unrolled_statements(body: tuple[n.Statement, ...], around: tuple[n.Loop, ...
     for s in body:
         if isinstance(s, n.Loop):
             yield from unrolled_statements(s.body, (*around, s) if s.unrolled else around)
-        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
             yield from unrolled_statements(s.body, around)
         elif isinstance(s, n.Pipelined):
             yield from unrolled_statements(s.fill, around)

@@ -15,7 +15,7 @@ def walk(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
     """All statements, nested ones included, in order."""
     for s in body:
         yield s
-        if isinstance(s, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
+        if isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
             yield from walk(s.body)
         elif isinstance(s, n.Pipelined):
             yield from walk(s.fill)

@@ -186,7 +186,7 @@ class _RoleWriter:
                 return
             case n.Copy() if s.source.memory is GMEM and s.target.memory is SMEM and s.token is not None:
                 self._fetch(s, times)
-            case n.Gather():
+            case n.FixUp():
                 self._operation(s, times)
                 self.write(s.body, times)
             case n.Scope() | n.InRole() | n.Fill() | n.Drain():

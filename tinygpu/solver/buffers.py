@@ -63,7 +63,7 @@ def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
 
 def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
     """Per buffer: who touches which row and byte column."""
-    gathered: dict[str, dict[tuple[str, int, TouchKind, bool], list[NDArray[np.int64]]]] = {}
+    collected: dict[str, dict[tuple[str, int, TouchKind, bool], list[NDArray[np.int64]]]] = {}
     known: dict[int, list[Touch]] = {}
     for placed in unrolled_statements(program.body):
         if id(placed.statement) not in known:
@@ -74,13 +74,13 @@ def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
                 continue
             lanes = rows_and_bytes(touch, buffer, offsets(touch.tile, placed.indices))
             key = (touch.name, touch.width_bytes, touch.kind, touch.writes)
-            gathered.setdefault(buffer.name, {}).setdefault(key, []).append(lanes)
+            collected.setdefault(buffer.name, {}).setdefault(key, []).append(lanes)
     return {
         name: [
             TileAccess(f"{'write' if writes else 'read'} by {who}", np.concatenate(lanes), width, kind)
             for (who, width, kind, writes), lanes in found.items()
         ]
-        for name, found in gathered.items()
+        for name, found in collected.items()
     }
 
 

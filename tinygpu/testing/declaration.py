@@ -170,7 +170,7 @@ def _moves(s: n.Statement) -> Iterable[tuple[str, str]]:
             yield s.b.name, s.accumulator.name
         case n.Reduce():
             yield s.source.name, s.result.name
-        case n.Gather():
+        case n.FixUp():
             yield s.value.name, s.result.name
 
 

@@ -94,7 +94,7 @@ def statements(
                 yield from statements(s.drain, {**known, s.index: index}, idle)
         elif isinstance(s, n.InRole) and s.role in idle:
             continue
-        elif isinstance(s, (n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
             yield from statements(s.body, known, idle)
         else:
             yield s, known

@@ -57,7 +57,7 @@ def applied(program: Program) -> Iterator[tuple[str, Elementwise]]:
     for s in walk(program.body):
         if isinstance(s, n.Apply) and s.result.memory is RMEM:
             yield s.name, s.instruction
-        elif isinstance(s, (n.Reduce, n.Gather)):
+        elif isinstance(s, (n.Reduce, n.FixUp)):
             yield s.name, s.combine
 
 

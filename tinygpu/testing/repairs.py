@@ -112,7 +112,7 @@ def _with(body: tuple[n.Statement, ...], repair: Repair) -> tuple[n.Statement, .
             out.append(repair.new)
         elif isinstance(s, n.Pipelined):
             out.append(replace(s, fill=_with(s.fill, repair), drain=_with(s.drain, repair)))
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
             out.append(replace(s, body=_with(s.body, repair)))
         else:
             out.append(s)

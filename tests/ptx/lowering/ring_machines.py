@@ -308,7 +308,7 @@ class SumsInTurn(Machine):
                     total = p.full(WHO, "f32")
                     with order.turn(), p.loop(self.n, step=COLUMNS, divided=True), ring.drain() as s:
                         p.apply(self.add, total, p.load(self.ld, s.x, WHO), into=total)
-                    with p.gather(self.add, self.leave, self.take, total) as found:
+                    with p.fix_up(self.add, self.leave, self.take, total) as found:
                         p.store(self.st, self.y.tile(i, 0, shape=SHAPE), found)
             with (
                 p.role("producer", warps=1, first=2),

@@ -31,7 +31,7 @@ import rare_machines as rare
 import ring_machines as rings
 import row_machines as rows
 import test_constants as constants
-import test_gather as gather
+import test_fix_up as fix_up
 import test_matrix_stores as matrices
 import test_rounds as rounds
 import test_turns as turns
@@ -64,7 +64,7 @@ SHIPPED = (
 OF_USERS = (
     rows.RmsNorm, rows.LayerNorm, rows.OnlineSoftmax, rows.Gemv, rows.VectorSum, rows.IntMax, rows.ScaleRows,
     rows.BatchSum, rows.Choose, tiles.Transpose, tiles.TransposeColumns, tiles.ManyTiles, tiles.FewThreads,
-    tiles.BatchedAdd, tiles.BatchedMatmul, tiles.PanelMatmul, gather.SharedRows, gather.SharedMatmul,
+    tiles.BatchedAdd, tiles.BatchedMatmul, tiles.PanelMatmul, fix_up.SharedRows, fix_up.SharedMatmul,
     matrices.Fragments, matrices.Shared, matrices.AcrossSpans, rounds.Rows, rounds.RowsAhead, rounds.RowsBetweenRoles,
     rounds.Swizzled, groups.Quantised, Attention, *rare.MACHINES, *rings.MACHINES,
 )  # fmt: skip

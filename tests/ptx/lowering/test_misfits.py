@@ -59,7 +59,7 @@ def exchanged(value: Any, old: n.Statement, new: n.Statement) -> Any:
         return tuple(exchanged(v, old, new) for v in value)
     if isinstance(value, n.Pipelined):
         return replace(value, fill=exchanged(value.fill, old, new), drain=exchanged(value.drain, old, new))
-    if isinstance(value, (n.Loop, n.Fill, n.Drain, n.Gather, n.Scope, n.InRole)):
+    if isinstance(value, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
         return replace(value, body=exchanged(value.body, old, new))
     return value
 

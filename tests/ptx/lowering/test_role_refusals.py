@@ -23,7 +23,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
-from tinygpu.ptx.lowering import compute, gather, handover, moves, release, roles, warpgroup
+from tinygpu.ptx.lowering import compute, fix_up, handover, moves, release, roles, warpgroup
 from tinygpu.ptx.lowering import lower as lowering
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 
@@ -63,7 +63,7 @@ def in_one_role(program: Program) -> Program:
 
 def two_sizes() -> Program:
     program = of("MatmulHopper", schedule="pingpong")
-    second = statement(program, n.Gather, 1)
+    second = statement(program, n.FixUp, 1)
     other = replace(second, value=replace(second.value, partition=blocked((8, 32), threads=128, across=32)))
     return replace(program, body=exchanged(program.body, second, other))
 
@@ -101,10 +101,10 @@ NO_ROOM = "must be whole warpgroups"
             ),
             "the roles that take turns at draining ring have different numbers of warps",
         ),
-        (lambda: gather._area_bytes(two_sizes()), "the roles that take turns at tiles gather tiles of different sizes"),
+        (lambda: fix_up._area_bytes(two_sizes()), "the roles that take turns at tiles fix up tiles of different sizes"),
         (
-            lambda: gather._threads(of("SharedRows"), statement(of("SharedMatmul"), n.Gather)),
-            f"{statement(of('SharedMatmul'), n.Gather).name} gathers outside a role",
+            lambda: fix_up._threads(of("SharedRows"), statement(of("SharedMatmul"), n.FixUp)),
+            f"{statement(of('SharedMatmul'), n.FixUp).name} fixes up a tile outside a role",
         ),
         (
             lambda: lowering._stream_k(over_two_dims()),

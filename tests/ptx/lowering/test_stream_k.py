@@ -1,4 +1,4 @@
-"""Stream-K: whatever the number of CTAs, all rounds of all tiles are done once, and gathered in their order."""
+"""Stream-K: whatever the number of CTAs, all rounds of all tiles are done once, and fixed up in their order."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_candidate_is_verified_with_shares_of_more_and_of_less_than_a_tile() -
         ("atom.acq_rel.gpu.global.inc", "atom.acq_rel.cta.global.inc", r"partials|counters"),
     ],
 )
-def test_the_emulator_finds_a_gather_that_is_not_ordered(before: str, after: str, sentence: str) -> None:
+def test_the_emulator_finds_a_fix_up_that_is_not_ordered(before: str, after: str, sentence: str) -> None:
     problem = MatmulHopper.problem(m=64, n=16, k=320)
     kernel = made(problem)
     assert before in kernel.ptx
@@ -265,7 +265,7 @@ def unequal_loops(self: Any, p: Any) -> None:
 def undivided(self: Any, p: Any) -> None:
     with p.grid((self.m, 4), persistent=True, stream_k=self.shared) as (i,), p.role("all", warps=1):
         x = p.load(self.ld, self.x.tile(i, 0, shape=(4, 8)), WHO)
-        with p.gather(self.add, self.store, self.ld, x) as total:
+        with p.fix_up(self.add, self.store, self.ld, x) as total:
             p.store(self.store, self.y.tile(i, 0, shape=(4, 8)), total)
 
 
@@ -274,7 +274,7 @@ def used_again(self: Any, p: Any) -> None:
         part = p.full(WHO, "f32")
         with p.loop(self.n, step=8, divided=True) as j:
             p.apply(self.add, part, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=part)
-        with p.gather(self.add, self.store, self.ld, part) as total:
+        with p.fix_up(self.add, self.store, self.ld, part) as total:
             p.store(self.store, self.y.tile(i, 0, shape=(4, 8)), p.apply(self.add, total, part))
 
 
@@ -290,7 +290,7 @@ def one_divided(self: Any, p: Any) -> None:
         total = p.full(WHO, "f32")
         with p.loop(self.n, step=8), ring.drain() as s:
             p.apply(self.add, total, p.load(isa.LdShared(1), s.x, WHO), into=total)
-        with p.gather(self.add, self.store, self.ld, total) as whole:
+        with p.fix_up(self.add, self.store, self.ld, total) as whole:
             p.store(self.store, self.y.tile(i, 0, shape=(4, 8)), whole)
 
 
@@ -300,8 +300,8 @@ def one_divided(self: Any, p: Any) -> None:
         (not_persistent, "stream-K is for CTAs that take tile after tile; open the grid with persistent=True"),
         (
             stored_by_all,
-            "store writes y in all CTAs that share a tile; gather what they have, and write that inside "
-            "`with p.gather(...)`",
+            "store writes y in all CTAs that share a tile; combine what they have, and write that inside "
+            "`with p.fix_up(...)`",
         ),
         (
             unequal_loops,
@@ -309,7 +309,7 @@ def one_divided(self: Any, p: Any) -> None:
             "rounds that all divided loops of a tile have in common",
         ),
         (undivided, "CTAs share tiles, and they divide no loop; write p.loop(..., divided=True)"),
-        (used_again, "%v1 is what one CTA had of its tile, and was gathered; use what p.gather yields"),
+        (used_again, "%v1 is what one CTA had of its tile, and was fixed up; use what p.fix_up yields"),
         (
             one_divided,
             "pipeline 'ring' is filled by all in a loop that is divided, and drained by all in one that is not",

@@ -144,8 +144,8 @@ def _shows_where_the_slots_end(sizes: tuple[int, int, int], stream_k: int, stage
         assert any(x // ring.stages % 2 != x // other % 2 for x in passed), (other, sorted(passed))
 
 
-def test_what_a_cluster_leaves_as_its_second_piece_is_gathered_by_others() -> None:
-    """Side by side it comes last; where clusters run one after another, it is there before others gather."""
+def test_what_a_cluster_leaves_as_its_second_piece_is_fixed_up_by_others() -> None:
+    """Side by side it comes last; where clusters run one after another, it is there before others fix up."""
     problem = MatmulHopper.problem(m=100, n=16, k=96)
     values = {"schedule": "pingpong", "stream_k": 1, "stages": 3, "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1}
     kernel = made(MatmulHopper, problem, "h100", out="direct", cluster_n=1, **values)

@@ -373,10 +373,10 @@ def test_matrix_work_counts_instructions_and_what_they_read(m: int, nn: int, k: 
         }
 
 
-def gather(values: int, combine: Any, vector: int) -> n.Gather:
+def fix_up(values: int, combine: Any, vector: int) -> n.FixUp:
     who = blocked((32, values), threads=32, vector=vector, across=1)
     tile = registers("f32", who)
-    return n.Gather("g", combine, isa.StGlobal(vector), isa.LdGlobal(vector), tile, tile, ())
+    return n.FixUp("g", combine, isa.StGlobal(vector), isa.LdGlobal(vector), tile, tile, ())
 
 
 @settings(max_examples=30)
@@ -392,7 +392,7 @@ def test_parts_of_a_tile_are_left_once_and_all_taken_by_the_last(
     many: int, values: int, vector: int, combine: Any, times: int, threads: int
 ) -> None:
     instruction, unit, each = combine
-    s = gather(values, instruction, vector)
+    s = fix_up(values, instruction, vector)
     sectors, warps, vectors = -(-threads * values * 4 // 32), -(-threads // 32), values // vector
     together = max(8 // vectors, 1)
     for parts in (1, 2, 3, many):
@@ -424,7 +424,7 @@ def test_rounds_in_a_row_cut_one_tile_for_every_cluster(
     instruction, unit, each = combine
     axes = (n.Axis("i", expr(m), expr(64), expr(cluster)), n.Axis("j", expr(nn), expr(32)))
     grid = n.Grid(axes, expr(1), expr(cluster), stream_k=symbol("rows") * 0 + symbol("in_a_row"))
-    s, clusters = gather(16, instruction, 4), max(sms // cluster, 1)
+    s, clusters = fix_up(16, instruction, 4), max(sms // cluster, 1)
     tiles = -(-m // (64 * cluster)) * -(-nn // 32)
     tally, operations = Tally(), Operations(program(grid), HEURISTICS, expr(66))
     operations.add(s, tally, expr(3), False)

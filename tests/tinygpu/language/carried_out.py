@@ -77,7 +77,7 @@ class CarriedOut:
                     bodies = (s.body,) if isinstance(s, n.Loop) else (s.fill, s.drain)
                     for inside in bodies:
                         self.body(inside, {**known, s.index: index})
-            case n.Gather():
+            case n.FixUp():
                 self.write(s.result, self.read(s.value, known), known)
                 self.body(s.body, known)
             case n.Fill() | n.Drain() | n.Scope() | n.InRole():

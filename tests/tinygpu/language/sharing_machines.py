@@ -62,7 +62,7 @@ class WeighedRows(Machine):
                 x = p.load(self.ld, self.x.tile(i, 2 * kk - 6, shape=shape), who, fill=2.0)
                 w = p.load(self.ld, self.w.row(kk, self.columns), who.along(1))
                 p.apply(self.fma, x, w, total, into=total)
-            with p.gather(self.add, self.leave, self.take, total) as whole:
+            with p.fix_up(self.add, self.leave, self.take, total) as whole:
                 y = p.reduce(self.add, self.shuffle, whole, 1)
                 less = p.apply(self.sub, whole, y)  # a column beside every column
                 y = p.apply(self.mul, p.reduce(self.add, self.shuffle, less, 1), self.alpha)

@@ -46,13 +46,13 @@ def scope(name: str, *body: n.Statement) -> n.Scope:
 
 def test_scopes_that_follow_each_other_share_and_those_inside_take_more() -> None:
     nested = scope("a", n.InRole("r0", (n.Loop("i", expr(2), False, (scope("b"),)),)))
-    gathered = n.Gather("g", *[Any] * 5, (scope("c"),))  # type: ignore[arg-type]
+    fixed_up = n.FixUp("g", *[Any] * 5, (scope("c"),))  # type: ignore[arg-type]
     cases: list[tuple[tuple[n.Statement, ...], list[set[str]]]] = [
         ((), [set()]),
         ((scope("b"),), [{"b"}]),
         ((scope("b"), scope("a"), scope("c")), [{"a"}, {"b"}, {"c"}]),
         ((nested, scope("c")), [{"a", "b"}, {"c"}]),
-        ((n.Fill("x", (scope("c"),)), n.Drain("x", (scope("b"),)), gathered), [{"c"}, {"b"}, {"c"}]),
+        ((n.Fill("x", (scope("c"),)), n.Drain("x", (scope("b"),)), fixed_up), [{"c"}, {"b"}, {"c"}]),
         ((n.Scope(("a", "c"), (scope("b"),)),), [{"a", "b", "c"}]),
     ]
     for body, together in cases:

@@ -55,7 +55,7 @@ class Event:
     uses: list[Tile] = field(default_factory=list)
     beside: int = 0
     fresh: bool = False
-    gathers: bool = False
+    fixes_up: bool = False
 
 
 def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
@@ -75,8 +75,8 @@ def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
             case n.Copy():
                 taken = -(-int(s.partition.value_count) * s.source.dtype.bits // 32) if s.partition is not None else 0
                 yield Event(None, [], beside + (taken if isinstance(s.instruction, Route) else 0))
-            case n.Gather():
-                yield Event(s.result, [s.value], beside, gathers=True)
+            case n.FixUp():
+                yield Event(s.result, [s.value], beside, fixes_up=True)
                 yield from events(s.body, beside)
             case n.Loop():
                 for _ in range(2):
@@ -102,7 +102,7 @@ def most(body: tuple[n.Statement, ...]) -> int:
         uses = {t.name for t in e.uses if t.memory is RMEM}
         made = {e.makes.name} if e.makes and e.makes.memory is RMEM else set()
         before = (after - made) | uses
-        if e.gathers:
+        if e.fixes_up:
             held = (before - uses) | made | (uses & after)
             taken = sum(sizes[name] for name in held) + 4
         else:
@@ -116,7 +116,7 @@ def most(body: tuple[n.Statement, ...]) -> int:
 
 MAKING = ["load", "constant", "copy"]
 USING = ["apply", "into", "reduce", "store", "multiply"]
-AROUND = ["loop", "unrolled", "pipelined", "scope", "gather"]
+AROUND = ["loop", "unrolled", "pipelined", "scope", "fix_up"]
 
 
 @dataclass
@@ -154,13 +154,13 @@ class Bodies:
                 out.append(n.Store("st", ST, picked[0], ELSEWHERE))
             elif kind == "multiply":
                 out.append(n.Multiply("mma", isa.MmaSync(), picked[0], self.draw(st.sampled_from(seen)), picked[1]))
-            elif kind == "gather":
+            elif kind == "fix_up":
                 if not mine:
                     continue
                 made = self.new()
                 value = mine.pop(self.draw(st.integers(0, len(mine) - 1)))
                 inner = self.body([*around, *mine, made], depth + 1)
-                out.append(n.Gather("add", ADD, ST, LD, value, made, (*inner, n.Store("st", ST, made, ELSEWHERE))))
+                out.append(n.FixUp("add", ADD, ST, LD, value, made, (*inner, n.Store("st", ST, made, ELSEWHERE))))
                 unused = [u for u in unused if u is not value]
             else:
                 inner = self.body(seen, depth + 1)

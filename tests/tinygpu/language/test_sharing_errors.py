@@ -1,4 +1,4 @@
-"""Tiles that several CTAs share: what they divide, gather and write wrongly is told when the class is made."""
+"""Tiles that several CTAs share: what they divide, fix up and write wrongly is told when the class is made."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Stage:
     def value(self) -> Any:
         return self.p.load(self.machine.ld, self.x, self.who)
 
-    def gather(self, value: Any, **other: Any) -> Any:
+    def fix_up(self, value: Any, **other: Any) -> Any:
         m = self.machine
         given = {"combine": m.add, "store": m.st, "load": m.ld} | other
-        return self.p.gather(given["combine"], given["store"], given["load"], value)
+        return self.p.fix_up(given["combine"], given["store"], given["load"], value)
 
     def store(self, value: Any) -> None:
         self.p.store(self.machine.st, self.y, value)
@@ -71,7 +71,7 @@ def handing_over(inner: Callable[[Stage], None]) -> Program:
 
 
 def well(s: Stage) -> None:
-    with s.gather(s.summed()) as all_of_it:
+    with s.fix_up(s.summed()) as all_of_it:
         s.store(all_of_it)
 
 
@@ -83,7 +83,7 @@ def well_in_a_row(s: Stage) -> None:
 
 @pytest.mark.parametrize("inner", [well, well_in_a_row])
 @pytest.mark.parametrize("grid", [{}, {"parts": 1, "stream_k": 1, "persistent": True}])
-def test_tiles_that_are_divided_and_gathered_are_declared(inner: Callable[[Stage], None], grid: dict[str, Any]) -> None:
+def test_tiles_that_are_divided_and_fixed_up_are_declared(inner: Callable[[Stage], None], grid: dict[str, Any]) -> None:
     thing(sharing(inner, **grid), **WITH)
 
 
@@ -91,7 +91,7 @@ def test_a_loop_is_divided_where_it_says_so() -> None:
     """What the last CTA of a tile does alone may have loops too: each of them as a whole."""
 
     def inner(s: Stage) -> None:
-        with s.gather(s.summed()) as all_of_it, s.p.loop(2):
+        with s.fix_up(s.summed()) as all_of_it, s.p.loop(2):
             s.store(all_of_it)
 
     made = thing(sharing(inner), **WITH)
@@ -99,7 +99,7 @@ def test_a_loop_is_divided_where_it_says_so() -> None:
     assert [s.divided for s in walk(program.body) if isinstance(s, n.Loop)] == [True, False]
 
 
-def test_a_tile_of_one_part_is_written_without_a_gather() -> None:
+def test_a_tile_of_one_part_is_written_without_a_fix_up() -> None:
     def inner(s: Stage) -> None:
         s.store(s.summed())
 
@@ -117,61 +117,61 @@ def copied_by_all(s: Stage) -> None:
 
 
 def divides_nothing(s: Stage) -> None:
-    with s.gather(s.value()) as all_of_it:
+    with s.fix_up(s.value()) as all_of_it:
         s.store(all_of_it)
 
 
-def divided_when_gathered(s: Stage) -> None:
-    with s.gather(s.summed()) as all_of_it:
+def divided_when_fixed_up(s: Stage) -> None:
+    with s.fix_up(s.summed()) as all_of_it:
         with s.divided():
             pass
         s.store(all_of_it)
 
 
-def gathered_twice(s: Stage) -> None:
-    with s.gather(s.summed()) as once, s.gather(once) as twice:
+def fixed_up_twice(s: Stage) -> None:
+    with s.fix_up(s.summed()) as once, s.fix_up(once) as twice:
         s.store(twice)
 
 
-def gathered_in_a_loop(s: Stage) -> None:
+def fixed_up_in_a_loop(s: Stage) -> None:
     total = s.summed()
-    with s.p.loop(2), s.gather(total) as all_of_it:
+    with s.p.loop(2), s.fix_up(total) as all_of_it:
         s.store(all_of_it)
 
 
-def gathered_in_a_slot(s: Stage) -> None:
+def fixed_up_in_a_slot(s: Stage) -> None:
     total = s.summed()
-    with s.ring.fill() as slot, s.gather(total) as all_of_it:
+    with s.ring.fill() as slot, s.fix_up(total) as all_of_it:
         s.p.store(s.machine.put, slot.t, all_of_it)
 
 
-def gathered_from_smem(s: Stage) -> None:
-    with s.ring.drain() as slot, s.gather(slot.t):
+def fixed_up_from_smem(s: Stage) -> None:
+    with s.ring.drain() as slot, s.fix_up(slot.t):
         pass
 
 
 def used_after(s: Stage) -> None:
     total = s.summed()
-    with s.gather(total):
+    with s.fix_up(total):
         s.store(total)
 
 
 def never_used(s: Stage) -> None:
-    with s.gather(s.summed()):
+    with s.fix_up(s.summed()):
         pass
 
 
-def gathered_by(**other: str) -> Callable[[Stage], None]:
+def fixed_up_by(**other: str) -> Callable[[Stage], None]:
     def inner(s: Stage) -> None:
         total = s.summed()
-        with s.gather(total, **{k: getattr(s.machine, name) for k, name in other.items()}) as all_of_it:
+        with s.fix_up(total, **{k: getattr(s.machine, name) for k, name in other.items()}) as all_of_it:
             s.store(all_of_it)
 
     return inner
 
 
 def halves(s: Stage) -> None:
-    with s.gather(s.p.apply(s.machine.half, s.summed()), combine=s.machine.f16):
+    with s.fix_up(s.p.apply(s.machine.half, s.summed()), combine=s.machine.f16):
         pass
 
 
@@ -180,18 +180,18 @@ def halves(s: Stage) -> None:
     [
         (
             sharing(written_by_all),
-            "st writes y in each of the parts CTAs that share a tile; gather what they have, and write that inside "
-            "`with p.gather(...)`",
+            "st writes y in each of the parts CTAs that share a tile; combine what they have, and write that inside "
+            "`with p.fix_up(...)`",
         ),
         (
             sharing(copied_by_all),
-            "ld.global+st.global writes y in each of the parts CTAs that share a tile; gather what they have, and "
-            "write that inside `with p.gather(...)`",
+            "ld.global+st.global writes y in each of the parts CTAs that share a tile; combine what they have, and "
+            "write that inside `with p.fix_up(...)`",
         ),
         (
             sharing(written_by_all, parts=1, stream_k=1, persistent=True),
-            "st writes y in all CTAs that share a tile; gather what they have, and write that inside "
-            "`with p.gather(...)`",
+            "st writes y in all CTAs that share a tile; combine what they have, and write that inside "
+            "`with p.fix_up(...)`",
         ),
         (
             sharing(divides_nothing),
@@ -206,41 +206,41 @@ def halves(s: Stage) -> None:
             "stream-K is for CTAs that take tile after tile; open the grid with persistent=True",
         ),
         (
-            sharing(divided_when_gathered),
-            "a loop is divided where only the last CTA of a tile is left; divide it before p.gather",
+            sharing(divided_when_fixed_up),
+            "a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up",
         ),
         (
-            sharing(gathered_twice),
-            "p.gather stands inside another p.gather; each tile is gathered once, where the loops are done",
+            sharing(fixed_up_twice),
+            "p.fix_up stands inside another p.fix_up; each tile is fixed up once, where the loops are done",
         ),
         (
-            sharing(gathered_in_a_loop),
-            "p.gather stands inside a loop; each tile is gathered once, where the loops are done",
+            sharing(fixed_up_in_a_loop),
+            "p.fix_up stands inside a loop; each tile is fixed up once, where the loops are done",
         ),
         (
-            handing_over(gathered_in_a_slot),
-            "p.gather stands inside a slot; each tile is gathered once, where the loops are done",
+            handing_over(fixed_up_in_a_slot),
+            "p.fix_up stands inside a slot; each tile is fixed up once, where the loops are done",
         ),
-        (handing_over(gathered_from_smem), "add combines registers, and ring.t lies in SMEM"),
-        (sharing(used_after), "%v1 is what one CTA had of its tile, and was gathered; use what p.gather yields"),
+        (handing_over(fixed_up_from_smem), "add combines registers, and ring.t lies in SMEM"),
+        (sharing(used_after), "%v1 is what one CTA had of its tile, and was fixed up; use what p.fix_up yields"),
         (sharing(never_used), "the combination by add (%v4) is never used; store it, or leave it out"),
         (
-            sharing(gathered_by(load="nc")),
+            sharing(fixed_up_by(load="nc")),
             "nc (ld.global.nc) reads through the read-only path what other CTAs write; use ld.global",
         ),
-        (sharing(gathered_by(load="two")), "st leaves 1 values at once, and two takes 2"),
+        (sharing(fixed_up_by(load="two")), "st leaves 1 values at once, and two takes 2"),
         (
-            sharing(gathered_by(store="put")),
+            sharing(fixed_up_by(store="put")),
             "put (st.shared) writes SMEM, but the result belongs in GMEM: an instruction from RMEM to GMEM is missing",
         ),
         (
-            sharing(gathered_by(load="get")),
+            sharing(fixed_up_by(load="get")),
             "get (ld.shared) reads SMEM, but the operand lies in GMEM: no instruction brings it from GMEM to SMEM",
         ),
-        (sharing(gathered_by(load="add")), f"p.gather takes a Transfer, not {WITH['add']!r}"),
-        (sharing(gathered_by(combine="ld")), "p.gather takes a Elementwise, not {ld}"),
-        (sharing(gathered_by(combine="neg")), "neg cannot combine f32: it takes f32 and gives f32"),
-        (sharing(gathered_by(combine="f16")), "f16 cannot combine f32: it takes f16, f16 and gives f16"),
+        (sharing(fixed_up_by(load="add")), f"p.fix_up takes a Transfer, not {WITH['add']!r}"),
+        (sharing(fixed_up_by(combine="ld")), "p.fix_up takes a Elementwise, not {ld}"),
+        (sharing(fixed_up_by(combine="neg")), "neg cannot combine f32: it takes f32 and gives f32"),
+        (sharing(fixed_up_by(combine="f16")), "f16 cannot combine f32: it takes f16, f16 and gives f16"),
         (sharing(halves), "f16 combines f16, and workspaces hold 32-bit values; convert to f32 or s32"),
     ],
 )
@@ -273,13 +273,13 @@ def test_rounds_in_a_row_are_the_same_in_all_divided_loops() -> None:
     thing(sharing(inner), **WITH)  # parts of their own
 
 
-def test_a_pipeline_is_used_inside_or_outside_of_a_gather() -> None:
+def test_a_pipeline_is_used_inside_or_outside_of_a_fix_up() -> None:
     def inner(s: Stage) -> None:
         with s.ring.fill() as slot:
             s.p.store(s.machine.put, slot.t, s.summed())
         with s.ring.drain() as slot:
             again = s.p.load(s.machine.get, slot.t, s.who)
-        with s.gather(again) as all_of_it:
+        with s.fix_up(again) as all_of_it:
             with s.ring.fill() as slot:
                 s.p.store(s.machine.put, slot.t, all_of_it)
             with s.ring.drain() as slot:
@@ -287,7 +287,7 @@ def test_a_pipeline_is_used_inside_or_outside_of_a_gather() -> None:
 
     refused(
         lambda: thing(handing_over(inner), **SHARED),
-        "Thing.program: pipeline 'ring' is used both inside and outside of p.gather, and only the last CTA of a tile "
+        "Thing.program: pipeline 'ring' is used both inside and outside of p.fix_up, and only the last CTA of a tile "
         "carries out what is inside",
     )
 
@@ -306,7 +306,7 @@ def test_rounds_that_are_dealt_out_are_filled_and_drained_alike(filled: bool) ->
                 total = p.full(s.who, "f32")
                 with p.loop(self.n, step=32, divided=not filled), ring.drain() as slot:
                     p.apply(self.add, total, p.load(self.get, slot.t, s.who), into=total)
-                with s.gather(total) as all_of_it:
+                with s.fix_up(total) as all_of_it:
                     s.store(all_of_it)
 
     ways = ("in a loop that is divided", "in one that is not")[:: 1 if filled else -1]

@@ -45,7 +45,7 @@ def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) 
         if depth < 2:
             inner, more = draw(bodies(spans, number, depth + 1))
             pipelines += more
-        kind = draw(st.sampled_from(["scope", "scope", "loop", "fill", "drain", "gather"]))
+        kind = draw(st.sampled_from(["scope", "scope", "loop", "fill", "drain", "fix_up"]))
         if kind == "scope":
             own = []
             for _ in range(draw(st.integers(1, 2))):
@@ -63,8 +63,8 @@ def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) 
             out.append(n.Scope(tuple(p.name for p in own), inner))
         elif kind == "loop":
             out.append(n.Loop("i", expr(3), draw(st.booleans()), inner))
-        elif kind == "gather":
-            out.append(n.Gather("g", *[Any] * 5, inner))  # type: ignore[arg-type]
+        elif kind == "fix_up":
+            out.append(n.FixUp("g", *[Any] * 5, inner))  # type: ignore[arg-type]
         else:
             out.append(n.Fill("ring", inner) if kind == "fill" else n.Drain("ring", inner))
     return tuple(out), pipelines

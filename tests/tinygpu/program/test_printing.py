@@ -54,7 +54,7 @@ PROGRAM = Program(
                     Token(3, "ring.t", "commit group"),
                     1,
                 ),
-                n.Gather("add", isa.Add("f32"), isa.StGlobal(1), isa.LdGlobal(1), GOT, GOT, (n.Constant(GOT, 2.0),)),
+                n.FixUp("add", isa.Add("f32"), isa.StGlobal(1), isa.LdGlobal(1), GOT, GOT, (n.Constant(GOT, 2.0),)),
                 n.Scope(("ring", "order"), (n.Reduce("max", isa.Max("f32"), isa.ShflBfly(), GOT, GOT, 1),)),
                 n.Apply("fma", isa.Fma("f32"), (GOT, n.ScalarArgument("alpha", dtype("f32")), 0.5), GOT),
             ),
@@ -85,7 +85,7 @@ program M(how=straight, depth=2)
         drain ring:
           ring.t[0:+4, 0:+8] = st %v1
       token3(ring.t: commit group): ring.t[0:+4, 0:+8] = cp x[0:+4, 0:+8] to the cluster along 1
-      gather %v1 = add %v1; in the last CTA of the tile:
+      fix up %v1 = add %v1; in the last CTA of the tile:
         %v1 = 2
       with ring, order:
         %v1 = max %v1 along 1
@@ -114,7 +114,7 @@ def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
 
     for values, vector, vectors, together in ((32, 4, 8, 1), (16, 4, 4, 2), (2, 4, 1, 8), (128, 2, 64, 1)):
         held = replace(GOT, partition=blocked((32, values), threads=32, across=1))
-        s = n.Gather("g", isa.Add("f32"), isa.StGlobal(vector), isa.LdGlobal(vector), held, GOT, ())
+        s = n.FixUp("g", isa.Add("f32"), isa.StGlobal(vector), isa.LdGlobal(vector), held, GOT, ())
         assert (int(s.vectors), int(s.parts_at_once)) == (vectors, together)
     assert int(replace(s, value=GOT).vectors) == 1
     assert (n.Grid((), expr(1), expr(1)).shares, PROGRAM.grid.shares) == (False, False)

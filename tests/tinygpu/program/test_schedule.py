@@ -52,7 +52,7 @@ def events(body: tuple[n.Statement, ...], known: dict[str, int]) -> Iterator[Eve
         elif isinstance(s, (n.Fill, n.Drain)):
             yield f"{'fill' if isinstance(s, n.Fill) else 'drain'} {s.pipeline}", 0
             yield from events(s.body, known)
-        elif isinstance(s, (n.Scope, n.Gather)):
+        elif isinstance(s, (n.Scope, n.FixUp)):
             yield from events(s.body, known)
 
 
@@ -74,7 +74,7 @@ def work(draw: st.DrawFn, prefix: str, depth: int = 0, looped: bool = False) -> 
         i, j = symbol(f"i{name}"), symbol(f"j{name}")
         fill = n.Fill(name, (mark(f"filled {name}", i * 2), mark("also", symbol("outer") * 0)))
         kinds = ["mark", "apart", "between", "both", "unrolled", "away", *([] if looped else ["pair"])]
-        kind = draw(st.sampled_from([*kinds, *(["loop", "scope", "gather"] if depth < 2 else [])]))
+        kind = draw(st.sampled_from([*kinds, *(["loop", "scope", "fix_up"] if depth < 2 else [])]))
         if kind == "mark":
             out.append(mark(f"mark {name}"))
         elif kind in ("apart", "between"):
@@ -95,7 +95,7 @@ def work(draw: st.DrawFn, prefix: str, depth: int = 0, looped: bool = False) -> 
             out.append(n.Loop(f"i{name}", trips, kind == "unrolled", tuple(inner), first))
         else:
             inner = tuple(draw(work(f"{name}.", depth + 1, looped)))
-            out.append(n.Scope((name,), inner) if kind == "scope" else n.Gather("g", *[Any] * 5, inner))  # type: ignore[arg-type]
+            out.append(n.Scope((name,), inner) if kind == "scope" else n.FixUp("g", *[Any] * 5, inner))  # type: ignore[arg-type]
     return out
 
 

@@ -147,7 +147,7 @@ def test_statements_are_written_out_once_for_each_round_of_unrolled_loops(around
         elif kind == "both":
             body = (n.Pipelined("ring", f"i{depth}", expr(trips), (n.Fill("ring", ()),), (n.Drain("ring", body),)),)
         else:
-            body = (n.InRole("all", (n.Scope(("ring",), (n.Gather("g", *[Any] * 5, body),)),)),)  # type: ignore[arg-type]
+            body = (n.InRole("all", (n.Scope(("ring",), (n.FixUp("g", *[Any] * 5, body),)),)),)  # type: ignore[arg-type]
     found = [(p.statement, p.indices) for p in unrolled_statements((*body, beside))]
     expected = [(inside, tuple(zip(names, at, strict=True))) for at in itertools.product(*rounds)]
     assert found == [*expected, (beside, ())]

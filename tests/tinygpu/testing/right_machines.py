@@ -343,7 +343,7 @@ class SharedRows(Machine):
             with p.loop(self.n, step=128, divided=True) as j:
                 p.apply(self.add, p.load(self.ld, self.x.tile(i, j, shape=(4, 128)), who), total, into=total)
             own = p.reduce(self.add, self.shuffle, total, axis=1)
-            with p.gather(self.add, self.st, self.take, own) as found:
+            with p.fix_up(self.add, self.st, self.take, own) as found:
                 p.store(self.st, self.y.column(i, 4), found)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Gathering what CTAs have of a tile that they share: partial values through a workspace, counted in by an atomic.
+"""Fix-up of tiles that CTAs share (split-K, stream-K): partial values through a workspace, counted in by an atomic.
 
 Each CTA stores its values, then counts itself in. The one that finds that it is the last loads the values of all, in
 the order of the rounds, so that the result does not depend on who came when. Nobody waits for anybody. The count wraps
@@ -40,13 +40,13 @@ def workspaces(program: Program) -> tuple[Workspace, ...]:
     return partials, Workspace(COUNTERS, WORD_BYTES * len(sizes), True)
 
 
-def _areas(program: Program) -> Iterator[tuple[int, n.Gather]]:
-    """Gathers with the number of their area. Roles that take turns at tiles use the same areas, one after another."""
+def _areas(program: Program) -> Iterator[tuple[int, n.FixUp]]:
+    """Fix-ups with the number of their area. Roles that take turns at tiles use the same areas, one after another."""
     behind = start = 0
     for role in program.roles:
         mine = [
             s for b in walk(program.body) if isinstance(b, n.InRole) and b.role == role.name for s in walk(b.body)
-            if isinstance(s, n.Gather)
+            if isinstance(s, n.FixUp)
         ]  # fmt: skip
         if not role.share[0]:
             start = behind
@@ -61,15 +61,15 @@ def _area_bytes(program: Program) -> list[int]:
         role_threads = _threads(program, s)
         size = WORD_BYTES * spread_of(s.value).value_count * role_threads
         if found.setdefault(area, size) != size:
-            raise LoweringError("the roles that take turns at tiles gather tiles of different sizes")
+            raise LoweringError("the roles that take turns at tiles fix up tiles of different sizes")
     return [found[a] for a in sorted(found)]
 
 
-def _threads(program: Program, s: n.Gather) -> int:
+def _threads(program: Program, s: n.FixUp) -> int:
     for b in walk(program.body):
         if isinstance(b, n.InRole) and any(i is s for i in walk(b.body)):
             return 32 * int(next(r for r in program.roles if r.name == b.role).warps)
-    raise LoweringError(f"{s.name} gathers outside a role")
+    raise LoweringError(f"{s.name} fixes up a tile outside a role")
 
 
 # ---- one CTA --------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def _own_tile(context: Context) -> Number:
     return context.emit.add(context.emit.mul(context.tile, context.cluster_size), context.cluster_rank_of({}))
 
 
-def _place(context: Context, s: n.Gather, place: Number) -> Number:
+def _place(context: Context, s: n.FixUp, place: Number) -> Number:
     """Address of the thread's first vector among the values at a place: a part of the tile, or a piece of a cluster."""
     emit = context.emit
     sizes = _area_bytes(context.program)
@@ -101,7 +101,7 @@ def _place(context: Context, s: n.Gather, place: Number) -> Number:
     return emit.add64(start, sum(sizes[:area]))
 
 
-def _vectors(context: Context, s: n.Gather, place: Number, registers: list[Reg]) -> Iterator[tuple[str, str]]:
+def _vectors(context: Context, s: n.FixUp, place: Number, registers: list[Reg]) -> Iterator[tuple[str, str]]:
     """(registers of a vector, its address): neighbours in the workspace belong to neighbouring threads."""
     vector = int(expr(s.store.vector))
     for number, first in enumerate(range(0, len(registers), vector)):
@@ -109,17 +109,17 @@ def _vectors(context: Context, s: n.Gather, place: Number, registers: list[Reg])
         yield braces(registers[first : first + vector]), f"[{place}+{offset}]"
 
 
-def _width(s: n.Gather) -> str:
+def _width(s: n.FixUp) -> str:
     return f"{width_suffix(int(expr(s.store.vector)))}.b32"
 
 
-def _guard(context: Context, s: n.Gather) -> str:
+def _guard(context: Context, s: n.FixUp) -> str:
     """The role may have more threads than hold values."""
     holders = spread_of(s.value).thread_count
     return f"@{context.emit.less(context.role_thread(), holders)} " if holders < context.threads else ""
 
 
-def leave(context: Context, s: n.Gather) -> None:
+def leave(context: Context, s: n.FixUp) -> None:
     """Stores the thread's values of the CTA's part."""
     context.emit.comment(f"{s.name}: leaves its part of {s.value}")
     own = stream.place_of_own(context) if int(context.program.grid.stream_k) else context.indices[n.PART]
@@ -128,7 +128,7 @@ def leave(context: Context, s: n.Gather) -> None:
         context.emit.line(f"{guard}{s.store.opcode}{_width(s)} {address}, {group};")
 
 
-def came_last(context: Context, s: n.Gather, parts: Number) -> Reg:
+def came_last(context: Context, s: n.FixUp, parts: Number) -> Reg:
     """Counts the CTA in, behind a barrier; a predicate of the whole role: all the other parts were there before.
 
     One thread's atomic releases what all threads of the role stored before the barrier, and acquires what other CTAs
@@ -150,7 +150,7 @@ def came_last(context: Context, s: n.Gather, parts: Number) -> Reg:
     return last
 
 
-def take_together(context: Context, s: n.Gather, parts: range) -> None:
+def take_together(context: Context, s: n.FixUp, parts: range) -> None:
     """Loads the values of some parts, which are few vectors each, and then combines them in the order of the parts."""
     found = []
     for part in parts:
@@ -164,18 +164,18 @@ def take_together(context: Context, s: n.Gather, parts: range) -> None:
             emit_elementwise(context, s.combine, str(target), [str(target), str(more)])
 
 
-def stretches(context: Context, s: n.Gather) -> list[slice]:
+def stretches(context: Context, s: n.FixUp) -> list[slice]:
     """The registers of the result, cut into as many as are taken at once: more would need as many registers again."""
-    count, each = len(context.tiles[s.result.name].registers), n.GATHERED_AT_ONCE * int(expr(s.store.vector))
+    count, each = len(context.tiles[s.result.name].registers), n.FIX_UP_VECTORS_AT_ONCE * int(expr(s.store.vector))
     return [slice(start, min(start + each, count)) for start in range(0, count, each)]
 
 
-def take_first(context: Context, s: n.Gather, place: Number, stretch: slice) -> None:
+def take_first(context: Context, s: n.FixUp, place: Number, stretch: slice) -> None:
     """Loads the values with which a stretch of the result begins."""
     _load(context, s, place, context.tiles[s.result.name].registers, stretch)
 
 
-def take_more(context: Context, s: n.Gather, place: Number, stretch: slice) -> None:
+def take_more(context: Context, s: n.FixUp, place: Number, stretch: slice) -> None:
     """Loads the values at another place, and combines them with a stretch of the result."""
     sums = context.tiles[s.result.name].registers
     other = {r: context.emit.new("r") for r in sums[stretch]}
@@ -184,7 +184,7 @@ def take_more(context: Context, s: n.Gather, place: Number, stretch: slice) -> N
         emit_elementwise(context, s.combine, str(target), [str(target), str(other[target])])
 
 
-def _load(context: Context, s: n.Gather, place: Number, registers: list[Reg], stretch: slice) -> None:
+def _load(context: Context, s: n.FixUp, place: Number, registers: list[Reg], stretch: slice) -> None:
     guard, vector = _guard(context, s), int(expr(s.store.vector))
     vectors = list(_vectors(context, s, _place(context, s, place), registers))
     for group, address in vectors[stretch.start // vector : stretch.stop // vector]:

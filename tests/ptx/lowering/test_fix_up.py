@@ -1,4 +1,4 @@
-"""Tiles that several CTAs share: divided loops, values gathered through a workspace, and every mistake's sentence."""
+"""Tiles that several CTAs share: divided loops, a fix-up through a workspace, and every mistake's sentence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SharedRows(Machine):
                 p.apply(self.add, total, p.load(self.ld, window, who), into=total)
                 p.apply(self.most, top, p.load(self.ld, window, who, fill=-math.inf), into=top)
             for combine, value, out in ((self.add, total, self.y), (self.most, top, self.z)):
-                with p.gather(combine, self.st, self.ld, p.reduce(combine, self.shuffle, value, 1)) as found:
+                with p.fix_up(combine, self.st, self.ld, p.reduce(combine, self.shuffle, value, 1)) as found:
                     p.store(self.st, out.column(i, self.rows), found)
 
     @staticmethod
@@ -91,7 +91,7 @@ class SharedMatmul(Machine):
                 x = p.load(self.get, s.a.window((0, kt), (32, 1)), who.along(0))
                 y = p.load(self.get, s.b.window((kt, 0), (1, 32)), who.along(1))
                 p.apply(self.fma, x, y, acc, into=acc)
-            with p.gather(self.add, self.leave, self.take, acc) as total:
+            with p.fix_up(self.add, self.leave, self.take, acc) as total:
                 p.store(self.st, self.c.tile(i, j, shape=(32, 32)), total)
 
     @staticmethod
@@ -172,7 +172,7 @@ def test_a_second_launch_finds_the_counters_as_the_first_did() -> None:
         ("atom.acq_rel.gpu.global.inc", "atom.acq_rel.cta.global.inc"),  # the CTAs do not see each other's count
     ],
 )
-def test_the_emulator_finds_a_gather_that_is_not_ordered(before: str, after: str) -> None:
+def test_the_emulator_finds_a_fix_up_that_is_not_ordered(before: str, after: str) -> None:
     kernel, problem = made(SharedRows, {"m": 9, "n": 50}, rows=4, across=8, parts=3)
     assert before in kernel.ptx
     operands, scalars = make_inputs(SharedRows, problem, "integers", 0)
@@ -216,7 +216,7 @@ def test_programs_with_parts_print_and_come_back() -> None:
     assert str(load_program(save_program(traced.program))) == listing
 
 
-def test_the_predictor_counts_what_is_gathered() -> None:
+def test_the_predictor_counts_what_is_fixed_up() -> None:
     """Where a few tiles have many rounds, sharing them is predicted to pay; where there is one round, to cost."""
     for k, better in ((8000, True), (8, False)):
         space = build_space(SharedMatmul, SharedMatmul.problem(m=32, n=32, k=k), A100)
@@ -270,34 +270,34 @@ def stored_by_all(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
 
 
 def in_a_loop(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
-    with p.loop(self.n), p.gather(self.add, self.st, self.ld, total) as t:
+    with p.loop(self.n), p.fix_up(self.add, self.st, self.ld, total) as t:
         p.store(self.st, out, t)
 
 
 def twice(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
-    with p.gather(self.add, self.st, self.ld, total) as t, p.gather(self.add, self.st, self.ld, t) as u:
+    with p.fix_up(self.add, self.st, self.ld, total) as t, p.fix_up(self.add, self.st, self.ld, t) as u:
         p.store(self.st, out, u)
 
 
 def unequal(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
-    with p.gather(self.add, self.wide, self.ld, total) as t:
+    with p.fix_up(self.add, self.wide, self.ld, total) as t:
         p.store(self.st, out, t)
 
 
 def read_only(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
-    with p.gather(self.add, self.st, self.nc, total) as t:
+    with p.fix_up(self.add, self.st, self.nc, total) as t:
         p.store(self.st, out, t)
 
 
 def divided_again(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
-    with p.gather(self.add, self.st, self.ld, total) as t, p.loop(self.n, divided=True):
+    with p.fix_up(self.add, self.st, self.ld, total) as t, p.loop(self.n, divided=True):
         p.store(self.st, out, t)
 
 
 def without_a_loop(self: Any, p: Any) -> None:
     with p.grid((self.m, 4), parts=2) as (i,), p.role("all", warps=1):
         x = p.load(self.ld, self.x.tile(i, 0, shape=(4, 8)), WHO)
-        with p.gather(self.add, self.st, self.ld, x) as t:
+        with p.fix_up(self.add, self.st, self.ld, x) as t:
             p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
 
@@ -306,7 +306,7 @@ def over_an_index(self: Any, p: Any) -> None:
         total = p.full(WHO, "f32")
         with p.loop(i + 4, step=8, divided=True) as j:
             p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
-        with p.gather(self.add, self.st, self.ld, total) as t:
+        with p.fix_up(self.add, self.st, self.ld, total) as t:
             p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
 
@@ -318,12 +318,12 @@ def handed_out(self: Any, p: Any) -> None:
             x = p.full(WHO, "f32")
             with p.loop(self.n, step=8, divided=True) as j:
                 p.apply(self.add, x, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=x)
-            with p.gather(self.add, self.st, self.ld, x) as t, ring.fill() as s:
+            with p.fix_up(self.add, self.st, self.ld, x) as t, ring.fill() as s:
                 p.store(isa.StShared(1), s.t, t)
         with p.role("two", warps=1, first=1):
             with ring.drain() as s:
                 y = p.load(isa.LdShared(1), s.t, WHO)
-            with p.gather(self.add, self.st, self.ld, y) as t:
+            with p.fix_up(self.add, self.st, self.ld, y) as t:
                 p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
 
@@ -332,16 +332,16 @@ def handed_out(self: Any, p: Any) -> None:
     [
         (
             shared(stored_by_all),
-            "st writes y in each of the 2 CTAs that share a tile; gather what they have, and write that inside "
-            "`with p.gather(...)`",
+            "st writes y in each of the 2 CTAs that share a tile; combine what they have, and write that inside "
+            "`with p.fix_up(...)`",
         ),
         (
             shared(in_a_loop),
-            "p.gather stands inside a loop; each tile is gathered once, where the loops are done",
+            "p.fix_up stands inside a loop; each tile is fixed up once, where the loops are done",
         ),
         (
             shared(twice),
-            "p.gather stands inside another p.gather; each tile is gathered once, where the loops are done",
+            "p.fix_up stands inside another p.fix_up; each tile is fixed up once, where the loops are done",
         ),
         (shared(unequal), "wide leaves 4 values at once, and ld takes 1"),
         (
@@ -350,7 +350,7 @@ def handed_out(self: Any, p: Any) -> None:
         ),
         (
             shared(divided_again),
-            "a loop is divided where only the last CTA of a tile is left; divide it before p.gather",
+            "a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up",
         ),
         (without_a_loop, "2 CTAs share each tile, and they divide no loop; write p.loop(..., divided=True)"),
         (
@@ -360,7 +360,7 @@ def handed_out(self: Any, p: Any) -> None:
         ),
         (
             handed_out,
-            "pipeline 'ring' is used both inside and outside of p.gather, and only the last CTA of a tile carries out "
+            "pipeline 'ring' is used both inside and outside of p.fix_up, and only the last CTA of a tile carries out "
             "what is inside",
         ),
     ],
@@ -382,7 +382,7 @@ class SumOfSome(Machine):
             total = p.full(WHO, "f32")
             with p.loop(48, step=8, divided=True) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
-            with p.gather(self.add, self.st, self.ld, total) as t:
+            with p.fix_up(self.add, self.st, self.ld, total) as t:
                 p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
     @staticmethod
