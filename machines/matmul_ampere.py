@@ -75,12 +75,12 @@ class MatmulAmpere(epilogue.Epilogue):
 
         with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
             with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
-                with p.role("all", warps=warps), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+                with p.role("all", warps=warps), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                     p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
                     p.copy(self.copy_b, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
                 with p.role("all", warps=warps):
                     acc = p.full(t.c, self.mma.accumulator(self.a.dtype, self.b.dtype))
-                    with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+                    with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                         fa = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
                         fb = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
                         p.multiply(self.mma, acc, fa, fb)
@@ -93,7 +93,7 @@ class MatmulAmpere(epilogue.Epilogue):
                 stage = p.smem(self.c.dtype, (bm, bn), pad=self.pad, layout=self.layout_c)
                 who_c = blocked((bm, bn), threads=threads, vector=self.vc, across=self.across_c, name="c")
                 with p.pipeline("out", 1, c=stage) as ring, p.role("all", warps=warps):
-                    with ring.fill() as s:
+                    with ring.produce() as s:
                         p.store(self.st_fragment, s.c, out)
-                    with ring.drain() as s:
+                    with ring.consume() as s:
                         p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), p.load(self.ld_row, s.c, who_c))

@@ -72,7 +72,7 @@ class MatmulHopper(epilogue.Epilogue):
             with (
                 p.role("producer", warps=4, registers=40 if several else 0),
                 p.loop(self.k, step=bk, divided=True) as kk,
-                ring.fill() as s,
+                ring.produce() as s,
             ):
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a, multicast=1)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b, multicast=0)
@@ -98,7 +98,7 @@ class MatmulHopper(epilogue.Epilogue):
             around.enter_context(p.role(name, warps=4 * groups, **role))
             acc = p.full(t.c, wgmma.accumulator(self.a.dtype, self.b.dtype))
             mine = turns.turn() if turns else nullcontext()
-            with mine, p.loop(self.k, step=bk, divided=True), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+            with mine, p.loop(self.k, step=bk, divided=True), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                 a, b = s.a.window((0, kt), (bm, t.k)), s.b.window((kt, 0), (t.k, bn))
                 p.multiply(wgmma, acc, a if wgmma is self.wgmma else p.load(self.ld_fragment, a, t.a), b)
             acc = around.enter_context(p.fix_up(isa.Add(acc.dtype.name), self.leave, self.take, acc))
@@ -106,7 +106,7 @@ class MatmulHopper(epilogue.Epilogue):
             if out is None:
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)
                 return
-            with out.fill() as s:
+            with out.produce() as s:
                 p.store(self.st_matrix if self.out == "matrices" else self.st_fragment, s.c, result)
-            with out.drain() as s:
+            with out.consume() as s:
                 p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))

@@ -66,12 +66,12 @@ class MatmulSimt(epilogue.Epilogue):
 
         with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
             with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
-                with p.role("all", warps=threads // 32), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+                with p.role("all", warps=threads // 32), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                     p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
                     p.copy(self.copy_b, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
                 with p.role("all", warps=threads // 32):
                     acc = p.full(who_c, "f32")
-                    with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk) as kt:
+                    with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk) as kt:
                         column = p.load(self.ld_a, s.a.window((0, kt), (bm, 1)), who_c.along(0))
                         row = p.load(self.ld_b, s.b.window((kt, 0), (1, bn)), who_c.along(1))
                         p.apply(self.fma, column, row, acc, into=acc)

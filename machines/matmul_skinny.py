@@ -85,7 +85,7 @@ class MatmulSkinny(epilogue.Epilogue):
         ):
             with p.role("consumer", warps=self.warps):
                 acc = p.full(t.c, self.product.accumulator(self.b.dtype, self.a.dtype))
-                with p.loop(self.k, step=bk, divided=True), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+                with p.loop(self.k, step=bk, divided=True), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                     b, a = s.b.window((0, kt), (bn, t.k)), s.a.window((kt, 0), (t.k, bm))
                     if not whole:
                         b, a = p.load(self.ld_matrix, b, t.a), p.load(self.ld_matrix, a, t.b)
@@ -95,7 +95,7 @@ class MatmulSkinny(epilogue.Epilogue):
             with (
                 p.role("producer", warps=1, first=self.warps),
                 p.loop(self.k, step=bk, divided=True) as kk,
-                ring.fill() as s,
+                ring.produce() as s,
             ):
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)).T, s.b)
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)).T, s.a)

@@ -58,7 +58,7 @@ def refine(
 
 def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refined:
     """One candidate with its conflicts."""
-    program = objective.space.fill(point)
+    program = objective.space.program(point)
     layouts = solve_buffers(program, cache)
     index = objective.space.structure_index(point)
     counts = objective.space.counts(index)

@@ -54,7 +54,7 @@ def test_a_candidate_becomes_a_kernel_that_assembles_and_is_right(dims: dict[str
     problem = MatmulAmpere.problem(**dims)
     space = build_space(MatmulAmpere, problem, device("a100"))
     (point,) = space.space.sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     assert assemble(kernel.ptx, "sm_80").registers <= 255
     verification = verify(kernel, MatmulAmpere, problem, orders=("late",))
     assert verification.passed, str(verification)
@@ -89,7 +89,7 @@ def test_a_machine_of_ones_own_goes_the_whole_way() -> None:
     space = build_space(Scale, problem, device("rtx4090"))
     assert space.space.size > 1
     for point in space.space.points():
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         assemble(kernel.ptx, "sm_89")
         verification = verify(kernel, Scale, problem)
         assert verification.passed, str(verification)

@@ -13,7 +13,7 @@ from tinygpu.program.formula import read
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A pipeline of a kernel, whichever way its program fills and drains it.
+    """A pipeline of a kernel, whichever way its program produces and consumes it.
 
     stages  slots, used one after the other
     slots   how many a CTA uses of one tile, at most: a formula over dims, "(k + 63) // 64"

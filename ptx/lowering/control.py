@@ -52,15 +52,15 @@ def statement(context: Context, s: n.Statement) -> None:
             loop(context, s)
         case n.Pipelined():
             pipelined(context, s)
-        case n.Fill() if handover.between_roles(context.program, s.pipeline):
+        case n.Produce() if handover.between_roles(context.program, s.pipeline):
             handover.fill(context, s)
-        case n.Drain() if handover.between_roles(context.program, s.pipeline):
+        case n.Consume() if handover.between_roles(context.program, s.pipeline):
             handover.drain(context, s, body)
-        case n.Drain() if context.program.pipeline(s.pipeline).completion == "turn":
+        case n.Consume() if context.program.pipeline(s.pipeline).completion == "turn":
             handover.turn(context, s, body)
-        case n.Fill():
+        case n.Produce():
             fill(context, s)
-        case n.Drain():
+        case n.Consume():
             drain(context, s)
         case n.FixUp():
             fixed_up(context, s)
@@ -242,7 +242,7 @@ def _several_stages(
         with only_if(context, True if ahead == 0 else emit.less(ahead, trips)):
             context.indices[s.index] = emit.add(start, ahead)
             context.slots[s.pipeline] = ahead
-            body(context, s.fill)
+            body(context, s.produce)
         if grouped:
             emit.line("cp.async.commit_group;")
     reading, writing = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
@@ -259,7 +259,7 @@ def _several_stages(
         context.slots[s.pipeline] = writing
         finish: list[Callable[[], None]] = []
         with only_if(context, more):
-            for inner in s.fill:
+            for inner in s.produce:
                 if isinstance(inner, n.Copy):
                     finish += moves.start_copy(context, inner)
                 else:
@@ -268,7 +268,7 @@ def _several_stages(
             emit.line("cp.async.commit_group;")
         context.indices[s.index] = index
         context.slots[s.pipeline] = reading
-        body(context, s.drain)
+        body(context, s.consume)
         if finish:
             context.indices[s.index] = ahead_index
             context.slots[s.pipeline] = writing
@@ -287,15 +287,15 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, g
     context.slots[s.pipeline] = 0
     with counting(context, s.index, trips) as counter:
         context.indices[s.index] = emit.add(counter, start)
-        body(context, s.fill)
+        body(context, s.produce)
         if grouped:
             emit.line("cp.async.wait_all;")
         barrier(context)
-        body(context, s.drain)
+        body(context, s.consume)
         barrier(context)
 
 
-def fill(context: Context, s: n.Fill) -> None:
+def fill(context: Context, s: n.Produce) -> None:
     """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
     if bulk_drained and context.looping:
@@ -316,12 +316,12 @@ def _drained_in_bulk(program: Program, pipeline: str) -> bool:
     return any(
         isinstance(c, n.Copy) and isinstance(c.instruction, BulkTransfer)
         for d in walk(program.body)
-        if isinstance(d, n.Drain) and d.pipeline == pipeline
+        if isinstance(d, n.Consume) and d.pipeline == pipeline
         for c in d.body
     )
 
 
-def drain(context: Context, s: n.Drain) -> None:
+def drain(context: Context, s: n.Consume) -> None:
     barrier(context)
     body(context, s.body)
     context.dirty = True

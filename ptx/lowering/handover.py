@@ -30,7 +30,7 @@ Body = Callable[[Context, tuple[n.Statement, ...]], None]
 
 
 def users(program: Program, pipeline: str, kind: type) -> list[Role]:
-    """The roles that fill (n.Fill) or drain (n.Drain) a pipeline, in the order in which they first do."""
+    """The roles that fill (n.Produce) or drain (n.Consume) a pipeline, in the order in which they first do."""
     names = [
         s.role
         for s in walk(program.body)
@@ -50,12 +50,12 @@ def refuse_unordered(program: Program) -> None:
     for pipeline in program.pipelines:
         if pipeline.completion in ("mbarrier", "turn", "tcgen05 commit"):
             continue
-        filling, draining = ([r.name for r in users(program, pipeline.name, k)] for k in (n.Fill, n.Drain))
+        filling, draining = ([r.name for r in users(program, pipeline.name, k)] for k in (n.Produce, n.Consume))
         if filling != draining:
             by = "cp.async" if pipeline.completion == "commit group" else "stores"
             raise LoweringError(
-                f"{pipeline.name} is filled by {by} in {' and '.join(filling)} and drained in {' and '.join(draining)};"
-                " between roles, lowering hands over only what TMA fills"
+                f"{pipeline.name} is produced by {by} in {' and '.join(filling)} and consumed in "
+                f"{' and '.join(draining)}; between roles, lowering hands over only what TMA produces"
             )
 
 
@@ -64,7 +64,7 @@ def multicast_axes(program: Program, pipeline: str) -> tuple[int, ...]:
     found = {
         s.multicast
         for fill in walk(program.body)
-        if isinstance(fill, n.Fill) and fill.pipeline == pipeline
+        if isinstance(fill, n.Produce) and fill.pipeline == pipeline
         for s in walk(fill.body)
         if isinstance(s, n.Copy) and s.multicast is not None
     }
@@ -78,14 +78,14 @@ def sources(program: Program, pipeline: str) -> int:
 
 def empty_arrivals(program: Program, pipeline: str) -> int:
     """Arrivals that make a slot empty: one of each warp that drains it, in every CTA that the filler writes to."""
-    drains = users(program, pipeline, n.Drain)
+    drains = users(program, pipeline, n.Consume)
     shares = {r.share for r in drains}
     if len({s[1] for s in shares}) != 1:
-        raise LoweringError(f"the roles that drain {pipeline} share the tiles in different ways")
+        raise LoweringError(f"the roles that consume {pipeline} share the tiles in different ways")
     if len(shares) > 1:
         warps = {int(r.warps) for r in drains}
         if len(warps) > 1:
-            raise LoweringError(f"the roles that take turns at draining {pipeline} have different numbers of warps")
+            raise LoweringError(f"the roles that take turns at consuming {pipeline} have different numbers of warps")
         each = warps.pop()
     else:
         each = sum(int(r.warps) for r in drains)
@@ -103,9 +103,9 @@ def initialise(context: Context) -> None:
         pipeline = program.pipeline(name)
         smem = context.arguments["smem"]
         if pipeline.completion == "turn":
-            for number, role in enumerate(users(program, name, n.Drain)):
+            for number, role in enumerate(users(program, name, n.Consume)):
                 place = emit.add(smem, offset + number * BARRIER_BYTES)
-                before = users(program, name, n.Drain)[number - 1]
+                before = users(program, name, n.Consume)[number - 1]
                 del role
                 emit.line(f"mbarrier.init.shared.b64 [{place}], {int(before.warps)};")
             continue
@@ -133,17 +133,19 @@ def start(context: Context, role: Role) -> None:
     emit, program = context.emit, context.program
     context.pipes = {}
     for name, offset in context.placement.barriers.items():
-        fills = role in users(program, name, n.Fill)
-        drains = role in users(program, name, n.Drain)
+        fills = role in users(program, name, n.Produce)
+        drains = role in users(program, name, n.Consume)
         if not (fills or drains):
             continue
         if fills and drains:
-            raise LoweringError(f"role {role.name} fills {name} by TMA and drains it itself; give it to another role")
+            raise LoweringError(
+                f"role {role.name} produces {name} by TMA and consumes it itself; give it to another role"
+            )
         slot, parity, held = emit.new("r"), emit.new("r"), emit.new("r")
         stages = int(program.pipeline(name).stages)
         pipe = Pipe(name, stages, context.arguments["smem"], offset, slot, parity, held)
         turns = program.pipeline(name).completion == "turn"
-        first = turns and users(program, name, n.Drain)[0] is role
+        first = turns and users(program, name, n.Consume)[0] is role
         emit.line(f"mov.u32 {pipe.slot}, 0;")
         # A barrier that was never completed lets those through that wait for the phase before its first.
         emit.line(f"mov.u32 {pipe.parity}, {int(fills or first)};")
@@ -191,13 +193,13 @@ def skip(context: Context, pipe: Pipe, count: Number) -> None:
     emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, {rounds};")
 
 
-def fill(context: Context, s: n.Fill) -> None:
+def fill(context: Context, s: n.Produce) -> None:
     """The role's one thread brings a slot's buffers by TMA."""
     emit = context.emit
     pipe = context.pipes[s.pipeline]
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
-        raise LoweringError(f"{s.pipeline} is filled by TMA, and its fill does more than copy")
+        raise LoweringError(f"{s.pipeline} is produced by TMA, and its produce() does more than copy")
     by_threads = release.read_by_threads(context.program, s.pipeline)
     scope = release.acquire(by_threads) if sources(context.program, s.pipeline) > 1 else ""
     with in_slot(context, pipe) as (slot, parity):
@@ -209,7 +211,7 @@ def fill(context: Context, s: n.Fill) -> None:
             bulk.load(context, c, full)
 
 
-def drain(context: Context, s: n.Drain, body: Body) -> None:
+def drain(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
     emit = context.emit
     pipe = context.pipes[s.pipeline]
@@ -237,7 +239,7 @@ def drain(context: Context, s: n.Drain, body: Body) -> None:
             give_back(context, pipe, slot, unless_nobody=False)
 
 
-def _drain_by_threads(context: Context, s: n.Drain, pipe: Pipe, slot: Reg, body: Body) -> None:
+def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
     if _overlaps(context, pipe):
@@ -332,11 +334,11 @@ def _at_least(context: Context, a: Number, b: Number) -> Number:
 # ---- turns ----------------------------------------------------------------------------------------------------------
 
 
-def turn(context: Context, s: n.Drain, body: Body) -> None:
+def turn(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for its turn; afterwards it is the next role's."""
     emit = context.emit
     pipe = context.pipes[s.pipeline]
-    takers = users(context.program, s.pipeline, n.Drain)
+    takers = users(context.program, s.pipeline, n.Consume)
     number = next(i for i, r in enumerate(takers) if r.name == context.role)
     smem = context.arguments["smem"]
     mine = emit.add(smem, pipe.offset + number * BARRIER_BYTES)

@@ -30,7 +30,7 @@ def read_by_threads(program: Program, pipeline: str) -> bool:
     return any(
         _touches_by_threads(s, buffers)
         for drain in walk(program.body)
-        if isinstance(drain, n.Drain) and drain.pipeline == pipeline
+        if isinstance(drain, n.Consume) and drain.pipeline == pipeline
         for s in walk(drain.body)
     )
 

@@ -85,7 +85,7 @@ def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statemen
 
 def _by_one_thread(mine: tuple[n.Statement, ...]) -> bool:
     """Whether a role does nothing but what one thread issues."""
-    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope))]
+    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope))]
     return bool(leaves) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in leaves)
 
 
@@ -157,9 +157,9 @@ def _slots_per_tile(
             inside = _slots_per_tile(context, s.body, pipeline, rounds)
             trips = rounds if rounds is not None and s.divided else context.number(s.trips)
             total = context.emit.add(total, context.emit.mul(trips, inside))
-        elif isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
+        elif isinstance(s, (n.Produce, n.Consume)) and s.pipeline == pipeline:
             total = context.emit.add(total, 1)
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope)):
+        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope)):
             total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline, rounds))
     return total
 

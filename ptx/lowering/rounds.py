@@ -81,18 +81,18 @@ def _drains(
 ) -> Iterator[tuple[str, Expr]]:
     """(role, how often for each tile) for every statement that drains the pipeline."""
     for s in body:
-        if isinstance(s, n.Drain) and s.pipeline == pipeline:
+        if isinstance(s, n.Consume) and s.pipeline == pipeline:
             yield role, times
         if isinstance(s, n.Pipelined):
             rounds = times * _largest(program, s.trips)
             if s.pipeline == pipeline:
                 yield role, rounds
-            yield from _drains(program, s.fill + s.drain, pipeline, role, rounds)
+            yield from _drains(program, s.produce + s.consume, pipeline, role, rounds)
         elif isinstance(s, n.Loop):
             yield from _drains(program, s.body, pipeline, role, times * _largest(program, s.trips))
         elif isinstance(s, n.InRole):
             yield from _drains(program, s.body, pipeline, s.role, times)
-        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope)):
+        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope)):
             yield from _drains(program, s.body, pipeline, role, times)
 
 

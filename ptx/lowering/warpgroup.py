@@ -122,7 +122,9 @@ def multiply(context: Context, s: n.Multiply) -> None:
     text = instruction.text(*kinds)
     flags = instruction.flags(s.a.dtype, (a is not None and a.transposed, b.transposed))
     if held is not None and s.b.name.split(".")[0] not in context.pipes:
-        raise LoweringError(f"{s.name} multiplies {s.b.name}, which its own role fills; another role fills it by TMA")
+        raise LoweringError(
+            f"{s.name} multiplies {s.b.name}, which its own role produces; another role produces it by TMA"
+        )
     put = emit.line if held is None else context.products.append
     put(f"// {s.name}: {s.accumulator} += {s.a} @ {s.b}")
     for i in range(down):

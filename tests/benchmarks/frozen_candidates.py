@@ -97,7 +97,7 @@ def judged(space: MachineSpace, name: str, target: str, point: dict[str, int | s
     if out:
         return replace(found, out=out)
     try:
-        kernel = build(space.fill(point), space.problem, point, cache).kernel
+        kernel = build(space.program(point), space.problem, point, cache).kernel
         texts = (COMMENT.sub("", kernel.ptx), repr(replace(kernel, ptx="")))
         made = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
     except LoweringError as refused:

@@ -124,7 +124,7 @@ def ours(pair: Pair) -> tuple[Kernel, Any]:
     if candidates.size != 1:
         raise LookupError(f"{pair.name}: {candidates.size} candidates have {wanted}, and one is compared")
     point = candidates.at(0)
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     return kernel, pair.machine.problem(m=2 * bm, n=2 * bn, k=4 * bk, majors=majors)
 
 

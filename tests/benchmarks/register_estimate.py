@@ -26,7 +26,7 @@ def main(count: int) -> None:
         space = build_space(machine, problem, gpu)
         errors, spilled = [], 0
         for point in space.space.sample(count, rng):
-            assembly = assemble(build(space.fill(point), problem, point, cache).kernel.ptx, gpu.portable_target)
+            assembly = assemble(build(space.program(point), problem, point, cache).kernel.ptx, gpu.portable_target)
             index = space.structure_index(point)
             values = space.environment | {a: int(point[a]) for a in space.traces[index].axes}
             if assembly.spill_store_bytes:

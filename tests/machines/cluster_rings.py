@@ -34,12 +34,12 @@ class Product(Machine):
             p.grid((self.m, TILE), (self.n, TILE), cluster=(self.cluster_m, self.cluster_n)) as (i, j),
             p.pipeline("ring", self.stages, **_stages(p)) as ring,
         ):
-            with p.role("producer", warps=1, first=4), p.loop(self.k, step=TILE) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4), p.loop(self.k, step=TILE) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(TILE, TILE)), s.a, multicast=1)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(TILE, TILE)), s.b, multicast=0)
             with p.role("consumer", warps=4):
                 acc = p.full(t.c, "f32")
-                with p.loop(self.k, step=TILE), ring.drain() as s, p.unroll(TILE, step=t.k) as kt:
+                with p.loop(self.k, step=TILE), ring.consume() as s, p.unroll(TILE, step=t.k) as kt:
                     a, b = s.a.window((0, kt), (TILE, t.k)), s.b.window((kt, 0), (t.k, TILE))
                     if not whole:
                         a, b = p.load(self.ld_matrix, a, t.a), p.load(self.ld_matrix, b, t.b)
@@ -69,12 +69,12 @@ class ProductAndFold(Machine):
             p.grid((self.m, TILE), (self.n, TILE), cluster=(self.cluster_m, self.cluster_n)) as (i, j),
             p.pipeline("ring", self.stages, **_stages(p)) as ring,
         ):
-            with p.role("producer", warps=1, first=4), p.loop(self.k, step=TILE) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4), p.loop(self.k, step=TILE) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(TILE, TILE)), s.a, multicast=1)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(TILE, TILE)), s.b, multicast=0)
             with p.role("consumer", warps=4):
                 acc, total = p.full(t.c, "f32"), p.full(rows, "f32")
-                with p.loop(self.k, step=TILE), ring.drain() as s:
+                with p.loop(self.k, step=TILE), ring.consume() as s:
                     with p.unroll(TILE, step=t.k) as kt:
                         p.multiply(self.wgmma, acc, s.a.window((0, kt), (TILE, t.k)), s.b.window((kt, 0), (t.k, TILE)))
                     p.apply(self.add, total, p.apply(self.widen, p.load(self.ld, s.a, rows)), into=total)

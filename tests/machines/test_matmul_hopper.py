@@ -33,7 +33,7 @@ def made(problem: Problem, **point: Any) -> Any:
         # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
         full["swizzle_c"] = 32
     assert full in space.space, dict(full)
-    return build(space.fill(full), problem, full, SolverCache()).kernel
+    return build(space.program(full), problem, full, SolverCache()).kernel
 
 
 @pytest.mark.sampled(3)

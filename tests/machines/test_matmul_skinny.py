@@ -35,7 +35,7 @@ def made(problem: Problem, on: str = "h100", **point: Any) -> Kernel:
     space = space_of(problem, on)
     full = {**POINT, **point}
     assert full in space.space, [str(violation) for violation in space.space.explain(full)]
-    return build(space.fill(full), problem, full, SolverCache()).kernel
+    return build(space.program(full), problem, full, SolverCache()).kernel
 
 
 def best(machine: type[Machine], problem: Problem, on: str, count: int = 600) -> Prediction:

@@ -63,7 +63,7 @@ def subject(machine: type[Machine], dims: tuple[tuple[str, int], ...], values: t
     problem = machine.problem(**dict(dims))
     space = build_space(machine, problem, device("a100"))
     (point,) = space.space.restrict(dict(values)).sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     problems = (derive(kernel, machine, problem), *siblings(kernel, machine, problem))
     return Subject(machine, kernel, assemble(kernel.ptx, "sm_80").cubin, problems)
 

@@ -40,7 +40,7 @@ def check(machine: type[Machine], count: int = 4, **asked: Any) -> None:
     problem = machine.problem(**asked)
     space = build_space(machine, problem, device("a100"))
     for point in space.space.sample(count, np.random.default_rng(1)):
-        kernel = build(space.fill(point), problem, point, CACHE).kernel
+        kernel = build(space.program(point), problem, point, CACHE).kernel
         assemble(kernel.ptx, "sm_80")
         verification = verify(kernel, machine, problem, orders=("late",))
         assert verification.passed, f"{point}\n{verification}"
@@ -417,7 +417,7 @@ def test_a_softmax_that_forgets_a_step_is_refused(step: str, sizes: tuple[int, i
     problem = machine.problem(m=sizes[0], n=sizes[1])
     space = build_space(machine, problem, device("a100"))
     (point,) = space.space.sample(1, np.random.default_rng(0))
-    found = verify(build(space.fill(point), problem, point, CACHE).kernel, machine, problem, orders=("late",))
+    found = verify(build(space.program(point), problem, point, CACHE).kernel, machine, problem, orders=("late",))
     assert not found.passed
     wrong = next(c for c in found.checks if not c.passed)
     assert str(wrong.worst).startswith("y[")

@@ -107,7 +107,7 @@ def made(name: str, depth: int) -> Kernel:
     of = SUBJECTS[name]
     space = build_space(of.machine, of.problem, device(of.on))
     (point,) = space.space.restrict(of.point | {"stages": depth}).sample(1, np.random.default_rng(depth))
-    return build(space.fill(point), of.problem, point, SolverCache()).kernel
+    return build(space.program(point), of.problem, point, SolverCache()).kernel
 
 
 def edits(name: str, depth: int) -> list[tuple[str, Edit]]:

@@ -58,7 +58,7 @@ def subject(name: str) -> Subject:
     problem = machine.problem(**sizes, options=options)
     space = build_space(machine, problem, device("h100" if name in ("matmul_skinny", "matmul_hopper") else "a100"))
     (point,) = space.space.restrict(FIXED.get(name, {})).sample(1, np.random.default_rng(0))
-    return Subject(machine, problem, build(space.fill(point), problem, point, SolverCache()).kernel)
+    return Subject(machine, problem, build(space.program(point), problem, point, SolverCache()).kernel)
 
 
 def of_a_result(statement: str) -> Edit:

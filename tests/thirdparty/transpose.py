@@ -33,9 +33,9 @@ class Transpose(Machine):
             p.pipeline("stage", 1, tile=stage) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.tile, p.load(self.ld, self.x.tile(i, j, shape=shape), rows))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 column = p.load(self.get, s.tile, columns)
                 p.store(self.st, self.y.tile(j, i, shape=shape[::-1]).T, column)
 

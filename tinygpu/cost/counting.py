@@ -176,9 +176,9 @@ class _Counter:
                 stages = self.program.pipeline(s.pipeline).stages
                 self.operations.prefetch = stages - 1
                 inner = self.phases["iteration"]
-                self._body(s.fill, "iteration", expr(1))
-                inner.in_flight_bytes = maximum(stages - 1, 1) * _copied_bytes(s.fill)
-                self._body(s.drain, "iteration", expr(1))
+                self._body(s.produce, "iteration", expr(1))
+                inner.in_flight_bytes = maximum(stages - 1, 1) * _copied_bytes(s.produce)
+                self._body(s.consume, "iteration", expr(1))
                 inner.add("warp_instructions", warps * ROUND_INSTRUCTIONS)
                 inner.wait("barriers", where(stages == 1, 2, 1))
                 return "epilogue"
@@ -188,8 +188,8 @@ class _Counter:
                 self.phases["iteration"].add("warp_instructions", warps * ROUND_INSTRUCTIONS)
                 return "epilogue"
             case n.Pipelined():
-                self._body(s.fill, phase, times * s.trips)
-                self._body(s.drain, phase, times * s.trips)
+                self._body(s.produce, phase, times * s.trips)
+                self._body(s.consume, phase, times * s.trips)
                 tally.wait("barriers", times * s.trips)
             case n.Loop():
                 self._body(s.body, phase, times * s.trips)
@@ -197,8 +197,8 @@ class _Counter:
                 self._role(s, phase)
             case n.Scope():
                 return self._body(s.body, phase, times)
-            case n.Fill() | n.Drain():
-                if isinstance(s, n.Drain):
+            case n.Produce() | n.Consume():
+                if isinstance(s, n.Consume):
                     tally.wait("barriers", times)
                 return self._body(s.body, phase, times)
             case _:

@@ -196,7 +196,7 @@ class Blocks(Checks):
     @verb("p.pipeline")
     @contextmanager
     def pipeline(self, name: str, stages: Operand, **buffers: BufferSpec) -> Iterator[Ring]:
-        """Buffers, `stages` times, that live as long as the block; hand them over with fill() and drain().
+        """Buffers, `stages` times, that live as long as the block; hand them over with produce() and consume().
 
         Without buffers it is a turn that roles take one after the other: `with order.turn()`.
         """
@@ -212,11 +212,11 @@ class Blocks(Checks):
         self.pipelines.append(Pipeline(name, expr(stages), made))
         with self.nested() as body:
             yield Ring(self, name, made)
-        filled, drained = uses(tuple(body), name)
-        if made and not (filled and drained):
-            missing = "filled" if not filled else "drained"
+        produced, consumed = uses(tuple(body), name)
+        if made and not (produced and consumed):
+            missing = "produced" if not produced else "consumed"
             raise self.fail(f"pipeline {name!r} is never {missing}: its buffers are handed to nobody")
-        if not made and not drained:
+        if not made and not consumed:
             raise self.fail(f"pipeline {name!r} has no buffers and nobody takes a turn in it")
         self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name))
         self.emit(n.Scope((name,), tuple(body)))

@@ -22,8 +22,8 @@ from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 
-# What is done with a slot inside `fill()`, `drain()` and `turn()` of a pipeline.
-DONE = {"fill": "filled", "drain": "drained", "turn": "taken in turns"}
+# What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
+DONE = {"produce": "produced", "consume": "consumed", "turn": "taken in turns"}
 
 
 @dataclass(slots=True, eq=False)
@@ -278,15 +278,17 @@ class Checks:
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
 
     def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
-        """A buffer is touched inside the fill or drain that yielded it: written in a fill, read in a drain."""
+        """A buffer is touched inside the block that yielded it: written by a producer, read by a consumer."""
         if tile.buffer is None:
             return
         pipeline = tile.buffer.name.split(".")[0]
         verb = self.slots.get(pipeline)
         if verb is None:
-            raise self.fail(f"{name} touches {tile.name} after its slot was handed on; do it inside the fill or drain")
-        if verb != ("fill" if writing else "drain"):
-            does, right = ("writes", "filled") if writing else ("reads", "drained")
+            raise self.fail(
+                f"{name} touches {tile.name} after its slot was handed on; do it inside produce() or consume()"
+            )
+        if verb != ("produce" if writing else "consume"):
+            does, right = ("writes", "produced") if writing else ("reads", "consumed")
             raise self.fail(f"{name} {does} {tile.name} where {pipeline!r} is {DONE[verb]}; do it where it is {right}")
 
     def _acts(self, name: str, instruction: Instruction) -> None:

@@ -216,7 +216,7 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
                 if memory is SMEM:
                     own = own + barrier_bytes(program, program.pipeline(name))
             parts.append(own + buffer_bytes(program, s.body, memory))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.FixUp)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
             parts.append(buffer_bytes(program, s.body, memory))
     parts = [p for p in parts if not p.same(0)]
     if len(program.roles) > 1:
@@ -268,7 +268,7 @@ def _rings(body: tuple[n.Statement, ...]) -> frozenset[str]:
     """Pipelines that are filled round after round, however many stages they have."""
     pipelined = {s.pipeline for s in walk(body) if isinstance(s, n.Pipelined)}
     loops = (s for s in walk(body) if isinstance(s, n.Loop))
-    return frozenset(pipelined.union(f.pipeline for loop in loops for f in walk(loop.body) if isinstance(f, n.Fill)))
+    return frozenset(pipelined.union(f.pipeline for loop in loops for f in walk(loop.body) if isinstance(f, n.Produce)))
 
 
 def live_registers(body: tuple[n.Statement, ...]) -> Expr:
@@ -296,10 +296,10 @@ def _peaks(
     for s, later in zip(body, after, strict=True):
         if isinstance(s, n.Pipelined):
             needed = later | (_used(s) & live.keys())
-            _peaks(tuple(f for f in s.fill if not isinstance(f, n.Copy)), live, needed, peaks)
-            copies = [_copy_registers(c) for c in s.fill if isinstance(c, n.Copy)]
+            _peaks(tuple(f for f in s.produce if not isinstance(f, n.Copy)), live, needed, peaks)
+            copies = [_copy_registers(c) for c in s.produce if isinstance(c, n.Copy)]
             held = {f"copy {i} of {s.pipeline}": taken for i, taken in enumerate(copies) if not taken.same(0)}
-            live |= _peaks(s.drain, live | held, needed, peaks)
+            live |= _peaks(s.consume, live | held, needed, peaks)
             live = {k: v for k, v in live.items() if k not in held}
         elif isinstance(s, n.FixUp):
             # the value is stored before the result takes its place, whose neighbours are loaded four at a time
@@ -307,7 +307,7 @@ def _peaks(
             live[s.result.name] = tile_registers(s.result)
             _note(live | {f"fix-up {s.name}": expr(4)}, peaks)
             live = _peaks(s.body, live, later, peaks)
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.Scope, n.InRole)):
             # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
             inner = later | (_used(s) & live.keys() if isinstance(s, n.Loop) else frozenset())
             around = live | (_fragments_of_a_round(s) if isinstance(s, n.Loop) and s.unrolled else {})
@@ -361,10 +361,10 @@ def _copy_registers(s: n.Copy) -> Expr:
 def _used(s: n.Statement) -> frozenset[str]:
     """Names of the register tiles that a statement reads."""
     if isinstance(s, n.Pipelined):
-        return frozenset().union(*[_used(i) for i in s.fill + s.drain], frozenset())
+        return frozenset().union(*[_used(i) for i in s.produce + s.consume], frozenset())
     if isinstance(s, n.FixUp):
         return frozenset({s.value.name}).union(*[_used(i) for i in s.body])
-    if isinstance(s, (n.Loop, n.Fill, n.Drain, n.Scope, n.InRole)):
+    if isinstance(s, (n.Loop, n.Produce, n.Consume, n.Scope, n.InRole)):
         return frozenset().union(*[_used(i) for i in s.body], frozenset())
     tiles: tuple[object, ...] = ()
     if isinstance(s, n.Store):

@@ -1,6 +1,6 @@
-"""Checks of what roles hand over: every slot that is filled is drained, tile by tile, by every role that should.
+"""Checks of what roles hand over: every slot that is produced is consumed, tile by tile, by every role that should.
 
-Roles that fill and drain in loops of their own meet nowhere but in the pipeline. If one of them comes around more often
+Producers and consumers with loops of their own meet nowhere but in the pipeline. If one of them comes around more often
 than the other, it waits for ever; so their counts are compared when the machine is declared.
 """
 
@@ -22,14 +22,14 @@ Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 
 def check_handover(program: Program) -> None:
-    """Raises DeclarationError where a pipeline is filled and drained unequally often, or turns are not alternate."""
+    """Raises DeclarationError where a pipeline is produced and consumed unequally often, or turns are not alternate."""
     _check_fix_ups(program)
     for pipeline in program.pipelines:
-        fills, drains = _counts(program, pipeline.name, n.Fill), _counts(program, pipeline.name, n.Drain)
+        produces, consumes = _counts(program, pipeline.name, n.Produce), _counts(program, pipeline.name, n.Consume)
         if not pipeline.buffers:
-            _check_turns(program, pipeline, drains)
+            _check_turns(program, pipeline, consumes)
         else:
-            _check_slots(program, pipeline, fills, drains)
+            _check_slots(program, pipeline, produces, consumes)
             _check_order(program, pipeline)
 
 
@@ -40,7 +40,7 @@ def _check_order(program: Program, pipeline: Pipeline) -> None:
     """
     turns = frozenset(p.name for p in program.pipelines if not p.buffers)
     shares = {r.name: r.share for r in program.roles}
-    for kind, does in ((n.Fill, "fill"), (n.Drain, "drain")):
+    for kind, does in ((n.Produce, "produce"), (n.Consume, "consume")):
         uses = list(_uses(program.body, pipeline.name, kind, turns, "", False))
         names = list(dict.fromkeys(role for role, _ in uses))
         if len({shares[name] for name in names}) > 1 and not all(in_turn for _, in_turn in uses):
@@ -54,11 +54,11 @@ def _check_order(program: Program, pipeline: Pipeline) -> None:
 def _uses(
     body: tuple[n.Statement, ...], pipeline: str, kind: type, turns: frozenset[str], role: str, in_turn: bool
 ) -> Iterator[tuple[str, bool]]:
-    """(role, whether it is in its turn) for every statement that fills (or drains) the pipeline."""
+    """(role, whether it is in its turn) for every statement that produces (or consumes) the pipeline."""
     for s in body:
         if isinstance(s, n.InRole):
             yield from _uses(s.body, pipeline, kind, turns, s.role, in_turn)
-        elif isinstance(s, (n.Fill, n.Drain)):
+        elif isinstance(s, (n.Produce, n.Consume)):
             if isinstance(s, kind) and s.pipeline == pipeline:
                 yield role, in_turn
             yield from _uses(s.body, pipeline, kind, turns, role, in_turn or s.pipeline in turns)
@@ -66,33 +66,33 @@ def _uses(
             yield from _uses(s.body, pipeline, kind, turns, role, in_turn)
 
 
-def _check_slots(program: Program, pipeline: Pipeline, fills: Counts, drains: Counts) -> None:
+def _check_slots(program: Program, pipeline: Pipeline, produces: Counts, consumes: Counts) -> None:
     roles = {r.name: r for r in program.roles}
-    period = math.lcm(*(roles[name].share[1] for name in {*fills, *drains}))
+    period = math.lcm(*(roles[name].share[1] for name in {*produces, *consumes}))
     for tile in range(period):
-        filled = [name for name in fills if _takes(roles[name], tile)]
-        drained = [name for name in drains if _takes(roles[name], tile)]
+        produced = [name for name in produces if _takes(roles[name], tile)]
+        consumed = [name for name in consumes if _takes(roles[name], tile)]
         which = f" for tile {tile} of every {period}" if period > 1 else ""
-        for done, names in (("filled", filled), ("drained", drained)):
-            if not names and (filled or drained):
+        for done, names in (("produced", produced), ("consumed", consumed)):
+            if not names and (produced or consumed):
                 raise _error(program, f"pipeline {pipeline.name!r} is {done} by no role{which}")
         slots = expr(0)
-        for name in filled:
-            slots = slots + fills[name]
-        for name in drained:
-            dealt = [OWN_ROUNDS.symbols <= count.symbols for count in (slots, drains[name])]
+        for name in produced:
+            slots = slots + produces[name]
+        for name in consumed:
+            dealt = [OWN_ROUNDS.symbols <= count.symbols for count in (slots, consumes[name])]
             if dealt[0] != dealt[1]:
                 ways = ["in a loop that is divided" if d else "in one that is not" for d in dealt]
                 raise _error(
                     program,
-                    f"pipeline {pipeline.name!r} is filled by {_and(filled)} {ways[0]}, "
-                    f"and drained by {name} {ways[1]}",
+                    f"pipeline {pipeline.name!r} is produced by {_and(produced)} {ways[0]}, "
+                    f"and consumed by {name} {ways[1]}",
                 )
-            if not drains[name].same(slots):
+            if not consumes[name].same(slots):
                 raise _error(
                     program,
-                    f"pipeline {pipeline.name!r} is filled {_times(slots)} a tile by {_and(filled)}, "
-                    f"and drained {_times(drains[name])} by {name}{which}",
+                    f"pipeline {pipeline.name!r} is produced {_times(slots)} a tile by {_and(produced)}, "
+                    f"and consumed {_times(consumes[name])} by {name}{which}",
                 )
 
 
@@ -113,9 +113,9 @@ def _check_fix_ups(program: Program) -> None:
     """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
     for fix_up in (s for s in walk(program.body) if isinstance(s, n.FixUp)):
         inside = {id(s) for s in walk(fix_up.body)}
-        names = {s.pipeline for s in walk(fix_up.body) if isinstance(s, (n.Fill, n.Drain))}
+        names = {s.pipeline for s in walk(fix_up.body) if isinstance(s, (n.Produce, n.Consume))}
         for s in walk(program.body):
-            if isinstance(s, (n.Fill, n.Drain)) and s.pipeline in names and id(s) not in inside:
+            if isinstance(s, (n.Produce, n.Consume)) and s.pipeline in names and id(s) not in inside:
                 raise _error(
                     program,
                     f"pipeline {s.pipeline!r} is used both inside and outside of p.fix_up, and only the last CTA of a "
@@ -134,19 +134,19 @@ def _counts(program: Program, pipeline: str, kind: type) -> Counts:
 def _places(
     body: tuple[n.Statement, ...], pipeline: str, kind: type, role: str, times: Expr, streamed: bool
 ) -> Iterator[tuple[str, Expr]]:
-    """(role, how often) for every statement that fills (or drains) the pipeline.
+    """(role, how often) for every statement that produces (or consumes) the pipeline.
 
     streamed  how many rounds of divided loops a CTA does of a tile is known at launch only
     """
     for s in body:
-        if isinstance(s, kind) and isinstance(s, (n.Fill, n.Drain)) and s.pipeline == pipeline:
+        if isinstance(s, kind) and isinstance(s, (n.Produce, n.Consume)) and s.pipeline == pipeline:
             yield role, times
         if isinstance(s, n.InRole):
             yield from _places(s.body, pipeline, kind, s.role, times, streamed)
         elif isinstance(s, n.Loop):
             trips = OWN_ROUNDS if streamed and s.divided else s.trips
             yield from _places(s.body, pipeline, kind, role, times * trips, streamed)
-        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope)):
+        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope)):
             yield from _places(s.body, pipeline, kind, role, times, streamed)
 
 

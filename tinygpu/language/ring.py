@@ -1,4 +1,4 @@
-"""A pipeline inside a trace: what `program` holds while it fills, drains, or takes turns."""
+"""A pipeline inside a trace: what `program` holds while it produces, consumes, or takes turns."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """`with ring.fill() as slot`, `with ring.drain() as slot`, or, without buffers, `with ring.turn()`."""
+    """`with ring.produce() as slot`, `with ring.consume() as slot`, or, without buffers, `with ring.turn()`."""
 
     tracer: Checks
     name: str
     buffers: tuple[Buffer, ...]
 
     @contextmanager
-    def fill(self) -> Iterator[Slot]:
-        """The role fills the next free slot, then hands it over."""
-        with self._use("fill") as body:
+    def produce(self) -> Iterator[Slot]:
+        """The role acquires the next empty slot, fills it, and commits it where the block ends."""
+        with self._use("produce") as body:
             yield self._slot()
-        self.tracer.emit(n.Fill(self.name, tuple(body)))
+        self.tracer.emit(n.Produce(self.name, tuple(body)))
 
     @contextmanager
-    def drain(self) -> Iterator[Slot]:
-        """The role waits for the next full slot, uses it, then gives it back."""
-        with self._use("drain") as body:
+    def consume(self) -> Iterator[Slot]:
+        """The role waits for the next full slot, uses it, and releases it where the block ends."""
+        with self._use("consume") as body:
             yield self._slot()
-        self.tracer.emit(n.Drain(self.name, tuple(body)))
+        self.tracer.emit(n.Consume(self.name, tuple(body)))
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """The role waits for its turn; afterwards it is the turn of the next role."""
         with self._use("turn") as body:
             yield
-        self.tracer.emit(n.Drain(self.name, tuple(body)))
+        self.tracer.emit(n.Consume(self.name, tuple(body)))
 
     @contextmanager
     def _use(self, verb: str) -> Iterator[list[n.Statement]]:
@@ -79,11 +79,13 @@ class Ring:
             )
         if self.buffers and verb == "turn":
             named = ", ".join(b.name for b in self.buffers)
-            raise tracer.fail(f"pipeline {self.name!r} hands over {named}: write fill() and drain() instead of turn()")
+            raise tracer.fail(
+                f"pipeline {self.name!r} hands over {named}: write produce() and consume() instead of turn()"
+            )
         if not self.buffers and verb != "turn":
             raise tracer.fail(f"pipeline {self.name!r} hands over no buffers: write turn() instead of {verb}()")
         if self.name in tracer.slots:
-            raise tracer.fail(f"pipeline {self.name!r} is {DONE[verb]} inside its own {tracer.slots[self.name]}")
+            raise tracer.fail(f"pipeline {self.name!r} is {DONE[verb]} inside its own {tracer.slots[self.name]}()")
         tracer.slots[self.name] = verb
         with tracer.nested() as body:
             yield body
@@ -102,19 +104,19 @@ class Ring:
 
 
 def uses(body: tuple[n.Statement, ...], pipeline: str) -> tuple[bool, bool]:
-    """(whether the body fills the pipeline, whether it drains it)."""
+    """(whether the body produces the pipeline, whether it consumes it)."""
     listed = list(walk(body))
     return (
-        any(isinstance(s, n.Fill) and s.pipeline == pipeline for s in listed),
-        any(isinstance(s, n.Drain) and s.pipeline == pipeline for s in listed),
+        any(isinstance(s, n.Produce) and s.pipeline == pipeline for s in listed),
+        any(isinstance(s, n.Consume) and s.pipeline == pipeline for s in listed),
     )
 
 
 def completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
     """How a slot is completed: by what fills it asynchronously, or by a barrier for plain stores."""
-    fills = [s for s in walk(body) if isinstance(s, n.Fill) and s.pipeline == pipeline]
-    if not fills:
+    produces = [s for s in walk(body) if isinstance(s, n.Produce) and s.pipeline == pipeline]
+    if not produces:
         return "turn"
-    tokens = [s.token for fill in fills for s in walk(fill.body) if isinstance(s, (n.Copy, n.Multiply)) and s.token]
+    tokens = [s.token for p in produces for s in walk(p.body) if isinstance(s, (n.Copy, n.Multiply)) and s.token]
     found = [t.completion for t in tokens if t.buffer.startswith(f"{pipeline}.")]
     return found[-1] if found else "barrier"

@@ -1,7 +1,7 @@
 """Asynchrony: Role (which warps do what), Pipeline (how a buffer is handed over), Token (what is still under way).
 
-A user names who fills and who drains a pipeline; phases, parities, arrival counts, transaction bytes and fences follow
-from the instructions inside, and are derived when a program is lowered.
+A user names the producers and consumers of a pipeline; phases, parities, arrival counts, transaction bytes and fences
+follow from the instructions inside, and are derived when a program is lowered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """The only way to hand buffers over: `stages` slots that one role fills and another drains.
+    """The only way to hand buffers over: `stages` slots that one role produces and another consumes.
 
     completion  what tells that a slot is full: "barrier" (plain stores), "commit group" (cp.async), "mbarrier" (TMA),
                 "tcgen05 commit", or "turn" (no buffers: roles take turns, in the order in which they first do);

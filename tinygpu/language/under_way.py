@@ -1,4 +1,4 @@
-"""A check of sums that tensor cores still work on: nobody else touches them in the loop that drains their operands.
+"""A check of sums that tensor cores still work on: nobody else touches them in the loop that consumes their operands.
 
 An asynchronous product of a warpgroup is waited for one round later, so that the next round's is asked for meanwhile;
 its accumulators are complete behind the loop.
@@ -18,30 +18,30 @@ from tinygpu.program.tree import walk
 
 def check_sums_under_way(program: Program) -> None:
     """Raises DeclarationError where a statement touches the accumulators of a product that is not complete."""
-    for drain, around in _drains(program.body, None):
+    for consume, around in _consumes(program.body, None):
         sums = {
             s.accumulator.name
-            for s in walk(drain.body)
+            for s in walk(consume.body)
             if isinstance(s, n.Multiply) and s.token is not None and s.accumulator.memory is RMEM
         }
-        for s in walk((around or drain).body) if sums else ():
+        for s in walk((around or consume).body) if sums else ():
             for name in sorted(sums & _touched(s)):
                 raise DeclarationError(
-                    f"{program.machine}.program: %{name.removeprefix('%')} is used in the loop that drains "
-                    f"{drain.pipeline!r}, while tensor cores still work on it; use its sums behind the loop"
+                    f"{program.machine}.program: %{name.removeprefix('%')} is used in the loop that consumes "
+                    f"{consume.pipeline!r}, while tensor cores still work on it; use its sums behind the loop"
                 )
 
 
-def _drains(body: tuple[n.Statement, ...], loop: n.Loop | None) -> Iterator[tuple[n.Drain, n.Loop | None]]:
-    """Every drain, and the innermost loop around it."""
+def _consumes(body: tuple[n.Statement, ...], loop: n.Loop | None) -> Iterator[tuple[n.Consume, n.Loop | None]]:
+    """Every block that consumes, and the innermost loop around it."""
     for s in body:
-        if isinstance(s, n.Drain):
+        if isinstance(s, n.Consume):
             yield s, loop
-            yield from _drains(s.body, loop)
+            yield from _consumes(s.body, loop)
         elif isinstance(s, n.Loop):
-            yield from _drains(s.body, s)
-        elif isinstance(s, (n.InRole, n.Fill, n.FixUp, n.Scope)):
-            yield from _drains(s.body, loop)
+            yield from _consumes(s.body, s)
+        elif isinstance(s, (n.InRole, n.Produce, n.FixUp, n.Scope)):
+            yield from _consumes(s.body, loop)
 
 
 def _touched(s: n.Statement) -> frozenset[str]:

@@ -32,18 +32,18 @@ def listing(body: tuple[n.Statement, ...], indent: str, turns: frozenset[str]) -
             case n.Loop():
                 yield f"{indent}{'unrolled' if s.unrolled else 'for'} {_rounds(s)}:"
                 yield from listing(s.body, indent + "  ", turns)
-            case n.Fill():
-                yield f"{indent}fill {s.pipeline}:"
+            case n.Produce():
+                yield f"{indent}produce {s.pipeline}:"
                 yield from listing(s.body, indent + "  ", turns)
-            case n.Drain():
-                yield f"{indent}{'turn' if s.pipeline in turns else 'drain'} {s.pipeline}:"
+            case n.Consume():
+                yield f"{indent}{'turn' if s.pipeline in turns else 'consume'} {s.pipeline}:"
                 yield from listing(s.body, indent + "  ", turns)
             case n.Pipelined():
-                yield f"{indent}for {_rounds(s)}, {s.pipeline} filled ahead:"
-                yield f"{indent}  fill {s.pipeline}:"
-                yield from listing(s.fill, indent + "    ", turns)
-                yield f"{indent}  drain {s.pipeline}:"
-                yield from listing(s.drain, indent + "    ", turns)
+                yield f"{indent}for {_rounds(s)}, {s.pipeline} produced ahead:"
+                yield f"{indent}  produce {s.pipeline}:"
+                yield from listing(s.produce, indent + "    ", turns)
+                yield f"{indent}  consume {s.pipeline}:"
+                yield from listing(s.consume, indent + "    ", turns)
             case n.FixUp():
                 yield f"{indent}fix up {s.result} = {s.name} {s.value}; in the last CTA of the tile:"
                 yield from listing(s.body, indent + "  ", turns)

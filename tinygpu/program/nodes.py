@@ -131,18 +131,18 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fill:
-    """The role fills the next slot of a pipeline, then hands it over."""
+class Produce:
+    """The role acquires the next empty slot of a pipeline, fills it, and commits it where the block ends."""
 
     pipeline: str
     body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drain:
-    """The role waits for the next slot of a pipeline, uses it, then gives it back.
+class Consume:
+    """The role waits for the next full slot of a pipeline, uses it, and releases it where the block ends.
 
-    Of a pipeline without buffers the slot is the turn: given back, it goes to the next role.
+    Of a pipeline without buffers the slot is the turn: released, it goes to the next role.
     """
 
     pipeline: str
@@ -151,16 +151,16 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipelined:
-    """A loop in which the same warps fill and drain a pipeline: filling runs `stages - 1` rounds ahead.
+    """A loop in which the same warps produce and consume a pipeline: producing runs `stages - 1` rounds ahead.
 
-    Made by scheduling from a fill loop and a drain loop of one role.
+    Made by scheduling from a produce loop and a consume loop of one role.
     """
 
     pipeline: str
     index: str
     trips: Expr
-    fill: tuple[Statement, ...]
-    drain: tuple[Statement, ...]
+    produce: tuple[Statement, ...]
+    consume: tuple[Statement, ...]
     first: Expr = ZERO
     divided: bool = False
 
@@ -210,7 +210,7 @@ class InRole:
 
 
 Statement: TypeAlias = (
-    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Fill | Drain | Pipelined | FixUp | Scope "
+    "Constant | Load | Store | Copy | Apply | Multiply | Reduce | Loop | Produce | Consume | Pipelined | FixUp | Scope "
     "| InRole"
 )
 

@@ -86,7 +86,7 @@ def _place(
                     barriers[name] = here
                     here += barrier
             end = max(end, here, _place(program, s.body, here, swizzles, places, barriers))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.FixUp)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
             end = max(end, _place(program, s.body, start, swizzles, places, barriers))
     return end
 

@@ -1,8 +1,8 @@
-"""Schedules a traced program: brings together what the same warps do, so that filling runs ahead of draining.
+"""Schedules a traced program: brings together what the same warps do, so that producing runs ahead of consuming.
 
-A machine says who fills a pipeline and who drains it. Where these are different roles, each keeps its own loop. Where
-they are the same warps, the fill loop and the drain loop become one `Pipelined` loop, in which the next slots are
-filled while the current one is drained.
+A machine names the producers of a pipeline and its consumers. Where these are different roles, each keeps its own loop.
+Where they are the same warps, the two loops become one `Pipelined` loop, in which the next slots are filled while the
+current one is consumed.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ def schedule(program: Program) -> Program:
     made = replace(program, body=_merge_roles(program, program.body))
     for s in walk(made.body):
         if isinstance(s, n.InRole):
-            filled = {f.pipeline for f in walk(s.body) if isinstance(f, n.Fill)}
-            _check_pairs(program, s.body, frozenset(filled & drained_by(made, s.role)), "")
+            produced = {f.pipeline for f in walk(s.body) if isinstance(f, n.Produce)}
+            _check_pairs(program, s.body, frozenset(produced & consumed_by(made, s.role)), "")
     return made
 
 
 def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset[str], where: str) -> None:
-    """Raises DeclarationError where a slot is not drained in the block in which it was filled.
+    """Raises DeclarationError where a slot is not consumed in the block in which it was produced.
 
-    What is left of such pipelines after scheduling has one slot in use, which is drained before it is filled again.
+    What is left of such pipelines after scheduling has one slot in use, which is consumed before it is produced again.
 
-    own    pipelines that the role fills and drains
+    own    pipelines that the role produces and consumes
     where  the slot around the block, in words
     """
     full: set[str] = set()
     for s in body:
-        if isinstance(s, (n.Fill, n.Drain)) and s.pipeline in own:
-            if isinstance(s, n.Fill) == (s.pipeline in full):
+        if isinstance(s, (n.Produce, n.Consume)) and s.pipeline in own:
+            if isinstance(s, n.Produce) == (s.pipeline in full):
                 raise _unpaired(program, s.pipeline, where)
             full ^= {s.pipeline}
-        if isinstance(s, (n.Fill, n.Drain)):
-            verb = "fill" if isinstance(s, n.Fill) else "drain"
-            _check_pairs(program, s.body, own, f" inside the {verb} of {s.pipeline!r}")
+        if isinstance(s, (n.Produce, n.Consume)):
+            verb = "produce" if isinstance(s, n.Produce) else "consume"
+            _check_pairs(program, s.body, own, f" inside {verb}() of {s.pipeline!r}")
         elif isinstance(s, n.Pipelined):
-            _check_pairs(program, s.fill, own, f" inside the fill of {s.pipeline!r}")
-            _check_pairs(program, s.drain, own, f" inside the drain of {s.pipeline!r}")
+            _check_pairs(program, s.produce, own, f" inside produce() of {s.pipeline!r}")
+            _check_pairs(program, s.consume, own, f" inside consume() of {s.pipeline!r}")
         elif isinstance(s, (n.Loop, n.FixUp, n.Scope)):
             _check_pairs(program, s.body, own, where)
     if full:
@@ -54,8 +54,8 @@ def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset
 
 def _unpaired(program: Program, pipeline: str, where: str) -> DeclarationError:
     return DeclarationError(
-        f"{program.machine}.program: {pipeline!r} is filled in one block and drained in another{where}, by the same "
-        "warps; there, drain each slot right behind its fill, or let another role fill it"
+        f"{program.machine}.program: {pipeline!r} is produced in one block and consumed in another{where}, by the same "
+        "warps; there, consume each slot right behind what produces it, or let another role produce it"
     )
 
 
@@ -70,67 +70,73 @@ def _merge_roles(program: Program, body: tuple[n.Statement, ...]) -> tuple[n.Sta
         else:
             out.append(s)
     return tuple(
-        replace(s, body=_interleave(program, s.body, drained_by(program, s.role))) if isinstance(s, n.InRole) else s
+        replace(s, body=_interleave(program, s.body, consumed_by(program, s.role))) if isinstance(s, n.InRole) else s
         for s in out
     )
 
 
-def drained_by(program: Program, role: str) -> frozenset[str]:
-    """The pipelines that a role drains."""
+def consumed_by(program: Program, role: str) -> frozenset[str]:
+    """The pipelines that a role consumes."""
     mine = [s for s in walk(program.body) if isinstance(s, n.InRole) and s.role == role]
-    return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Drain))
+    return frozenset(d.pipeline for s in mine for d in walk(s.body) if isinstance(d, n.Consume))
 
 
-def _interleave(program: Program, body: tuple[n.Statement, ...], drained: frozenset[str]) -> tuple[n.Statement, ...]:
-    """Fuses `for: fill p` with the later `for: drain p` of the same list, and loops that do both.
+def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: frozenset[str]) -> tuple[n.Statement, ...]:
+    """Fuses `for: produce p` with the later `for: consume p` of the same list, and loops that do both.
 
-    drained  the pipelines that the same role drains; what others drain keeps its own loop
+    consumed  the pipelines that the same role consumes; what others consume keeps its own loop
     """
     out: list[n.Statement] = []
-    waiting: dict[str, tuple[n.Loop, n.Fill]] = {}
+    waiting: dict[str, tuple[n.Loop, n.Produce]] = {}
     for s in body:
         if isinstance(s, (n.FixUp, n.Scope)):
-            s = replace(s, body=_interleave(program, s.body, drained))
+            s = replace(s, body=_interleave(program, s.body, consumed))
         if not isinstance(s, n.Loop) or s.unrolled:
             out.append(s)
             continue
-        fills = [f for f in s.body if isinstance(f, n.Fill) and f.pipeline in drained]
-        drains = [d for d in s.body if isinstance(d, n.Drain)]
-        match fills, drains:
-            case [fill], [] if len(s.body) == 1:
-                waiting[fill.pipeline] = s, fill
-            case _, [drain] if drain.pipeline in waiting:
-                out.append(_fuse(program, *waiting.pop(drain.pipeline), s, drain))
-            case [fill], [drain] if fill.pipeline == drain.pipeline:
+        produces = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
+        consumes = [d for d in s.body if isinstance(d, n.Consume)]
+        match produces, consumes:
+            case [produce], [] if len(s.body) == 1:
+                waiting[produce.pipeline] = s, produce
+            case _, [consume] if consume.pipeline in waiting:
+                out.append(_fuse(program, *waiting.pop(consume.pipeline), s, consume))
+            case [produce], [consume] if produce.pipeline == consume.pipeline:
                 if len(s.body) != 2:
                     raise DeclarationError(
-                        f"{program.machine}.program: a loop that fills and drains {fill.pipeline!r} does nothing "
-                        "beside; move the other statements into one of the two"
+                        f"{program.machine}.program: a loop that produces and consumes {produce.pipeline!r} does "
+                        "nothing beside; move the other statements into one of the two"
                     )
-                out.append(n.Pipelined(fill.pipeline, s.index, s.trips, fill.body, drain.body, s.first, s.divided))
+                bodies = produce.body, consume.body
+                out.append(n.Pipelined(produce.pipeline, s.index, s.trips, *bodies, s.first, s.divided))
             case _:
-                out.append(replace(s, body=_interleave(program, s.body, drained)))
+                out.append(replace(s, body=_interleave(program, s.body, consumed)))
     for pipeline in waiting:
         raise DeclarationError(
-            f"{program.machine}.program: the warps that fill {pipeline!r} also drain it, so the drain loop follows the "
-            "fill loop with nothing but the drain in it"
+            f"{program.machine}.program: the warps that produce {pipeline!r} also consume it, so the loop that "
+            "consumes follows the one that produces, with nothing but consume() in it"
         )
     return tuple(out)
 
 
-def _fuse(program: Program, filling: n.Loop, fill: n.Fill, draining: n.Loop, drain: n.Drain) -> n.Pipelined:
-    name = drain.pipeline
-    if not (filling.trips.same(draining.trips) and filling.first.same(draining.first)):
+def _fuse(
+    program: Program, producing: n.Loop, produce: n.Produce, consuming: n.Loop, consume: n.Consume
+) -> n.Pipelined:
+    name = consume.pipeline
+    if not (producing.trips.same(consuming.trips) and producing.first.same(consuming.first)):
         raise DeclarationError(
-            f"{program.machine}.program: {name!r} is filled {filling.trips} times and drained {draining.trips} times"
+            f"{program.machine}.program: {name!r} is produced {producing.trips} times and consumed "
+            f"{consuming.trips} times"
         )
-    if len(draining.body) != 1:
+    if len(consuming.body) != 1:
         raise DeclarationError(
-            f"{program.machine}.program: the loop that drains {name!r} does nothing beside; "
-            "move the other statements into the drain"
+            f"{program.machine}.program: the loop that consumes {name!r} does nothing beside; "
+            "move the other statements into consume()"
         )
-    renamed = tuple(rename(s, filling.index, draining.index) for s in fill.body)
-    return n.Pipelined(name, draining.index, draining.trips, renamed, drain.body, draining.first, draining.divided)
+    renamed = tuple(rename(s, producing.index, consuming.index) for s in produce.body)
+    return n.Pipelined(
+        name, consuming.index, consuming.trips, renamed, consume.body, consuming.first, consuming.divided
+    )
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

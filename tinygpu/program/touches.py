@@ -126,11 +126,11 @@ def unrolled_statements(body: tuple[n.Statement, ...], around: tuple[n.Loop, ...
     for s in body:
         if isinstance(s, n.Loop):
             yield from unrolled_statements(s.body, (*around, s) if s.unrolled else around)
-        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
             yield from unrolled_statements(s.body, around)
         elif isinstance(s, n.Pipelined):
-            yield from unrolled_statements(s.fill, around)
-            yield from unrolled_statements(s.drain, around)
+            yield from unrolled_statements(s.produce, around)
+            yield from unrolled_statements(s.consume, around)
         else:
             for rounds in itertools.product(*[range(int(loop.trips)) for loop in around]):
                 yield Placed(s, tuple((loop.index, r) for loop, r in zip(around, rounds, strict=True)))

@@ -15,11 +15,11 @@ def walk(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
     """All statements, nested ones included, in order."""
     for s in body:
         yield s
-        if isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+        if isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
             yield from walk(s.body)
         elif isinstance(s, n.Pipelined):
-            yield from walk(s.fill)
-            yield from walk(s.drain)
+            yield from walk(s.produce)
+            yield from walk(s.consume)
 
 
 @lru_cache(maxsize=256)

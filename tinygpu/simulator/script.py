@@ -169,14 +169,14 @@ class _RoleWriter:
             case n.Loop() if times.same(1) and (not s.unrolled or _hands_over(s)):
                 self._loop(s)
             case n.Pipelined():
-                self.write(s.fill + s.drain, times * s.trips)
+                self.write(s.produce + s.consume, times * s.trips)
             case n.Loop():
                 self.write(s.body, times * s.trips)
-            case n.Fill() if times.same(1):
+            case n.Produce() if times.same(1):
                 self._hand("acquire", s.pipeline)
                 self.write(s.body, times)
                 self._hand("publish", s.pipeline)
-            case n.Drain() if times.same(1):
+            case n.Consume() if times.same(1):
                 buffers = bool(self.whole.program.pipeline(s.pipeline).buffers)
                 self._hand("wait" if buffers else "take", s.pipeline)
                 self.tally.wait("barriers")
@@ -189,7 +189,7 @@ class _RoleWriter:
             case n.FixUp():
                 self._operation(s, times)
                 self.write(s.body, times)
-            case n.Scope() | n.InRole() | n.Fill() | n.Drain():
+            case n.Scope() | n.InRole() | n.Produce() | n.Consume():
                 self.write(s.body, times)
             case _:
                 self._operation(s, times)
@@ -214,12 +214,12 @@ class _RoleWriter:
         self.close()
         stages = self.whole.program.pipeline(s.pipeline).stages
         outer, self.phase = self.phase, "iteration"
-        fill = self._within(s.fill, None, fetches=s.pipeline)
+        fill = self._within(s.produce, None, fetches=s.pipeline)
         first = Tally()
         first.wait("barriers", where(stages == 1, 2, 1))
         if outer == "prologue":
             first.add("warp_instructions", ceil_div(self.operations.threads, 32) * ROUND_INSTRUCTIONS)
-        drain = self._within(s.drain, first)
+        drain = self._within(s.consume, first)
         self.phase = "epilogue" if outer == "prologue" else outer
         self.actions.append(Ring(s.pipeline, self.whole.number(s.trips), fill, drain))
 
@@ -270,7 +270,7 @@ class _RoleWriter:
 
 
 def _hands_over(s: n.Loop) -> bool:
-    return any(isinstance(inner, (n.Fill, n.Drain, n.Pipelined)) for inner in walk(s.body))
+    return any(isinstance(inner, (n.Produce, n.Consume, n.Pipelined)) for inner in walk(s.body))
 
 
 def _at_run_time(s: n.Statement) -> bool:

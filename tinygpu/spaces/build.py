@@ -124,7 +124,7 @@ class MachineSpace:
         names = tuple(c.name for c in self.machine.choices())
         return self.structures.index(tuple((k, point[k]) for k in names))
 
-    def fill(self, point: Mapping[str, int | str]) -> Program:
+    def program(self, point: Mapping[str, int | str]) -> Program:
         """The program of one candidate."""
         index = self.structure_index(point)
         return self.fillers[index].fill({a: int(point[a]) for a in self.traces[index].axes})

@@ -31,7 +31,7 @@ def pointers(
     if statement:
         out.append(f"the statement: {statement}")
     if judged.stage == "wrong":
-        by = stores(case.space(bench).fill(case.point or {}))
+        by = stores(case.space(bench).program(case.point or {}))
         listed = "; ".join(f"{name} by {' and '.join(names)}" for name, names in by.items())
         out.append(f"stored: {listed}; wanted: {case.machine.__name__}.reference")
     decided = deciding(case, bench, allowance)

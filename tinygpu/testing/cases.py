@@ -181,7 +181,7 @@ CHECKS: Mapping[str, Callable[[Case, Workbench], Finding]] = {
 def _filled(case: Case, bench: Workbench) -> Program:
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
-    return case.space(bench).fill(case.point)
+    return case.space(bench).program(case.point)
 
 
 def _beyond_listing(program: Program) -> str:

@@ -129,10 +129,10 @@ def _stores(
                     yield from _stores(s.body, {**known, s.index: index}, idle)
         elif isinstance(s, n.Pipelined):
             for index in range(value(s.trips, known)):
-                yield from _stores(s.drain, {**known, s.index: index}, idle)
+                yield from _stores(s.consume, {**known, s.index: index}, idle)
         elif isinstance(s, n.InRole) and s.role in idle:
             continue
-        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
             yield from _stores(s.body, known, idle)
 
 
@@ -257,5 +257,5 @@ def _alive(body: tuple[n.Statement, ...], around: tuple[str, ...]) -> Iterator[t
         if isinstance(s, n.Scope):
             yield (*around, *s.pipelines)
             yield from _alive(s.body, (*around, *s.pipelines))
-        elif isinstance(s, (n.InRole, n.Loop, n.Fill, n.Drain, n.FixUp)):
+        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
             yield from _alive(s.body, around)

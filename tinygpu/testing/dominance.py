@@ -192,7 +192,7 @@ def _plain(v: Any) -> int | str:
 
 def _unfit(case: Case, bench: Bench) -> str:
     """Why a candidate that is predicted to be fast is not ("spills"); "" where it is fit to run."""
-    program = case.space(bench.workbench).fill(case.point or {})
+    program = case.space(bench.workbench).program(case.point or {})
     kernel = build(program, case.problem, case.point or {}, bench.workbench.solver).kernel
     limit = launch_limit(case.device, kernel.threads, kernel.smem_bytes, 1)
     if limit:

@@ -90,11 +90,11 @@ def statements(
                 yield from statements(s.body, {**known, s.index: index}, idle)
         elif isinstance(s, n.Pipelined):
             for index in _rounds(s, known):
-                yield from statements(s.fill, {**known, s.index: index}, idle)
-                yield from statements(s.drain, {**known, s.index: index}, idle)
+                yield from statements(s.produce, {**known, s.index: index}, idle)
+                yield from statements(s.consume, {**known, s.index: index}, idle)
         elif isinstance(s, n.InRole) and s.role in idle:
             continue
-        elif isinstance(s, (n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
             yield from statements(s.body, known, idle)
         else:
             yield s, known

@@ -54,7 +54,7 @@ def judge(
     if case.point is None:
         raise ValueError(f"{case} names no candidate")
     try:
-        program = case.space(bench).fill(case.point)
+        program = case.space(bench).program(case.point)
         built = build(program, case.problem, case.point, bench.solver)
     except _REFUSALS as refused:
         return Judgement("lowering", _said(refused))

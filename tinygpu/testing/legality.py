@@ -182,7 +182,7 @@ def grown(case: Case, bench: Bench, kept: frozenset[str]) -> Case:
 
 
 def _resized(case: Case, bench: Bench, kept: frozenset[str], change: Callable[[int, int], int]) -> Case:
-    program = case.space(bench.workbench).fill(case.point or {})
+    program = case.space(bench.workbench).program(case.point or {})
     least: dict[str, int] = {}
     for name, extent in pieces(program):
         if name not in kept:

@@ -78,8 +78,8 @@ def helpful(case: Case, larger: Case, bench: Workbench, allowance: Allowance) ->
 
     larger  another case that is not right: on a small one a change may help by luck
     """
-    program = case.space(bench).fill(case.point or {})
-    other = larger.space(bench).fill(larger.point or {})
+    program = case.space(bench).program(case.point or {})
+    other = larger.space(bench).program(larger.point or {})
     others = list(repairs(other))
     out: dict[str, str] = {}
     for place, repair in enumerate(repairs(program)):
@@ -111,8 +111,8 @@ def _with(body: tuple[n.Statement, ...], repair: Repair) -> tuple[n.Statement, .
         if s is repair.old:
             out.append(repair.new)
         elif isinstance(s, n.Pipelined):
-            out.append(replace(s, fill=_with(s.fill, repair), drain=_with(s.drain, repair)))
-        elif isinstance(s, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+            out.append(replace(s, produce=_with(s.produce, repair), consume=_with(s.consume, repair)))
+        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
             out.append(replace(s, body=_with(s.body, repair)))
         else:
             out.append(s)

@@ -70,7 +70,7 @@ def clustered() -> Kernel:
         {"schedule": "cooperative", "out": "matrices", "bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2,
          "cluster_n": 1, "split_k": 1, "stream_k": 0, "swizzle": 128}
     ).at(0)  # fmt: skip
-    return build(space.fill(point), problem, point, SolverCache()).kernel
+    return build(space.program(point), problem, point, SolverCache()).kernel
 
 
 def test_the_loop_in_clusters_holds_the_products_of_a_step_and_no_fence() -> None:

@@ -37,7 +37,7 @@ def test_the_machine_code_has_the_budgets_that_nvjitlink_ignores(ptxas: Ptxas) -
     space = build_space(MatmulHopper, problem, device("h100"))
     cooperative = space.space.restrict({"bm": 128, "bn": 256, "schedule": "cooperative"})
     (point,) = cooperative.sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     assert "setmaxnreg" in kernel.ptx
     whole, linked = ptxas.assemble(kernel.ptx, "sm_90a"), assemble(kernel.ptx, "sm_90a")
     assert (linked.heeds_budgets, linked.loadable) == (False, None)

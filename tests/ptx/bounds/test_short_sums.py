@@ -50,7 +50,7 @@ def test_a_kernel_that_is_right_on_hopper_is_right_by_its_own_bound_alone(kind: 
     problem = MatmulHopper.problem(m=128, n=64, k=512, dtypes={"a": kind, "c": result}, majors={"b": "col"})
     space = build_space(MatmulHopper, problem, device("h100"))
     (point,) = space.space.sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     assert adds_short(kernel, problem)
     trial = draw(MatmulHopper, problem, "random", 0)
     knowing = replace(rounding_of(MatmulHopper, problem), short_sums=True)

@@ -38,9 +38,9 @@ class Staged(Machine):
             p.pipeline("ring", self.stages, x=stage) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.copy(self.copy, self.x.tile(i, shape=shape), s.x, who)
-            with ring.drain() as s:
+            with ring.consume() as s:
                 p.store(self.st, self.y.tile(i, shape=shape), p.load(self.ld, s.x, who))
 
     @staticmethod

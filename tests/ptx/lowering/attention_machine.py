@@ -61,16 +61,16 @@ class Attention(Machine):
             p.pipeline("weights", 1, p=p.smem("f16", (bm, bn), layout=self.layout_p)) as weights,
             p.role("all", warps=self.warps),
         ):
-            with once.fill() as slot:
+            with once.produce() as slot:
                 p.copy(self.copy, self.q.at(h).tile(i, 0, shape=(bm, DEPTH)), slot.q, who_q)
-            with once.drain() as slot:
+            with once.consume() as slot:
                 queries = [p.load(self.fragment, slot.q.window((0, at), (bm, 16)), s.a) for at in range(0, DEPTH, 16)]
-            with p.loop(self.n, step=bn) as j, ring.fill() as slot:
+            with p.loop(self.n, step=bn) as j, ring.produce() as slot:
                 p.copy(self.copy, self.k.at(h).tile(j, 0, shape=(bn, DEPTH)), slot.k, who_k)
                 p.copy(self.copy, self.v.at(h).tile(j, 0, shape=(bn, DEPTH)), slot.v, who_k)
             out = p.full(t.c, "f32")
             top, total = p.full(s.c.along(0), "f32", -1e30), p.full(s.c.along(0), "f32")
-            with p.loop(self.n, step=bn), ring.drain() as slot:
+            with p.loop(self.n, step=bn), ring.consume() as slot:
                 scores = p.full(s.c, "f32")
                 for at, query in zip(range(0, DEPTH, 16), queries, strict=True):
                     keys = p.load(self.fragment, slot.k.window((0, at), (bn, 16)), s.b.T).T
@@ -82,9 +82,9 @@ class Attention(Machine):
                 p.apply(isa.Fma("f32"), total, shrink, p.reduce(self.add, self.shuffle, e, 1), into=total)
                 p.apply(self.mul, out, shrink, into=out)
                 p.apply(self.larger, top, higher, into=top)
-                with weights.fill() as w:
+                with weights.produce() as w:
                     p.store(self.put, w.p, p.apply(self.narrow, e))
-                with weights.drain() as w, p.unroll(bn, step=16) as at:
+                with weights.consume() as w, p.unroll(bn, step=16) as at:
                     share = p.load(self.fragment, w.p.window((0, at), (bm, 16)), t.a)
                     values = p.load(self.fragment, slot.v.window((at, 0), (16, DEPTH)), t.b)
                     p.multiply(self.mma, out, share, values)

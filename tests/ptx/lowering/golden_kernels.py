@@ -54,9 +54,9 @@ class Transpose(Machine):
             p.pipeline("turn", 1, t=p.smem("f32", shape, layout=self.layout)) as ring,
             p.role("all", warps=1),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=shape), down))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 p.store(self.st, self.y.tile(j, i, shape=shape[::-1]).T, p.load(self.get, s.t, across))
 
     @staticmethod
@@ -100,7 +100,7 @@ def kernel(machine: type[Machine], dims: dict[str, int], point: dict[str, int]) 
     space = build_space(machine, problem, device("a100"))
     if point not in space.space:
         raise ValueError(f"{machine.__name__} does not admit {point}")
-    return build(space.fill(point), problem, point, SolverCache()).kernel
+    return build(space.program(point), problem, point, SolverCache()).kernel
 
 
 GOLDEN = Path(__file__).parent / "golden"

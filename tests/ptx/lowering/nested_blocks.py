@@ -112,11 +112,11 @@ def _consume(
     m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rings: dict[int, Any], acc: Any, fills: bool
 ) -> None:
     def fill(ring: Any, r: Any) -> None:
-        with ring.fill() as s:
+        with ring.produce() as s:
             p.copy(m.cp, m.x.tile(i, r, shape=(ROWS, COLUMNS)), s.x, WHO)
 
     def drain(b: Block, r: Any) -> None:
-        with rings[id(b)].drain() as s:
+        with rings[id(b)].consume() as s:
             p.apply(m.add, acc, p.load(m.ld, s.x, WHO), into=acc)
             _consume(m, p, b.inside, i, r, rings, acc, fills)
 
@@ -156,7 +156,7 @@ def acc_of_nothing(m: Any, p: Any, i: Any, r: Any) -> Any:
 
 def _produce(m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rings: dict[int, Any]) -> None:
     def fill(b: Block, r: Any) -> None:
-        with rings[id(b)].fill() as s:
+        with rings[id(b)].produce() as s:
             p.copy(m.tma, m.x.tile(i, r, shape=(ROWS, COLUMNS)), s.x)
         _produce(m, p, b.inside, i, r, rings)
 

@@ -106,9 +106,9 @@ class RowInShared(Machine):
             p.pipeline("turn", 1, t=p.smem("f32", (WIDE,))) as ring,
             p.role("all", warps=1),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, shape=(WIDE,)), who))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 total = p.full(part, "f32")
                 with p.loop(WIDE, step=COLUMNS) as j:
                     p.apply(self.add, total, p.load(self.get, s.t.window((j,), (COLUMNS,)), part), into=total)
@@ -134,9 +134,9 @@ class OneTileRoles(Machine):
         who, shape = blocked((8, COLUMNS), threads=32, across=32), (8, COLUMNS)
         stage = p.smem("f32", shape, swizzle=128)
         with p.grid((self.m, 8)) as (i,), p.pipeline("ring", self.stages, x=stage) as ring:
-            with p.role("consumer", warps=1), p.loop(self.n, step=COLUMNS) as j, ring.drain() as s:
+            with p.role("consumer", warps=1), p.loop(self.n, step=COLUMNS) as j, ring.consume() as s:
                 p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.ld, s.x, who))
-            with p.role("producer", warps=1, first=1), p.loop(self.n, step=COLUMNS) as j, ring.fill() as s:
+            with p.role("producer", warps=1, first=1), p.loop(self.n, step=COLUMNS) as j, ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, j, shape=shape), s.x)
 
     @staticmethod
@@ -163,10 +163,10 @@ class OneSlot(Machine):
         ):
             with p.role("consumer", warps=4):
                 acc = p.full(t.c, "f32")
-                with p.loop(self.k, step=64), ring.drain() as s, p.unroll(64, step=t.k) as kt:
+                with p.loop(self.k, step=64), ring.consume() as s, p.unroll(64, step=t.k) as kt:
                     p.multiply(self.wgmma, acc, s.a.window((0, kt), (64, t.k)), s.b.window((kt, 0), (t.k, 32)))
                 p.store(self.st, self.c.tile(i, j, shape=(64, 32)), acc)
-            with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(64, 64)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(64, 32)), s.b)
 
@@ -189,12 +189,12 @@ class SpansInTurn(Machine):
         who = blocked(part, threads=32, across=32)
         stage = p.smem("f16", whole, swizzle=self.span)
         with p.grid((self.m, 8), (self.n, 128)) as (i, j), p.pipeline("ring", 1, x=stage) as ring:
-            with p.role("consumer", warps=1), ring.drain() as s:
+            with p.role("consumer", warps=1), ring.consume() as s:
                 total = p.full(who, "f16")
                 with p.loop(128, step=64) as c:
                     p.apply(self.add, total, p.load(self.ld, s.x.window((0, c), part), who), into=total)
                     p.store(self.st, self.y.tile(i, j + c, shape=part), total)
-            with p.role("producer", warps=1, first=1), ring.fill() as s:
+            with p.role("producer", warps=1, first=1), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, j, shape=whole), s.x)
 
     @staticmethod

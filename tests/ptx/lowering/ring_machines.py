@@ -29,10 +29,10 @@ class BatchByTma(Machine):
             p.grid((self.b, 1), (self.m, ROWS)) as (b, i),
             p.pipeline("ring", self.stages, x=own, z=first) as ring,
         ):
-            with p.role("consumer", warps=1), p.loop(self.n, step=COLUMNS) as j, ring.drain() as s:
+            with p.role("consumer", warps=1), p.loop(self.n, step=COLUMNS) as j, ring.consume() as s:
                 x = p.apply(self.add, p.load(self.ld, s.x, WHO), p.load(self.ld, s.z, WHO))
                 p.store(self.st, self.y.at(b).tile(i, j, shape=SHAPE), x)
-            with p.role("producer", warps=1, first=1), p.loop(self.n, step=COLUMNS) as j, ring.fill() as s:
+            with p.role("producer", warps=1, first=1), p.loop(self.n, step=COLUMNS) as j, ring.produce() as s:
                 p.copy(self.tma, self.x.at(b).tile(i, j, shape=SHAPE), s.x)
                 p.copy(self.tma, self.x.at(0).tile(i, j, shape=SHAPE), s.z)
 
@@ -52,9 +52,9 @@ class RowByTma(Machine):
     def program(self, p: Any) -> None:
         who, stage = blocked((1, COLUMNS), threads=32), p.smem("f32", (1, COLUMNS), swizzle=128)
         with p.grid((self.n, COLUMNS), persistent=True) as (i,), p.pipeline("ring", 1, x=stage) as ring:
-            with p.role("consumer", warps=1), ring.drain() as s:
+            with p.role("consumer", warps=1), ring.consume() as s:
                 p.store(self.st, self.y.row(i, COLUMNS), p.load(self.ld, s.x, who))
-            with p.role("producer", warps=1, first=1), ring.fill() as s:
+            with p.role("producer", warps=1, first=1), ring.produce() as s:
                 p.copy(self.tma, self.x.row(i, COLUMNS), s.x)
 
     @staticmethod
@@ -83,13 +83,13 @@ class NarrowProducts(Machine):
         ):
             with p.role("consumer", warps=4 * self.groups):
                 parts = (p.full(t.c, "f32"), p.full(t.c, "f32"))
-                with p.loop(self.k, step=64), ring.drain() as s, p.unroll(64, step=t.k) as kt:
+                with p.loop(self.k, step=64), ring.consume() as s, p.unroll(64, step=t.k) as kt:
                     for number, part in enumerate(parts):
                         b = s.b.window((kt, 32 * number), (t.k, 32))
                         p.multiply(self.wgmma, part, s.a.window((0, kt), (rows, t.k)), b)
                 for number, part in enumerate(parts):
                     p.store(self.st, self.c.tile(i, j, shape=(rows, 64)).window((0, 32 * number), half), part)
-            with p.role("producer", warps=1, first=4 * self.groups), p.loop(self.k, step=64) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4 * self.groups), p.loop(self.k, step=64) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(rows, 64)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(64, 64)), s.b)
 
@@ -118,12 +118,12 @@ class ReadTwice(Machine):
         ):
             with p.role("consumer", warps=4):
                 acc = p.full(t.c, "f32")
-                with p.loop(self.k, step=64) as kk, ring.drain() as s:
+                with p.loop(self.k, step=64) as kk, ring.consume() as s:
                     with p.unroll(64, step=t.k) as kt:
                         p.multiply(self.wgmma, acc, s.a.window((0, kt), (64, t.k)), s.b.window((kt, 0), (t.k, 32)))
                     p.store(self.st_a, self.d.tile(i, kk, shape=(64, 64)), p.load(self.ld, s.a, who))
                 p.store(self.st, self.c.tile(i, j, shape=(64, 32)), acc)
-            with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(64, 64)), s.a, multicast=1)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(64, 32)), s.b, multicast=0)
 
@@ -150,10 +150,10 @@ class OneProduct(Machine):
         ):
             with p.role("consumer", warps=4):
                 acc = p.full(t.c, "f32")
-                with ring.drain() as s, p.unroll(64, step=t.k) as kt:
+                with ring.consume() as s, p.unroll(64, step=t.k) as kt:
                     p.multiply(self.wgmma, acc, s.a.window((0, kt), (64, t.k)), s.b.window((kt, 0), (t.k, 32)))
                 p.store(self.st, self.c.tile(i, j, shape=(64, 32)), acc)
-            with p.role("producer", warps=1, first=4), ring.fill() as s:
+            with p.role("producer", warps=1, first=4), ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, 0, shape=(64, 64)), s.a)
                 p.copy(self.tma, self.b.tile(0, j, shape=(64, 32)), s.b)
 
@@ -179,10 +179,10 @@ class PartOfSlot(Machine):
             p.pipeline("ring", self.stages, x=stage) as ring,
             p.role("all", warps=1),
         ):
-            with p.loop(4) as r, ring.fill() as s:
+            with p.loop(4) as r, ring.produce() as s:
                 p.copy(self.route, self.x.tile(i, r * COLUMNS, shape=SHAPE), s.x.window((r * ROWS, 0), SHAPE), WHO)
             total = p.full(WHO, "f32")
-            with p.loop(4) as r, ring.drain() as s:
+            with p.loop(4) as r, ring.consume() as s:
                 p.apply(self.add, total, p.load(self.get, s.x.window((r * ROWS, 0), SHAPE), WHO), into=total)
             p.store(self.st, self.y.tile(i, 0, shape=SHAPE), total)
 
@@ -211,13 +211,13 @@ class TwoRings(Machine):
             p.role("all", warps=1),
         ):
             total = p.full(WHO, "f32")
-            with p.loop(self.n, step=COLUMNS) as j, one.fill() as s:
+            with p.loop(self.n, step=COLUMNS) as j, one.produce() as s:
                 p.copy(self.cp, self.x.tile(i, j, shape=SHAPE), s.x, WHO)
-            with p.loop(self.n, step=COLUMNS), one.drain() as s:
+            with p.loop(self.n, step=COLUMNS), one.consume() as s:
                 p.apply(self.add, total, p.load(self.get, s.x, WHO), into=total)
-            with p.loop(self.n, step=COLUMNS) as j, two.fill() as s:
+            with p.loop(self.n, step=COLUMNS) as j, two.produce() as s:
                 p.copy(self.cp, self.x.tile(i, j, shape=SHAPE), s.x, WHO)
-            with p.loop(self.n, step=COLUMNS) as j, two.drain() as s:
+            with p.loop(self.n, step=COLUMNS) as j, two.consume() as s:
                 y = p.apply(self.sub, p.load(self.get, s.x, WHO), total)
                 p.store(self.st, self.y.tile(i, j, shape=SHAPE), y)
 
@@ -245,13 +245,13 @@ class SlotsAgain(Machine):
             p.role("all", warps=1),
             p.unroll(2 * COLUMNS, step=COLUMNS) as part,
         ):
-            with one.fill() as s:
+            with one.produce() as s:
                 p.store(self.put, s.x, p.load(self.ld, self.x.tile(i, j + part, shape=SHAPE), WHO))
-            with two.fill() as s:
+            with two.produce() as s:
                 p.store(self.put, s.z, p.load(self.ld, self.z.tile(i, j + part, shape=SHAPE), WHO))
-            with one.drain() as s:
+            with one.consume() as s:
                 x = p.load(self.get, s.x, WHO)
-            with two.drain() as s:
+            with two.consume() as s:
                 y = p.apply(self.add, x, p.load(self.get, s.z, WHO))
                 p.store(self.st, self.y.tile(i, j + part, shape=SHAPE), y)
 
@@ -275,11 +275,11 @@ class TwoReaders(Machine):
             p.grid((self.m, ROWS), (self.n, COLUMNS), persistent=True) as (i, j),
             p.pipeline("ring", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as ring,
         ):
-            with p.role("one", warps=1), ring.drain() as s:
+            with p.role("one", warps=1), ring.consume() as s:
                 p.store(self.st, self.y.tile(i, j, shape=SHAPE), p.load(self.ld, s.x, WHO))
-            with p.role("two", warps=2, first=1), ring.drain() as s:
+            with p.role("two", warps=2, first=1), ring.consume() as s:
                 p.store(self.st, self.z.tile(i, j, shape=SHAPE), p.apply(self.neg, p.load(self.ld, s.x, two)))
-            with p.role("producer", warps=1, first=3), ring.fill() as s:
+            with p.role("producer", warps=1, first=3), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, j, shape=SHAPE), s.x)
 
     @staticmethod
@@ -306,14 +306,14 @@ class SumsInTurn(Machine):
             for number, name in enumerate(("ping", "pong")):
                 with p.role(name, warps=1, first=number, share=(number, 2)):
                     total = p.full(WHO, "f32")
-                    with order.turn(), p.loop(self.n, step=COLUMNS, divided=True), ring.drain() as s:
+                    with order.turn(), p.loop(self.n, step=COLUMNS, divided=True), ring.consume() as s:
                         p.apply(self.add, total, p.load(self.ld, s.x, WHO), into=total)
                     with p.fix_up(self.add, self.leave, self.take, total) as found:
                         p.store(self.st, self.y.tile(i, 0, shape=SHAPE), found)
             with (
                 p.role("producer", warps=1, first=2),
                 p.loop(self.n, step=COLUMNS, divided=True) as j,
-                ring.fill() as s,
+                ring.produce() as s,
             ):
                 p.copy(self.tma, self.x.tile(i, j, shape=SHAPE), s.x)
 

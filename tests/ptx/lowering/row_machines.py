@@ -203,9 +203,9 @@ class VectorSum(Machine):
             total = p.full(who, "f32")
             with p.loop(self.n, step=shape[1]) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=shape), who), into=total)
-            with meet.fill() as s:
+            with meet.produce() as s:
                 p.store(self.put, s.t, total)
-            with meet.drain() as s:
+            with meet.consume() as s:
                 y = p.reduce(self.add, self.shuffle, p.load(self.get, s.t, again), 1)
                 p.store(self.st, self.y.column(i, self.rows), y)
 

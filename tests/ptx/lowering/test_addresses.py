@@ -131,7 +131,7 @@ def test_shared_accesses_touch_what_partition_and_layout_say(data: st.DataObject
     target = Tile("ring.t", SMEM, dtype(kind), partition.shape, (ZERO, ZERO), (), None, buffer, None)
     value = register_tile("v1", kind, partition)
     store = n.Store("put", isa.StShared(vector), value, target)
-    body = (n.Constant(value, 1.0), n.Fill("ring", (store,)))
+    body = (n.Constant(value, 1.0), n.Produce("ring", (store,)))
     tensors = (Tensor("y", dtype("f32"), ("n",), "out"),)
     made = program(tensors, [("n", 1)], partition, body, (Pipeline("ring", expr(1), (buffer,), "barrier"),))
     problem = Problem((("n", 1),), (Operand("y", dtype("f32"), (1,), "row", 1, 16, "out"),))

@@ -59,6 +59,6 @@ def test_a_number_is_what_numpy_has_in_its_type(kind: str, fills: bool) -> None:
         problem = made.problem(m=64)
         space = build_space(made, problem, device("a100"))
         (point,) = list(space.space)
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, made, problem, orders=("late",))
         assert found.passed, f"{value}\n{found}"

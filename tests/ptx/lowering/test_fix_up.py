@@ -83,11 +83,11 @@ class SharedMatmul(Machine):
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.role("all", warps=2),
         ):
-            with p.loop(self.k, step=self.bk, divided=True) as kk, ring.fill() as s:
+            with p.loop(self.k, step=self.bk, divided=True) as kk, ring.produce() as s:
                 p.copy(self.copy, self.a.tile(i, kk, shape=a_shape), s.a, who_a)
                 p.copy(self.copy, self.b.tile(kk, j, shape=b_shape), s.b, who_b)
             acc = p.full(who, "f32")
-            with p.loop(self.k, step=self.bk, divided=True), ring.drain() as s, p.unroll(self.bk) as kt:
+            with p.loop(self.k, step=self.bk, divided=True), ring.consume() as s, p.unroll(self.bk) as kt:
                 x = p.load(self.get, s.a.window((0, kt), (32, 1)), who.along(0))
                 y = p.load(self.get, s.b.window((kt, 0), (1, 32)), who.along(1))
                 p.apply(self.fma, x, y, acc, into=acc)
@@ -103,7 +103,7 @@ def made(machine: type[Machine], asked: dict[str, int], **point: int) -> tuple[K
     problem = machine.problem(**asked)
     space = build_space(machine, problem, A100)
     assert point in space.space, point
-    return build(space.fill(point), problem, point, SolverCache()).kernel, problem
+    return build(space.program(point), problem, point, SolverCache()).kernel, problem
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
@@ -318,10 +318,10 @@ def handed_out(self: Any, p: Any) -> None:
             x = p.full(WHO, "f32")
             with p.loop(self.n, step=8, divided=True) as j:
                 p.apply(self.add, x, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=x)
-            with p.fix_up(self.add, self.st, self.ld, x) as t, ring.fill() as s:
+            with p.fix_up(self.add, self.st, self.ld, x) as t, ring.produce() as s:
                 p.store(isa.StShared(1), s.t, t)
         with p.role("two", warps=1, first=1):
-            with ring.drain() as s:
+            with ring.consume() as s:
                 y = p.load(isa.LdShared(1), s.t, WHO)
             with p.fix_up(self.add, self.st, self.ld, y) as t:
                 p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
@@ -398,5 +398,5 @@ def test_parts_divide_a_loop_that_ends_before_the_tensor_does() -> None:
     (four,) = space.space.explain({"parts": 4})
     assert "the CTAs that share a tile divide the 6 rounds over 48 without rest" in four.sentence
     for point in space.space:
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         assert verify(kernel, SumOfSome, problem, orders=("late",), random_inputs=False).passed

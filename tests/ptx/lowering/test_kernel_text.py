@@ -126,7 +126,7 @@ def kernels(machine: type[Machine], asked: dict[str, Any], count: int) -> Iterat
     space = build_space(machine, problem, device("a100"))
     cache = SolverCache()
     for point in space.space.sample(count, np.random.default_rng(4)):
-        yield build(space.fill(point), problem, point, cache).kernel.ptx
+        yield build(space.program(point), problem, point, cache).kernel.ptx
 
 
 @pytest.mark.sampled(4)

@@ -48,9 +48,9 @@ class Fragments(Machine):
             p.pipeline("turn", 1, t=stage) as ring,
             p.role("all", warps=warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=(bm, bn)), c))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 who = blocked((bm, bn), threads=warps * 32)
                 p.store(self.st, self.y.tile(i, j, shape=(bm, bn)), p.load(self.get, s.t, who))
 
@@ -71,7 +71,7 @@ def test_fragments_of_sixteen_bits_leave_as_matrices(kind: str, how: str, contig
         if point["how"] != how or point["contiguous"] != contiguous or seen == 4:
             continue
         seen += 1
-        built = build(space.fill(point), problem, point, cache)
+        built = build(space.program(point), problem, point, cache)
         kernel = built.kernel
         assemble(kernel.ptx, kernel.architecture)
         assert kernel.architecture == "sm_90"
@@ -124,9 +124,9 @@ class Shared(Machine):
             p.pipeline("turn", 1, t=p.smem("f16", (self.bm, 16), swizzle=32)) as ring,
             p.role("all", warps=warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=(self.bm, 16)), a))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 who = blocked((self.bm, 16), threads=warps * 32)
                 p.store(self.st, self.y.tile(i, j, shape=(self.bm, 16)), p.load(self.get, s.t, who))
 
@@ -141,7 +141,7 @@ def test_one_of_the_warps_that_hold_a_fragment_stores_it() -> None:
     points = [p for p in space.space.sample(40, np.random.default_rng(1)) if p["along_n"] != 1][:5]
     assert len(points) == 5
     for point in points:
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         (line,) = [t for t in kernel.ptx.splitlines() if "stmatrix.sync" in t][:1]
         assert line.strip().startswith("@%p")
         found = verify(kernel, Shared, problem, orders=("early",), random_inputs=False)
@@ -167,10 +167,10 @@ class AcrossSpans(Machine):
             p.pipeline("turn", 1, t=p.smem(self.x.dtype, shape, swizzle=self.swizzle)) as ring,
             p.role("all", warps=3),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 who = blocked(shape, threads=96, across=self.across_in)
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
-            with ring.drain() as s, p.unroll(self.bn, step=48) as part:
+            with ring.consume() as s, p.unroll(self.bn, step=48) as part:
                 window = s.t.window((0, part), (16, 48))
                 who = blocked((16, 48), threads=96, across=self.across_out)
                 p.store(
@@ -188,6 +188,6 @@ def test_threads_and_values_reach_across_spans(kind: str) -> None:
     problem = AcrossSpans.problem(m=20, n=200, dtypes={"x": kind})
     space = build_space(AcrossSpans, problem, H100)
     for point in space.space.sample(12, np.random.default_rng(5)):
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, AcrossSpans, problem, orders=("late",), random_inputs=False)
         assert found.passed, f"{dict(point)}\n{found}"

@@ -58,8 +58,8 @@ def exchanged(value: Any, old: n.Statement, new: n.Statement) -> Any:
     if isinstance(value, tuple):
         return tuple(exchanged(v, old, new) for v in value)
     if isinstance(value, n.Pipelined):
-        return replace(value, fill=exchanged(value.fill, old, new), drain=exchanged(value.drain, old, new))
-    if isinstance(value, (n.Loop, n.Fill, n.Drain, n.FixUp, n.Scope, n.InRole)):
+        return replace(value, produce=exchanged(value.produce, old, new), consume=exchanged(value.consume, old, new))
+    if isinstance(value, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
         return replace(value, body=exchanged(value.body, old, new))
     return value
 
@@ -136,12 +136,12 @@ def test_halves_are_not_reduced() -> None:
 def test_a_fill_by_tma_does_nothing_but_copy() -> None:
     program, problem, point, swizzles = programs("MatmulHopper")[0]
     every = list(walk(program.body))
-    (fill, *_) = [s for s in every if isinstance(s, n.Fill)]
+    (fill, *_) = [s for s in every if isinstance(s, n.Produce)]
     (other, *_) = [s for s in every if isinstance(s, n.Apply)]
     edited = replace(program, body=exchanged(program.body, fill, replace(fill, body=(*fill.body, other))))
     with pytest.raises(LoweringError) as refused:
         lower(edited, problem, point, swizzles)
-    assert str(refused.value) == f"{fill.pipeline} is filled by TMA, and its fill does more than copy"
+    assert str(refused.value) == f"{fill.pipeline} is produced by TMA, and its produce() does more than copy"
 
 
 def test_boxes_are_of_a_window_with_a_contiguous_axis_and_a_buffer_with_spans() -> None:

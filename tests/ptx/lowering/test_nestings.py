@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from nested_blocks import WHO, block, machine
 
 SENTENCES = (
-    r"Nested\.program: 'ring\d' is filled in one block and drained in another inside the drain of 'ring\d', by the "
-    r"same warps; there, drain each slot right behind its fill, or let another role fill it",
-    r"Nested\.program: a loop that fills and drains 'ring\d' does nothing beside; move the other statements into one "
-    r"of the two",
+    r"Nested\.program: 'ring\d' is produced in one block and consumed in another inside consume\(\) of 'ring\d', by "
+    r"the same warps; there, consume each slot right behind what produces it, or let another role produce it",
+    r"Nested\.program: a loop that produces and consumes 'ring\d' does nothing beside; move the other statements into "
+    r"one of the two",
 )
 
 
@@ -41,7 +41,7 @@ def ended(seed: int) -> str:
     space = build_space(made, problem, device("h100"))
     for stages in (1, 3):
         (point,) = space.space.restrict({"stages": stages}).sample(1, rng)
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, made, problem, orders=("late", "random"), random_inputs=False)
         assert found.passed, f"seed {seed}: {root}, between roles: {between_roles}, {stages} stages\n{found}"
     return "right"

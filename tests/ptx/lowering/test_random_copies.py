@@ -125,8 +125,8 @@ def copies(draw: st.DrawFn, how: str) -> Made:
         instruction = Route(isa.LdGlobal(v_in), isa.StShared(v_put))
     value = Tile("v1", RMEM, kind, second.shape, (ZERO, ZERO), partition=second)
     body = (
-        n.Fill("ring", (n.Copy("copy", instruction, source, stage, first, token),)),
-        n.Drain(
+        n.Produce("ring", (n.Copy("copy", instruction, source, stage, first, token),)),
+        n.Consume(
             "ring",
             (n.Load("get", isa.LdShared(v_get), stage, value), n.Store("st", isa.StGlobal(v_out), value, target)),
         ),

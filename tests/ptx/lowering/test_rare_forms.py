@@ -42,7 +42,7 @@ def test_machines_are_right(machine: type[Machine]) -> None:
     problem = machine.problem(**{**rare.MACHINES, **rings.MACHINES}[machine])
     space = build_space(machine, problem, device("h100"))
     for point in space.space if space.space.size <= 4 else space.space.sample(1, np.random.default_rng(7)):
-        found = verify(build(space.fill(point), problem, point, SolverCache()).kernel, machine, problem)
+        found = verify(build(space.program(point), problem, point, SolverCache()).kernel, machine, problem)
         assert found.passed, str(found)
 
 

@@ -93,13 +93,13 @@ NO_ROOM = "must be whole warpgroups"
             lambda: handover.empty_arrivals(
                 with_roles(of("MatmulHopper", schedule="pingpong"), {}, {"share": (0, 2)}, {"share": (1, 3)}), "ring"
             ),
-            "the roles that drain ring share the tiles in different ways",
+            "the roles that consume ring share the tiles in different ways",
         ),
         (
             lambda: handover.empty_arrivals(
                 with_roles(of("MatmulHopper", schedule="pingpong"), {}, {"warps": expr(4)}, {"warps": expr(8)}), "ring"
             ),
-            "the roles that take turns at draining ring have different numbers of warps",
+            "the roles that take turns at consuming ring have different numbers of warps",
         ),
         (lambda: fix_up._area_bytes(two_sizes()), "the roles that take turns at tiles fix up tiles of different sizes"),
         (
@@ -196,14 +196,14 @@ def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
 @pytest.mark.parametrize(("completion", "by"), [("commit group", "cp.async"), ("barrier", "stores")])
 def test_nothing_but_tma_is_handed_over(completion: str, by: str) -> None:
     assert refused_whole(completed(of("RowsBetweenRoles"), completion), "RowsBetweenRoles") == (
-        f"ring is filled by {by} in producer and drained in consumer; between roles, lowering hands over only what TMA "
-        "fills"
+        f"ring is produced by {by} in producer and consumed in consumer; between roles, lowering hands over only what "
+        "TMA produces"
     )
 
 
 def test_a_role_does_not_drain_what_it_fills_by_tma() -> None:
     assert refused_whole(in_one_role(of("OneTileRoles")), "OneTileRoles") == (
-        "role producer fills ring by TMA and drains it itself; give it to another role"
+        "role producer produces ring by TMA and consumes it itself; give it to another role"
     )
 
 
@@ -225,7 +225,7 @@ def test_registers_are_multiplied_by_what_another_role_fills() -> None:
     product = statement(program, n.Multiply)
     own = replace(product, b=replace(product.b, name="own.b"))
     assert refused_whole(replace(program, body=exchanged(program.body, product, own)), "Quantised") == (
-        "wgmma multiplies own.b, which its own role fills; another role fills it by TMA"
+        "wgmma multiplies own.b, which its own role produces; another role produces it by TMA"
     )
 
 

@@ -68,10 +68,10 @@ class RowsAhead(Machine):
             p.pipeline("ring", self.stages, x=stage) as ring,
             p.role("all", warps=1),
         ):
-            with p.loop(i, step=4) as r, ring.fill() as s:
+            with p.loop(i, step=4) as r, ring.produce() as s:
                 p.copy(self.cp, self.x.tile(r, j, shape=(4, 32)), s.x, WHO)
             total = p.full(WHO, "f32")
-            with p.loop(i, step=4), ring.drain() as s:
+            with p.loop(i, step=4), ring.consume() as s:
                 p.apply(self.add, total, p.load(self.ld, s.x, WHO), into=total)
             p.store(self.st, self.y.tile(i, j, shape=(4, 32)), total)
 
@@ -94,10 +94,10 @@ class RowsBetweenRoles(Machine):
         ):
             with p.role("consumer", warps=1):
                 total = p.full(WIDE, "f32")
-                with p.loop(i, step=8), ring.drain() as s:
+                with p.loop(i, step=8), ring.consume() as s:
                     p.apply(self.add, total, p.load(self.ld, s.x, WIDE), into=total)
                 p.store(self.st, self.y.tile(i, j, shape=(8, 32)), total)
-            with p.role("producer", warps=1, first=1), p.loop(i, step=8) as r, ring.fill() as s:
+            with p.role("producer", warps=1, first=1), p.loop(i, step=8) as r, ring.produce() as s:
                 p.copy(self.tma, self.x.tile(r, j, shape=(8, 32)), s.x)
 
 
@@ -108,7 +108,7 @@ def test_tiles_without_rounds_skip_their_loop(machine: type[Machine], m: int) ->
     problem = machine.problem(m=m, n=64)
     space = build_space(machine, problem, device("h100"))
     for point in space.space:
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, machine, problem, thorough=True)
         assert found.passed, str(found)
         assert all(ring.dims == {"m"} for ring in kernel.rings)
@@ -131,9 +131,9 @@ class Swizzled(Machine):
             p.pipeline("ring", self.stages, x=stage) as ring,
         ):
             shape = (self.rows, self.columns)
-            with p.role("consumer", warps=1), ring.drain() as s:
+            with p.role("consumer", warps=1), ring.consume() as s:
                 p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.ld, s.x, who))
-            with p.role("producer", warps=1, first=1), ring.fill() as s:
+            with p.role("producer", warps=1, first=1), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, j, shape=shape), s.x)
 
     @staticmethod
@@ -150,7 +150,7 @@ def test_swizzled_slots_begin_where_the_pattern_does() -> None:
     assert few == [(32, 1)]
     assert len(points) == 5
     for point in points:
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, Swizzled, problem)
         assert found.passed, str(found)
     (refused,) = space.space.explain({"rows": 4, "columns": 32, "stages": 2})

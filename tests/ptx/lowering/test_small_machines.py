@@ -28,7 +28,7 @@ def check(machine: type[Machine], asked: dict[str, Any], orders: tuple[Order, ..
     for name, target, tried in (("a100", "sm_80", count), ("rtx4090", "sm_89", 1)):
         space = build_space(machine, problem, device(name))
         for point in space.space.sample(tried, np.random.default_rng(2)):
-            kernel = build(space.fill(point), problem, point, CACHE).kernel
+            kernel = build(space.program(point), problem, point, CACHE).kernel
             assemble(kernel.ptx, target)
             verification = verify(kernel, machine, problem, orders=orders)
             assert verification.passed, f"{name} {point}\n{verification}"
@@ -97,7 +97,7 @@ def test_every_stage_count_of_every_structure(machine: type[Machine]) -> None:
         key = (point["stages"], *(v for v in point.values() if isinstance(v, str)))
         if key not in seen:
             seen.add(key)
-            kernel = build(space.fill(point), problem, point, CACHE).kernel
+            kernel = build(space.program(point), problem, point, CACHE).kernel
             verification = verify(kernel, machine, problem)
             assert verification.passed, f"{point}\n{verification}"
     assert len(seen) >= 3

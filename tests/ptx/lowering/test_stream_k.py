@@ -42,7 +42,7 @@ def made(problem: Any, **point: Any) -> Kernel:
     space = build_space(MatmulHopper, problem, H100)
     full = POINT | point
     assert full in space.space, full
-    return build(space.fill(full), problem, full, SolverCache()).kernel
+    return build(space.program(full), problem, full, SolverCache()).kernel
 
 
 def run(kernel: Kernel, problem: Any, ctas: int, seed: int = 0, inputs: Any = "integers", text: str = "") -> Any:
@@ -197,7 +197,7 @@ def test_parts_and_rounds_in_a_row_do_not_go_together() -> None:
         "are 2 parts"
     )
     with pytest.raises(LoweringError, match=f"^{re.escape(sentence)}$"):
-        build(space.fill(both), problem, both, SolverCache())
+        build(space.program(both), problem, both, SolverCache())
 
 
 def test_shares_are_even_in_prediction_and_simulation() -> None:
@@ -285,10 +285,10 @@ def one_divided(self: Any, p: Any) -> None:
         p.pipeline("ring", 2, x=stage) as ring,
         p.role("all", warps=1),
     ):
-        with p.loop(self.n, step=8, divided=True) as j, ring.fill() as s:
+        with p.loop(self.n, step=8, divided=True) as j, ring.produce() as s:
             p.store(isa.StShared(1), s.x, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO))
         total = p.full(WHO, "f32")
-        with p.loop(self.n, step=8), ring.drain() as s:
+        with p.loop(self.n, step=8), ring.consume() as s:
             p.apply(self.add, total, p.load(isa.LdShared(1), s.x, WHO), into=total)
         with p.fix_up(self.add, self.store, self.ld, total) as whole:
             p.store(self.store, self.y.tile(i, 0, shape=(4, 8)), whole)
@@ -312,7 +312,7 @@ def one_divided(self: Any, p: Any) -> None:
         (used_again, "%v1 is what one CTA had of its tile, and was fixed up; use what p.fix_up yields"),
         (
             one_divided,
-            "pipeline 'ring' is filled by all in a loop that is divided, and drained by all in one that is not",
+            "pipeline 'ring' is produced by all in a loop that is divided, and consumed by all in one that is not",
         ),
     ],
 )

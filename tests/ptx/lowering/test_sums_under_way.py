@@ -45,16 +45,16 @@ def machine(made_in: str, used_in: str) -> type[Machine]:
                     acc = p.full(t.c, "f32") if made_in == "tile" else acc
                     with p.loop(self.k, step=64):
                         acc = p.full(t.c, "f32") if made_in == "loop" else acc
-                        with ring.drain() as s:
-                            acc = p.full(t.c, "f32") if made_in == "drain" else acc
+                        with ring.consume() as s:
+                            acc = p.full(t.c, "f32") if made_in == "consume" else acc
                             with p.unroll(64, step=t.k) as kt:
                                 a, b = s.a.window((0, kt), (64, t.k)), s.b.window((kt, 0), (t.k, 32))
                                 p.multiply(self.wgmma, acc, a, b)
-                            add("drain")
+                            add("consume")
                         add("loop")
                     add("tile")
                     p.store(self.st, self.c.tile(i, j, shape=(64, 32)), total)
-                with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.fill() as s:
+                with p.role("producer", warps=1, first=4), p.loop(self.k, step=64) as kk, ring.produce() as s:
                     p.copy(self.tma, self.a.tile(i, kk, shape=(64, 64)), s.a)
                     p.copy(self.tma, self.b.tile(kk, j, shape=(64, 32)), s.b)
 
@@ -65,13 +65,13 @@ def machine(made_in: str, used_in: str) -> type[Machine]:
     return Sums
 
 
-TOO_EARLY = [("drain", "drain"), ("loop", "loop"), ("loop", "drain"), ("tile", "loop"), ("tile", "drain")]
+TOO_EARLY = [("consume", "consume"), ("loop", "loop"), ("loop", "consume"), ("tile", "loop"), ("tile", "consume")]
 
 
 @pytest.mark.parametrize(("made_in", "used_in"), TOO_EARLY)
 def test_sums_that_are_used_in_the_loop_of_their_products_are_refused(made_in: str, used_in: str) -> None:
     sentence = (
-        r"Sums\.program: %v\d+ is used in the loop that drains 'ring', while tensor cores still work on it; "
+        r"Sums\.program: %v\d+ is used in the loop that consumes 'ring', while tensor cores still work on it; "
         "use its sums behind the loop"
     )
     with pytest.raises(DeclarationError) as refused:
@@ -84,5 +84,5 @@ def test_sums_that_are_used_behind_the_loop_are_right() -> None:
     problem = made.problem(m=72, n=40, k=200)
     space = build_space(made, problem, device("h100"))
     for point in space.space:
-        kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
         assert verify(kernel, made, problem, orders=("late",), random_inputs=False).passed

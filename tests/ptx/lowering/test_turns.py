@@ -40,9 +40,9 @@ def machine(warps: tuple[int, ...]) -> type[Machine]:
                     ):
                         x = p.load(self.ld, self.x.tile(i, j, shape=(16, 16)), rows)
                         with order.turn():
-                            with out.fill() as s:
+                            with out.produce() as s:
                                 p.store(self.put, s.t, x)
-                            with out.drain() as s:
+                            with out.consume() as s:
                                 p.store(self.st, self.y.tile(j, i, shape=(16, 16)).T, p.load(self.get, s.t, columns))
 
         @staticmethod
@@ -57,7 +57,7 @@ def kernel_of(warps: tuple[int, ...], m: int) -> tuple[type[Machine], Any, Any]:
     problem = made.problem(m=m, n=40)
     space = build_space(made, problem, device("h100"))
     (point,) = list(space.space)
-    return made, problem, build(space.fill(point), problem, point, SolverCache()).kernel
+    return made, problem, build(space.program(point), problem, point, SolverCache()).kernel
 
 
 @pytest.mark.parametrize("warps", [(1, 1), (1, 2), (2, 1, 4)], ids=lambda warps: "-".join(map(str, warps)))

@@ -41,12 +41,12 @@ class Quantised(Machine):
         ):
             with p.role("consumer", warps=4 * self.groups):
                 acc = p.full(t.c, "f32")
-                with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                     a = p.load(self.ld, s.a.window((0, kt), (bm, t.k)), t.a)
                     wide = p.apply(self.narrow, p.apply(self.widen, a))
                     p.multiply(self.wgmma, acc, wide, s.b.window((kt, 0), (t.k, bn)))
                 p.store(self.st, self.c.tile(i, j, shape=(bm, bn)), acc)
-            with p.role("producer", warps=1, first=4 * self.groups), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+            with p.role("producer", warps=1, first=4 * self.groups), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b)
 
@@ -60,7 +60,7 @@ def made(majors: tuple[str, str] = ("row", "col"), **point: int) -> tuple[Kernel
     space = build_space(Quantised, problem, device("h100"))
     full = {"groups": 1, "stages": 2, "bn": 32, "bk": 64, **point}
     assert full in space.space, [str(violation) for violation in space.space.explain(full)]
-    return build(space.fill(full), problem, full, SolverCache()).kernel, problem
+    return build(space.program(full), problem, full, SolverCache()).kernel, problem
 
 
 @pytest.mark.sampled(2)

@@ -101,7 +101,7 @@ def test_elements_of_spans_lie_where_the_manual_says(
     offset = tuple(o + symbol("tile0") * by for o, by in zip(offset, back(*moved), strict=True))
     target = Tile("ring.t", SMEM, dtype(kind), shape, offset, (), None, buffer, None)
     value = register_tile("v1", kind, partition)
-    body = (n.Constant(value, 1.0), n.Fill("ring", (n.Store("put", isa.StShared(vector), value, target),)))
+    body = (n.Constant(value, 1.0), n.Produce("ring", (n.Store("put", isa.StShared(vector), value, target),)))
     tensors = (Tensor("y", dtype("f32"), ("n",), "out"),)
     made = program(tensors, [("n", 1)], partition, body, (Pipeline("ring", expr(1), (buffer,), "barrier"),))
     problem = Problem((("n", 2),), (Operand("y", dtype("f32"), (2,), "row", 2, 16, "out"),))

@@ -44,9 +44,9 @@ class Transpose(Machine):
             p.pipeline("turn", 1, t=stage) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=(bm, bn)), rows))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 p.store(self.st, self.y.tile(j, i, shape=(bn, bm)).T, p.load(self.get, s.t, columns))
 
     @staticmethod
@@ -78,9 +78,9 @@ class TransposeColumns(Machine):
             p.pipeline("turn", 1, t=stage) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=(bm, bn)), rows))
-            with ring.drain() as s:
+            with ring.consume() as s:
                 p.store(self.st, self.y.tile(j, i, shape=(bn, bm)).T, p.load(self.get, s.t, columns))
 
     @staticmethod
@@ -107,9 +107,9 @@ class ManyTiles(Machine):
             p.pipeline("turn", self.stages, t=p.smem("f32", (b, b), pad=1)) as ring,
             p.role("all", warps=self.warps),
         ):
-            with p.loop(self.n, step=b) as j, ring.fill() as s:
+            with p.loop(self.n, step=b) as j, ring.produce() as s:
                 p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=(b, b)), rows))
-            with p.loop(self.n, step=b) as j, ring.drain() as s:
+            with p.loop(self.n, step=b) as j, ring.consume() as s:
                 p.store(self.st, self.y.tile(j, i, shape=(b, b)).T, p.load(self.get, s.t, columns))
 
     @staticmethod
@@ -195,12 +195,12 @@ class BatchedMatmul(Machine):
             p.grid((self.b, 1), (self.m, bm), (self.n, bn)) as (z, i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):
-            with p.role("all", warps=4), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+            with p.role("all", warps=4), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.copy_a, self.a.at(z).tile(i, kk, shape=(bm, bk)), s.a, who_a)
                 p.copy(self.copy_b, self.w.tile(kk, j, shape=(bk, bn)), s.b, who_b)
             with p.role("all", warps=4):
                 acc = p.full(t.c, "f32")
-                with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                     fa = p.load(self.fragment, s.a.window((0, kt), (bm, t.k)), t.a)
                     fb = p.load(self.fragment, s.b.window((kt, 0), (t.k, bn)), t.b)
                     p.multiply(self.mma, acc, fa, fb)
@@ -242,11 +242,11 @@ class PanelMatmul(Machine):
             p.role("all", warps=4),
             p.loop(self.n, step=bn) as j,
         ):
-            with p.loop(self.k, step=bk) as kk, ring.fill() as s:
+            with p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(ca, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
                 p.copy(cb, self.w.tile(kk, j, shape=(bk, bn)), s.b, who_b)
             acc = p.full(t.c, "f32")
-            with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=t.k) as kt:
+            with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                 fa = p.load(self.fragment, s.a.window((0, kt), (bm, t.k)), t.a)
                 fb = p.load(self.fragment, s.b.window((kt, 0), (t.k, bn)), t.b)
                 p.multiply(self.mma, acc, fa, fb)

@@ -46,10 +46,10 @@ class OncePerTile(Machine):
             p.grid((self.m, 8), (self.n, 32), persistent=True) as (i, j),
             p.pipeline("ring", self.stages, x=stage) as ring,
         ):
-            with p.role("consumer", warps=1), ring.drain() as s:
+            with p.role("consumer", warps=1), ring.consume() as s:
                 x = p.load(self.ld, s.x, WHO)
                 p.store(self.st, self.y.tile(i, j, shape=(8, 32)), p.apply(self.add, x, x))
-            with p.role("producer", warps=1, first=1), ring.fill() as s:
+            with p.role("producer", warps=1, first=1), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, j, shape=(8, 32)), s.x)
 
     @staticmethod
@@ -60,7 +60,7 @@ class OncePerTile(Machine):
 def made(machine: type[Machine], problem: Any, on: str, seed: int = 0, **values: Any) -> Kernel:
     space = build_space(machine, problem, device(on))
     (point,) = space.space.restrict(values).sample(1, np.random.default_rng(seed))
-    return build(space.fill(point), problem, point, SolverCache()).kernel
+    return build(space.program(point), problem, point, SolverCache()).kernel
 
 
 @settings(max_examples=12)

@@ -76,7 +76,7 @@ def test_tiles_that_run_in_one_launch_are_judged_one_by_one() -> None:
     problem = MatmulSimt.problem(m=300, n=200, k=20)
     space = build_space(MatmulSimt, problem, device("a100"))
     (point,) = space.space.restrict({"bm": 64, "bn": 64}).sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     chosen, code = chosen_clusters(kernel, problem), prepare(kernel.ptx)
     assert len(chosen) == 4
     right = sampled_checks(kernel, code, MatmulSimt, problem, chosen, 0)

@@ -39,7 +39,7 @@ def test_closed_forms_of_a_cta_equal_listing_its_lanes(machine: Any, chip: str, 
     bench, problem = Workbench(), machine.problem(**sizes)
     space = Case(machine, problem, device(chip)).space(bench)
     points = space.space.sample(16, np.random.default_rng(3))
-    points = [p for p in points if not space.fill(p).grid.shares][:4]
+    points = [p for p in points if not space.program(p).grid.shares][:4]
     found = [examine("counts", Case(machine, problem, device(chip), point), bench) for point in points]
     assert [f.fault for f in found] == [""] * len(found)
     assert any(f.looked for f in found)
@@ -64,7 +64,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
         number = int(device(chip).number(figure)) // share
         chips.append(device(chip).with_figures({figure: replace(device(chip).figure(figure), value=number)}))
     for point in space.space.sample(8, np.random.default_rng(3)):
-        filled, d = space.fill(point), demand_of(space, point)
+        filled, d = space.program(point), demand_of(space, point)
         bm, bn, bk, stages = (int(point[name]) for name in ("bm", "bn", "bk", "stages"))
         read, written = 2 * (m * k + k * n), 2 * m * n
         tiles = -(-m // bm), -(-n // bn)
@@ -150,16 +150,16 @@ class Rows(Machine):
             if self.how == "ring":
                 with p.pipeline("ring", self.stages, t=tile) as ring, p.role("all", warps=self.warps):
                     first = p.load(self.ld, self.x.tile(i, 0, shape=shape), who)
-                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.produce() as slot:
                         p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.t, who)
-                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.consume() as slot:
                         keep(i, j, p.load(self.get, slot.t, who))
                     p.store(self.st, self.y.tile(i, 0, shape=shape), first)
             elif self.how == "ring of stores":
                 with p.pipeline("ring", self.stages, t=tile) as ring, p.role("all", warps=self.warps):
-                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.produce() as slot:
                         p.store(self.put, slot.t, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
-                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.consume() as slot:
                         keep(i, j, p.load(self.get, slot.t, who))
             elif self.how == "two rings":
                 with (
@@ -167,13 +167,13 @@ class Rows(Machine):
                     p.pipeline("late", self.stages, u=p.smem("f32", shape)) as late,
                     p.role("all", warps=self.warps),
                 ):
-                    with p.loop(self.n, step=columns) as j, ring.fill() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.produce() as slot:
                         p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.t, who)
-                    with p.loop(self.n, step=columns) as j, ring.drain() as slot:
+                    with p.loop(self.n, step=columns) as j, ring.consume() as slot:
                         keep(i, j, p.load(self.get, slot.t, who))
-                    with p.loop(self.n, step=columns) as j, late.fill() as slot:
+                    with p.loop(self.n, step=columns) as j, late.produce() as slot:
                         p.copy(self.cp, self.x.tile(i, j, shape=shape), slot.u, who)
-                    with p.loop(self.n, step=columns) as j, late.drain() as slot:
+                    with p.loop(self.n, step=columns) as j, late.consume() as slot:
                         keep(i, j, p.load(self.get, slot.u, who))
             else:
                 with p.role("all", warps=self.warps):
@@ -288,7 +288,7 @@ def test_counts_of_a_structure_are_those_of_each_program_in_it(machine: Any, chi
     space = build_space(machine, machine.problem(**sizes), device(chip))
     for point in space.space.sample(20, np.random.default_rng(0)):
         index = space.structure_index(point)
-        open_, filled = space.counts(index), count(space.fill(point), machine.heuristics)
+        open_, filled = space.counts(index), count(space.program(point), machine.heuristics)
         values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
         known = dict(zip(filled.names, filled.compute(values), strict=True))
         for name, found in zip(open_.names, open_.compute(values), strict=True):

@@ -189,7 +189,7 @@ class MatmulPingpong(Machine):
             with (
                 p.role("producer", warps=4, registers=40),
                 p.loop(self.k, step=bk) as kk,
-                ring.fill() as s,
+                ring.produce() as s,
             ):
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j, shape=(bk, bn)), s.b, multicast=0)
@@ -199,12 +199,12 @@ class MatmulPingpong(Machine):
                     p.role(name, warps=4, first=4 + 4 * number, registers=232, share=(number, 2)),
                 ):
                     acc = p.full(t.c, "f32")
-                    with math.turn(), p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=depth) as kt:
+                    with math.turn(), p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=depth) as kt:
                         p.multiply(self.wgmma, acc, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn)))
                     with tail.turn():
-                        with out.fill() as s:
+                        with out.produce() as s:
                             p.store(self.st, s.c, p.apply(self.narrow, acc))
-                        with out.drain() as s:
+                        with out.consume() as s:
                             p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))
 
     @staticmethod
@@ -239,14 +239,14 @@ class MatmulTwoCta(Machine):
             p.pipeline("acc", self.accumulators, c=accumulator) as acc,
         ):
             mine = p.rank(0) * (bn // 2)  # each CTA of the pair brings its half of b
-            with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.fill() as s:
+            with p.role("producer", warps=1), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.tma, self.a.tile(i, kk, shape=(bm, bk)), s.a)
                 p.copy(self.tma, self.b.tile(kk, j + mine, shape=(bk, bn // 2)), s.b)
-            with p.role("mma", warps=1, first=1), acc.fill() as t:
+            with p.role("mma", warps=1, first=1), acc.produce() as t:
                 p.clear(t.c)
-                with p.loop(self.k, step=bk), ring.drain() as s, p.unroll(bk, step=depth) as kt:
+                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=depth) as kt:
                     p.multiply(self.mma, t.c, s.a.window((0, kt), (bm, depth)), s.b.window((kt, 0), (depth, bn // 2)))
-            with p.role("epilogue", warps=4, first=4), acc.drain() as t:
+            with p.role("epilogue", warps=4, first=4), acc.consume() as t:
                 p.store(self.st, self.c.tile(i, j, shape=(bm, bn)), p.load(self.ld, t.c, rows))
 
     @staticmethod

@@ -74,13 +74,13 @@ class CarriedOut:
             case n.Loop() | n.Pipelined():
                 first = self.number(s.first, known)
                 for index in range(first, first + self.number(s.trips, known)):
-                    bodies = (s.body,) if isinstance(s, n.Loop) else (s.fill, s.drain)
+                    bodies = (s.body,) if isinstance(s, n.Loop) else (s.produce, s.consume)
                     for inside in bodies:
                         self.body(inside, {**known, s.index: index})
             case n.FixUp():
                 self.write(s.result, self.read(s.value, known), known)
                 self.body(s.body, known)
-            case n.Fill() | n.Drain() | n.Scope() | n.InRole():
+            case n.Produce() | n.Consume() | n.Scope() | n.InRole():
                 self.body(s.body, known)
 
     def operand(self, o: Any, kind: str, known: dict[str, int]) -> Any:

@@ -99,7 +99,7 @@ class TurnedCopies(Machine):
             p.pipeline("ring", self.stages, t=p.smem("f16", shape, **layout)) as ring,
             p.pipeline("order", 1) as order,
         ):
-            with p.role("bring", warps=4, registers=40), p.loop(4), ring.fill() as s:
+            with p.role("bring", warps=4, registers=40), p.loop(4), ring.produce() as s:
                 x = self.x.tile(i, j, shape=shape)
                 if engine:
                     p.copy(self.tma, x, s.t)
@@ -107,7 +107,7 @@ class TurnedCopies(Machine):
                     p.copy(self.bring, x, s.t, who)
             for r, name in enumerate(("ping", "pong")):
                 with p.role(name, warps=4, first=4 + 4 * r, registers=160, share=(r, 2)), order.turn(), p.loop(4):
-                    with ring.drain() as s:
+                    with ring.consume() as s:
                         tile = p.load(self.get, s.t, halves)
                     target = self.y.tile(j, i, shape=shape[::-1]).T
                     p.store(self.put, target, p.apply(self.add, tile, p.load(self.read, target, halves)))

@@ -58,7 +58,7 @@ program MatmulPingpong()
         with tail:
           role producer:
             for i1 < FloorDiv(k + 63, 64):
-              fill ring:
+              produce ring:
                 token2(ring.a: mbarrier): ring.a[0:+64, 0:+64] = tma a[64*tile0:+64, 64*i1:+64]
                 token3(ring.b: mbarrier): ring.b[0:+64, 0:+128] = tma b[64*i1:+64, 128*tile1:+128] to the cluster along 0
           with out_ping:
@@ -66,28 +66,28 @@ program MatmulPingpong()
               %v4 = 0
               turn math:
                 for i5 < FloorDiv(k + 63, 64):
-                  drain ring:
+                  consume ring:
                     unrolled u6 < 4:
                       token7(v4: wgmma group): %v4 += wgmma ring.a[0:+64, 16*u6:+16], ring.b[16*u6:+16, 0:+128]
               turn tail:
-                fill out_ping:
+                produce out_ping:
                   %v8 = narrow %v4
                   out_ping.c[0:+64, 0:+128] = st %v8
-                drain out_ping:
+                consume out_ping:
                   token9(c: bulk group): c[64*tile0:+64, 128*tile1:+128] = put out_ping.c[0:+64, 0:+128]
           with out_pong:
             role pong:
               %v10 = 0
               turn math:
                 for i11 < FloorDiv(k + 63, 64):
-                  drain ring:
+                  consume ring:
                     unrolled u12 < 4:
                       token13(v10: wgmma group): %v10 += wgmma ring.a[0:+64, 16*u12:+16], ring.b[16*u12:+16, 0:+128]
               turn tail:
-                fill out_pong:
+                produce out_pong:
                   %v14 = narrow %v10
                   out_pong.c[0:+64, 0:+128] = st %v14
-                drain out_pong:
+                consume out_pong:
                   token15(c: bulk group): c[64*tile0:+64, 128*tile1:+128] = put out_pong.c[0:+64, 0:+128]"""
 
 TWO_CTA = """\
@@ -108,18 +108,18 @@ program MatmulTwoCta()
       with acc:
         role producer:
           for i1 < FloorDiv(k + 63, 64):
-            fill ring:
+            produce ring:
               token2(ring.a: mbarrier): ring.a[0:+128, 0:+64] = tma a[128*tile0:+128, 64*i1:+64]
               token3(ring.b: mbarrier): ring.b[0:+64, 0:+64] = tma b[64*i1:+64, 128*tile1 + 64*Remainder(tile0, 2):+64]
         role mma:
-          fill acc:
+          produce acc:
             acc.c[0:+128, 0:+128] = 0
             for i4 < FloorDiv(k + 63, 64):
-              drain ring:
+              consume ring:
                 unrolled u5 < 4:
                   token6(acc.c: tcgen05 commit): acc.c[0:+128, 0:+128] += mma ring.a[0:+128, 16*u5:+16], ring.b[16*u5:+16, 0:+64]
         role epilogue:
-          drain acc:
+          consume acc:
             %v7 = ld acc.c[0:+128, 0:+128]
             c[128*tile0:+128, 128*tile1:+128] = st %v7"""
 
@@ -134,7 +134,7 @@ program MatmulTwoCta()
 def test_a_candidate_prints_as_what_it_does(machine: type[Machine], point: dict[str, int], listing: str) -> None:
     space = space_on(machine, HOME[machine])
     assert point in space.space
-    assert str(space.fill(point)) == listing
+    assert str(space.program(point)) == listing
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -170,7 +170,7 @@ def test_what_is_admitted_fits_into_shared_memory_with_its_barriers(machine: typ
     space = space_on(machine, HOME[machine])
     limit = space.environment["device.max_smem_per_block_optin"]
     points = list(space.space.sample(25, np.random.default_rng(0)))
-    sizes = [place(space.fill(p), {}).total_bytes for p in points]
+    sizes = [place(space.program(p), {}).total_bytes for p in points]
     assert max(sizes) <= limit
     rejected = [
         p
@@ -181,18 +181,18 @@ def test_what_is_admitted_fits_into_shared_memory_with_its_barriers(machine: typ
     over = [p for p in rejected if any(v.constraint.name == "smem capacity" for v in space.space.explain(p))]
     assert over
     for p in over[:10]:
-        assert place(space.fill(p), {}).total_bytes > limit
+        assert place(space.program(p), {}).total_bytes > limit
 
 
 def test_barriers_of_a_pipeline_take_16_bytes_a_stage_in_rows_of_128() -> None:
     space = space_on(MatmulTwoCta, "b200")
-    placed = place(space.fill({"bn": 128, "bk": 64, "stages": 4, "accumulators": 2, "vector": 4}), {})
+    placed = place(space.program({"bn": 128, "bk": 64, "stages": 4, "accumulators": 2, "vector": 4}), {})
     assert placed.total_bytes == 4 * (128 * 64 + 64 * 64) * 2 + 128 + 128
 
 
 def test_the_outputs_of_two_roles_do_not_share_memory() -> None:
     space = space_on(MatmulPingpong, "h100_sxm")
-    places = place(space.fill({"bm": 64, "bn": 64, "bk": 32, "stages": 2, "cluster": 1}), {}).places
+    places = place(space.program({"bm": 64, "bn": 64, "bk": 32, "stages": 2, "cluster": 1}), {}).places
     ping, pong = places["out_ping.c"], places["out_pong.c"]
     assert pong.offset_bytes >= ping.offset_bytes + ping.stage_bytes
 
@@ -249,4 +249,4 @@ def test_lowering_refuses_in_one_sentence(machine: type[Machine], sentence: str)
     space = space_on(machine, HOME[machine])
     point = next(p for p in space.space.points() if p.get("cluster", 2) == 2)
     with pytest.raises(LoweringError, match=f"^{re.escape(sentence)}$"):
-        lower(space.fill(point), space.problem, point)
+        lower(space.program(point), space.problem, point)

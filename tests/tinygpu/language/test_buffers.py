@@ -52,7 +52,7 @@ def test_scopes_that_follow_each_other_share_and_those_inside_take_more() -> Non
         ((scope("b"),), [{"b"}]),
         ((scope("b"), scope("a"), scope("c")), [{"a"}, {"b"}, {"c"}]),
         ((nested, scope("c")), [{"a", "b"}, {"c"}]),
-        ((n.Fill("x", (scope("c"),)), n.Drain("x", (scope("b"),)), fixed_up), [{"c"}, {"b"}, {"c"}]),
+        ((n.Produce("x", (scope("c"),)), n.Consume("x", (scope("b"),)), fixed_up), [{"c"}, {"b"}, {"c"}]),
         ((n.Scope(("a", "c"), (scope("b"),)),), [{"a", "b", "c"}]),
     ]
     for body, together in cases:

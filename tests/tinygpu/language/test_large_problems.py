@@ -37,7 +37,7 @@ POINT = {"warps": 1, "vector": 1, "rows": 1, "across": 32}
 def kernel_of(machine: Any, problem: Problem, chip: str, **fixed: Any) -> Kernel:
     space = build_space(machine, problem, device(chip))
     (point,) = space.space.restrict(fixed).sample(1, np.random.default_rng(0))
-    return build(space.fill(point), problem, point, SolverCache()).kernel
+    return build(space.program(point), problem, point, SolverCache()).kernel
 
 
 @pytest.fixture(scope="module")

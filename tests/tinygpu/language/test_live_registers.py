@@ -82,12 +82,12 @@ def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
                 for _ in range(2):
                     yield from events(s.body, beside)
             case n.Pipelined():
-                copies = tuple(c for c in s.fill if isinstance(c, n.Copy))
+                copies = tuple(c for c in s.produce if isinstance(c, n.Copy))
                 taken = sum(e.beside for e in events(copies))
                 for _ in range(2):
-                    yield from events(tuple(f for f in s.fill if f not in copies), beside)
-                    yield from events(s.drain, beside + taken)
-            case n.Scope() | n.Fill() | n.Drain() | n.InRole():
+                    yield from events(tuple(f for f in s.produce if f not in copies), beside)
+                    yield from events(s.consume, beside + taken)
+            case n.Scope() | n.Produce() | n.Consume() | n.InRole():
                 yield from events(s.body, beside)
 
 
@@ -173,7 +173,7 @@ class Bodies:
                         fill += self.body(seen, 2)
                     out.append(n.Pipelined(f"ring{self.number}", "i", expr(2), fill, inner))
                 else:
-                    blocks = [n.Scope(("ring",), inner), n.Fill("ring", inner), n.Drain("ring", inner)]
+                    blocks = [n.Scope(("ring",), inner), n.Produce("ring", inner), n.Consume("ring", inner)]
                     out.append(self.draw(st.sampled_from(blocks)))
         return (*out, *(n.Store("st", ST, u, ELSEWHERE) for u in unused))
 

@@ -61,7 +61,7 @@ def test_a_program_carried_out_gives_what_the_reference_gives(
         takes = inspect.signature(machine.reference).parameters
         given = {k: v for k, v in {**wide, **scalars, **dict(problem.options)}.items() if k in takes}
         expected = reference_of(machine, outputs)(**given)
-        CarriedOut(space.fill(point), problem, arrays, scalars)
+        CarriedOut(space.program(point), problem, arrays, scalars)
         for name, value in expected.items():
             found = arrays[name].astype(np.float64)
             assert np.allclose(found, np.asarray(value, np.float64), rtol=tolerance, atol=tolerance), (name, point)

@@ -242,9 +242,9 @@ def copied(
             p.grid((self.n, 32), (self.n, 32), cluster=cluster) as (i, _),
             p.pipeline("ring", 2, t=p.smem(kind, (rows,))) as ring,
         ):
-            with p.role("a", warps=1), ring.fill() as s:
+            with p.role("a", warps=1), ring.produce() as s:
                 p.copy(self.tma, self.x.tile(i, shape=(32,)), s.t, who if partition else None, multicast=multicast)
-            with p.role("b", warps=1, first=1), ring.drain() as s:
+            with p.role("b", warps=1, first=1), ring.consume() as s:
                 p.store(self.st, self.y.tile(i, shape=(32,)), p.load(self.get, s.t, who))
 
     return program

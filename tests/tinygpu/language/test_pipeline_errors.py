@@ -1,4 +1,4 @@
-"""Slots that are handed over wrongly between fills, drains, roles and turns: told when the class is made."""
+"""Slots that are handed over wrongly between producers, consumers, roles and turns: told when the class is made."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Stage:
     def load(self) -> Any:
         return self.p.load(self.machine.ld, self.x, self.who)
 
-    def fill(self) -> None:
-        with self.ring.fill() as s:
+    def produce(self) -> None:
+        with self.ring.produce() as s:
             self.p.store(self.machine.put, s.t, self.load())
 
-    def drain(self) -> None:
-        with self.ring.drain() as s:
+    def consume(self) -> None:
+        with self.ring.consume() as s:
             self.p.store(self.machine.st, self.y, self.p.load(self.machine.get, s.t, self.who))
 
     def role(self, name: str = "all", first: int = 0, **more: Any) -> Any:
@@ -51,103 +51,103 @@ def pipelined(inner: Callable[[Stage], None], persistent: bool = False) -> Progr
 
 def well(s: Stage) -> None:
     with s.role():
-        s.fill()
-        s.drain()
+        s.produce()
+        s.consume()
 
 
 def well_in_loops(s: Stage) -> None:
     with s.role(), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role(), s.p.loop(s.machine.n, step=32):
-        s.drain()
+        s.consume()
 
 
 def well_apart(s: Stage) -> None:
     with s.role("a"), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role("b", first=1), s.p.loop(s.machine.n, step=32):
-        s.drain()
+        s.consume()
 
 
 @pytest.mark.parametrize("inner", [well, well_in_loops, well_apart])
-def test_slots_that_are_filled_and_drained_are_declared(inner: Callable[[Stage], None]) -> None:
+def test_slots_that_are_produced_and_consumed_are_declared(inner: Callable[[Stage], None]) -> None:
     thing(pipelined(inner), **SHARED)
 
 
-def never_drained(s: Stage) -> None:
+def never_consumed(s: Stage) -> None:
     with s.role():
-        s.fill()
+        s.produce()
 
 
-def never_filled(s: Stage) -> None:
+def never_produced(s: Stage) -> None:
     with s.role():
-        s.drain()
+        s.consume()
 
 
 def unequal_loops(s: Stage) -> None:
     with s.role(), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role(), s.p.loop(s.machine.n, step=64):
-        s.drain()
+        s.consume()
 
 
 def unequal_roles(s: Stage) -> None:
     with s.role("a"), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role("b", first=1):
-        s.drain()
+        s.consume()
 
 
-def one_of_two_drains(s: Stage) -> None:
+def one_of_two_consumes(s: Stage) -> None:
     with s.role("a"), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role("b", first=1, share=(1, 2)), s.p.loop(s.machine.n, step=32):
-        s.drain()
+        s.consume()
 
 
-def beside_the_drain(s: Stage) -> None:
+def beside_the_consume(s: Stage) -> None:
     with s.role(), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role(), s.p.loop(s.machine.n, step=32):
         zero = s.p.full(s.who, "f32")
-        with s.ring.drain() as slot:
+        with s.ring.consume() as slot:
             s.p.store(s.machine.st, s.y, s.p.apply(s.machine.add, zero, s.p.load(s.machine.get, slot.t, s.who)))
 
 
 def beside_both(s: Stage) -> None:
     with s.role(), s.p.loop(s.machine.n, step=32):
         s.p.store(s.machine.st, s.y, s.load())
-        s.fill()
-        s.drain()
+        s.produce()
+        s.consume()
 
 
-def after_the_fill(s: Stage) -> None:
+def after_the_produce(s: Stage) -> None:
     with s.role():
-        with s.ring.fill() as slot:
+        with s.ring.produce() as slot:
             s.p.store(s.machine.put, slot.t, s.load())
         s.p.store(s.machine.put, slot.t, s.load())
-        s.drain()
+        s.consume()
 
 
-def read_in_the_fill(s: Stage) -> None:
-    with s.role(), s.ring.fill() as slot:
+def read_in_the_produce(s: Stage) -> None:
+    with s.role(), s.ring.produce() as slot:
         s.p.store(s.machine.put, slot.t, s.p.load(s.machine.get, slot.t, s.who))
 
 
-def written_in_the_drain(s: Stage) -> None:
+def written_in_the_consume(s: Stage) -> None:
     with s.role():
-        s.fill()
-        with s.ring.drain() as slot:
+        s.produce()
+        with s.ring.consume() as slot:
             s.p.store(s.machine.put, slot.t, s.p.load(s.machine.get, slot.t, s.who))
 
 
-def drained_in_the_fill(s: Stage) -> None:
-    with s.role(), s.ring.fill(), s.ring.drain():
+def consumed_in_the_produce(s: Stage) -> None:
+    with s.role(), s.ring.produce(), s.ring.consume():
         pass
 
 
-def filled_by_nobody(s: Stage) -> None:
-    s.fill()
+def produced_by_nobody(s: Stage) -> None:
+    s.produce()
 
 
 def a_turn_of_buffers(s: Stage) -> None:
@@ -156,12 +156,12 @@ def a_turn_of_buffers(s: Stage) -> None:
 
 
 def wrong_buffer(s: Stage) -> None:
-    with s.role(), s.ring.fill() as slot:
+    with s.role(), s.ring.produce() as slot:
         s.p.store(s.machine.put, slot.z, s.load())
 
 
 def by_threads_of_nobody(s: Stage) -> None:
-    with s.role(), s.ring.fill() as slot:
+    with s.role(), s.ring.produce() as slot:
         s.p.copy(s.machine.ahead, s.x, slot.t)
 
 
@@ -180,28 +180,32 @@ def two_pipelines(s: Stage) -> None:
 @pytest.mark.parametrize(
     ("inner", "sentence"),
     [
-        (never_drained, "pipeline 'ring' is never drained: its buffers are handed to nobody"),
-        (never_filled, "pipeline 'ring' is never filled: its buffers are handed to nobody"),
+        (never_consumed, "pipeline 'ring' is never consumed: its buffers are handed to nobody"),
+        (never_produced, "pipeline 'ring' is never produced: its buffers are handed to nobody"),
         (
             unequal_loops,
-            "pipeline 'ring' is filled FloorDiv(n + 31, 32) times a tile by all, "
-            "and drained FloorDiv(n + 63, 64) times by all",
+            "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by all, "
+            "and consumed FloorDiv(n + 63, 64) times by all",
         ),
-        (unequal_roles, "pipeline 'ring' is filled FloorDiv(n + 31, 32) times a tile by a, and drained once by b"),
+        (unequal_roles, "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by a, and consumed once by b"),
         (
-            beside_the_drain,
-            "the loop that drains 'ring' does nothing beside; move the other statements into the drain",
+            beside_the_consume,
+            "the loop that consumes 'ring' does nothing beside; move the other statements into consume()",
         ),
         (
             beside_both,
-            "a loop that fills and drains 'ring' does nothing beside; move the other statements into one of the two",
+            "a loop that produces and consumes 'ring' does nothing beside; move the other statements into one of the "
+            "two",
         ),
-        (after_the_fill, "put touches ring.t after its slot was handed on; do it inside the fill or drain"),
-        (read_in_the_fill, "get reads ring.t where 'ring' is filled; do it where it is drained"),
-        (written_in_the_drain, "put writes ring.t where 'ring' is drained; do it where it is filled"),
-        (drained_in_the_fill, "pipeline 'ring' is drained inside its own fill"),
-        (filled_by_nobody, "pipeline 'ring' is filled outside a role; say which warps do it with `with p.role(...)`"),
-        (a_turn_of_buffers, "pipeline 'ring' hands over ring.t: write fill() and drain() instead of turn()"),
+        (after_the_produce, "put touches ring.t after its slot was handed on; do it inside produce() or consume()"),
+        (read_in_the_produce, "get reads ring.t where 'ring' is produced; do it where it is consumed"),
+        (written_in_the_consume, "put writes ring.t where 'ring' is consumed; do it where it is produced"),
+        (consumed_in_the_produce, "pipeline 'ring' is consumed inside its own produce()"),
+        (
+            produced_by_nobody,
+            "pipeline 'ring' is produced outside a role; say which warps do it with `with p.role(...)`",
+        ),
+        (a_turn_of_buffers, "pipeline 'ring' hands over ring.t: write produce() and consume() instead of turn()"),
         (wrong_buffer, "the pipeline hands over t; there is no 'z'"),
         (by_threads_of_nobody, "ahead moves thread by thread: say who moves what, with a partition"),
         (
@@ -216,44 +220,44 @@ def test_a_wrong_handover_is_explained(inner: Callable[[Stage], None], sentence:
 
 
 def test_a_share_of_tiles_leaves_none_out() -> None:
-    sentence = "Thing.program: pipeline 'ring' is drained by no role for tile 0 of every 2"
-    refused(lambda: thing(pipelined(one_of_two_drains, persistent=True), **SHARED), sentence)
+    sentence = "Thing.program: pipeline 'ring' is consumed by no role for tile 0 of every 2"
+    refused(lambda: thing(pipelined(one_of_two_consumes, persistent=True), **SHARED), sentence)
 
 
 @pytest.mark.parametrize("in_turn", [(), ("a",), ("b",), ("a", "b")])
-def test_roles_of_different_tiles_drain_one_ring_in_turn(in_turn: tuple[str, ...]) -> None:
+def test_roles_of_different_tiles_consume_one_ring_in_turn(in_turn: tuple[str, ...]) -> None:
     """Else the one of the later tile may be a whole ring ahead, and takes a phase that is over for its own."""
 
     def inner(s: Stage) -> None:
         with s.p.pipeline("order", 1) as order:
             with s.role("bring"), s.p.loop(s.machine.n, step=32):
-                s.fill()
+                s.produce()
             for number, name in enumerate(("a", "b")):
                 with s.role(name, first=1 + number, share=(number, 2)):
                     if name in in_turn:
                         with order.turn(), s.p.loop(s.machine.n, step=32):
-                            s.drain()
+                            s.consume()
                     else:
                         with order.turn():
                             pass
                         with s.p.loop(s.machine.n, step=32):
-                            s.drain()
+                            s.consume()
 
     if len(in_turn) == 2:
         thing(pipelined(inner, persistent=True), **SHARED)
         return
     sentence = (
-        "Thing.program: roles a and b take different tiles and drain 'ring' at the same time; let them take turns, "
-        "`with order.turn():` around what they drain"
+        "Thing.program: roles a and b take different tiles and consume 'ring' at the same time; let them take turns, "
+        "`with order.turn():` around what they consume"
     )
     refused(lambda: thing(pipelined(inner, persistent=True), **SHARED), sentence)
 
 
 def overlapping(s: Stage) -> None:
     with s.role("a"), s.p.loop(s.machine.n, step=32):
-        s.fill()
+        s.produce()
     with s.role("b"), s.p.loop(s.machine.n, step=32):
-        s.drain()
+        s.consume()
 
 
 def test_roles_that_share_warps_can_never_work() -> None:
@@ -297,10 +301,10 @@ def test_wrong_turns_are_explained(takers: tuple[str, ...], sentence: str) -> No
     refused(lambda: thing(program), f"Thing.program: {sentence}")
 
 
-def test_a_pipeline_without_buffers_is_not_filled() -> None:
+def test_a_pipeline_without_buffers_is_not_produced() -> None:
     def program(self: Any, p: Any) -> None:
-        with p.grid((self.n, 32)), p.pipeline("order", 1) as order, p.role("a", warps=1), order.fill():
+        with p.grid((self.n, 32)), p.pipeline("order", 1) as order, p.role("a", warps=1), order.produce():
             pass
 
-    sentence = "Thing.program: pipeline 'order' hands over no buffers: write turn() instead of fill()"
+    sentence = "Thing.program: pipeline 'order' hands over no buffers: write turn() instead of produce()"
     refused(lambda: thing(program), sentence)

@@ -141,12 +141,12 @@ def fixed_up_in_a_loop(s: Stage) -> None:
 
 def fixed_up_in_a_slot(s: Stage) -> None:
     total = s.summed()
-    with s.ring.fill() as slot, s.fix_up(total) as all_of_it:
+    with s.ring.produce() as slot, s.fix_up(total) as all_of_it:
         s.p.store(s.machine.put, slot.t, all_of_it)
 
 
 def fixed_up_from_smem(s: Stage) -> None:
-    with s.ring.drain() as slot, s.fix_up(slot.t):
+    with s.ring.consume() as slot, s.fix_up(slot.t):
         pass
 
 
@@ -275,14 +275,14 @@ def test_rounds_in_a_row_are_the_same_in_all_divided_loops() -> None:
 
 def test_a_pipeline_is_used_inside_or_outside_of_a_fix_up() -> None:
     def inner(s: Stage) -> None:
-        with s.ring.fill() as slot:
+        with s.ring.produce() as slot:
             s.p.store(s.machine.put, slot.t, s.summed())
-        with s.ring.drain() as slot:
+        with s.ring.consume() as slot:
             again = s.p.load(s.machine.get, slot.t, s.who)
         with s.fix_up(again) as all_of_it:
-            with s.ring.fill() as slot:
+            with s.ring.produce() as slot:
                 s.p.store(s.machine.put, slot.t, all_of_it)
-            with s.ring.drain() as slot:
+            with s.ring.consume() as slot:
                 s.store(s.p.load(s.machine.get, slot.t, s.who))
 
     refused(
@@ -300,11 +300,11 @@ def test_rounds_that_are_dealt_out_are_filled_and_drained_alike(filled: bool) ->
             p.pipeline("ring", 2, t=p.smem("f32", (32,))) as ring,
         ):
             s = Stage(self, p, i, ring)
-            with p.role("a", warps=1), p.loop(self.n, step=32, divided=filled), ring.fill() as slot:
+            with p.role("a", warps=1), p.loop(self.n, step=32, divided=filled), ring.produce() as slot:
                 p.store(self.put, slot.t, s.value())
             with p.role("b", warps=1, first=1):
                 total = p.full(s.who, "f32")
-                with p.loop(self.n, step=32, divided=not filled), ring.drain() as slot:
+                with p.loop(self.n, step=32, divided=not filled), ring.consume() as slot:
                     p.apply(self.add, total, p.load(self.get, slot.t, s.who), into=total)
                 with s.fix_up(total) as all_of_it:
                     s.store(all_of_it)
@@ -312,5 +312,5 @@ def test_rounds_that_are_dealt_out_are_filled_and_drained_alike(filled: bool) ->
     ways = ("in a loop that is divided", "in one that is not")[:: 1 if filled else -1]
     refused(
         lambda: thing(program, **SHARED),
-        f"Thing.program: pipeline 'ring' is filled by a {ways[0]}, and drained by b {ways[1]}",
+        f"Thing.program: pipeline 'ring' is produced by a {ways[0]}, and consumed by b {ways[1]}",
     )

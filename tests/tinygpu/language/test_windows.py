@@ -100,7 +100,7 @@ def test_parts_of_batches_are_saved() -> None:
     problem = CopyBatch.problem(b=3, n=100)
     space = build_space(CopyBatch, problem, device("a100"))
     point = space.space.at(0)
-    filled = space.fill(point)
+    filled = space.program(point)
     loaded = load_program(json.loads(json.dumps(save_program(filled))))
     assert str(loaded) == str(filled)
     assert "x[tile0, 32*tile1:+32]" in str(filled)

@@ -45,7 +45,7 @@ def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) 
         if depth < 2:
             inner, more = draw(bodies(spans, number, depth + 1))
             pipelines += more
-        kind = draw(st.sampled_from(["scope", "scope", "loop", "fill", "drain", "fix_up"]))
+        kind = draw(st.sampled_from(["scope", "scope", "loop", "produce", "consume", "fix_up"]))
         if kind == "scope":
             own = []
             for _ in range(draw(st.integers(1, 2))):
@@ -66,7 +66,7 @@ def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) 
         elif kind == "fix_up":
             out.append(n.FixUp("g", *[Any] * 5, inner))  # type: ignore[arg-type]
         else:
-            out.append(n.Fill("ring", inner) if kind == "fill" else n.Drain("ring", inner))
+            out.append(n.Produce("ring", inner) if kind == "produce" else n.Consume("ring", inner))
     return tuple(out), pipelines
 
 

@@ -25,7 +25,7 @@ LOOP = n.Loop(
     "j",
     symbol("k"),
     False,
-    (n.Fill("ring", (n.Load("ld", isa.LdGlobal(1), gmem_tile(X, (symbol("i"), 0), (4, 8)), GOT),)),),
+    (n.Produce("ring", (n.Load("ld", isa.LdGlobal(1), gmem_tile(X, (symbol("i"), 0), (4, 8)), GOT),)),),
 )
 AXES = (n.Axis("i", symbol("m"), expr(64), expr(2)), n.Axis("j", symbol("k"), expr(32)))
 PROGRAM = Program(
@@ -41,7 +41,7 @@ PROGRAM = Program(
         n.InRole(
             "keep",
             (
-                replace(LOOP, unrolled=True, first=expr(2), body=(n.Drain("order", (n.Constant(GOT, 1.5),)),)),
+                replace(LOOP, unrolled=True, first=expr(2), body=(n.Consume("order", (n.Constant(GOT, 1.5),)),)),
                 n.Pipelined(
                     "ring", "r", expr(5), (n.Constant(GOT, 0.0),), (n.Store("st", isa.StShared(1), GOT, TILE),)
                 ),
@@ -73,16 +73,16 @@ program M(how=straight, depth=2)
   grid i in m/64, j in k/32; groups of 4; clusters of 2 x 1
     role bring:
       for j < k:
-        fill ring:
+        produce ring:
           %v1 = ld x[i:+4, 0:+8]
     role keep:
       unrolled k rounds j from 2:
         turn order:
           %v1 = 1.5
-      for r < 5, ring filled ahead:
-        fill ring:
+      for r < 5, ring produced ahead:
+        produce ring:
           %v1 = 0
-        drain ring:
+        consume ring:
           ring.t[0:+4, 0:+8] = st %v1
       token3(ring.t: commit group): ring.t[0:+4, 0:+8] = cp x[0:+4, 0:+8] to the cluster along 1
       fix up %v1 = add %v1; in the last CTA of the tile:

@@ -72,7 +72,7 @@ def test_what_was_loaded_lowers_to_the_same_bytes(machine: type[Machine]) -> Non
                 continue
             seen.add(space.structures[index])
             values = {a: int(point[a]) for a in space.traces[index].axes}
-            filled = space.fill(point)
+            filled = space.program(point)
             open_again = filler(again(space.traces[index].program), frozenset(values)).fill(values)
             expected = lower(filled, problem, point)
             assert lower(again(filled), problem, point) == expected
@@ -229,7 +229,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 
 
 NESTED = functools.reduce(lambda inside, _: [inside], range(3000), 0)
-FIT = "the saved program holds a Fill that does not fit this version: it "
+FIT = "the saved program holds a Produce that does not fit this version: it "
 NO_VALUE = "the saved program holds {}, which is no value of this schema"
 NOT_THERE = (
     "the saved program uses the instruction '{}' of '{}', which is not there: import what defines it before, if you "
@@ -261,8 +261,8 @@ NOT_THERE = (
         ("program", {"float": "1"}, NO_VALUE.format('{"float": "1"}')),
         ("program", {"float": "inf", "of": 1}, NO_VALUE.format('{"float": "inf", "of": 1}')),
         ("program", {"expr": "a", "of": 1}, NO_VALUE.format('{"expr": "a", "of": 1}')),
-        ("program", {"is": "Fill", "pipeline": "ring"}, f"{FIT}lacks its body"),
-        ("program", {"is": "Fill", "pipeline": "ring", "body": [], "speed": 1, "wit": 2}, f"{FIT}has no speed"),
+        ("program", {"is": "Produce", "pipeline": "ring"}, f"{FIT}lacks its body"),
+        ("program", {"is": "Produce", "pipeline": "ring", "body": [], "speed": 1, "wit": 2}, f"{FIT}has no speed"),
         (
             "program",
             {"is": "ScalarArgument", "name": 5, "dtype": {"dtype": "f32"}},

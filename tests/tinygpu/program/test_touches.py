@@ -145,7 +145,8 @@ def test_statements_are_written_out_once_for_each_round_of_unrolled_loops(around
                 rounds.insert(0, range(trips))
                 names.insert(0, f"i{depth}")
         elif kind == "both":
-            body = (n.Pipelined("ring", f"i{depth}", expr(trips), (n.Fill("ring", ()),), (n.Drain("ring", body),)),)
+            rings = (n.Produce("ring", ()),), (n.Consume("ring", body),)
+            body = (n.Pipelined("ring", f"i{depth}", expr(trips), *rings),)
         else:
             body = (n.InRole("all", (n.Scope(("ring",), (n.FixUp("g", *[Any] * 5, body),)),)),)  # type: ignore[arg-type]
     found = [(p.statement, p.indices) for p in unrolled_statements((*body, beside))]

@@ -44,11 +44,11 @@ class Turned(Machine):
             p.pipeline("turn", 1, t=square, plain=plain) as ring,
             p.role("all", warps=2),
         ):
-            with ring.fill() as s:
+            with ring.produce() as s:
                 x = p.load(self.ld, self.x.tile(i, j, shape=(32, 32)), rows)
                 p.store(self.put, s.t, x)
                 p.store(self.put, s.plain, x)
-            with ring.drain() as s:
+            with ring.consume() as s:
                 p.store(self.st, self.y.tile(j, i, shape=(32, 32)).T, p.load(self.get, s.plain, rows))
                 with p.unroll(4) as r:
                     got = p.load(self.get, s.t.window((r * 8, 0), (8, 32)), columns)
@@ -104,19 +104,19 @@ def test_what_is_solved_is_what_listing_every_lane_counts(kind: str, contiguous:
     for pad in (1, 4):
         point = {"pad": pad, "contiguous": contiguous}
         if point in space.space:
-            check(space.fill(point))
+            check(space.program(point))
 
 
 def test_the_buffers_of_a_matmul_are_counted_with_all_their_accesses() -> None:
     space = build_space(MatmulAmpere, MatmulAmpere.problem(m=256, n=256, k=64), device("a100"))
     for point in space.space.restrict({"bm": 64, "bn": 64, "stages": 2}).sample(3, np.random.default_rng(2)):
-        check(space.fill(point))
+        check(space.program(point))
 
 
 @pytest.mark.parametrize("contiguous", ["rows", "columns"])
 def test_lanes_that_stay_out_stay_out_wherever_the_window_lies(contiguous: str) -> None:
     space = build_space(Turned, Turned.problem(m=64, n=64), device("a100"))
-    program = space.fill({"pad": 1, "contiguous": contiguous})
+    program = space.program({"pad": 1, "contiguous": contiguous})
     every = [touch for placed in unrolled_statements(program.body) for touch in touches(placed.statement)]
     (touch, *_) = [touch for touch in every if touch.tile.buffer and touch.tile.buffer.layout]
     buffer = touch.tile.buffer
@@ -134,7 +134,7 @@ def test_lanes_that_stay_out_stay_out_wherever_the_window_lies(contiguous: str) 
 def test_rows_that_are_not_whole_words_are_left_as_they_are() -> None:
     """A pitch of 33 B: the solver would lengthen rows to whole words, and the pitch is given."""
     space = build_space(Turned, Turned.problem(m=64, n=64, dtypes={"x": "s8"}), device("a100"))
-    program = space.fill({"pad": 1, "contiguous": "rows"})
+    program = space.program({"pad": 1, "contiguous": "rows"})
     (solution,) = solve_buffers(program, SolverCache()).solutions.values()
     assert (solution.layout.rows, solution.layout.row_bytes, solution.layout.pitch_bytes) == (32, 33, 33)
     assert (solution.verdict, solution.proof, solution.family, solution.asked) == ("unknown", "none", "rows of 33 B", 0)

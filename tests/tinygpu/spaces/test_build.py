@@ -36,9 +36,9 @@ class Copy(Machine):
                     p.store(self.st, self.y.tile(i, j, shape=shape), x)
             else:
                 with p.pipeline("ring", self.depth, t=tile) as ring, p.role("all", warps=self.warps):
-                    with ring.fill() as s:
+                    with ring.produce() as s:
                         p.store(self.put, s.t, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
-                    with ring.drain() as s:
+                    with ring.consume() as s:
                         p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.get, s.t, who))
 
     @staticmethod
@@ -86,7 +86,7 @@ def test_a_point_is_filled_by_the_part_that_it_belongs_to(made: MachineSpace) ->
     for index, how in enumerate(("straight", "through")):
         (point,) = made.space.restrict({"how": how}).sample(1, np.random.default_rng(index))
         assert made.structure_index(point) == index
-        program = made.fill(point)
+        program = made.program(point)
         assert int(program.threads) == 32 * int(point["warps"])
         assert bool(program.pipelines) == (how == "through")
         assert made.counts(index) is made.counts(index)

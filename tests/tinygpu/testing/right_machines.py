@@ -188,9 +188,9 @@ class Transpose(Machine):
             p.pipeline("tile", 1, t=tile) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as slot:
+            with ring.produce() as slot:
                 p.store(self.put, slot.t, p.load(self.ld, self.x.tile(i, j, shape=shape), by_rows))
-            with ring.drain() as slot:
+            with ring.consume() as slot:
                 value = p.load(self.get, slot.t, by_columns)
                 p.store(self.st, self.y.tile(j, i, shape=(self.bn, self.bm)), value.T)
 
@@ -230,11 +230,11 @@ class Gram(Machine):
             p.pipeline("ring", self.stages, left=left, right=right) as ring,
             p.role("all", warps=warps),
         ):
-            with p.loop(self.k, step=self.bk) as kk, ring.fill() as slot:
+            with p.loop(self.k, step=self.bk) as kk, ring.produce() as slot:
                 p.copy(self.copy, self.a.tile(i, kk, shape=rows), slot.left, who_l)
                 p.copy(self.copy, self.a.tile(j, kk, shape=columns).T, slot.right, who_r.T)
             acc = p.full(t.c, "f32")
-            with p.loop(self.k, step=self.bk), ring.drain() as slot, p.unroll(self.bk, step=t.k) as kt:
+            with p.loop(self.k, step=self.bk), ring.consume() as slot, p.unroll(self.bk, step=t.k) as kt:
                 x = p.load(self.fragment, slot.left.window((0, kt), (self.bm, t.k)), t.a)
                 y = p.load(self.fragment, slot.right.window((kt, 0), (t.k, self.bn)), t.b)
                 p.multiply(self.mma, acc, x, y)
@@ -365,9 +365,9 @@ class Handed(Machine):
         who = blocked(shape, threads=32, vector=4, across=8)
         tile = p.smem("f32", shape, swizzle=128)
         with p.grid((self.m, self.rows)) as (i,), p.pipeline("ring", self.stages, t=tile) as ring:
-            with p.role("bring", warps=1), p.loop(self.n, step=32) as j, ring.fill() as slot:
+            with p.role("bring", warps=1), p.loop(self.n, step=32) as j, ring.produce() as slot:
                 p.copy(self.copy, self.x.tile(i, j, shape=shape), slot.t)
-            with p.role("keep", warps=1, first=1), p.loop(self.n, step=32) as j, ring.drain() as slot:
+            with p.role("keep", warps=1, first=1), p.loop(self.n, step=32) as j, ring.consume() as slot:
                 x = p.load(self.get, slot.t, who)
                 p.store(self.st, self.y.tile(i, j, shape=shape), p.apply(self.add, x, x))
 
@@ -423,9 +423,9 @@ class Staged(Machine):
             p.pipeline("ring", 1, t=tile) as ring,
             p.role("all", warps=self.warps),
         ):
-            with ring.fill() as slot:
+            with ring.produce() as slot:
                 p.copy(self.bring, self.x.tile(i, j, shape=shape), slot.t, who)
-            with ring.drain() as slot:
+            with ring.consume() as slot:
                 p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.get, slot.t, who))
 
     @staticmethod

@@ -44,9 +44,9 @@ class Spans(Machine):
         who = blocked(shape, threads=64, vector=self.vector, axis=axis, across=self.across)
         tile = p.smem(self.x.dtype, shape, contiguous=axis, swizzle=self.swizzle)
         with p.grid((self.m, self.rows)) as (i,), p.pipeline("ring", self.stages, t=tile) as ring:
-            with p.role("bring", warps=1), p.loop(self.n, step=self.columns) as j, ring.fill() as slot:
+            with p.role("bring", warps=1), p.loop(self.n, step=self.columns) as j, ring.produce() as slot:
                 p.copy(self.copy, self.x.tile(i, j, shape=shape), slot.t)
-            with p.role("keep", warps=2, first=1), p.loop(self.n, step=self.columns) as j, ring.drain() as slot:
+            with p.role("keep", warps=2, first=1), p.loop(self.n, step=self.columns) as j, ring.consume() as slot:
                 p.store(self.st, self.y.tile(i, j, shape=shape), p.load(self.get, slot.t, who))
 
     @staticmethod
@@ -98,7 +98,7 @@ def test_the_kernel_touches_the_bytes_that_element_address_says(
     monkeypatch.setattr(Site, "count_shared", count_shared)
     for point in space.space.sample(3, np.random.default_rng(seed)):
         case = Case(machine, problem, space.device, point)
-        program = space.fill(point)
+        program = space.program(point)
         layouts = solve_buffers(program, SolverCache())
         found = whole_problem(program, case, Workbench(), tiles=1)
         assert found is not None

@@ -116,7 +116,7 @@ def _source(name: str, number: int) -> Source:
     problem = machine.problem(**sizes)
     space = build_space(machine, problem, device(chip))
     (point,) = space.space.restrict(dict(fixed)).sample(1, np.random.default_rng(0))
-    kernel = build(space.fill(point), problem, point, SolverCache()).kernel
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
     return Source(kernel.ptx, entries(kernel.ptx)[0], _maker(machine, kernel, problem))
 
 
