@@ -73,7 +73,7 @@ class MatmulAmpere(epilogue.Epilogue):
         a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=row_a, pad=self.pad, layout=self.layout_a)
         b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=row_b, pad=self.pad, layout=self.layout_b)
 
-        with p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j):
+        with p.grid((self.m, bm), (self.n, bn), raster=self.group) as (i, j):
             with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
                 with p.role("all", warps=warps), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                     p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)

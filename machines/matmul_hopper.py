@@ -64,8 +64,8 @@ class MatmulHopper(epilogue.Epilogue):
 
         with (
             p.grid(
-                (self.m, bm), (self.n, bn), group=self.group, cluster=(self.cluster_m, self.cluster_n), persistent=True,
-                parts=self.split_k, stream_k=self.stream_k,
+                (self.m, bm), (self.n, bn), raster=self.group, cluster=(self.cluster_m, self.cluster_n),
+                persistent=True, slices=self.split_k, stream_k=self.stream_k,
             ) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):

@@ -80,7 +80,7 @@ class MatmulSkinny(epilogue.Epilogue):
         b_stage = p.smem(self.b.dtype, (bn, bk), contiguous=1 - self.b.contiguous, swizzle=self.swizzle)
         a_stage = p.smem(self.a.dtype, (bk, bm), contiguous=1 - self.a.contiguous, swizzle=self.swizzle)
         with (
-            p.grid((self.m, bm), (self.n, bn), persistent=True, parts=self.split_k) as (i, j),
+            p.grid((self.m, bm), (self.n, bn), persistent=True, slices=self.split_k) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):
             with p.role("consumer", warps=self.warps):

@@ -30,7 +30,7 @@ def share_of(context: Context) -> Share:
     if int(grid.parts) > 1:
         raise LoweringError(
             "tiles are shared by rounds in a row, or each by the same number of CTAs, not both: stream_k is 1, and "
-            f"there are {grid.parts} parts"
+            f"there are {grid.parts} slices"
         )
     rounds, tiles = context.number(rounds_of_tile(context.program)), tile_count(context)
     launched = emit.div(emit.computed("r", "mov.u32 {d}, %nctaid.x;"), context.cluster_size)

@@ -33,19 +33,19 @@ class Blocks(Checks):
     def grid(
         self,
         *axes: tuple[Expr, Operand],
-        group: Operand = 1,
+        raster: Operand = 1,
         cluster: Operand | tuple[Operand, ...] = 1,
         persistent: bool = False,
-        parts: Operand = 1,
+        slices: Operand = 1,
         stream_k: Operand = 0,
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
 
         axes        (dim, extent of a tile) per axis, the slowest first
-        group       tile rows visited together (locality in L2)
+        raster      rasterisation: so many rows of tiles are visited column by column, for locality in L2
         cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
         persistent  as many CTAs as are resident, and each takes tile after tile
-        parts       CTAs (or clusters) that share each tile: they divide loops, and fix up what they have
+        slices      split-K: CTAs (or clusters) that share each tile; they divide loops, and fix up what they have
         stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
                     the tiles in a row; they share, and fix up, the tiles in which one ends and the next begins
         """
@@ -63,7 +63,7 @@ class Blocks(Checks):
         ctas = expr(1)
         for axis in made:
             ctas = ctas * axis.cluster
-        self.grid_node = n.Grid(made, expr(group), ctas, persistent, expr(parts), expr(stream_k))
+        self.grid_node = n.Grid(made, expr(raster), ctas, persistent, expr(slices), expr(stream_k))
         self._check_sharing(self.grid_node)
         yield tuple(symbol(a.index) * a.extent for a in made)
 
@@ -109,9 +109,9 @@ class Blocks(Checks):
     def loop(self, extent: Operand, *, step: Operand = 1, divided: bool = False) -> Iterator[Expr]:
         """A loop at run time over `extent` elements, `step` at a time; yields the first element of the round.
 
-        divided  the CTAs that share a tile divide the rounds, one part after the other. With `parts`, each does the
-                 same number; over a dim, rounds beyond it touch nothing where parts do not divide them, and over
-                 anything else parts divide them
+        divided  the CTAs that share a tile divide the rounds, one slice after the other. With `slices`, each does the
+                 same number; over a dim, rounds beyond it touch nothing where slices do not divide them, and over
+                 anything else slices divide them
         """
         index = self._name("i")
         self._check_step(step)

@@ -98,7 +98,9 @@ class Checks:
     def _divides(self, extent: Expr, rounds: Expr) -> Expr:
         """The number of CTAs that divide a loop of so many rounds over an extent."""
         if self.grid_node is None:
-            raise self.fail("a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first")
+            raise self.fail(
+                "a loop is divided among the CTAs that share a tile; open `with p.grid(..., slices=)` first"
+            )
         if self.fixing_up:
             raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up")
         known = self.divided if self.divided is not None else rounds

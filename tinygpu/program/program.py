@@ -64,6 +64,6 @@ def _head(p: Program) -> Iterator[str]:
     axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
     how = " persistent" if p.grid.persistent else ""
     cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
-    parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} parts of each tile"
+    parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} slices of each tile"
     parts += "" if p.grid.stream_k.same(0) else f"; stream-K: {p.grid.stream_k}"
     yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}{parts}"

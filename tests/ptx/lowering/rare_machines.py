@@ -25,7 +25,7 @@ class GroupedBatch(Machine):
     ld, st, neg = isa.LdGlobal(1), isa.StGlobal(1), isa.Neg("f32")
 
     def program(self, p: Any) -> None:
-        grid = p.grid((self.b, 1), (self.m, ROWS), (self.n, COLUMNS), group=self.group)
+        grid = p.grid((self.b, 1), (self.m, ROWS), (self.n, COLUMNS), raster=self.group)
         with grid as (b, i, j), p.role("all", warps=1):
             x = p.load(self.ld, self.x.at(b).tile(i, j, shape=(ROWS, COLUMNS)), WHO)
             p.store(self.st, self.y.at(b).tile(i, j, shape=(ROWS, COLUMNS)), p.apply(self.neg, x))
@@ -102,7 +102,7 @@ class RowInShared(Machine):
     def program(self, p: Any) -> None:
         who, part = blocked((WIDE,), threads=32), blocked((COLUMNS,), threads=32)
         with (
-            p.grid((self.n, WIDE), group=self.group) as (i,),
+            p.grid((self.n, WIDE), raster=self.group) as (i,),
             p.pipeline("turn", 1, t=p.smem("f32", (WIDE,))) as ring,
             p.role("all", warps=1),
         ):

@@ -299,7 +299,7 @@ class SumsInTurn(Machine):
 
     def program(self, p: Any) -> None:
         with (
-            p.grid((self.m, ROWS), persistent=True, parts=self.parts, stream_k=self.rounds) as (i,),
+            p.grid((self.m, ROWS), persistent=True, slices=self.parts, stream_k=self.rounds) as (i,),
             p.pipeline("ring", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as ring,
             p.pipeline("order", 1) as order,
         ):

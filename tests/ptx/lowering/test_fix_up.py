@@ -44,7 +44,7 @@ class SharedRows(Machine):
         shape = (self.rows, self.across)
         who = blocked(shape, threads=self.rows * self.across, across=self.across)
         with (
-            p.grid((self.m, self.rows), parts=self.parts) as (i,),
+            p.grid((self.m, self.rows), slices=self.parts) as (i,),
             p.role("all", warps=self.rows * self.across // 32),
         ):
             total, top = p.full(who, "f32"), p.full(who, "f32", -math.inf)
@@ -79,7 +79,7 @@ class SharedMatmul(Machine):
         who = register_blocked((32, 32), threads=(8, 8), block=(2, 2))
         a_stage, b_stage = p.smem("f32", a_shape, pad=1), p.smem("f32", b_shape)
         with (
-            p.grid((self.m, 32), (self.n, 32), group=2, parts=self.parts) as (i, j),
+            p.grid((self.m, 32), (self.n, 32), raster=2, slices=self.parts) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.role("all", warps=2),
         ):
@@ -210,7 +210,7 @@ def test_the_launch_says_which_workspaces_it_needs() -> None:
 def test_programs_with_parts_print_and_come_back() -> None:
     traced = trace(SharedRows, SharedRows.problem(m=9, n=9), ())
     listing = str(traced.program)
-    assert "; parts parts of each tile" in listing
+    assert "; parts slices of each tile" in listing
     assert "in the last CTA of the tile:" in listing
     assert "rounds i" in listing
     assert str(load_program(save_program(traced.program))) == listing
@@ -256,7 +256,7 @@ def shared(inside: Callable[[Any, Any, Any, Any, Any], None], parts: int = 2) ->
     """A program of one role whose loop is divided; `inside` says what is done with what it made."""
 
     def program(self: Any, p: Any) -> None:
-        with p.grid((self.m, 4), parts=parts) as (i,), p.role("all", warps=1):
+        with p.grid((self.m, 4), slices=parts) as (i,), p.role("all", warps=1):
             total = p.full(WHO, "f32")
             with p.loop(self.n, step=8, divided=True) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
@@ -295,14 +295,14 @@ def divided_again(self: Any, p: Any, i: Any, total: Any, out: Any) -> None:
 
 
 def without_a_loop(self: Any, p: Any) -> None:
-    with p.grid((self.m, 4), parts=2) as (i,), p.role("all", warps=1):
+    with p.grid((self.m, 4), slices=2) as (i,), p.role("all", warps=1):
         x = p.load(self.ld, self.x.tile(i, 0, shape=(4, 8)), WHO)
         with p.fix_up(self.add, self.st, self.ld, x) as t:
             p.store(self.st, self.y.tile(i, 0, shape=(4, 8)), t)
 
 
 def over_an_index(self: Any, p: Any) -> None:
-    with p.grid((self.m, 4), parts=2) as (i,), p.role("all", warps=1):
+    with p.grid((self.m, 4), slices=2) as (i,), p.role("all", warps=1):
         total = p.full(WHO, "f32")
         with p.loop(i + 4, step=8, divided=True) as j:
             p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)
@@ -313,7 +313,7 @@ def over_an_index(self: Any, p: Any) -> None:
 def handed_out(self: Any, p: Any) -> None:
     """The last CTA fills a buffer that another role drains in every CTA."""
     stage = p.smem("f32", (4, 8))
-    with p.grid((self.m, 4), parts=2) as (i,), p.pipeline("ring", 1, t=stage) as ring:
+    with p.grid((self.m, 4), slices=2) as (i,), p.pipeline("ring", 1, t=stage) as ring:
         with p.role("one", warps=1):
             x = p.full(WHO, "f32")
             with p.loop(self.n, step=8, divided=True) as j:
@@ -378,7 +378,7 @@ class SumOfSome(Machine):
     ld, st, add = isa.LdGlobal(1), isa.StGlobal(1), ADD
 
     def program(self, p: Any) -> None:
-        with p.grid((self.m, 4), parts=self.parts) as (i,), p.role("all", warps=1):
+        with p.grid((self.m, 4), slices=self.parts) as (i,), p.role("all", warps=1):
             total = p.full(WHO, "f32")
             with p.loop(48, step=8, divided=True) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=(4, 8)), WHO), into=total)

@@ -74,7 +74,7 @@ class TransposeColumns(Machine):
         columns = blocked((bm, bn), threads=threads, vector=self.vector, axis=0, across=self.across_out, name="y")
         stage = p.smem("s32", (bm, bn), layout=self.layout, contiguous=0)
         with (
-            p.grid((self.m, bm), (self.n, bn), group=self.group) as (i, j),
+            p.grid((self.m, bm), (self.n, bn), raster=self.group) as (i, j),
             p.pipeline("turn", 1, t=stage) as ring,
             p.role("all", warps=self.warps),
         ):

@@ -51,8 +51,8 @@ class WeighedRows(Machine):
         who = blocked(shape, threads=threads, vector=self.vector, across=self.across, name="x")
         with (
             p.grid(
-                (self.m, self.rows), (self.k, self.columns), group=2, cluster=(1, self.cluster), persistent=True,
-                parts=self.parts, stream_k=self.stream_k,
+                (self.m, self.rows), (self.k, self.columns), raster=2, cluster=(1, self.cluster), persistent=True,
+                slices=self.parts, stream_k=self.stream_k,
             ) as (i, j),
             p.role("all", warps=self.warps),
         ):

@@ -49,7 +49,7 @@ class Stage:
 
 def sharing(inner: Callable[[Stage], None], **grid: Any) -> Program:
     def program(self: Any, p: Any) -> None:
-        asked = {"parts": self.parts} | grid
+        asked = {"slices": self.parts} | grid
         with p.grid((self.n, 32), **asked) as (i,), p.role("all", warps=1):
             inner(Stage(self, p, i, None))
 
@@ -61,7 +61,7 @@ def handing_over(inner: Callable[[Stage], None]) -> Program:
 
     def program(self: Any, p: Any) -> None:
         with (
-            p.grid((self.n, 32), parts=self.parts) as (i,),
+            p.grid((self.n, 32), slices=self.parts) as (i,),
             p.pipeline("ring", 1, t=p.smem("f32", (32,))) as ring,
             p.role("all", warps=1),
         ):
@@ -82,7 +82,7 @@ def well_in_a_row(s: Stage) -> None:
 
 
 @pytest.mark.parametrize("inner", [well, well_in_a_row])
-@pytest.mark.parametrize("grid", [{}, {"parts": 1, "stream_k": 1, "persistent": True}])
+@pytest.mark.parametrize("grid", [{}, {"slices": 1, "stream_k": 1, "persistent": True}])
 def test_tiles_that_are_divided_and_fixed_up_are_declared(inner: Callable[[Stage], None], grid: dict[str, Any]) -> None:
     thing(sharing(inner, **grid), **WITH)
 
@@ -103,7 +103,7 @@ def test_a_tile_of_one_part_is_written_without_a_fix_up() -> None:
     def inner(s: Stage) -> None:
         s.store(s.summed())
 
-    thing(sharing(inner, parts=1), **WITH)
+    thing(sharing(inner, slices=1), **WITH)
 
 
 def written_by_all(s: Stage) -> None:
@@ -189,7 +189,7 @@ def halves(s: Stage) -> None:
             "write that inside `with p.fix_up(...)`",
         ),
         (
-            sharing(written_by_all, parts=1, stream_k=1, persistent=True),
+            sharing(written_by_all, slices=1, stream_k=1, persistent=True),
             "st writes y in all CTAs that share a tile; combine what they have, and write that inside "
             "`with p.fix_up(...)`",
         ),
@@ -198,7 +198,7 @@ def halves(s: Stage) -> None:
             "parts CTAs share each tile, and they divide no loop; write p.loop(..., divided=True)",
         ),
         (
-            sharing(divides_nothing, parts=1, stream_k=1, persistent=True),
+            sharing(divides_nothing, slices=1, stream_k=1, persistent=True),
             "CTAs share tiles, and they divide no loop; write p.loop(..., divided=True)",
         ),
         (
@@ -254,7 +254,7 @@ def test_a_loop_is_divided_inside_a_grid() -> None:
         with p.loop(self.n, divided=True):
             pass
 
-    sentence = "a loop is divided among the CTAs that share a tile; open `with p.grid(..., parts=)` first"
+    sentence = "a loop is divided among the CTAs that share a tile; open `with p.grid(..., slices=)` first"
     refused(lambda: thing(program), f"Thing.program: {sentence}")
 
 
@@ -264,7 +264,7 @@ def test_rounds_in_a_row_are_the_same_in_all_divided_loops() -> None:
             pass
         well(s)
 
-    program = sharing(inner, parts=1, stream_k=1, persistent=True)
+    program = sharing(inner, slices=1, stream_k=1, persistent=True)
     refused(
         lambda: thing(program, **WITH),
         "Thing.program: one loop of FloorDiv(n + 63, 64) rounds is divided and one of FloorDiv(n + 31, 32); stream-K "

@@ -97,7 +97,7 @@ def test_a_program_prints_all_that_it_is_made_of() -> None:
     last = TEXT.splitlines()[8]
     grids = {
         replace(PROGRAM.grid, persistent=True): " persistent",
-        replace(PROGRAM.grid, parts=expr(3)): "; 3 parts of each tile",
+        replace(PROGRAM.grid, parts=expr(3)): "; 3 slices of each tile",
         replace(PROGRAM.grid, stream_k=symbol("s")): "; stream-K: s",
     }
     for grid, more in grids.items():

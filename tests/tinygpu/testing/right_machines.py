@@ -338,7 +338,7 @@ class SharedRows(Machine):
 
     def program(self, p: Any) -> None:
         who = blocked((4, 128), threads=128, vector=4)
-        with p.grid((self.m, 4), parts=self.parts) as (i,), p.role("all", warps=4):
+        with p.grid((self.m, 4), slices=self.parts) as (i,), p.role("all", warps=4):
             total = p.full(who, "f32")
             with p.loop(self.n, step=128, divided=True) as j:
                 p.apply(self.add, p.load(self.ld, self.x.tile(i, j, shape=(4, 128)), who), total, into=total)
