@@ -11,7 +11,11 @@ from tinygpu.ptx.isa.tma import ALIGN_BYTES, TmaLoad, TmaStore
 from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.smem import slot_offset
+from tinygpu.ptx.lowering.sync import Bring, Commit
+from tinygpu.ptx.lowering.sync_text import address, issue
+from tinygpu.ptx.lowering.touch import touches
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,8 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
     return ", ".join(out)
 
 
-def load(context: Context, s: n.Copy, barrier: Number) -> None:
-    """cp.async.bulk.tensor from GMEM, completed on the mbarrier at `barrier`. One thread executes this."""
+def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
+    """cp.async.bulk.tensor from GMEM, completed at `barrier`. One thread executes this."""
     emit = context.emit
     buffer = s.target.buffer
     if not isinstance(s.instruction, TmaLoad) or buffer is None or s.source.tensor is None or buffer.span is None:
@@ -114,11 +118,14 @@ def load(context: Context, s: n.Copy, barrier: Number) -> None:
         down = emit.mul(context.cluster_rank(s.multicast), shape.part)
         mask = f", {context.cluster_mask(s.multicast)}"
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.part} rows")
+    box = Bring(barrier, shape.inner * shape.part * buffer.dtype.bits // 8, parts, s.multicast if parts > 1 else None)
+    completes = address(context, barrier)
     opcode = s.instruction.text(len(shape.order), bool(mask))
     for number in range(shape.spans):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
-        emit.line(f"{opcode} [{to}], [{where}, {{{at}}}], [{barrier}]{mask};")
+        emit.line(f"{opcode} [{to}], [{where}, {{{at}}}], [{completes}]{mask};")
+        issue(context, box)
 
 
 def store(context: Context, s: n.Copy) -> None:
@@ -136,7 +143,7 @@ def store(context: Context, s: n.Copy) -> None:
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
         emit.line(f"{s.instruction.text(len(shape.order))} [{where}, {{{at}}}], [{from_}];")
-    emit.line("cp.async.bulk.commit_group;")
+    issue(context, *touches(context, s), Commit("cp.async.bulk"))
 
 
 def tile_bytes(s: n.Copy) -> int:

@@ -17,6 +17,7 @@ from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe
 from tinygpu.ptx.lowering.registers import RegisterTile
 from tinygpu.ptx.lowering.share import Piece
+from tinygpu.ptx.lowering.sync import Recording
 
 
 class LoweringError(Exception):
@@ -48,6 +49,7 @@ class Context:
     facts: Facts
     placement: Placement
     emit: Emitter = field(default_factory=Emitter)
+    protocol: Recording = field(default_factory=Recording)
     arguments: dict[str, Reg] = field(default_factory=dict)  # dims, NAME.ptr, NAME.ld and scalars
     indices: dict[str, Number] = field(default_factory=dict)  # tile numbers and loop counters
     index_limits: dict[str, int] = field(default_factory=dict)  # largest value of a loop counter, where known

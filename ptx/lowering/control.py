@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.isa.wgmma import Wgmma
-from tinygpu.ptx.lowering import bulk, compute, fix_up, handover, matrix, moves, stream, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, fix_up, handover, matrix, moves, stream, touch, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.rounds import at_least_once
+from tinygpu.ptx.lowering.sync import (
+    Advance,
+    Ahead,
+    Before,
+    Commit,
+    Condition,
+    Fence,
+    Meet,
+    Rounds,
+    Set,
+    Touch,
+    Trips,
+    WaitGroup,
+    When,
+)
+from tinygpu.ptx.lowering.sync_text import issue
 
 
 def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
@@ -23,6 +40,8 @@ def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
 
 def statement(context: Context, s: n.Statement) -> None:
     """Writes one statement."""
+    if touch.at_once(s):
+        issue(context, *touch.touches(context, s))
     match s:
         case n.Constant():
             compute.constant(context, s)
@@ -79,7 +98,7 @@ def unrolled(context: Context, s: n.Loop) -> None:
 
 
 @contextmanager
-def counting(context: Context, index: str, trips: Number, rolled: bool = False) -> Iterator[Reg]:
+def counting(context: Context, index: str, trips: Trips, rolled: bool = False) -> Iterator[Reg]:
     """A loop at run time: yields the register that counts the rounds. Rolled: the assembler does not unroll it."""
     emit = context.emit
     start = emit.label("loop")
@@ -91,33 +110,35 @@ def counting(context: Context, index: str, trips: Number, rolled: bool = False) 
         emit.line('.pragma "nounroll";')
     block = emit.open()
     around, context.looping = context.looping, True
-    yield counter
+    with context.protocol.block(partial(Rounds, index, trips)):
+        yield counter
     again = emit.new("p")
     emit.line(f"add.u32 {counter}, {counter}, 1;")
-    emit.line(f"setp.lt.u32 {again}, {counter}, {trips};")
+    emit.line(f"setp.lt.u32 {again}, {counter}, {trips.number};")
     emit.line(f"@{again} bra {start};")
     context.looping = around
     emit.close()
     emit.block.body.extend(block.lines())
 
 
-def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Number, Number]:
+def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Trips, Number]:
     """(how many rounds the CTA does of a loop, the first of them)."""
     if s.divided and int(context.program.grid.stream_k):
         piece = stream.own_piece(context)
-        return piece.trips, piece.first
-    return context.number(s.trips), context.number(s.first)
+        return stream.trips_of(context, s, piece.trips), piece.first
+    number, first = context.number(s.trips), context.number(s.first)
+    return stream.trips_of(context, s, number), first
 
 
-def some_rounds(context: Context, s: n.Loop | n.Pipelined, trips: Number) -> Number:
+def some_rounds(context: Context, s: n.Loop | n.Pipelined, trips: Trips) -> Number:
     """Whether the loop has a round; True where that is known before the launch."""
-    dealt = s.divided and int(context.program.grid.stream_k)  # a CTA takes no tile of which it has no rounds
-    return True if dealt or at_least_once(context.program, s.trips) else context.emit.less(0, trips)
+    # of shared rounds, a CTA takes no tile of which it has none
+    return True if trips.shared or at_least_once(context.program, s.trips) else context.emit.less(0, trips.number)
 
 
 def loop(context: Context, s: n.Loop) -> None:
     trips, first = rounds(context, s)
-    with only_if(context, some_rounds(context, s, trips)):
+    with only_if(context, some_rounds(context, s, trips), Before("", 0, trips)):
         with counting(context, s.index, trips) as counter:
             context.indices[s.index] = context.emit.add(counter, first)
             around, context.in_rounds = context.in_rounds, True
@@ -142,12 +163,13 @@ def fixed_up(context: Context, s: n.FixUp) -> None:
     done = context.emit.label("gathered")
     context.emit.line(f"@!{fix_up.came_last(context, s, parts)} bra {done};")
     together = int(s.parts_at_once)
-    if together > 1:
-        for first in range(0, parts, together):
-            fix_up.take_together(context, s, range(first, min(first + together, parts)))
-    else:
-        taken(context, s, parts, lambda part: part)
-    body(context, s.body)
+    with context.protocol.block(partial(When, "last CTA")):
+        if together > 1:
+            for first in range(0, parts, together):
+                fix_up.take_together(context, s, range(first, min(first + together, parts)))
+        else:
+            taken(context, s, parts, lambda part: part)
+        body(context, s.body)
     context.emit.place_label(done)
 
 
@@ -160,7 +182,8 @@ def taken(context: Context, s: n.FixUp, parts: Number, place: Callable[[Number],
     context.tiles[s.result.name] = context.tiles[s.value.name]
     for stretch in fix_up.stretches(context, s):
         fix_up.take_first(context, s, place(0), stretch)
-        with counting(context, "the other parts", context.emit.sub(parts, 1), rolled=True) as before:
+        others = Trips("the other parts", context.emit.sub(parts, 1))
+        with counting(context, others.text, others, rolled=True) as before:
             fix_up.take_more(context, s, place(context.emit.add(before, 1)), stretch)
 
 
@@ -173,20 +196,23 @@ def streamed(context: Context, s: n.FixUp) -> None:
     tile = emit.new("r", len(emit.blocks))
     emit.line(f"mov.u32 {tile}, {context.tile};")
     block = emit.open()
-    first, count = stream.owners(context, tile)
-    fix_up.leave(context, s)
-    barrier(context)
-    emit.line(f"@!{fix_up.came_last(context, s, count)} bra {done};")
-    taken(context, s, count, lambda owner: stream.place_of(context, first, owner))
+    with context.protocol.block(partial(When, "shared tile")):
+        first, count = stream.owners(context, tile)
+        fix_up.leave(context, s)
+        barrier(context)
+        emit.line(f"@!{fix_up.came_last(context, s, count)} bra {done};")
+        with context.protocol.block(partial(When, "last CTA")):
+            taken(context, s, count, lambda owner: stream.place_of(context, first, owner))
     emit.close()
     emit.block.body.extend(block.lines())
     emit.place_label(alone)
-    body(context, s.body)
+    with context.protocol.block(partial(When, "last CTA")):
+        body(context, s.body)
     emit.place_label(done)
 
 
 @contextmanager
-def only_if(context: Context, condition: Number) -> Iterator[None]:
+def only_if(context: Context, condition: Number, meaning: Condition) -> Iterator[None]:
     """Statements that all threads of the CTA skip together where the condition does not hold."""
     if isinstance(condition, int):
         if not condition:
@@ -195,20 +221,20 @@ def only_if(context: Context, condition: Number) -> Iterator[None]:
         return
     skip = context.emit.label("skip")
     context.emit.line(f"@!{condition} bra {skip};")
-    yield
+    with context.protocol.block(partial(When, meaning)):
+        yield
     context.emit.place_label(skip)
 
 
 def barrier(context: Context) -> None:
     """All threads of the role meet."""
-    own = f"{context.barrier_id}, {context.threads}" if context.barrier_id else "0"
-    context.emit.line(f"bar.sync {own};")
+    issue(context, Meet(context.barrier_id, context.threads))
     context.dirty = False
 
 
 def bulk_store(context: Context, s: n.Copy) -> None:
     """One thread of the role stores a whole buffer."""
-    with only_if(context, context.emit.less(context.role_thread(), 1)):
+    with only_if(context, context.emit.less(context.role_thread(), 1), "one thread"):
         bulk.store(context, s)
 
 
@@ -219,7 +245,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     grouped = context.program.pipeline(s.pipeline).completion == "commit group"
     trips, start = rounds(context, s)
     stages = int(context.program.pipeline(s.pipeline).stages)
-    with only_if(context, some_rounds(context, s, trips)):
+    with only_if(context, some_rounds(context, s, trips), Before("", 0, trips)):
         if stages == 1:
             _one_stage(context, s, trips, start, grouped)
         else:
@@ -229,7 +255,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
 
 
 def _several_stages(
-    context: Context, s: n.Pipelined, trips: Number, start: Number, stages: int, grouped: bool
+    context: Context, s: n.Pipelined, trips: Trips, start: Number, stages: int, grouped: bool
 ) -> None:
     """Fills `stages - 1` rounds ahead of draining.
 
@@ -239,57 +265,61 @@ def _several_stages(
     emit = context.emit
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
-        with only_if(context, True if ahead == 0 else emit.less(ahead, trips)):
-            context.indices[s.index] = emit.add(start, ahead)
-            context.slots[s.pipeline] = ahead
-            body(context, s.produce)
-        if grouped:
-            emit.line("cp.async.commit_group;")
+        with context.protocol.block(partial(Ahead, s.pipeline, ahead)):
+            with only_if(context, True if ahead == 0 else emit.less(ahead, trips.number), Before("", ahead, trips)):
+                context.indices[s.index] = emit.add(start, ahead)
+                context.slots[s.pipeline] = ahead
+                body(context, s.produce)
+            if grouped:
+                issue(context, Commit("cp.async"))
     reading, writing = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {reading}, 0;")
-    emit.line(f"mov.u32 {writing}, {stages - 1};")
+    issue(context, Set(reading, 0), Set(writing, stages - 1))
     with counting(context, s.index, trips) as counter:
         if grouped:
-            emit.line(f"cp.async.wait_group {stages - 2};")
+            issue(context, WaitGroup("cp.async", stages - 2))
         barrier(context)
-        more = emit.less(emit.add(counter, stages - 1), trips)
+        more = emit.less(emit.add(counter, stages - 1), trips.number)
+        is_one = Before(s.index, stages - 1, trips)
         index = emit.add(counter, start)
         ahead_index = emit.add(index, stages - 1)
         context.indices[s.index] = ahead_index
         context.slots[s.pipeline] = writing
         finish: list[Callable[[], None]] = []
-        with only_if(context, more):
+        written: list[Touch] = []
+        with only_if(context, more, is_one):
             for inner in s.produce:
                 if isinstance(inner, n.Copy):
-                    finish += moves.start_copy(context, inner)
+                    later = moves.start_copy(context, inner)
+                    finish += later
+                    if later:
+                        written += touch.touches(context, inner)
+                    else:
+                        issue(context, *touch.touches(context, inner))
                 else:
                     statement(context, inner)
         if grouped:
-            emit.line("cp.async.commit_group;")
+            issue(context, Commit("cp.async"))
         context.indices[s.index] = index
         context.slots[s.pipeline] = reading
         body(context, s.consume)
         if finish:
             context.indices[s.index] = ahead_index
             context.slots[s.pipeline] = writing
-            with only_if(context, more):
-                for later in finish:
-                    later()
-        for slot in (reading, writing):
-            wrapped = emit.new("p")
-            emit.line(f"add.u32 {slot}, {slot}, 1;")
-            emit.line(f"setp.eq.u32 {wrapped}, {slot}, {stages};")
-            emit.line(f"selp.b32 {slot}, 0, {slot}, {wrapped};")
+            with only_if(context, more, is_one):
+                issue(context, *written)
+                for store in finish:
+                    store()
+        issue(context, Advance(reading, stages), Advance(writing, stages))
 
 
-def _one_stage(context: Context, s: n.Pipelined, trips: Number, start: Number, grouped: bool) -> None:
+def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, grouped: bool) -> None:
     emit = context.emit
     context.slots[s.pipeline] = 0
     with counting(context, s.index, trips) as counter:
         context.indices[s.index] = emit.add(counter, start)
         body(context, s.produce)
         if grouped:
-            emit.line("cp.async.wait_all;")
+            issue(context, WaitGroup("cp.async", None))
         barrier(context)
         body(context, s.consume)
         barrier(context)
@@ -299,16 +329,15 @@ def fill(context: Context, s: n.Produce) -> None:
     """A slot filled outside a pipelined loop; in a loop its last readers must have left it."""
     bulk_drained = _drained_in_bulk(context.program, s.pipeline)
     if bulk_drained and context.looping:
-        first = context.emit.less(context.role_thread(), 1)
-        context.emit.line(f"@{first} cp.async.bulk.wait_group.read 0;")
+        issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True))
     if context.dirty or context.looping:
         barrier(context)
     context.slots[s.pipeline] = 0
     body(context, s.body)
     if bulk_drained:
-        context.emit.line("fence.proxy.async.shared::cta;")
+        issue(context, Fence("fence.proxy.async.shared::cta"))
     if context.program.pipeline(s.pipeline).completion == "commit group":
-        context.emit.line("cp.async.wait_all;")
+        issue(context, WaitGroup("cp.async", None))
 
 
 def _drained_in_bulk(program: Program, pipeline: str) -> bool:

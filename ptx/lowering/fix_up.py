@@ -23,6 +23,8 @@ from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.moves import braces, width_suffix
 from tinygpu.ptx.lowering.registers import allocate
+from tinygpu.ptx.lowering.sync import Meet
+from tinygpu.ptx.lowering.sync_text import issue
 
 PARTIALS, COUNTERS = "partials", "counters"
 WORD_BYTES = 4
@@ -145,8 +147,7 @@ def came_last(context: Context, s: n.FixUp, parts: Number) -> Reg:
     first = emit.less(context.role_thread(), 1)
     emit.line(f"@{first} atom.acq_rel.gpu.global.inc.u32 {before}, [{counter}], {most};")
     emit.line(f"setp.eq.u32 {mine}, {before}, {most};")
-    own = f"{context.barrier_id}, {context.threads}" if context.barrier_id else "0"
-    emit.line(f"bar.red.or.pred {last}, {own}, {mine};")
+    issue(context, Meet(context.barrier_id, context.threads, (last, mine)))
     return last
 
 

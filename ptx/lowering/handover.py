@@ -17,12 +17,32 @@ from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, release
+from tinygpu.ptx.lowering import bulk, release, touch
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.lowering.pipe import BARRIER_BYTES, Pipe, barrier
+from tinygpu.ptx.lowering.pipe import Pipe, empty_barrier, full_barrier, turn_barrier
+from tinygpu.ptx.lowering.sync import (
+    NOBODY,
+    Advance,
+    Arrive,
+    Commit,
+    Expect,
+    Fence,
+    Flip,
+    Init,
+    Meet,
+    MeetCluster,
+    MeetWarp,
+    Set,
+    Skip,
+    Slots,
+    Start,
+    Take,
+    Wait,
+    WaitGroup,
+)
+from tinygpu.ptx.lowering.sync_text import address, issue
 
-NOBODY = 0xFFFFFFFF
 Body = Callable[[Context, tuple[n.Statement, ...]], None]
 
 
@@ -101,28 +121,20 @@ def initialise(context: Context) -> None:
     emit.line(f"@{other} bra {done};")
     for name, offset in context.placement.barriers.items():
         pipeline = program.pipeline(name)
-        smem = context.arguments["smem"]
         if pipeline.completion == "turn":
-            for number, role in enumerate(users(program, name, n.Consume)):
-                place = emit.add(smem, offset + number * BARRIER_BYTES)
-                before = users(program, name, n.Consume)[number - 1]
-                del role
-                emit.line(f"mbarrier.init.shared.b64 [{place}], {int(before.warps)};")
+            takers = users(program, name, n.Consume)
+            for number in range(len(takers)):
+                issue(context, Init(turn_barrier(name, offset, number), int(takers[number - 1].warps)))
             continue
         stages = int(pipeline.stages)
         for slot in range(stages):
-            emit.line(f"mbarrier.init.shared.b64 [{barrier(emit, smem, offset, slot)}], 1;")
+            issue(context, Init(full_barrier(name, offset, slot), 1))
         arrivals = empty_arrivals(program, name)
         for slot in range(stages):
-            place = barrier(emit, smem, offset + stages * BARRIER_BYTES, slot)
-            emit.line(f"mbarrier.init.shared.b64 [{place}], {arrivals};")
-    emit.line("fence.mbarrier_init.release.cluster;")
+            issue(context, Init(empty_barrier(name, offset, stages, slot), arrivals))
+    issue(context, Fence("fence.mbarrier_init.release.cluster"))
     emit.place_label(done)
-    if context.cluster_size > 1:
-        emit.line("barrier.cluster.arrive.aligned;")
-        emit.line("barrier.cluster.wait.aligned;")
-    else:
-        emit.line("bar.sync 0;")
+    issue(context, MeetCluster(True) if context.cluster_size > 1 else Meet(0, int(program.threads)))
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------
@@ -142,24 +154,12 @@ def start(context: Context, role: Role) -> None:
                 f"role {role.name} produces {name} by TMA and consumes it itself; give it to another role"
             )
         slot, parity, held = emit.new("r"), emit.new("r"), emit.new("r")
-        stages = int(program.pipeline(name).stages)
-        pipe = Pipe(name, stages, context.arguments["smem"], offset, slot, parity, held)
+        own = Pipe(name, int(program.pipeline(name).stages), offset, slot, parity, held)
         turns = program.pipeline(name).completion == "turn"
         first = turns and users(program, name, n.Consume)[0] is role
-        emit.line(f"mov.u32 {pipe.slot}, 0;")
         # A barrier that was never completed lets those through that wait for the phase before its first.
-        emit.line(f"mov.u32 {pipe.parity}, {int(fills or first)};")
-        emit.line(f"mov.u32 {pipe.held}, {NOBODY};")
-        context.pipes[name] = pipe
-
-
-def wait(context: Context, barrier: Number, parity: Number, scope: str = "") -> None:
-    """Waits until the phase with this parity has completed; acquires at a scope, or at that of the CTA."""
-    emit = context.emit
-    again, done = emit.label("wait"), emit.new("p")
-    emit.place_label(again)
-    emit.line(f"mbarrier.try_wait.parity{scope}.shared::cta.b64 {done}, [{barrier}], {parity};")
-    emit.line(f"@!{done} bra {again};")
+        issue(context, Start(own, int(fills or first)))
+        context.pipes[name] = own
 
 
 @contextmanager
@@ -167,35 +167,23 @@ def in_slot(context: Context, pipe: Pipe) -> Iterator[tuple[Reg, Reg]]:
     """A block in which the pipe's slot and parity stand still; afterwards the next slot is next."""
     emit = context.emit
     slot, parity = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {slot}, {pipe.slot};")
-    emit.line(f"mov.u32 {parity}, {pipe.parity};")
+    issue(context, Take(pipe, slot, parity))
     block = emit.open()
     context.slots[pipe.name] = slot
     yield slot, parity
     del context.slots[pipe.name]
     emit.close()
     emit.block.body.extend(block.lines())
-    wrapped = emit.new("p")
-    emit.line(f"add.u32 {pipe.slot}, {pipe.slot}, 1;")
-    emit.line(f"setp.eq.u32 {wrapped}, {pipe.slot}, {pipe.stages};")
-    emit.line(f"selp.b32 {pipe.slot}, 0, {pipe.slot}, {wrapped};")
-    emit.line(f"@{wrapped} xor.b32 {pipe.parity}, {pipe.parity}, 1;")
+    issue(context, Advance(pipe.slot, pipe.stages, pipe.parity))
 
 
-def skip(context: Context, pipe: Pipe, count: Number) -> None:
+def skip(context: Context, pipe: Pipe, count: Number, slots: Slots) -> None:
     """Passes over slots that other roles use."""
-    emit = context.emit
-    total, rounds = emit.new("r"), emit.new("r")
-    emit.line(f"add.u32 {total}, {pipe.slot}, {count};")
-    emit.line(f"div.u32 {rounds}, {total}, {pipe.stages};")
-    emit.line(f"rem.u32 {pipe.slot}, {total}, {pipe.stages};")
-    emit.line(f"and.b32 {rounds}, {rounds}, 1;")
-    emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, {rounds};")
+    issue(context, Skip(pipe, count, slots))
 
 
 def fill(context: Context, s: n.Produce) -> None:
     """The role's one thread brings a slot's buffers by TMA."""
-    emit = context.emit
     pipe = context.pipes[s.pipeline]
     copies = [c for c in s.body if isinstance(c, n.Copy)]
     if len(copies) != len(s.body):
@@ -203,54 +191,54 @@ def fill(context: Context, s: n.Produce) -> None:
     by_threads = release.read_by_threads(context.program, s.pipeline)
     scope = release.acquire(by_threads) if sources(context.program, s.pipeline) > 1 else ""
     with in_slot(context, pipe) as (slot, parity):
-        wait(context, pipe.empty(emit, slot), parity, scope)
-        full = pipe.full(emit, slot)
-        size = sum(bulk.tile_bytes(c) for c in copies)
-        emit.line(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{full}], {size};")
+        issue(context, Wait(pipe.empty(slot), parity, scope))
+        issue(context, Expect(pipe.full(slot), sum(bulk.tile_bytes(c) for c in copies)))
         for c in copies:
-            bulk.load(context, c, full)
+            bulk.load(context, c, pipe.full(slot))
 
 
 def drain(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
-    emit = context.emit
     pipe = context.pipes[s.pipeline]
     products = [m for m in walk(s.body) if isinstance(m, n.Multiply) and m.token is not None]
     with in_slot(context, pipe) as (slot, parity):
-        wait(context, pipe.full(emit, slot), parity)
+        issue(context, Wait(pipe.full(slot), parity))
         if any(m.a.memory is RMEM for m in products):
             _drain_by_threads(context, s, pipe, slot, body)
             return
         if products:
-            emit.line("wgmma.fence.sync.aligned;")
+            issue(context, Fence("wgmma.fence.sync.aligned"))
         body(context, s.body)
         if products:
-            emit.line("wgmma.commit_group.sync.aligned;")
+            issue(context, Commit("wgmma"))
             if release.read_by_threads(context.program, s.pipeline):
-                release.after_threads(emit)
+                issue(context, *release.after_threads())
             if _overlaps(context, pipe):
-                emit.line("wgmma.wait_group.sync.aligned 1;")
-                give_back(context, pipe, pipe.held, unless_nobody=True)
+                issue(context, WaitGroup("wgmma", 1))
+                give_back(context, pipe, pipe.held, held=True)
                 _hold(context, pipe, slot)
             else:
                 _give_back_now(context, pipe, slot)
         else:
-            release.after_threads(emit)
-            give_back(context, pipe, slot, unless_nobody=False)
+            issue(context, *release.after_threads())
+            give_back(context, pipe, slot, held=False)
 
 
 def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
     if _overlaps(context, pipe):
-        emit.line("wgmma.wait_group.sync.aligned 0;")
-        give_back(context, pipe, pipe.held, unless_nobody=True)
+        issue(context, WaitGroup("wgmma", 0))
+        give_back(context, pipe, pipe.held, held=True)
     body(context, s.body)
-    emit.line("wgmma.fence.sync.aligned;")
+    issue(context, Fence("wgmma.fence.sync.aligned"))
     while context.products:
         emit.line(context.products.pop(0))
-    emit.line("wgmma.commit_group.sync.aligned;")
-    release.after_threads(emit)
+    for product in walk(s.body):
+        if touch.put_off(product):
+            issue(context, *touch.touches(context, product))
+    issue(context, Commit("wgmma"))
+    issue(context, *release.after_threads())
     if _overlaps(context, pipe):
         _hold(context, pipe, slot)
     else:
@@ -264,71 +252,30 @@ def _overlaps(context: Context, pipe: Pipe) -> bool:
 
 def _give_back_now(context: Context, pipe: Pipe, slot: Reg) -> None:
     """Nothing is brought before the slot is given back, or what follows may use the products: so these come first."""
-    context.emit.line("wgmma.wait_group.sync.aligned 0;")
-    give_back(context, pipe, slot, unless_nobody=False)
+    issue(context, WaitGroup("wgmma", 0))
+    give_back(context, pipe, slot, held=False)
 
 
 def _hold(context: Context, pipe: Pipe, slot: Reg) -> None:
-    context.emit.line(f"mov.u32 {pipe.held}, {slot};")
+    issue(context, Set(pipe.held, slot))
     context.held[pipe.name] = pipe
 
 
 def settle(context: Context) -> None:
     """Waits for the asynchronous instructions of the loop that ends here, and gives their slots back."""
-    emit = context.emit
     for pipe in context.held.values():
-        emit.line("wgmma.wait_group.sync.aligned 0;")
-        give_back(context, pipe, pipe.held, unless_nobody=True)
-        emit.line(f"mov.u32 {pipe.held}, {NOBODY};")
+        issue(context, WaitGroup("wgmma", 0))
+        give_back(context, pipe, pipe.held, held=True)
+        issue(context, Set(pipe.held, NOBODY))
     context.held = {}
 
 
-def give_back(context: Context, pipe: Pipe, slot: Reg, unless_nobody: bool) -> None:
+def give_back(context: Context, pipe: Pipe, slot: Reg, held: bool) -> None:
     """One lane of each warp arrives at the slot's empty barrier, in every CTA that fills it."""
-    emit = context.emit
-    count = sources(context.program, pipe.name)
-    mine = emit.less(context.lane(), count)
-    block_slot = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {block_slot}, {slot};")
-    block = emit.open()
-    if unless_nobody:
-        real = emit.new("p")
-        emit.line(f"setp.ne.u32 {real}, {block_slot}, {NOBODY};")
-        both = emit.new("p")
-        emit.line(f"and.pred {both}, {real}, {mine};")
-        mine = both
-    empty = pipe.empty(emit, block_slot)
-    if count == 1:
-        release.arrive(emit, f"@{mine}", empty)
-    else:
-        remote = emit.new("r")
-        emit.line(f"mapa.shared::cluster.u32 {remote}, {empty}, {_source_rank(context, pipe.name)};")
-        release.arrive_abroad(emit, f"@{mine}", remote, release.read_by_threads(context.program, pipe.name))
-    emit.close()
-    emit.block.body.extend(block.lines())
-
-
-def _source_rank(context: Context, pipeline: str) -> Number:
-    """By lane: the rank of one of the CTAs that fill this CTA's slots; lanes beyond give the CTA's own."""
-    emit = context.emit
-    axes = multicast_axes(context.program, pipeline)
-    lane = context.lane()
-    rank: Number = context.cluster_rank_of({})
-    below = 1
-    for axis in axes:
-        own, extent = context.cluster_rank(axis), context.cluster_extent(axis)
-        # The others along this axis: all places but the own one.
-        place = emit.sub(lane, below)
-        shifted = emit.add(place, emit.select(1, 0, _at_least(context, place, own)))
-        other = context.cluster_rank_of({axis: shifted})
-        inside = emit.both(_at_least(context, lane, below), emit.less(lane, below + extent - 1))
-        rank = emit.select(other, rank, inside)
-        below += extent - 1
-    return rank
-
-
-def _at_least(context: Context, a: Number, b: Number) -> Number:
-    return context.emit.computed("p", "setp.ge.u32 {d}, {0}, {1};", a, b)
+    program = context.program
+    threads = release.read_by_threads(program, pipe.name)
+    axes = multicast_axes(program, pipe.name)
+    issue(context, Arrive(pipe.empty(slot), sources(program, pipe.name), held, threads, axes))
 
 
 # ---- turns ----------------------------------------------------------------------------------------------------------
@@ -336,16 +283,12 @@ def _at_least(context: Context, a: Number, b: Number) -> Number:
 
 def turn(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for its turn; afterwards it is the next role's."""
-    emit = context.emit
-    pipe = context.pipes[s.pipeline]
+    own = context.pipes[s.pipeline]
     takers = users(context.program, s.pipeline, n.Consume)
     number = next(i for i, r in enumerate(takers) if r.name == context.role)
-    smem = context.arguments["smem"]
-    mine = emit.add(smem, pipe.offset + number * BARRIER_BYTES)
-    following = emit.add(smem, pipe.offset + (number + 1) % len(takers) * BARRIER_BYTES)
-    wait(context, mine, pipe.parity)
-    emit.line(f"xor.b32 {pipe.parity}, {pipe.parity}, 1;")
+    mine, following = (turn_barrier(own.name, own.offset, i % len(takers)) for i in (number, number + 1))
+    for barrier in (mine, following):
+        address(context, barrier)  # both are known before the turn
+    issue(context, Wait(mine, own.parity), Flip(own.parity))
     body(context, s.body)
-    emit.line("bar.warp.sync -1;")
-    first = emit.less(context.lane(), 1)
-    release.arrive(emit, f"@{first}", following)
+    issue(context, MeetWarp(), Arrive(following))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
 from tinygpu.language.problem import Problem
@@ -20,6 +21,7 @@ from tinygpu.ptx.lowering.grid import tile_indices
 from tinygpu.ptx.lowering.handover import refuse_unordered
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.stream import rounds_of_tile
+from tinygpu.ptx.lowering.sync import Protocol, Ring
 
 Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
 # Alignment of dynamic shared memory that every launch keeps.
@@ -30,10 +32,25 @@ VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8,
 HANDED_OVER: Need = (90, (8, 0))
 
 
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel, and its synchronisation as values: those that were printed."""
+
+    kernel: Kernel
+    protocol: Protocol
+
+
 def lower(
     program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
 ) -> Kernel:
-    """PTX for a filled-in program.
+    """PTX for a filled-in program."""
+    return lowered(program, problem, point, swizzles).kernel
+
+
+def lowered(
+    program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
+) -> Lowered:
+    """PTX for a filled-in program, and the protocol of its hand-overs.
 
     Dims, leading dimensions and pointers are launch arguments. The problem decides only which facts the kernel may rely
     on (that a tile divides a dim, that rows are aligned); the facts that were used are part of the kernel.
@@ -101,7 +118,7 @@ def lower(
             "",
         ]
     )
-    return Kernel(
+    kernel = Kernel(
         name,
         program.machine,
         ptx,
@@ -125,6 +142,16 @@ def lower(
         rounds.rings(program),
         rounds.turns(program),
     )
+    return Lowered(kernel, _protocol(program, context))
+
+
+def _protocol(program: Program, context: Context) -> Protocol:
+    (body,) = context.protocol.bodies
+    rings = (
+        Ring(p.name, int(p.stages) if p.buffers else 1, tuple(b.name for b in p.buffers), p.completion)
+        for p in program.pipelines
+    )
+    return Protocol(tuple(rings), tuple(int(a.cluster) for a in program.grid.axes), tuple(body))
 
 
 def _declaration(p: Parameter) -> str:
@@ -256,4 +283,4 @@ def _needs(program: Program) -> Iterator[Need]:
             yield from ((hop.target, hop.isa) for hop in hops)
 
 
-__all__ = ["LoweringError", "lower"]
+__all__ = ["Lowered", "LoweringError", "lower", "lowered"]

@@ -1,20 +1,36 @@
-"""A role's place in a pipeline that is handed over by mbarriers: a full and an empty one for every slot."""
+"""A role's place in a pipeline that is handed over by mbarriers, and these: a full and an empty one for each slot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
+from tinygpu.ptx.lowering.emitter import Number, Reg
 
 BARRIER_BYTES = 8
+Side: TypeAlias = Literal["full", "empty", "turn"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """One mbarrier.
+
+    side    what it says: that a slot is full, that it is empty, or that it is a role's turn
+    slot    the slot; of turns, the number of the role
+    offset  where the barriers of this side begin in shared memory, in bytes
+    """
+
+    pipeline: str
+    side: Side
+    slot: Number
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pipe:
     """One role's place in a pipeline.
 
-    smem    where the CTA's shared memory begins
-    offset  of the pipeline's barriers there
+    offset  of the pipeline's barriers in shared memory
     slot    the slot that is next
     parity  what the barrier of that slot is waited for with
     held    a slot that asynchronous instructions still read, or a number that no slot has
@@ -22,21 +38,27 @@ class Pipe:
 
     name: str
     stages: int
-    smem: Reg
     offset: int
     slot: Reg
     parity: Reg
     held: Reg
 
-    def full(self, emit: Emitter, slot: Number) -> Number:
-        """Address of the barrier that says that a slot is full."""
-        return barrier(emit, self.smem, self.offset, slot)
+    def full(self, slot: Number) -> Barrier:
+        """The barrier that says that a slot is full."""
+        return full_barrier(self.name, self.offset, slot)
 
-    def empty(self, emit: Emitter, slot: Number) -> Number:
-        """Address of the barrier that says that a slot is empty."""
-        return barrier(emit, self.smem, self.offset + self.stages * BARRIER_BYTES, slot)
+    def empty(self, slot: Number) -> Barrier:
+        """The barrier that says that a slot is empty."""
+        return empty_barrier(self.name, self.offset, self.stages, slot)
 
 
-def barrier(emit: Emitter, smem: Reg, offset: int, slot: Number) -> Number:
-    """Address of a slot's barrier, where those of all slots begin at an offset in shared memory."""
-    return emit.add(emit.add(smem, emit.mul(slot, BARRIER_BYTES)), offset)
+def full_barrier(pipeline: str, offset: int, slot: Number) -> Barrier:
+    return Barrier(pipeline, "full", slot, offset)
+
+
+def empty_barrier(pipeline: str, offset: int, stages: int, slot: Number) -> Barrier:
+    return Barrier(pipeline, "empty", slot, offset + stages * BARRIER_BYTES)
+
+
+def turn_barrier(pipeline: str, offset: int, number: int) -> Barrier:
+    return Barrier(pipeline, "turn", number, offset)

@@ -14,11 +14,11 @@ emulator grants it for exactly these accesses (Clock.from_abroad), and a thread 
 
 from __future__ import annotations
 
-from tinygpu.language.instruction import BulkTransfer
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering.emitter import Emitter, Number
+from tinygpu.ptx.lowering.sync import Action, Fence, MeetWarp
+from tinygpu.ptx.lowering.touch import accesses
 
 ABROAD_BY_THREADS = "mbarrier.arrive.release.cluster.shared::cluster.b64"
 ABROAD_BY_AGENTS = "mbarrier.arrive.shared::cluster.b64"
@@ -36,33 +36,12 @@ def read_by_threads(program: Program, pipeline: str) -> bool:
 
 
 def _touches_by_threads(s: n.Statement, buffers: set[str]) -> bool:
-    match s:
-        case n.Load():
-            return s.source.name in buffers
-        case n.Store():
-            return s.target.name in buffers
-        case n.Copy():
-            return not isinstance(s.instruction, BulkTransfer) and bool({s.source.name, s.target.name} & buffers)
-        case n.Multiply():
-            return s.token is None and bool({s.a.name, s.b.name} & buffers)
-        case _:
-            return False
+    return any(tile.name in buffers and by in ("threads", "cp.async") for tile, _, by in accesses(s))
 
 
-def after_threads(emit: Emitter) -> None:
+def after_threads() -> tuple[Action, ...]:
     """TMA writes next what threads have read: the asynchronous proxy comes after their own only behind a fence."""
-    emit.line("fence.proxy.async.shared::cta;")
-    emit.line("bar.warp.sync -1;")
-
-
-def arrive(emit: Emitter, guard: str, barrier: Number) -> None:
-    """An arrival at a barrier of the CTA itself."""
-    emit.line(f"{guard} mbarrier.arrive.shared::cta.b64 _, [{barrier}];")
-
-
-def arrive_abroad(emit: Emitter, guard: str, barrier: Number, threads: bool) -> None:
-    """An arrival at a barrier of any CTA of the cluster. threads: after reads of threads."""
-    emit.line(f"{guard} {ABROAD_BY_THREADS if threads else ABROAD_BY_AGENTS} _, [{barrier}];")
+    return Fence("fence.proxy.async.shared::cta"), MeetWarp()
 
 
 def acquire(threads: bool) -> str:

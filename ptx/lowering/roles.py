@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.roles import Role
@@ -13,6 +14,9 @@ from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import tile_indices, unit_count
 from tinygpu.ptx.lowering.share import Share
+from tinygpu.ptx.lowering.stream import trips_of
+from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitGroup
+from tinygpu.ptx.lowering.sync_text import issue
 
 WARPGROUP_WARPS = 4
 
@@ -28,8 +32,7 @@ def write(context: Context, body: handover.Body) -> None:
     emit.place_label(end)
     if context.cluster_size > 1:
         # Nobody leaves while others may still fill its slots or arrive at its barriers. Lanes come one by one.
-        emit.line("barrier.cluster.arrive;")
-        emit.line("barrier.cluster.wait;")
+        issue(context, MeetCluster(aligned=False))
 
 
 def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
@@ -53,9 +56,10 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if alone:
         others = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.thread)
         emit.line(f"@{others} bra {end};")
-    handover.start(context, role)
-    _tiles(context, role, mine, body)
-    _finish(context, mine, alone)
+    with context.protocol.block(partial(RoleBody, role.name, warps, alone, role.share)):
+        handover.start(context, role)
+        _tiles(context, role, mine, body)
+        _finish(context, mine, alone)
     emit.line(f"bra {end};")
     emit.close()
     emit.block.body.extend(block.lines())
@@ -102,7 +106,7 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     begin, step, total = (rest, every, share.count) if share else _dealt(context, start, rest, every)
     tile = emit.new("r", len(emit.blocks))
     emit.line(f"mov.u32 {tile}, {begin};")
-    _skip_tiles(context, mine, share, range(rest))
+    _skip_tiles(context, mine, share, 0, range(rest))
     again, done = emit.label("tile"), emit.label("tiles_done")
     emit.place_label(again)
     over = emit.new("p")
@@ -110,12 +114,13 @@ def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: ha
     emit.line(f"@{over} bra {done};")
     block = emit.open()
     context.looping = True  # all that a role does stands in its walk
-    if share:
-        stream.enter(context, share, tile)
-    else:
-        tile_indices(context, tile)
-    body(context, mine)
-    _skip_tiles(context, mine, share, [emit.add(tile, ahead) for ahead in range(1, every)])
+    with context.protocol.block(Tiles):
+        if share:
+            stream.enter(context, share, tile)
+        else:
+            tile_indices(context, tile)
+        body(context, mine)
+        _skip_tiles(context, mine, share, tile, range(1, every))
     emit.close()
     emit.block.body.extend(block.lines())
     emit.line(f"add.u32 {tile}, {tile}, {step};")
@@ -130,44 +135,52 @@ def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Numb
     return emit.add(start, emit.mul(clusters, rest)), emit.mul(clusters, every), unit_count(context)
 
 
-def _skip_tiles(context: Context, mine: tuple[n.Statement, ...], share: Share | None, tiles: Sequence[Number]) -> None:
-    """Passes over the slots that other roles drain for the tiles that they take."""
-    if not tiles:
+def _skip_tiles(
+    context: Context, mine: tuple[n.Statement, ...], share: Share | None, tile: Number, ahead: range
+) -> None:
+    """Passes over the slots that other roles drain for the tiles that they take: so many tiles ahead of this one."""
+    if not ahead:
         return
+    emit = context.emit
+    tiles = [emit.add(tile, distance) for distance in ahead]
     for name, pipe in context.pipes.items():
         if context.program.pipeline(name).completion != "mbarrier":
             continue
-        if share is None:
-            count = context.emit.mul(_slots_per_tile(context, mine, name), len(tiles))
-        else:
-            count = 0
-            for tile in tiles:
-                rounds = stream.piece_of(context, share, tile).trips
-                count = context.emit.add(count, _slots_per_tile(context, mine, name, rounds))
-        handover.skip(context, pipe, count)
+        count: Number = 0
+        slots = Slots()
+        for distance in ahead:
+            rounds = stream.piece_of(context, share, tiles[distance - ahead.start]).trips if share else None
+            each, more = _slots_per_tile(context, mine, name, rounds, distance)
+            count = emit.add(count, each) if share else emit.mul(each, len(ahead))
+            slots += more
+        handover.skip(context, pipe, count, slots)
 
 
 def _slots_per_tile(
-    context: Context, mine: tuple[n.Statement, ...], pipeline: str, rounds: Number | None = None
-) -> Number:
-    """Slots that the statements use; `rounds`: those of divided loops, where CTAs share rounds in a row."""
+    context: Context, mine: tuple[n.Statement, ...], pipeline: str, rounds: Number | None = None, ahead: int = 0
+) -> tuple[Number, Slots]:
+    """Slots that the statements use of a tile, as a number at run time and in terms of their loops.
+
+    rounds  those of divided loops, where CTAs share rounds in a row
+    """
     total: Number = 0
+    slots = Slots()
     for s in mine:
         if isinstance(s, n.Loop) and not s.unrolled:
-            inside = _slots_per_tile(context, s.body, pipeline, rounds)
+            inside, each = _slots_per_tile(context, s.body, pipeline, rounds, ahead)
             trips = rounds if rounds is not None and s.divided else context.number(s.trips)
             total = context.emit.add(total, context.emit.mul(trips, inside))
+            slots += Slots(0, ((trips_of(context, s, trips, ahead), each),))
         elif isinstance(s, (n.Produce, n.Consume)) and s.pipeline == pipeline:
-            total = context.emit.add(total, 1)
+            total, slots = context.emit.add(total, 1), slots + Slots(1)
         elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope)):
-            total = context.emit.add(total, _slots_per_tile(context, s.body, pipeline, rounds))
-    return total
+            inside, each = _slots_per_tile(context, s.body, pipeline, rounds, ahead)
+            total, slots = context.emit.add(total, inside), slots + each
+    return total, slots
 
 
 def _finish(context: Context, mine: tuple[n.Statement, ...], alone: bool) -> None:
     """Stores by TMA must have read shared memory before the CTA leaves."""
-    emit = context.emit
     stores = any(isinstance(s, n.Copy) and getattr(s.instruction, "completion", "") == "bulk group" for s in walk(mine))
     if stores:
-        guard = "" if alone else f"@{emit.less(context.role_thread(), 1)} "
-        emit.line(f"{guard}cp.async.bulk.wait_group 0;")
+        issue(context, WaitGroup("cp.async.bulk", 0, one=not alone))

@@ -167,7 +167,7 @@ WHO = spread(rare.WHO)
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
         (lambda c: c.number(maximum(symbol("n"), 3)), "Max(3, n) cannot be computed in a kernel"),
         (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
-        (lambda c: control.only_if(c, 0).__enter__(), "a branch that is never taken is not written"),
+        (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),
         (lambda c: moves.vector_of(isa.LdGlobal(8), WHO), "ld.global moves 8 elements, and a thread holds 4"),
         (lambda c: compute.spread_of(window("Rows")), "x does not lie in registers"),
@@ -210,7 +210,7 @@ def test_rounds_are_known_to_be_there_where_they_are_dealt_out(divided: int, str
     program = programs("Rows")[0][0]
     of = context(replace(program, grid=replace(program.grid, stream_k=expr(stream_k))))
     loop = replace(next(s for s in walk(program.body) if isinstance(s, n.Loop)), divided=bool(divided))
-    assert (control.some_rounds(of, loop, of.emit.new("r")) is True) == known
+    assert (control.some_rounds(of, loop, stream.trips_of(of, loop, of.emit.new("r"))) is True) == known
 
 
 def test_groups_are_of_two_axes_or_three() -> None:
