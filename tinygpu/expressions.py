@@ -67,6 +67,8 @@ class Expr:
         return Expr(self.sympy - _node(other))
 
     def __mul__(self, other: Operand) -> Expr:
+        if not isinstance(other, (Expr, int, np.integer)):
+            return NotImplemented  # a step along an axis multiplies itself by an expression
         return Expr(self.sympy * _node(other))
 
     def __floordiv__(self, other: Operand) -> Expr:

@@ -4,7 +4,7 @@ operands   rows of 16 bytes in SMEM, each at an address of its own; 1, 2 or 4 re
 legality   fragment, transpose, row alignment
 semantics  `row_of` and `held_by`, below
 cost       one wavefront per matrix where its eight rows lie in different banks (`tinygpu.cost.banks`)
-lowering   `tinygpu.program.spread.matrix_addresses` says which lane points at which row
+lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at which row
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import numpy as np
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import MatrixLoad
-from tinygpu.language.partition import Mode, Partition
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import same
+from tinygpu.layouts.step import E, Step
 from tinygpu.ptx.isa.specimen import (
     COLUMNS,
     ROWS,
@@ -56,7 +59,8 @@ class LdMatrix(MatrixLoad):
 
     def transposes(self, tile: Tile, partition: Partition) -> bool:
         """Whether the fragment's register pairs run across the contiguous axis of the buffer."""
-        return partition.threads[0].axis != tile.contiguous
+        _, across = partition.threads.steps[0]
+        return not isinstance(across, Step) or tile.contiguous is None or same(across.along(tile.contiguous), 0)
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         buffer = memory_side.buffer
@@ -73,7 +77,7 @@ class LdMatrix(MatrixLoad):
             ),
             self.rule(
                 f"transpose of {memory_side.name}",
-                bits == 16 or not partition.threads or not self.transposes(memory_side, partition),
+                bits == 16 or not self.transposes(memory_side, partition),
                 f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because ldmatrix.trans "
                 f"exchanges 16-bit ones (here they are {memory_side.dtype})",
             ),
@@ -87,22 +91,12 @@ class LdMatrix(MatrixLoad):
 
 def is_fragment(partition: Partition, per_register: int) -> bool:
     """Whether lanes and the elements of a register stand as in an 8x8 matrix: four lanes along one axis, then eight."""
-    if len(partition.threads) < 2 or (per_register > 1 and not partition.values):
-        return False
-    four, eight = partition.threads[:2]
-    return (
-        four.extent.same(4)
-        and eight.extent.same(8)
-        and four.stride.same(per_register)
-        and eight.stride.same(1)
-        and sorted((str(four.axis), str(eight.axis))) == ["0", "1"]
-        and (per_register == 1 or _packs(partition.values[0], four.axis, per_register))
+    lanes, first = Layout.of(partition.threads.steps[:2])[0], Layout.of(partition.values.steps[:1])[0]
+    return any(
+        lanes == Layout((4, 8), (per_register * E(axis), E(1 - axis)))
+        and (per_register == 1 or first == Layout(per_register, E(axis)))
+        for axis in (0, 1)
     )
-
-
-def _packs(mode: Mode, axis: int | None, per_register: int) -> bool:
-    """Whether the value index begins with the elements of one register."""
-    return mode.extent.same(per_register) and mode.axis == axis and mode.stride.same(1)
 
 
 def row_of(lane: int) -> tuple[int, int]:
@@ -189,7 +183,7 @@ def cards() -> Iterator[Card]:
     """The card of ldmatrix."""
     instruction = LdMatrix()
     side = smem_operand(dtype("f16"))
-    fragment = Partition((ROWS, COLUMNS), (Mode.of(4, 1, 2), Mode.of(8, 0, 1)), (Mode.of(2, 1, 1),))
+    fragment = Partition((ROWS, COLUMNS), Layout.parse("((4,8),2):((2@1,1@0),1@1)"))
     rules = (instruction.target_rule(), *instruction.legality(side, fragment))
     together = Guarantee("ldmatrix convergence", "all lanes of the warp execute it together", "emulator")
     good = _specimen("ldmatrix: one matrix")

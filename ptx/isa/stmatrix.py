@@ -4,7 +4,7 @@ operands   1, 2 or 4 registers per lane; rows of 16 bytes in SMEM, each at an ad
 legality   fragment, transpose, row alignment
 semantics  the inverse of ldmatrix: `row_of` and `held_by` of `ldmatrix.py`
 cost       one wavefront per matrix where its eight rows lie in different banks (`tinygpu.cost.banks`)
-lowering   `tinygpu.program.spread.matrix_addresses` says which lane points at which row
+lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at which row
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import numpy as np
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import MatrixStore
-from tinygpu.language.partition import Mode, Partition
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import same
+from tinygpu.layouts.step import Step
 from tinygpu.ptx.isa.ldmatrix import COUNTS, ROW_BYTES, held_by, is_fragment, picture
 from tinygpu.ptx.isa.specimen import (
     COLUMNS,
@@ -56,7 +59,8 @@ class StMatrix(MatrixStore):
 
     def transposes(self, tile: Tile, partition: Partition) -> bool:
         """Whether the fragment's register pairs run across the contiguous axis of the buffer."""
-        return partition.threads[0].axis != tile.contiguous
+        _, across = partition.threads.steps[0]
+        return not isinstance(across, Step) or tile.contiguous is None or same(across.along(tile.contiguous), 0)
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         buffer = memory_side.buffer
@@ -72,7 +76,7 @@ class StMatrix(MatrixStore):
             ),
             self.rule(
                 f"transpose of {memory_side.name}",
-                bits == 16 or not partition.threads or not self.transposes(memory_side, partition),
+                bits == 16 or not self.transposes(memory_side, partition),
                 f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because stmatrix.trans "
                 f"exchanges 16-bit ones (here they are {memory_side.dtype})",
             ),
@@ -165,7 +169,7 @@ def cards() -> Iterator[Card]:
     """The card of stmatrix."""
     instruction = StMatrix()
     side = smem_operand(dtype("f16"))
-    fragment = Partition((ROWS, COLUMNS), (Mode.of(4, 1, 2), Mode.of(8, 0, 1)), (Mode.of(2, 1, 1),))
+    fragment = Partition((ROWS, COLUMNS), Layout.parse("((4,8),2):((2@1,1@0),1@1)"))
     rules = (instruction.target_rule(), *instruction.legality(side, fragment))
     together = Guarantee("stmatrix convergence", "all lanes of the warp execute it together", "emulator")
     meets = Guarantee("stmatrix visibility", "other warps read behind a barrier", "emulator")

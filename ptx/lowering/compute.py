@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr
 from tinygpu.language.instruction import Elementwise
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
-from tinygpu.program.spread import Spread, spread
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of
@@ -18,17 +19,18 @@ from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, 
 
 def constant(context: Context, s: n.Constant) -> None:
     """A tile that holds one number."""
-    tile = allocate(context.emit, s.result.dtype, spread_of(s.result).value_count)
+    tile = allocate(context.emit, s.result.dtype, partition_of(s.result).values.size)
     bits = constant_bits(s.result.dtype, s.value, tile.packed)
     for r in tile.registers:
         context.emit.line(f"mov.{KINDS[r.kind]} {r}, {bits};")
     context.tiles[s.result.name] = tile
 
 
-def spread_of(tile: Tile) -> Spread:
+def partition_of(tile: Tile) -> Partition:
+    """Who holds a tile in registers, in the fewest digits."""
     if tile.partition is None:
         raise LoweringError(f"{tile.name} does not lie in registers")
-    return spread(tile.partition)
+    return tile.partition.coalesced
 
 
 def single(context: Context, tile: RegisterTile, value: int) -> str:
@@ -64,14 +66,14 @@ def pack(context: Context, kind: DType, elements: list[str], into: Reg) -> None:
 def apply(context: Context, s: n.Apply) -> None:
     """One element-wise instruction, value by value."""
     emit = context.emit
-    who = spread_of(s.result)
+    who = partition_of(s.result)
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label}")
     takes, gives = s.instruction.types()
     sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]
     kind = dtype(gives)
-    result = context.tiles.get(s.result.name) or allocate(emit, kind, who.value_count)
+    result = context.tiles.get(s.result.name) or allocate(emit, kind, who.values.size)
     if result.packed == 1:
-        for value in range(who.value_count):
+        for value in range(who.values.size):
             emit_elementwise(context, s.instruction, str(result.registers[value]), [src[value] for src in sources])
     elif gives in ("f16", "bf16") and takes == ("f32",) and s.instruction.label.startswith("cvt.rn."):
         # cvt.rn.f16x2.f32 d, hi, lo: the first source becomes the upper half (PTX ISA, cvt).
@@ -97,7 +99,7 @@ def emit_elementwise(context: Context, instruction: Elementwise, result: str, op
 
 def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, want: str, like: Tile) -> list[str]:
     """Per value of the result: the register or number that the operand gives."""
-    count = spread_of(like).value_count
+    count = partition_of(like).values.size
     if isinstance(operand, n.ScalarArgument):
         return [str(context.arguments[operand.name])] * count
     if isinstance(operand, Expr):
@@ -110,7 +112,7 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, w
     if not isinstance(operand, Tile):
         return [_immediate(context, dtype(want), float(operand))] * count
     tile = context.tiles[operand.name]
-    order = broadcast(spread_of(operand), spread_of(like), operand.name)
+    order = broadcast(partition_of(operand), partition_of(like), operand.name)
     singles: dict[int, str] = {}
     for value in order:
         if int(value) not in singles:
@@ -128,9 +130,9 @@ def _immediate(context: Context, kind: DType, value: float) -> str:
     return str(int(value))
 
 
-def broadcast(source: Spread, result: Spread, name: str) -> NDArray[np.int64]:
+def broadcast(source: Partition, result: Partition, name: str) -> NDArray[np.int64]:
     """(values of the result,): which value of the source stands for each; the same thread must hold it."""
-    shrunk = [a for a, (s, r) in enumerate(zip(source.shape, result.shape, strict=True)) if s == 1 and r != 1]
+    shrunk = [a for a, (s, r) in enumerate(zip(source.shape, result.shape, strict=True)) if s.same(1) and not r.same(1)]
     threads_a, threads_b = source.thread_coordinates(), result.thread_coordinates().copy()
     threads_b[:, shrunk] = 0
     if len(threads_a) != len(threads_b) or not np.array_equal(threads_a, threads_b):
@@ -147,20 +149,20 @@ def broadcast(source: Spread, result: Spread, name: str) -> NDArray[np.int64]:
 def reduce(context: Context, s: n.Reduce) -> None:
     """Combines along an axis: the values of each thread first, then lanes by butterfly shuffles."""
     emit = context.emit
-    before, after = spread_of(s.source), spread_of(s.result)
+    before, after = partition_of(s.source), partition_of(s.result)
     source = context.tiles[s.source.name]
     emit.comment(f"{s.name}: {s.result} = {s.combine.label} over axis {s.axis} of {s.source}")
     groups = broadcast(after, before, s.result.name)
-    result = allocate(emit, s.result.dtype, after.value_count)
+    result = allocate(emit, s.result.dtype, after.values.size)
     if source.dtype.bits != 32:
         raise LoweringError(f"{s.name} reduces {source.dtype}; convert to a 32-bit type first")
-    for target in range(after.value_count):
+    for target in range(after.values.size):
         members = [str(source.register(int(v))) for v in np.flatnonzero(groups == target)]
         out = str(result.register(target))
         emit.line(f"mov.b32 {out}, {members[0]};")
         for member in members[1:]:
             emit_elementwise(context, s.combine, out, [out, member])
-    for mask in _lane_masks(before, s.axis):
+    for mask in _lane_masks(before.threads, s.axis):
         for r in result.registers:
             other = emit.new("r")
             emit.line(f"shfl.sync.bfly.b32 {other}, {r}, {mask}, 31, -1;")
@@ -168,13 +170,13 @@ def reduce(context: Context, s: n.Reduce) -> None:
     context.tiles[s.result.name] = result
 
 
-def _lane_masks(who: Spread, axis: int) -> list[int]:
+def _lane_masks(threads: Layout, axis: int) -> list[int]:
     masks = []
     below = 1
-    for extent, a, _ in who.threads:
-        beyond = below * extent
+    for size, stride in threads.along(axis).leaves:
+        beyond = below * size
         while below < beyond:
-            if a == axis:
+            if stride:
                 masks.append(below)
             below *= 2
     return masks

@@ -9,9 +9,9 @@ from typing import Any
 import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
+from tinygpu.layouts.layout import Layout
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
-from tinygpu.program.spread import Spread
 from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe
@@ -195,16 +195,16 @@ class Context:
                 terms.append((node.name, int(coefficient)))
         return constant, tuple(sorted(terms))
 
-    def thread_digit_sum(self, spread: Spread, axis: int) -> Number:
+    def thread_part(self, threads: Layout, axis: int) -> Number:
         """The part of the coordinate along `axis` that the thread id decides."""
         thread = self.role_thread()
         total: Number = 0
         below = 1
-        for extent, a, stride in spread.threads:
-            if a == axis:
+        for size, stride in threads.along(axis).leaves:
+            if stride:
                 digit = self.emit.div(thread, below)
-                if below * extent != self.threads:
-                    digit = self.emit.rem(digit, extent)
+                if below * size != self.threads:
+                    digit = self.emit.rem(digit, size)
                 total = self.emit.add(total, self.emit.mul(digit, stride))
-            below *= extent
+            below *= size
         return total

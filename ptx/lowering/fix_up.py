@@ -18,7 +18,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.launching.kernel import Workspace
 from tinygpu.ptx.lowering import stream
-from tinygpu.ptx.lowering.compute import emit_elementwise, spread_of
+from tinygpu.ptx.lowering.compute import emit_elementwise, partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.moves import braces, width_suffix
@@ -61,7 +61,7 @@ def _area_bytes(program: Program) -> list[int]:
     found: dict[int, int] = {}
     for area, s in _areas(program):
         role_threads = _threads(program, s)
-        size = WORD_BYTES * spread_of(s.value).value_count * role_threads
+        size = WORD_BYTES * partition_of(s.value).values.size * role_threads
         if found.setdefault(area, size) != size:
             raise LoweringError("the roles that take turns at tiles fix up tiles of different sizes")
     return [found[a] for a in sorted(found)]
@@ -117,7 +117,7 @@ def _width(s: n.FixUp) -> str:
 
 def _guard(context: Context, s: n.FixUp) -> str:
     """The role may have more threads than hold values."""
-    holders = spread_of(s.value).thread_count
+    holders = partition_of(s.value).threads.size
     return f"@{context.emit.less(context.role_thread(), holders)} " if holders < context.threads else ""
 
 
@@ -155,7 +155,7 @@ def take_together(context: Context, s: n.FixUp, parts: range) -> None:
     """Loads the values of some parts, which are few vectors each, and then combines them in the order of the parts."""
     found = []
     for part in parts:
-        tile = allocate(context.emit, s.result.dtype, spread_of(s.value).value_count)
+        tile = allocate(context.emit, s.result.dtype, partition_of(s.value).values.size)
         _load(context, s, part, tile.registers, slice(0, len(tile.registers)))
         found.append(tile)
     if parts.start == 0:

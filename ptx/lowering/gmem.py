@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
-from tinygpu.program.spread import Spread
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 
 
 @dataclass(slots=True, eq=False)
 class GmemAccess:
-    """A window of a tensor under a spread: where each value of the current thread lies, and whether it exists."""
+    """A window of a tensor under a partition: where each value of the current thread lies, and whether it exists."""
 
     context: Context
     tile: Tile
@@ -109,7 +109,7 @@ def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
     return out
 
 
-def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
+def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     """Prepares the addresses of a window."""
     tensor = tile.tensor
     if tensor is None:
@@ -123,7 +123,7 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
         if axis in tile.axes:
             along = tile.axes.index(axis)
             offset, extent = tile.offset[along], int(tile.shape[along])
-            digits = context.thread_digit_sum(spread, along)
+            digits = context.thread_part(who.threads, along)
         else:
             offset, extent, digits = fixed[axis], 1, 0
         constant, terms = context.affine(offset)
@@ -138,7 +138,7 @@ def gmem_access(context: Context, tile: Tile, spread: Spread) -> GmemAccess:
             base = emit.add64(base, _bytes(context, tensor, axis, step))
             place = emit.add(step, place)
         starts.append(place)
-    return GmemAccess(context, tile, tensor, spread.value_coordinates(), starts, checked, base, {0: base})
+    return GmemAccess(context, tile, tensor, who.value_coordinates(), starts, checked, base, {0: base})
 
 
 def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:

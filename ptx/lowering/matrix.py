@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
-from tinygpu.program.spread import matrix_addresses, spread
+from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.lowering.context import Context, LoweringError
@@ -22,7 +22,7 @@ def load_matrix(context: Context, s: n.Load) -> None:
         raise LoweringError(f"{s.name} is not ldmatrix")
     emit = context.emit
     transposed = s.instruction.transposes(s.source, s.result.partition)
-    count = spread(s.result.partition).value_count
+    count = s.result.partition.values.size
     plan = matrix_addresses(s.result.partition, packing(s.source.dtype, count), transposed)
     place = smem_access(context, s.source, plan.addresses)
     tile = allocate(emit, s.source.dtype, count)
@@ -46,7 +46,7 @@ def store_matrix(context: Context, s: n.Store) -> None:
     plan = matrix_addresses(partition, tile.packed, transposed)
     place = smem_access(context, s.target, plan.addresses)
     emit.comment(f"{s.name}: {s.target.name} = stmatrix {s.value}")
-    mine = guarded(one_holder(context, spread(partition)))
+    mine = guarded(one_holder(context, partition.coalesced))
     for instruction, matrices in enumerate(plan.registers):
         registers = ", ".join(str(tile.registers[int(m)]) for m in matrices)
         address = at(place.address(instruction))

@@ -12,7 +12,6 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
-from tinygpu.program.spread import Spread, spread
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
@@ -24,7 +23,7 @@ Place = GmemAccess | SmemAccess
 Address = tuple[Number, int]
 
 
-def access(context: Context, tile: Tile, who: Spread, vector: int) -> Place:
+def access(context: Context, tile: Tile, who: Partition, vector: int) -> Place:
     if tile.memory is GMEM:
         rely_on_alignment(context, tile, vector)
         return gmem_access(context, tile, who)
@@ -49,10 +48,10 @@ def at(address: tuple[Number, int]) -> str:
     return f"[{register}+{offset}]" if offset else f"[{register}]"
 
 
-def vector_of(instruction: Transfer, who: Spread) -> int:
+def vector_of(instruction: Transfer, who: Partition) -> int:
     vector = int(expr(instruction.vector))
-    if who.value_count % vector:
-        raise LoweringError(f"{instruction.label} moves {vector} elements, and a thread holds {who.value_count}")
+    if who.values.size % vector:
+        raise LoweringError(f"{instruction.label} moves {vector} elements, and a thread holds {who.values.size}")
     return vector
 
 
@@ -68,12 +67,12 @@ def read(
     context: Context, instruction: Transfer, source: Tile, partition: Partition, fill: float = 0.0
 ) -> RegisterTile:
     """Loads a window into fresh registers."""
-    who = spread(partition)
+    who = partition.coalesced
     vector = vector_of(instruction, who)
     place = access(context, source, who, vector)
-    tile = allocate(context.emit, source.dtype, who.value_count)
+    tile = allocate(context.emit, source.dtype, who.values.size)
     mine = _takes_part(context, who)
-    for first in range(0, who.value_count, vector):
+    for first in range(0, who.values.size, vector):
         _read_vector(context, instruction.opcode, place, tile, first, vector, fill, mine)
     return tile
 
@@ -182,11 +181,11 @@ def write(
     context: Context, instruction: Transfer, tile: RegisterTile, target: Tile, partition: Partition
 ) -> None:
     """Stores registers into a window; values that several threads hold are stored by one of them."""
-    who = spread(partition)
+    who = partition.coalesced
     vector = vector_of(instruction, who)
     place = access(context, target, who, vector)
     mine = one_holder(context, who)
-    for first in range(0, who.value_count, vector):
+    for first in range(0, who.values.size, vector):
         exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
         exists = context.emit.both(exists, mine)
         straddles = isinstance(place, GmemAccess) and place.straddles(vector)
@@ -200,22 +199,19 @@ def write(
             context.emit.place_label(done)
 
 
-def one_holder(context: Context, who: Spread) -> Number:
+def one_holder(context: Context, who: Partition) -> Number:
     """Predicate of the thread that stores, where several hold the same values."""
     emit, thread = context.emit, context.role_thread()
     out: Number = True
-    below = 1
-    for extent, axis, _ in who.threads:
-        if axis is None:
-            digit = emit.rem(emit.div(thread, below), extent)
-            out = emit.both(out, emit.less(digit, 1))
-        below *= extent
+    for size, below in who.copies():
+        digit = emit.rem(emit.div(thread, below), size)
+        out = emit.both(out, emit.less(digit, 1))
     return emit.both(out, _takes_part(context, who))
 
 
-def _takes_part(context: Context, who: Spread) -> Number:
+def _takes_part(context: Context, who: Partition) -> Number:
     """Predicate of the threads among which the tile is divided; the role may have more."""
-    return context.emit.less(context.role_thread(), who.thread_count) if who.thread_count < context.threads else True
+    return context.emit.less(context.role_thread(), who.threads.size) if who.threads.size < context.threads else True
 
 
 def _store_piece(
@@ -278,7 +274,7 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
     emit = context.emit
     if s.partition is None:
         raise LoweringError(f"{s.name} needs a partition")
-    who = spread(s.partition)
+    who = s.partition.coalesced
     vector = vector_of(instruction, who)
     rely_on_alignment(context, s.source, vector)
     source = gmem_access(context, s.source, who)
@@ -286,7 +282,7 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
     width = vector * s.source.dtype.bytes
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
     opcode = f"{guarded(_takes_part(context, who))}{instruction.opcode}.{instruction.cache(width)}.shared.global"
-    for first in range(0, who.value_count, vector):
+    for first in range(0, who.values.size, vector):
         size = source.bytes_left(first, vector)
         register, near = source.address(first)
         if size == width:

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Buffer, Tile
+from tinygpu.layouts.layout import Layout
 from tinygpu.program.placement import BufferPlace
-from tinygpu.program.spread import Spread
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 
 
 @dataclass(slots=True, eq=False)
 class SmemAccess:
-    """A window of a buffer under a spread.
+    """A window of a buffer under a partition.
 
     An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X(r) the XOR of the masks of r's bits.
     The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout is
@@ -112,8 +113,8 @@ def mask_reach(place: BufferPlace) -> int:
     return (1 << max(mask.bit_length() for _, mask in place.xor)) - 1
 
 
-def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
-    """Prepares the addresses of a window of a buffer; `spread` says which coordinates each thread touches."""
+def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
+    """Prepares the addresses of a window of a buffer; `who` says which coordinates each thread touches."""
     buffer = tile.buffer
     if buffer is None:
         raise LoweringError(f"{tile.name} does not lie in SMEM")
@@ -121,9 +122,9 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     place = context.placement.places[buffer.name]
     element = buffer.dtype.bytes
     row_axis, column_axis = axes(buffer)
-    row, row_constant, row_step = _start(context, tile, spread, row_axis)
-    column, column_constant, column_step = _start(context, tile, spread, column_axis)
-    values = spread.value_coordinates()
+    row, row_constant, row_step = _start(context, tile, who.threads, row_axis)
+    column, column_constant, column_step = _start(context, tile, who.threads, column_axis)
+    values = who.value_coordinates()
     pairs = np.stack(
         [
             (values[:, row_axis] if row_axis is not None else np.zeros(len(values), np.int64)) + row_constant,
@@ -133,7 +134,7 @@ def smem_access(context: Context, tile: Tile, spread: Spread) -> SmemAccess:
     )
     column = emit.mul(column, element)
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
-    threads = spread.thread_coordinates()
+    threads = who.thread_coordinates()
     thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
     thread_bytes = threads[:, column_axis] * element
     span = place.span_bytes
@@ -202,13 +203,13 @@ def splits(
     return all_rows & value_rows == 0 and all_bytes & value_bytes == 0
 
 
-def _start(context: Context, tile: Tile, spread: Spread, axis: int | None) -> tuple[Number, int, int]:
+def _start(context: Context, tile: Tile, threads: Layout, axis: int | None) -> tuple[Number, int, int]:
     """(the thread's coordinate, constant part, OR of run-time steps) along one axis."""
     if axis is None:
         return 0, 0, 0
     emit = context.emit
     constant, terms = context.affine(tile.offset[axis])
-    place = context.thread_digit_sum(spread, axis)
+    place = context.thread_part(threads, axis)
     steps = 0
     for index, coefficient in terms:
         place = emit.add(place, emit.mul(context.value(index), coefficient))

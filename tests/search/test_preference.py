@@ -20,7 +20,6 @@ from tinygpu.expressions import compile_arrays, expr
 from tinygpu.language import blocked
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
-from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
@@ -245,7 +244,7 @@ def test_pieces_of_a_request_are_what_listing_gives(size: int) -> None:
     tried = 0
     for rows, columns, vector, across, bits in copies():
         who = blocked((rows, columns), threads=32, vector=vector, across=across, name="x")
-        lanes = spread(who).coordinates()[:, 0, :]
+        lanes = who.coordinates()[:, 0, :]
         addresses = (lanes[:, 0] * 4096 + lanes[:, 1]) * bits // 8
         counted = pieces(addresses, vector * bits // 8, size)
         kind = dtype({8: "s8", 16: "f16", 32: "f32"}[bits])

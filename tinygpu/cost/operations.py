@@ -16,6 +16,7 @@ from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 
@@ -250,20 +251,20 @@ def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: i
     whole = vector
     rows = expr(1)
     lanes = expr(32)
-    for mode in partition.threads:
-        here = minimum(mode.extent, lanes)
+    for size, stride in partition.threads.steps:
+        here = minimum(size, lanes)
         lanes = lanes // here
-        if mode.axis is None:
+        if not isinstance(stride, Step):
             continue
-        if mode.axis == tile.contiguous:
+        if any(axis != tile.contiguous and tile.axes[int(axis)] is not None for axis, _ in stride.terms):
+            rows = rows * here
+        elif tile.contiguous is not None and (along := expr(stride.along(tile.contiguous))).sympy != 0:
             count, step = steps[-1]
-            if mode.stride.same(whole):
+            if along.same(whole):
                 steps[-1] = (count * here, step)
             else:
-                steps.append((here, mode.stride))
-            whole = mode.stride * mode.extent
-        elif tile.axes[mode.axis] is not None:
-            rows = rows * here
+                steps.append((here, along))
+            whole = along * size
     bits = tile.dtype.bits
     pieces = rows
     between = _between_pieces(tile, size_bytes)
@@ -288,11 +289,11 @@ def idle_warps(partition: Partition) -> Expr:
     """Of how many warps one stores: warps that hold copies of what another holds leave storing to it."""
     copies = expr(1)
     lanes = expr(32)
-    for mode in partition.threads:
-        here = minimum(mode.extent, lanes)
+    for size, stride in partition.threads.steps:
+        here = minimum(size, lanes)
         lanes = lanes // here
-        if mode.axis is None:
-            copies = copies * (mode.extent // here)
+        if not isinstance(stride, Step):
+            copies = copies * (size // here)
     return copies
 
 

@@ -103,8 +103,11 @@ def hints_of(kind: type) -> Mapping[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what a type hint of a dataclass says: classes, unions, literals, tuples and mappings."""
-    if hint is Any:
+    """Whether a value is what a type hint of a dataclass says: classes, unions, literals, tuples and mappings.
+
+    What a type says of itself further inside (a tree of trees) is left to the class.
+    """
+    if hint is Any or isinstance(hint, typing.ForwardRef):
         return True
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):

@@ -17,11 +17,13 @@ from tinygpu.language.instruction import (
 from tinygpu.language.machine import Machine
 from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout
-from tinygpu.language.partition import Mode, Partition
+from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.require import Require
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import E
 
 __all__ = [
     "GMEM",
@@ -36,17 +38,18 @@ __all__ = [
     "DType",
     "DeclarationError",
     "Dim",
+    "E",
     "Elementwise",
     "Expr",
     "Fragment",
     "InOut",
     "Input",
     "Instruction",
+    "Layout",
     "Machine",
     "MatrixLoad",
     "MatrixMultiply",
     "MatrixStore",
-    "Mode",
     "Option",
     "Output",
     "Param",

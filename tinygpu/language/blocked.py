@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tinygpu.expressions import Operand, all_of, expr, maximum, minimum
-from tinygpu.language.partition import Condition, Mode, Partition
+from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, minimum
+from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.verb import verb
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import E
 
 
 @verb("blocked")
@@ -30,9 +32,7 @@ def blocked(
     axis = axis % rank
     threads, vector = expr(threads), expr(vector)
     chunks = extents[axis] // vector
-    wide = expr(across) if across is not None else minimum(chunks, threads)
-    if wide.same(0):  # a row shorter than one vector: the conditions below refuse it
-        wide = expr(1)
+    wide = _some(expr(across) if across is not None else minimum(chunks, threads))
     conditions = [
         Condition(
             f"{name} vectors",
@@ -47,20 +47,18 @@ def blocked(
     ]
     if rank == 1:
         conditions.append(Condition(f"{name} threads", wide == threads, "all threads stand along the only axis"))
-        line = (Mode(vector, axis, expr(1)), Mode(chunks // wide, axis, vector * wide))
-        return Partition(extents, (Mode(wide, axis, vector),), line, tuple(conditions), threads)
+        passes = (_some(chunks // wide), vector * wide * E(axis))
+        held = Layout.of([(wide, vector * E(axis))], [(vector, E(axis)), passes])
+        return Partition(extents, held, tuple(conditions), threads)
     other = 1 - axis
     tall = maximum(threads // wide, 1)  # where more stand side by side than there are, the columns condition refuses
     conditions.append(
         Condition(f"{name} rows", extents[other] % tall == 0, "the rows of one pass divide the rows of the tile")
     )
-    modes = (Mode(wide, axis, vector), Mode(tall, other, expr(1)))
-    values = (
-        Mode(vector, axis, expr(1)),
-        Mode(chunks // wide, axis, vector * wide),
-        Mode(extents[other] // tall, other, tall),
-    )
-    return Partition(extents, modes, values, tuple(conditions), threads)
+    along = (_some(chunks // wide), vector * wide * E(axis))
+    down = (_some(extents[other] // tall), tall * E(other))
+    held = Layout.of([(wide, vector * E(axis)), (tall, E(other))], [(vector, E(axis)), along, down])
+    return Partition(extents, held, tuple(conditions), threads)
 
 
 @verb("register_blocked")
@@ -87,15 +85,18 @@ def register_blocked(
             "the threads' blocks divide the columns of the tile",
         ),
     )
-    return Partition(
-        (rows, columns),
-        (Mode(wide, 1, across), Mode(tall, 0, down)),
-        (
-            Mode(across, 1, expr(1)),
-            Mode(columns // (wide * across), 1, wide * across),
-            Mode(down, 0, expr(1)),
-            Mode(rows // (tall * down), 0, tall * down),
-        ),
-        conditions,
-        tall * wide,
+    held = Layout.of(
+        [(wide, across * E(1)), (tall, down * E(0))],
+        [
+            (across, E(1)),
+            (_some(columns // (wide * across)), wide * across * E(1)),
+            (down, E(0)),
+            (_some(rows // (tall * down)), tall * down * E(0)),
+        ],
     )
+    return Partition((rows, columns), held, conditions, tall * wide)
+
+
+def _some(count: Expr) -> Expr:
+    """One instead of none: of a tile that is too small, which the conditions refuse."""
+    return expr(1) if count.same(0) else count

@@ -20,6 +20,8 @@ from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
 # What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
@@ -345,13 +347,11 @@ class Checks:
             if a.same(1) and not b.same(1):
                 wanted = wanted.reduced(axis)
         sentence = f"each thread holds the values of {operand.name} that {name} combines with its own"
-        if len(mine.threads) != len(wanted.threads):
+        if len(mine.threads.steps) != len(wanted.threads.steps):
             raise self.fail(f"{name} combines tiles that are held by other threads: {mine} and {wanted}")
-        for have, want in zip(mine.threads, wanted.threads, strict=True):
-            held = (have.extent == want.extent) & ((have.stride == want.stride) | (have.extent == 1))
-            if have.axis != want.axis:
-                held = (have.extent == 1) & (want.extent == 1)
-            if not (have.axis == want.axis and have.extent.same(want.extent) and have.stride.same(want.stride)):
+        for (have, step), (want, other) in zip(mine.threads.steps, wanted.threads.steps, strict=True):
+            if not (expr(have).same(want) and step == other):
+                held = _same_digit(expr(have), step, expr(want), other)
                 self.require((Condition(f"threads of {operand.name}", held, sentence),))
 
     def _use(self, tile: Tile) -> None:
@@ -368,6 +368,15 @@ class Checks:
                 f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
                 "hand it over through a pipeline"
             )
+
+
+def _same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:
+    """When two digits of the thread id are one: as many values that move alike, or one value."""
+    mine, theirs = (dict(s.terms) if isinstance(s, Step) else {} for s in (step, other))
+    if mine.keys() != theirs.keys():
+        return (have == 1) & (want == 1)
+    alike = all_of([expr(count) == theirs[axis] for axis, count in mine.items()])
+    return (have == want) & (alike | (have == 1))
 
 
 def axes_of(count: int) -> str:

@@ -142,6 +142,6 @@ def _arranges(program: Program, v: Param) -> set[str]:
         outer = [h for h in hops if isinstance(h, Transfer) and GMEM in (h.reads, h.writes)]
         if partition is None or not outer or any(expr(h.vector).same(symbol(v.name)) for h in outer):
             continue
-        if any(v.name in e.symbols for m in (*partition.threads, *partition.values) for e in (m.extent, m.stride)):
+        if any(v.name in e.symbols for e in expressions(partition.layout)):
             return {v.name}
     return set()

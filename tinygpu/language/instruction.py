@@ -24,9 +24,11 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
 from tinygpu.language.memories import RMEM, SMEM, Memory
-from tinygpu.language.partition import Condition, Mode, Partition, modes_of
+from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import E, Step
 
 Unit = Literal["lsu", "alu", "fma", "sfu", "tensor", "copy", "fp64"]
 Scope = Literal["thread", "warp", "warpgroup", "cta", "cluster"]
@@ -97,10 +99,8 @@ class Instruction:
 
 def _run(partition: Partition, contiguous: int | None) -> Expr:
     """Neighbouring elements, in memory, that open the list of one thread's values."""
-    if contiguous is None or not partition.values:
-        return expr(1)
-    first = partition.values[0]
-    return first.extent if first.axis == contiguous and first.stride.same(1) else expr(1)
+    size, step = partition.values.steps[0]
+    return expr(size) if contiguous is not None and step == E(contiguous) else expr(1)
 
 
 def _condition(value: Expr | bool) -> Expr:
@@ -303,25 +303,31 @@ def tiled(
         ),
     )
     threads = (128 if instruction.scope == "warpgroup" else 32) * wm * wn
-    along_m, along_n = Mode(wm, 0, bm // wm), Mode(wn, 1, bn // wn)
-    repeat_m, repeat_n = Mode.of(bm // (wm * m), 0, m), Mode.of(bn // (wn * n), 1, n)
-    idle_m, idle_n = Mode.of(wm, None, 0), Mode.of(wn, None, 0)
+    along_m, along_n = (wm, (bm // wm) * E(0)), (wn, (bn // wn) * E(1))
+    repeat_m, repeat_n = (bm // (wm * m), m * E(0)), (bn // (wn * n), n * E(1))
+    idle_m, idle_n = (wm, 0), (wn, 0)
+    a_held = Layout.of([*la, along_m, idle_n], [*va, repeat_m])
+    b_held = Layout.of([*lb, idle_m, along_n], [*vb, repeat_n])
+    c_held = Layout.of([*lc, along_m, along_n], [*vc, repeat_m, repeat_n])
     return Tiled(
         m,
         n,
         k,
-        Partition((bm, expr(k)), (*la, along_m, idle_n), (*va, repeat_m), conditions, threads),
-        Partition((expr(k), bn), (*lb, idle_m, along_n), (*vb, repeat_n), conditions, threads),
-        Partition((bm, bn), (*lc, along_m, along_n), (*vc, repeat_m, repeat_n), conditions, threads),
+        Partition((bm, expr(k)), a_held, conditions, threads),
+        Partition((expr(k), bn), b_held, conditions, threads),
+        Partition((bm, bn), c_held, conditions, threads),
     )
 
 
-def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
-    """Modes of the threads and of the values of an operand of these extents, over which a fragment repeats."""
+Digits: TypeAlias = tuple[tuple[Leaf, Leaf | Step], ...]
+
+
+def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[Digits, Digits]:
+    """Digits of the threads and of the values of an operand of these extents, over which a fragment repeats."""
     if fragment is None:
         return (), ()
     threads, values = fragment.modes
-    repeats = []
+    repeats: list[tuple[Leaf, Leaf | Step]] = []
     for axis, extent in enumerate(extents):
         reach = fragment.along(axis).cosize
         if (expr(extent) % reach).is_number and int(expr(extent) % reach):
@@ -331,8 +337,8 @@ def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[tuple[M
             )
         times = expr(extent) // reach
         if not times.same(1):
-            repeats.append(Mode.of(times, axis, reach))
-    return modes_of(threads), (*modes_of(values), *repeats)
+            repeats.append((times, reach * E(axis)))
+    return threads.steps, (*values.steps, *repeats)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,49 +1,25 @@
 """Partitions: maps from Work (threads of a role, values of a thread) to the coordinates of a tile.
 
-A partition is a list of *modes*, digits of a mixed-radix number: the thread id is spelled in the thread modes and the
-value index in the value modes, fastest digit first, and each digit moves `stride` steps along one axis of the tile.
-Extents and strides are expressions over parameters, so one partition describes all candidates of a structure.
+A partition is a layout (threads, values) -> coordinates. The thread id is spelled in the digits of the thread mode and
+the value index in those of the value mode, the fastest digit first, and each digit steps along axes of the tile. Sizes
+and steps are expressions over parameters, so one partition describes all candidates of a structure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, Operand, expr
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.expressions import Expr, expr
+from tinygpu.layouts import shapes
+from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import Leaf, times
+from tinygpu.layouts.picture import Picture, holder_picture
 from tinygpu.layouts.step import Step
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mode:
-    """One digit: `extent` values, each `stride` steps along `axis` (None: all of them hold the same)."""
-
-    extent: Expr
-    axis: int | None
-    stride: Expr
-
-    @staticmethod
-    def of(extent: Operand, axis: int | None, stride: Operand = 1) -> Mode:
-        return Mode(expr(extent), axis, expr(stride))
-
-    def __str__(self) -> str:
-        return f"{self.extent}@{'-' if self.axis is None else self.axis}*{self.stride}"
-
-
-def modes_of(layout: Layout) -> tuple[Mode, ...]:
-    """The digits of a layout into coordinates, without those of one value; each steps along one axis at most."""
-    out = []
-    for extent, step in layout.steps:
-        if extent == 1:
-            continue
-        terms = step.terms if isinstance(step, Step) else ()
-        if len(terms) > 1:
-            raise ValueError(f"{layout}: a mode of a partition steps along one axis, not along {step}")
-        axis, stride = terms[0] if terms else (None, 0)
-        if isinstance(axis, str):
-            raise ValueError(f"{layout}: the axes of a partition are those of its tile, 0, 1 and so on, not {axis!r}")
-        out.append(Mode.of(extent, axis, stride))
-    return tuple(out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,56 +36,66 @@ class Partition:
     """Who holds what of a tile.
 
     shape       extent of the tile along each axis, in elements
-    threads     modes of the thread id (lane fastest), whose extents multiply to the threads of the role
-    values      modes of the value index of one thread, the vector that one instruction moves first
-    conditions  what must hold for the modes to cover the tile exactly once
-    made_for    threads of the role that it was made for (None: as many as the thread modes have)
+    layout      (threads, values) -> coordinates along the axes 0, 1 ... of the tile. The lane runs fastest, and the
+                vector that one instruction moves comes first among a thread's values; threads that differ along a digit
+                of stride 0 hold the same
+    conditions  what must hold for the layout to cover the tile exactly once
+    made_for    threads of the role that it was made for (None: as many as the thread mode has)
     """
 
     shape: tuple[Expr, ...]
-    threads: tuple[Mode, ...]
-    values: tuple[Mode, ...]
+    layout: Layout
     conditions: tuple[Condition, ...] = ()
     made_for: Expr | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(map(expr, self.shape)))
+        foreign = [a for a in self.layout.axes if isinstance(a, str) or a >= len(self.shape)]
+        if self.layout.rank != 2 or foreign:
+            axes = f"the axes of its tile, {', '.join(map(str, range(len(self.shape))))}"
+            raise ValueError(f"{self.layout}: a partition has two modes, threads and values, that step along {axes}")
+
     def __str__(self) -> str:
-        shape = "x".join(map(str, self.shape))
-        return f"[{shape}] threads({' '.join(map(str, self.threads))}) values({' '.join(map(str, self.values))})"
+        return f"[{'x'.join(map(str, self.shape))}] {self.coalesced.layout}"
+
+    @property
+    def threads(self) -> Layout:
+        """thread -> the part of the coordinates that the thread decides."""
+        return self.layout[0]
+
+    @property
+    def values(self) -> Layout:
+        """value of a thread -> the part of the coordinates that the value index decides."""
+        return self.layout[1]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of the tile: 0, 1 and so on."""
+        return tuple(range(len(self.shape)))
 
     @property
     def value_count(self) -> Expr:
         """Values that one thread holds."""
-        out = expr(1)
-        for mode in self.values:
-            out = out * mode.extent
-        return out
+        return _product(self.values)
 
     @property
     def thread_count(self) -> Expr:
-        out = expr(1)
-        for mode in self.threads:
-            out = out * mode.extent
-        return out
+        """Threads among which the tile is divided."""
+        return _product(self.threads)
 
     def reduced(self, axis: int) -> Partition:
         """The partition of a tile whose extent along `axis` is 1: threads that differed there hold the same."""
         shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
-        threads = tuple(Mode(m.extent, None, expr(0)) if m.axis == axis else m for m in self.threads)
-        values = tuple(m for m in self.values if m.axis != axis)
-        return Partition(shape, threads, values, self.conditions, self.made_for)
+        kept = self.layout.project({a: a for a in self.axes if a != axis})
+        values = [(size, stride) for size, stride in kept[1].steps if isinstance(stride, Step)]
+        return Partition(shape, Layout.of(kept[0].steps, values), self.conditions, self.made_for)
 
     @property
     def T(self) -> Partition:
         """The partition of the transposed tile: everybody holds what they held, under exchanged coordinates."""
         if len(self.shape) != 2:
             raise ValueError(f"a partition of a tile with {len(self.shape)} axes has no transpose; it takes two")
-        across = {0: 1, 1: 0, None: None}
-
-        def exchanged(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-            return tuple(Mode(m.extent, across[m.axis], m.stride) for m in modes)
-
-        threads, values = exchanged(self.threads), exchanged(self.values)
-        return Partition(self.shape[::-1], threads, values, self.conditions, self.made_for)
+        return Partition(self.shape[::-1], self.layout.project({0: 1, 1: 0}), self.conditions, self.made_for)
 
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""
@@ -118,3 +104,58 @@ class Partition:
             if axis not in axes:
                 out = out.reduced(axis)
         return out
+
+    # -- with numbers in -------------------------------------------------------------------------------------------
+
+    @property
+    def coalesced(self) -> Partition:
+        """The same partition in the fewest digits."""
+        layout = Layout.of(coalesce(self.threads).steps, coalesce(self.values).steps)
+        return Partition(self.shape, layout, self.conditions, self.made_for)
+
+    def thread_coordinates(self) -> NDArray[np.int64]:
+        """(threads, axes): the part of the coordinate that the thread id decides."""
+        return self.threads.coordinates(self.axes)
+
+    def value_coordinates(self) -> NDArray[np.int64]:
+        """(values, axes): the part of the coordinate that the value index decides."""
+        return self.values.coordinates(self.axes)
+
+    def coordinates(self) -> NDArray[np.int64]:
+        """(threads, values, axes): who holds what."""
+        return self.thread_coordinates()[:, None, :] + self.value_coordinates()[None, :, :]
+
+    def picture(self) -> Picture:
+        """Who holds each element of a tile with two axes, as T3:V1: thread 3, its value 1.
+
+        >>> print(Partition((2, 4), Layout.parse("(4,2):(1@1,1@0)")).picture())
+        (4,2):(1@1,1@0) in 2 x 4
+              0     1     2     3
+        0 T0:V0 T1:V0 T2:V0 T3:V0
+        1 T0:V1 T1:V1 T2:V1 T3:V1
+        """
+        rows, columns = (int(extent) for extent in self.shape)
+        return holder_picture(self.layout, (rows, columns))
+
+    def stores(self) -> NDArray[np.bool_]:
+        """(threads,): the thread that stores, where several hold the same values."""
+        index = np.arange(self.threads.size)
+        keep = np.ones(len(index), dtype=np.bool_)
+        for size, below in self.copies():
+            keep &= index // below % size == 0
+        return keep
+
+    def copies(self) -> Iterator[tuple[int, int]]:
+        """(size, product of the sizes below) of the digits of the thread id that decide no coordinate."""
+        below = 1
+        for size, stride in zip(shapes.flatten(self.threads.extents), shapes.flatten(self.threads.stride), strict=True):
+            if not isinstance(stride, Step):
+                yield size, below
+            below *= size
+
+
+def _product(mode: Layout) -> Expr:
+    total: Leaf = 1
+    for size, _ in mode.steps:
+        total = times(total, size)
+    return expr(total)

@@ -34,6 +34,7 @@ from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.verb import verb
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
 
@@ -337,15 +338,14 @@ def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
     if value.partition is None:
         return ()
     below = expr(1)
-    for mode in value.partition.threads:
-        if mode.axis == axis:
-            fits = ((below * mode.extent <= 32) | (mode.extent == 1)) & (
-                Expr((expr(32) % mode.extent == 0).sympy) | (mode.extent == 1)
-            )
+    for leaf, stride in value.partition.threads.steps:
+        size = expr(leaf)
+        if isinstance(stride, Step) and any(moved == axis for moved, _ in stride.terms):
+            fits = ((below * size <= 32) | (size == 1)) & ((expr(32) % size == 0) | (size == 1))
             conditions.append(
                 Condition(
                     f"reduction of {value.name}", fits, "the threads along the reduced axis are lanes of one warp"
                 )
             )
-        below = below * mode.extent
+        below = below * size
     return tuple(conditions)

@@ -10,20 +10,37 @@ from tinygpu.layouts import shapes
 from tinygpu.layouts.composition import compose
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.modes import merged
+from tinygpu.layouts.leaf import Leaf, same, times
 from tinygpu.layouts.shapes import IntTuple
+from tinygpu.layouts.step import Step
 
 
 def coalesce(layout: Layout) -> Layout:
-    """The flat layout with the fewest modes and the same offset at every linear index; total.
+    """The flat layout with the fewest modes and the same offset or coordinates at every linear index; total.
 
-    Two layouts of the same size are the same function if and only if they coalesce to equal values.
+    Size 1 drops, and s0:d0, s1:(s0 d0) becomes (s0 s1):d0. Two layouts of numbers and of the same size are the same
+    function if and only if they coalesce to equal values; expressions are joined where they are the same ones.
 
-    >>> print(coalesce(Layout.parse("(2,(1,6)):(1,(7,2))")))
-    12:1
+    >>> print(coalesce(Layout.parse("(2,(1,6)):(1,(7,2))")), coalesce(Layout.parse("(4,2):(1@0,4@0)")))
+    12:1 8:1@0
     """
-    modes = merged((s, (d,)) for s, d in layout.leaves)
-    return _flat([(s, d) for s, (d,) in modes])
+    out: list[tuple[Leaf, Leaf | Step]] = []
+    for size, stride in layout.steps:
+        if same(size, 1):
+            continue
+        if out and _goes_on(out[-1], stride):
+            out[-1] = (times(out[-1][0], size), out[-1][1])
+        else:
+            out.append((size, stride))
+    return Layout.of(out)[0]
+
+
+def _goes_on(mode: tuple[Leaf, Leaf | Step], stride: Leaf | Step) -> bool:
+    """Whether `stride` goes on where the mode stops."""
+    size, step = mode
+    if isinstance(step, Step) or isinstance(stride, Step):
+        return isinstance(step, Step) and isinstance(stride, Step) and step * size == stride
+    return same(times(step, size), stride)
 
 
 def coalesce_modes(layout: Layout) -> Layout:

@@ -13,7 +13,7 @@ from tinygpu.layouts.composition import compose
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.linear import LinearLayout
-from tinygpu.layouts.shapes import IntTuple
+from tinygpu.layouts.shapes import IntTuple, ShapeTree
 from tinygpu.layouts.swizzle import Swizzle
 
 
@@ -59,8 +59,13 @@ class ComposedLayout:
         return f"{self.swizzle} o {self.layout}"
 
     @property
-    def shape(self) -> IntTuple:
+    def shape(self) -> ShapeTree:
         return self.layout.shape
+
+    @property
+    def extents(self) -> IntTuple:
+        """The shape of the layout before the permutation."""
+        return self.layout.extents
 
     @property
     def size(self) -> int:

@@ -45,7 +45,8 @@ def compose(outer: Layout, inner: Layout) -> Layout:
         inner = inner.linearised(tuple(mode.size for mode in outer.modes))
     axes = outer.axes
     width = max(len(axes), 1)
-    table = [(s, tuple(d.along(a) for a in axes) if isinstance(d, Step) else (d,) * width) for s, d in outer.steps]
+    parts = [outer.along(axis).leaves for axis in axes] or [outer.leaves]  # the same sizes, each with its own strides
+    table = [(leaves[0][0], tuple(stride for _, stride in leaves)) for leaves in zip(*parts, strict=True)]
     modes = _compose(table, width, inner, where)
     sizes: list[IntTuple] = []
     strides: list[StrideTree] = []
@@ -118,7 +119,7 @@ def _listed(table: Sequence[Mode], width: int, inner: Layout, where: str, reason
     if wrong.any():
         index = int(np.argmax(wrong))
         raise LayoutError(
-            f"{where}: at {shapes.text(shapes.coordinate_of(index, inner.shape))} the offset is "
+            f"{where}: at {shapes.text(shapes.coordinate_of(index, inner.extents))} the offset is "
             f"{_vector_text(wanted[index])}, and its modes one by one give {_vector_text(found[index])}, so no "
             f"shape:stride with these modes gives these offsets"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.shapes import IntTuple, StrideTree
+from tinygpu.layouts.leaf import Leaf, filled, same
+from tinygpu.layouts.shapes import IntTuple, ShapeTree, StrideTree
 from tinygpu.layouts.step import Axis, E, Step, axes_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """The map x -> sum of x_i * stride_i over the leaves of a nested shape.
 
@@ -23,7 +24,9 @@ class Layout:
     stride   nested like the shape: elements between neighbours of a mode, or steps along axes; 0 repeats. Either all
              count offsets, or all are steps (or 0): then the layout is a map into coordinates, one layout per axis
 
-    Two layouts are equal when shape and stride are; `algebra.coalesce` makes equal functions equal values.
+    Sizes and strides may be expressions over parameters; `fill` puts numbers in their place, and what lists coordinates
+    or asks for their number needs these. Two layouts are equal when shape and stride are, expression for expression;
+    `algebra.coalesce` makes equal functions equal values.
 
     >>> Layout((4, 8), (8, 1))(1, 2)
     10
@@ -31,7 +34,7 @@ class Layout:
     (9, 3)
     """
 
-    shape: IntTuple
+    shape: ShapeTree
     stride: StrideTree
 
     def __post_init__(self) -> None:
@@ -45,20 +48,36 @@ class Layout:
         for leaf in leaves:
             if isinstance(leaf, int) and leaf < 0:
                 raise LayoutError(f"{self}: stride {leaf} is negative; offsets count up from 0")
-        if self.axes and any(leaf for leaf in leaves if isinstance(leaf, int)):
+        if self.axes and any(not isinstance(leaf, Step) and not same(leaf, 0) for leaf in leaves):
             raise LayoutError(f"{self}: strides count offsets, or they are steps along axes, not some of each")
 
     @classmethod
     def column_major(cls, shape: IntTuple) -> Layout:
         """The compact layout in which the first mode is contiguous: the identity on linear indices."""
-        leaves = shapes.flatten(shapes.checked_shape(shape))
+        leaves = shapes.flatten(shapes.normalised(shape, "a shape"))
         return cls.from_leaves(shape, leaves, shapes.prefix_products(leaves))
 
     @classmethod
     def row_major(cls, shape: IntTuple) -> Layout:
         """The compact layout in which the last mode is contiguous."""
-        leaves = shapes.flatten(shapes.checked_shape(shape))
+        leaves = shapes.flatten(shapes.normalised(shape, "a shape"))
         return cls.from_leaves(shape, leaves, shapes.prefix_products(leaves[::-1])[::-1])
+
+    @classmethod
+    def of(cls, *modes: Sequence[tuple[Leaf, Leaf | Step]]) -> Layout:
+        """One mode for each list of (size, stride), fastest first; an empty list is a mode of one value.
+
+        >>> print(Layout.of([(4, 2 * E(1)), (8, E(0))], [(2, E(1))]))
+        ((4,8),2):((2@1,1@0),1@1)
+        """
+
+        def nested(leaves: Sequence[Any], none: int) -> Any:
+            return tuple(leaves) if len(leaves) > 1 else leaves[0] if leaves else none
+
+        return cls(
+            tuple(nested([size for size, _ in mode], 1) for mode in modes),
+            tuple(nested([stride for _, stride in mode], 0) for mode in modes),
+        )
 
     @classmethod
     def identity(cls, extents: tuple[int, ...]) -> Layout:
@@ -83,9 +102,9 @@ class Layout:
         return cls(tuple(layout.shape for layout in layouts.values()), tuple(strides))
 
     @classmethod
-    def from_leaves(cls, profile: IntTuple, sizes: tuple[IntTuple, ...], strides: tuple[StrideTree, ...]) -> Layout:
+    def from_leaves(cls, profile: ShapeTree, sizes: tuple[ShapeTree, ...], strides: tuple[StrideTree, ...]) -> Layout:
         """The layout nested like `profile`, with the given sizes and strides in place of its leaves."""
-        profile = shapes.normalised(profile, "a profile")
+        profile = shapes.leaves(profile, "a profile")
         return cls(shapes.unflatten(sizes, profile), shapes.unflatten(strides, profile))
 
     @classmethod
@@ -111,10 +130,25 @@ class Layout:
     def __repr__(self) -> str:
         return f"Layout({self.shape!r}, {self.stride!r})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return shapes.equal(self.shape, other.shape) and shapes.equal(self.stride, other.stride)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.stride))
+
+    @property
+    def extents(self) -> IntTuple:
+        """The shape of a layout whose sizes are numbers; one with expressions is refused."""
+        if not all(isinstance(size, int) for size in shapes.flatten(self.shape)):
+            raise LayoutError(f"{self}: its sizes are expressions; fill in their numbers first")
+        return shapes.normalised(self.shape, "a shape")
+
     @property
     def size(self) -> int:
         """How many coordinates the domain has."""
-        return shapes.size(self.shape)
+        return shapes.size(self.extents)
 
     @property
     def cosize(self) -> int:
@@ -132,17 +166,19 @@ class Layout:
         return axes_of(shapes.flatten(self.stride))
 
     @property
-    def steps(self) -> tuple[tuple[int, int | Step], ...]:
+    def steps(self) -> tuple[tuple[Leaf, Leaf | Step], ...]:
         """(size, stride) of every leaf, fastest first; strides are offsets or steps."""
         return tuple(zip(shapes.flatten(self.shape), shapes.flatten(self.stride), strict=True))
 
     @property
     def leaves(self) -> tuple[tuple[int, int], ...]:
-        """(size, stride) of every leaf, fastest first, of a layout into offsets; one into coordinates is refused."""
-        found = [(s, d) for s, d in self.steps if isinstance(d, int)]
+        """(size, stride) of every leaf, fastest first, of a layout of numbers into offsets; any other is refused."""
         if self.axes:
             named = ", ".join(map(str, self.axes))
             raise LayoutError(f"{self} is a map into coordinates; take it along one of its axes, {named}")
+        found = [(s, d) for s, d in self.steps if isinstance(s, int) and isinstance(d, int)]
+        if len(found) < len(self.steps):
+            raise LayoutError(f"{self}: its sizes and strides are expressions; fill in their numbers first")
         return tuple(found)
 
     @property
@@ -173,7 +209,7 @@ class Layout:
         domain is a LayoutError.
         """
         where = coordinate[0] if len(coordinate) == 1 else coordinate
-        index = shapes.index_of(shapes.normalised(where, "a coordinate"), self.shape)
+        index = shapes.index_of(shapes.normalised(where, "a coordinate"), self.extents)
         offset = 0
         for extent, step in self.leaves:
             offset += index % extent * step
@@ -253,22 +289,35 @@ class Layout:
                     f"{self}: axis {axis} reaches {reach}, outside [0, {extent}) of the tensor {shapes.text(extents)}"
                 )
         below = shapes.prefix_products(extents)
-        return self._restrided(lambda step: sum(step.along(axis) * b for axis, b in enumerate(below)))
+        return self._restrided(lambda step: sum((step.along(axis) * b for axis, b in enumerate(below)), start=0))
 
-    def _restrided(self, change: Callable[[Step], int | Step]) -> Layout:
-        if any(isinstance(d, int) and d for _, d in self.steps):
+    def _restrided(self, change: Callable[[Step], Leaf | Step]) -> Layout:
+        if any(not isinstance(d, Step) and not same(d, 0) for _, d in self.steps):
             raise LayoutError(f"{self} is a map into offsets and has no axes")
-        strides = tuple(0 if isinstance(d, int) else change(d) for _, d in self.steps)
+        strides = tuple(change(d) if isinstance(d, Step) else 0 for _, d in self.steps)
         return Layout(self.shape, shapes.unflatten(strides, self.shape))
+
+    # -- with expressions ------------------------------------------------------------------------------------------
+
+    def fill(self, values: Mapping[str, int]) -> Layout:
+        """The layout with numbers in place of its expressions; every symbol in them needs a value.
+
+        >>> from tinygpu.expressions import symbol
+        >>> print(Layout((4, symbol("n") // 4), (1, symbol("n"))).fill({"n": 32}))
+        (4,8):(1,32)
+        """
+        sizes = tuple(filled(size, values) for size, _ in self.steps)
+        strides = tuple(d.fill(values) if isinstance(d, Step) else filled(d, values) for _, d in self.steps)
+        return Layout(shapes.unflatten(sizes, self.shape), shapes.unflatten(strides, self.shape))
 
 
 def _strides(tree: Any) -> StrideTree:
-    """Plain ints, steps and tuples; a step along no axis is 0."""
+    """Plain leaves, steps and tuples; a step along no axis is 0."""
     if isinstance(tree, (tuple, list)):
         return tuple(_strides(branch) for branch in tree)
     if isinstance(tree, Step):
         return tree if tree.terms else 0
-    return shapes.normalised(tree, "a stride")
+    return shapes.leaves(tree, "a stride")
 
 
 def _lists(tree: StrideTree) -> Any:

@@ -99,7 +99,7 @@ def offset_picture(layout: Layout | ComposedLayout) -> Picture:
     0 0 1 2
     1 3 4 5
     """
-    rows, columns = _two_modes(layout.shape, str(layout))
+    rows, columns = _two_modes(layout.extents, str(layout))
     values = layout.offsets().reshape(columns, rows).T
     return Picture(
         str(layout),
@@ -119,7 +119,7 @@ def holder_picture(partition: Layout, extents: tuple[int, int]) -> Picture:
 
     A layout into linear indices of the tile becomes such a partition by composing Layout.identity with it.
     """
-    threads, _ = _two_modes(partition.shape, str(partition))
+    threads, _ = _two_modes(partition.extents, str(partition))
     rows, columns = _checked_grid(extents, str(partition))
     partition.linearised(extents)  # refuses a partition that leaves the tile
     holders: list[list[list[int]]] = [[[] for _ in range(columns)] for _ in range(rows)]
@@ -160,14 +160,15 @@ def bank_picture(layout: Layout | ComposedLayout, element_bits: int) -> Picture:
     words = (offsets * element_bits) // BANK_BITS
     per_element = max(1, element_bits // BANK_BITS)
     lines, banks = _checked_grid((-(-(int(words.max()) + per_element) // BANKS), BANKS), str(layout))
+    extents = layout.extents
     found: list[list[int]] = [[] for _ in range(lines * banks)]
     for index in np.argsort(offsets, kind="stable").tolist():
         for word in range(int(words[index]), int(words[index]) + per_element):
             found[word].append(index)
-    first_mode = 1 if isinstance(layout.shape, int) or not layout.shape else shapes.size(layout.shape[0])
+    first_mode = shapes.size(extents[0]) if isinstance(extents, tuple) and extents else 1
 
     def name(index: int) -> str:
-        return shapes.text(shapes.coordinate_of(index, layout.shape)).removeprefix("(").removesuffix(")")
+        return shapes.text(shapes.coordinate_of(index, extents)).removeprefix("(").removesuffix(")")
 
     def cell(indices: Sequence[int]) -> str:
         if len(indices) <= 1:

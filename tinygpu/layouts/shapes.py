@@ -6,42 +6,48 @@ colexicographic order (the first mode runs fastest), so that each coordinate als
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, overload
 
 from tinygpu.layouts.errors import LayoutError
+from tinygpu.layouts.leaf import Leaf, leaf, same
 from tinygpu.layouts.step import Step
 
 IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
-StrideTree: TypeAlias = "int | Step | tuple[StrideTree, ...]"
+ShapeTree: TypeAlias = "Leaf | tuple[ShapeTree, ...]"
+StrideTree: TypeAlias = "Leaf | Step | tuple[StrideTree, ...]"
 
 
 def normalised(tree: Any, what: str) -> IntTuple:
     """`tree` as plain ints and tuples (lists and NumPy integers are converted); `what` names it in the error."""
     if isinstance(tree, (tuple, list)):
         return tuple(normalised(t, what) for t in tree)
-    if isinstance(tree, bool):
+    number = leaf(tree, what)
+    if not isinstance(number, int):
         raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}")
-    try:
-        return operator.index(tree)
-    except TypeError:
-        raise LayoutError(f"{what} must be an integer or a tuple of them, not {tree!r}") from None
+    return number
 
 
-def checked_shape(shape: object) -> IntTuple:
-    """`shape` normalised; every leaf must be 1 or more."""
-    tree = normalised(shape, "a shape")
-    for leaf in flatten(tree):
-        if leaf < 1:
-            raise LayoutError(f"shape {text(tree)}: {leaf} is not a size; each mode needs a size of 1 or more")
+def leaves(tree: Any, what: str) -> ShapeTree:
+    """As `normalised`, of a tree whose leaves may be expressions."""
+    return tuple(leaves(t, what) for t in tree) if isinstance(tree, (tuple, list)) else leaf(tree, what)
+
+
+def checked_shape(shape: object) -> ShapeTree:
+    """`shape` with plain leaves; every number among them must be 1 or more."""
+    tree = leaves(shape, "a shape")
+    for size in flatten(tree):
+        if isinstance(size, int) and size < 1:
+            raise LayoutError(f"shape {text(tree)}: {size} is not a size; each mode needs a size of 1 or more")
     return tree
 
 
 @overload
 def flatten(tree: IntTuple) -> tuple[int, ...]: ...
 @overload
-def flatten(tree: StrideTree) -> tuple[int | Step, ...]: ...
+def flatten(tree: ShapeTree) -> tuple[Leaf, ...]: ...
+@overload
+def flatten(tree: StrideTree) -> tuple[Leaf | Step, ...]: ...
 def flatten(tree: Any) -> tuple[Any, ...]:
     """The leaves, from left to right.
 
@@ -54,10 +60,12 @@ def flatten(tree: Any) -> tuple[Any, ...]:
 
 
 @overload
-def unflatten(leaves: tuple[IntTuple, ...], profile: IntTuple) -> IntTuple: ...
+def unflatten(leaves: tuple[IntTuple, ...], profile: StrideTree) -> IntTuple: ...
 @overload
-def unflatten(leaves: tuple[StrideTree, ...], profile: IntTuple) -> StrideTree: ...
-def unflatten(leaves: tuple[Any, ...], profile: IntTuple) -> Any:
+def unflatten(leaves: tuple[ShapeTree, ...], profile: StrideTree) -> ShapeTree: ...
+@overload
+def unflatten(leaves: tuple[StrideTree, ...], profile: StrideTree) -> StrideTree: ...
+def unflatten(leaves: tuple[Any, ...], profile: StrideTree) -> Any:
     """`leaves` in the nesting of `profile`; a leaf may itself be a tuple.
 
     >>> unflatten((5, 6, 7), (2, (3, 4)))
@@ -69,7 +77,7 @@ def unflatten(leaves: tuple[Any, ...], profile: IntTuple) -> Any:
     return _take(iter(leaves), profile)
 
 
-def _take(stream: Iterator[Any], profile: IntTuple) -> Any:
+def _take(stream: Iterator[Any], profile: StrideTree) -> Any:
     if isinstance(profile, tuple):
         return tuple(_take(stream, branch) for branch in profile)
     return next(stream)
@@ -78,9 +86,23 @@ def _take(stream: Iterator[Any], profile: IntTuple) -> Any:
 def size(shape: IntTuple) -> int:
     """How many coordinates the index space has: the product of the leaves; () is one point."""
     total = 1
-    for leaf in flatten(shape):
-        total *= leaf
+    for extent in flatten(shape):
+        total *= extent
     return total
+
+
+def equal(a: StrideTree, b: StrideTree) -> bool:
+    """Whether both are nested alike and have the same leaves, expression for expression."""
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return (
+            isinstance(a, tuple)
+            and isinstance(b, tuple)
+            and len(a) == len(b)
+            and all(equal(x, y) for x, y in zip(a, b, strict=True))
+        )
+    if isinstance(a, Step) or isinstance(b, Step):
+        return isinstance(a, Step) and isinstance(b, Step) and a == b
+    return same(a, b)
 
 
 def congruent(a: StrideTree, b: StrideTree) -> bool:

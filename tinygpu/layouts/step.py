@@ -6,16 +6,17 @@ An axis is a number (0, 1: the axes of a tile) or a word ("lane" and "column" of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinygpu.layouts.errors import LayoutError
+from tinygpu.layouts.leaf import Leaf, filled, leaf, same, times
 
 Axis: TypeAlias = int | str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """So many steps along each axis; `terms` is sorted, numbers before words, and has no axis twice and no 0.
 
@@ -23,35 +24,50 @@ class Step:
     1@0+2@1
     """
 
-    terms: tuple[tuple[Axis, int], ...]
+    terms: tuple[tuple[Axis, Leaf], ...]
 
     def __post_init__(self) -> None:
-        total: dict[Axis, int] = {}
+        total: dict[Axis, Leaf] = {}
         for axis, count in self.terms:
             if not isinstance(axis, str) and (isinstance(axis, bool) or not isinstance(axis, int) or axis < 0):
                 raise LayoutError(f"an axis is a number from 0 on or a word such as 'lane', not {axis!r}")
             if isinstance(axis, str) and not axis.isidentifier():
                 raise LayoutError(f"an axis is a number from 0 on or a word such as 'lane', not {axis!r}")
-            if count < 0:
+            count = leaf(count, f"the number of steps along axis {axis}")
+            if isinstance(count, int) and count < 0:
                 raise LayoutError(f"{count} steps along axis {axis}: coordinates count up from 0")
-            total[axis] = total.get(axis, 0) + count
-        kept = ((axis, count) for axis, count in total.items() if count)
+            total[axis] = leaf(total[axis] + count, "a sum of steps") if axis in total else count
+        kept = ((axis, count) for axis, count in total.items() if not same(count, 0))
         object.__setattr__(self, "terms", tuple(sorted(kept, key=lambda term: place(term[0]))))
 
     def __add__(self, other: Step) -> Step:
         return Step(self.terms + other.terms)
 
-    def __mul__(self, count: int) -> Step:
-        return Step(tuple((axis, c * count) for axis, c in self.terms))
+    def __mul__(self, count: Leaf) -> Step:
+        return Step(tuple((axis, times(c, count)) for axis, c in self.terms))
 
     __rmul__ = __mul__
 
     def __str__(self) -> str:
         return "+".join(f"{count}@{axis}" for axis, count in self.terms) or "0"
 
-    def along(self, axis: Axis) -> int:
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Step):
+            return NotImplemented
+        return len(self.terms) == len(other.terms) and all(
+            a == b and same(x, y) for (a, x), (b, y) in zip(self.terms, other.terms, strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def along(self, axis: Axis) -> Leaf:
         """Steps along one axis."""
-        return dict(self.terms).get(axis, 0)
+        return next((count for found, count in self.terms if found == axis), 0)
+
+    def fill(self, values: Mapping[str, int]) -> Step:
+        """The same with numbers in place of its expressions."""
+        return Step(tuple((axis, filled(count, values)) for axis, count in self.terms))
 
     @classmethod
     def parse(cls, source: str) -> Step:
@@ -75,7 +91,7 @@ def place(axis: Axis) -> tuple[bool, int, str]:
     return (True, 0, axis) if isinstance(axis, str) else (False, axis, "")
 
 
-def axes_of(strides: Iterable[int | Step]) -> tuple[Axis, ...]:
+def axes_of(strides: Iterable[Leaf | Step]) -> tuple[Axis, ...]:
     """The axes that some stride moves along, in their order."""
     found = {axis for stride in strides if isinstance(stride, Step) for axis, _ in stride.terms}
     return tuple(sorted(found, key=place))

@@ -26,11 +26,13 @@ from tinygpu.files.shape import fits
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.memories import MEMORIES, Memory, memory
 from tinygpu.language.parameters import DeclarationError
-from tinygpu.language.partition import Condition, Mode, Partition
+from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
 from tinygpu.program.program import Program
@@ -63,7 +65,8 @@ _CLASSES: tuple[type, ...] = (
     Tile,
     Buffer,
     Partition,
-    Mode,
+    Layout,
+    Step,
     Condition,
     Route,
 )
@@ -198,8 +201,10 @@ def _instructions() -> dict[str, type]:
 @cache
 def _hints(cls: type) -> Mapping[str, Any]:
     """Field -> type. Aliases of the language name classes of other modules; what cannot be resolved may be anything."""
+    own = vars(sys.modules[cls.__module__])
+    others = {name: found for name, found in {**_NAMED, "Expr": Expr}.items() if name not in own}
     try:
-        hints = get_type_hints(cls, localns={**_NAMED, "Expr": Expr})
+        hints = get_type_hints(cls, localns=others)
     except NameError:
         return dict.fromkeys((f.name for f in fields(cls)), Any)
     return {f.name: hints[f.name] for f in fields(cls)}

@@ -18,7 +18,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
-from tinygpu.program.spread import Spread, matrix_addresses, spread
+from tinygpu.program.matrices import matrix_addresses
 
 MATRIX_ROW_BYTES = 16
 TouchKind = Literal["ldst", "cp.async", "ldmatrix"]
@@ -70,11 +70,10 @@ def touches(statement: n.Statement) -> Iterator[Touch]:
 
 
 def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes: bool) -> Touch:
-    who = spread(partition)
     vector = int(expr(hop.vector))
-    coordinates = who.coordinates()[:, ::vector, :].copy()
+    coordinates = partition.coordinates()[:, ::vector, :].copy()
     if writes and tile.memory in (GMEM, SMEM) and hop.reads is RMEM:
-        coordinates[~_holders(who)] = -1
+        coordinates[~partition.stores()] = -1
     if len(coordinates) % 32:  # the rest of the last warp takes no part
         idle = np.full((-len(coordinates) % 32, *coordinates.shape[1:]), -1)
         coordinates = np.concatenate([coordinates, idle])
@@ -82,18 +81,6 @@ def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes:
     warps = coordinates.reshape(threads // 32, 32, values, axes).transpose(0, 2, 1, 3).reshape(-1, 32, axes)
     kind: TouchKind = "cp.async" if hop.completion == "commit group" else "ldst"
     return Touch(name, hop, tile, kind, writes, vector * tile.dtype.bytes, warps)
-
-
-def _holders(who: Spread) -> NDArray[np.bool_]:
-    """(threads,) the thread that stores, where several hold the same values."""
-    index = np.arange(who.thread_count)
-    keep = np.ones(who.thread_count, dtype=np.bool_)
-    below = 1
-    for extent, axis, _ in who.threads:
-        if axis is None:
-            keep &= index // below % extent == 0
-        below *= extent
-    return keep
 
 
 def _matrix(

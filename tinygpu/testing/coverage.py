@@ -19,7 +19,6 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
-from tinygpu.program.spread import Spread, spread
 from tinygpu.program.touches import offsets, touches, unrolled_statements
 from tinygpu.program.tree import walk
 from tinygpu.solver.buffers import SolvedLayouts
@@ -55,19 +54,19 @@ def partition_fault(partition: Partition) -> str:
 
     Threads whose number does not decide a coordinate hold copies: each element is held once per combination of those.
     """
-    who = spread(partition)
-    held = who.coordinates().reshape(-1, len(who.shape))
-    copies = math.prod(extent for extent, axis, _ in who.threads if axis is None)
-    outside = (held < 0).any(axis=1) | (held >= np.array(who.shape)).any(axis=1)
+    shape = tuple(map(int, partition.shape))
+    held = partition.coordinates().reshape(-1, len(shape))
+    copies = math.prod(size for size, _ in partition.copies())
+    outside = (held < 0).any(axis=1) | (held >= np.array(shape)).any(axis=1)
     if outside.any():
         first = tuple(int(c) for c in held[int(np.argmax(outside))])
-        return f"{first} is held, which lies outside the tile {'x'.join(map(str, who.shape))}"
-    counts = np.bincount(np.ravel_multi_index(tuple(held.T), who.shape), minlength=math.prod(who.shape))
+        return f"{first} is held, which lies outside the tile {'x'.join(map(str, shape))}"
+    counts = np.bincount(np.ravel_multi_index(tuple(held.T), shape), minlength=math.prod(shape))
     wrong = np.flatnonzero(counts != copies)
     if len(wrong):
-        first = tuple(int(c) for c in np.unravel_index(int(wrong[0]), who.shape))
+        first = tuple(int(c) for c in np.unravel_index(int(wrong[0]), shape))
         times = int(counts[wrong[0]])
-        return f"{first} of the tile {'x'.join(map(str, who.shape))} is held {times} times, not {copies} times"
+        return f"{first} of the tile {'x'.join(map(str, shape))} is held {times} times, not {copies} times"
     return ""
 
 
@@ -103,7 +102,7 @@ def store_fault(program: Program, problem: Problem) -> str:
                 whole = np.indices([int(e) for e in s.target.shape]).reshape(len(s.target.shape), -1).T
                 _count_store(counts[tensor.name], s.target, whole, known)
             elif s.value.partition is not None:
-                who = spread(s.value.partition)
+                who = s.value.partition
                 held = who.coordinates()[holders(who)].reshape(-1, len(who.shape))
                 _count_store(counts[tensor.name], s.target, held, known)
     by = stores(program)
@@ -162,10 +161,10 @@ def _count_store(
     np.add.at(count, tuple(where[inside] for where in place_in), 1)
 
 
-def holders(who: Spread) -> NDArray[np.bool_]:
+def holders(who: Partition) -> NDArray[np.bool_]:
     """(threads,) the first of the threads that hold the same values."""
     first: dict[tuple[int, ...], int] = {}
-    keep = np.zeros(who.thread_count, dtype=np.bool_)
+    keep = np.zeros(who.threads.size, dtype=np.bool_)
     for thread, start in enumerate(map(tuple, who.thread_coordinates().tolist())):
         if start not in first:
             first[start] = thread

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate, symbol
+from tinygpu.language import Layout, Partition
 from tinygpu.language.instruction import Instruction, Transfer
-from tinygpu.language.partition import Mode, Partition
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, emulate
@@ -88,8 +88,8 @@ def test_rows_of_matrices_are_aligned_if_and_only_if_it_does_not_fault(
     instruction: isa.LdMatrix | isa.StMatrix, statement: str
 ) -> None:
     side = smem_operand(KIND)
-    lanes = (Mode.of(4, 1, 1), Mode.of(8, 0, 1))
-    rule = next(r for r in instruction.legality(side, Partition(side.shape, lanes, ())) if "row alignment" in r.name)
+    fragment = Partition(side.shape, Layout.parse("((4,8),1):((1@1,1@0),0)"))
+    rule = next(r for r in instruction.legality(side, fragment) if "row alignment" in r.name)
     for pitch in PITCHES:
         lines = [
             "mov.b32 %r8, 0;",

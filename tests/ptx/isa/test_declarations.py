@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
-from tinygpu.language.partition import Mode, Partition
+from tinygpu.language import E, Layout, Partition
+from tinygpu.layouts.step import Step
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.cvt import CONVERSIONS
 from tinygpu.ptx.isa.ldmatrix import held_by
@@ -82,34 +83,35 @@ def test_a_barrier_has_an_id_below_sixteen_and_whole_warps() -> None:
 def test_ldmatrix_transposes_only_sixteen_bit_elements(kind: str, contiguous: int) -> None:
     side = smem_operand(dtype(kind), contiguous=contiguous)
     per = 32 // dtype(kind).bits
-    lanes, pack = (Mode.of(4, 1, per), Mode.of(8, 0, 1)), (Mode.of(per, 1, 1),) if per > 1 else ()
-    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, lanes, pack))}
+    held = Layout.of([(4, per * E(1)), (8, E(0))], [(per, E(1))] if per > 1 else [])
+    rules = {r.name: r for r in isa.LdMatrix().legality(side, Partition(side.shape, held))}
     allowed = kind == "f16" or contiguous == 1
     assert rules["ldmatrix transpose of stage"].condition.same(True) == allowed
     assert rules["ldmatrix fragment of stage"].condition.same(True)
 
 
-FOUR, EIGHT, PAIR = Mode.of(4, 1, 2), Mode.of(8, 0, 1), Mode.of(2, 1, 1)
+Digit = tuple[int, int | Step]
+FOUR, EIGHT, PAIR = (4, 2 * E(1)), (8, E(0)), (2, E(1))
+
+
+def digits(sizes: list[int], steps: list[int | Step]) -> st.SearchStrategy[Digit]:
+    return st.tuples(st.sampled_from(sizes), st.sampled_from(steps))
 
 
 @settings(max_examples=200)
 @example(lanes=(FOUR, EIGHT), values=(PAIR,))
-@example(lanes=(Mode.of(4, 0, 2), EIGHT), values=(Mode.of(2, 0, 1),))
-@example(lanes=(FOUR, EIGHT), values=(Mode.of(2, 0, 1),))
+@example(lanes=((4, 2 * E(0)), EIGHT), values=((2, E(0)),))
+@example(lanes=(FOUR, EIGHT), values=((2, E(0)),))
 @example(lanes=(FOUR, EIGHT), values=())
 @given(
-    lanes=st.tuples(
-        *[st.builds(Mode.of, st.sampled_from([2, 4, 8]), st.sampled_from([0, 1, None]), st.integers(1, 2))] * 2
-    ),
-    values=st.lists(
-        st.builds(Mode.of, st.sampled_from([1, 2]), st.sampled_from([0, 1]), st.integers(1, 2)), max_size=1
-    ),
+    lanes=st.tuples(*[digits([2, 4, 8], [0, E(0), E(1), 2 * E(0), 2 * E(1)])] * 2),
+    values=st.lists(digits([1, 2], [E(0), E(1), 2 * E(0), 2 * E(1)]), max_size=1),
 )
 def test_a_partition_is_a_fragment_if_and_only_if_its_lanes_hold_an_8x8_matrix(
-    lanes: tuple[Mode, ...], values: Sequence[Mode]
+    lanes: tuple[Digit, ...], values: Sequence[Digit]
 ) -> None:
     """One matrix of 16-bit elements, plain or with its axes exchanged, by enumeration of lanes and elements."""
-    partition = Partition((expr(8), expr(8)), lanes, tuple(values))
+    partition = Partition((expr(8), expr(8)), Layout.of(lanes, values))
     side = smem_operand(dtype("f16"))
     rule = next(r for r in isa.LdMatrix().legality(side, partition) if "fragment" in r.name)
     held = spread_coordinates(partition)
@@ -121,11 +123,11 @@ def test_a_partition_is_a_fragment_if_and_only_if_its_lanes_hold_an_8x8_matrix(
 def spread_coordinates(partition: Partition) -> list[list[tuple[int, int]]]:
     """Per thread and value, the (row, column) that a partition gives it."""
 
-    def parts(modes: Sequence[Mode]) -> list[tuple[int, int]]:
+    def parts(mode: Layout) -> list[tuple[int, int]]:
         out = [(0, 0)]
-        for mode in modes:
-            steps = [int(mode.stride) * i for i in range(int(mode.extent))]
-            moved = [((s, 0) if mode.axis == 0 else (0, s) if mode.axis == 1 else (0, 0)) for s in steps]
+        for size, stride in mode.steps:
+            down, across = (int(stride.along(axis)) if isinstance(stride, Step) else 0 for axis in (0, 1))
+            moved = [(down * i, across * i) for i in range(int(size))]
             out = [(r + dr, c + dc) for dr, dc in moved for r, c in out]
         return out
 
@@ -134,7 +136,7 @@ def spread_coordinates(partition: Partition) -> list[list[tuple[int, int]]]:
 
 def test_ldmatrix_reads_a_buffer() -> None:
     with pytest.raises(ValueError, match=r"^ldmatrix reads a shared-memory buffer$"):
-        isa.LdMatrix().legality(gmem_operand(dtype("f16")), Partition((), (), ()))
+        isa.LdMatrix().legality(gmem_operand(dtype("f16")), Partition((), Layout.of([], [])))
 
 
 def test_a_target_is_written_sm_and_a_number() -> None:

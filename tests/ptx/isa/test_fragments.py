@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
+from tinygpu.language import Partition
 from tinygpu.language.instruction import Fragment, tiled
-from tinygpu.layouts import Layout
-from tinygpu.program.spread import Spread, matrix_addresses, spread
+from tinygpu.layouts import E, Layout
+from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.ldmatrix import held_by, row_of
 from tinygpu.ptx.isa.mma import SHAPES, Shape, gather, holders, scatter
@@ -106,7 +107,7 @@ def test_held_by_is_the_formula_of_ldmatrix(lane: int) -> None:
     assert row_of(lane) == (lane >> 3, lane & 7)
 
 
-def lane_rows(plan_addresses: Spread) -> list[tuple[int, int]]:
+def lane_rows(plan_addresses: Partition) -> list[tuple[int, int]]:
     """Where each lane of the first warp points in the first instruction."""
     return [(int(r), int(c)) for r, c in plan_addresses.thread_coordinates()[:32]]
 
@@ -163,13 +164,13 @@ def test_ldmatrix_by_plan_gives_every_lane_what_its_partition_says(
     m, n = 16 * repeats[0] * warps[0], 8 * repeats[1] * warps[1]
     made = tiled(instruction, wide, wide, (m, n), warps)
     partition = made.a if operand == "a" else made.b
-    transposed = partition.threads[0].axis != contiguous
+    transposed = partition.threads.steps[0][1] != per * E(contiguous)
     if transposed and wide.bits != 16:
         return  # the rule on transposes refuses it
     plan = matrix_addresses(partition, per, transposed)
     rows = plan.addresses.thread_coordinates()  # (threads, 2): where each lane points, first instruction
     steps = plan.addresses.value_coordinates()  # (instructions, 2)
-    want = spread(partition).coordinates()  # (threads, values, 2)
+    want = partition.coordinates()  # (threads, values, 2)
     along = np.eye(2, dtype=np.int64)[contiguous]
     got = np.full_like(want, -1)
     assert plan.count in (1, 2, 4)

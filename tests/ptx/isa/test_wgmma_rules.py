@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate, symbol
 from tinygpu.language.instruction import tiled
-from tinygpu.program.spread import spread
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
 from tinygpu.ptx.isa import wgmma_registers_evidence as registers
@@ -25,7 +24,7 @@ def test_the_fragment_is_the_formula_thread_by_thread(n: int) -> None:
     """PTX ISA, wgmma register fragment D."""
 
     kind = dtype("f16")
-    who = spread(tiled(isa.Wgmma(n), kind, kind, (64, n), (1, 1)).c).coordinates()
+    who = tiled(isa.Wgmma(n), kind, kind, (64, n), (1, 1)).c.coordinates()
     assert who.shape == (128, n // 2, 2)
     seen = set()
     for thread in range(128):

@@ -7,7 +7,9 @@ import math
 from hypothesis import strategies as st
 
 from tinygpu.expressions import expr
-from tinygpu.language import Mode, Partition
+from tinygpu.language import E, Layout, Partition
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import Step
 
 
 @st.composite
@@ -30,20 +32,20 @@ def partitions(draw: st.DrawFn, contiguous: int = 1, vectors: tuple[int, ...] = 
     order = draw(st.permutations(radices))
     below = [1, 1]
     below[contiguous] = vector
-    made: dict[str, list[Mode]] = {"thread": [], "value": []}
+    made: dict[str, list[tuple[Leaf, Leaf | Step]]] = {"thread": [], "value": []}
     for kind, extent, axis in order:
         if axis is None:
-            made[kind].append(Mode.of(extent, None, 0))
+            made[kind].append((extent, 0))
         else:
-            made[kind].append(Mode.of(extent, axis, below[axis]))
+            made[kind].append((extent, below[axis] * E(axis)))
             below[axis] *= extent
-    values = [Mode.of(vector, contiguous, 1), *draw(st.permutations(made["value"]))]
+    values = [(vector, E(contiguous)), *draw(st.permutations(made["value"]))]
     shape = (expr(below[0]), expr(below[1]))
-    partition = Partition(shape, tuple(draw(st.permutations(made["thread"]))), tuple(values))
+    partition = Partition(shape, Layout.of(draw(st.permutations(made["thread"])), values))
     assert int(partition.thread_count) == threads
     assert math.prod(int(s) for s in shape) * _copies(partition) == threads * int(partition.value_count)
     return partition, vector
 
 
 def _copies(partition: Partition) -> int:
-    return math.prod(int(m.extent) for m in partition.threads if m.axis is None)
+    return math.prod(int(size) for size, stride in partition.threads.steps if not isinstance(stride, Step))

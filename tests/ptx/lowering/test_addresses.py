@@ -21,7 +21,6 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.spread import spread
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.lower import lower
 
@@ -55,7 +54,7 @@ def run(kernel: Any, threads: int, **arguments: int) -> list[Access]:
 
 def holders(partition: Partition) -> NDArray[np.bool_]:
     """(threads,) the first thread of those that hold the same."""
-    starts = spread(partition).thread_coordinates()
+    starts = partition.thread_coordinates()
     _, first = np.unique(starts, axis=0, return_index=True)
     keep = np.zeros(len(starts), dtype=np.bool_)
     keep[first] = True
@@ -64,7 +63,7 @@ def holders(partition: Partition) -> NDArray[np.bool_]:
 
 def expected_places(partition: Partition, vector: int, starts: tuple[int, int]) -> NDArray[np.int64]:
     """(vectors, threads, 2) coordinates of the first element of each access."""
-    where = spread(partition).coordinates()[:, ::vector, :] + np.array(starts)
+    where = partition.coordinates()[:, ::vector, :] + np.array(starts)
     return where.transpose(1, 0, 2)
 
 

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
-from tinygpu.language import RMEM, SMEM, Mode, Partition, Problem, Route
+from tinygpu.language import RMEM, SMEM, E, Layout, Partition, Problem, Route
 from tinygpu.language.instruction import Transfer
 from tinygpu.language.problem import Operand
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
@@ -24,6 +26,7 @@ from tinygpu.ptx.emulator import DeviceBuffer, emulate
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.verification.operands import host_tensor
 
+Digit = tuple[Leaf, Leaf | Step]
 ZERO = expr(0)
 POISON = 0xFF
 
@@ -41,18 +44,20 @@ def spread_over(
     order = draw(st.permutations(left))
     below = [1, 1]
     below[axis] = vector
-    thread_modes, values, free = [], [Mode.of(vector, axis, 1)], threads
+    threads_of: list[Digit] = []
+    values: list[Digit] = [(vector, E(axis))]
+    free = threads
     for extent, a in order:
-        mode = Mode.of(extent, a, below[a])
+        digit = (extent, below[a] * E(a))
         below[a] *= extent
         if extent == 2 and free > 1 and (draw(st.booleans()) or sum(e == 2 for e, _ in left) < 8):
-            thread_modes.append(mode)
+            threads_of.append(digit)
             free //= 2
         else:
-            values.append(mode)
+            values.append(digit)
     if free > 1:
-        thread_modes.append(Mode.of(free, None, 0))
-    return Partition((expr(below[0]), expr(below[1])), tuple(draw(st.permutations(thread_modes))), tuple(values))
+        threads_of.append((free, 0))
+    return Partition((expr(below[0]), expr(below[1])), Layout.of(draw(st.permutations(threads_of)), values))
 
 
 class Made(NamedTuple):

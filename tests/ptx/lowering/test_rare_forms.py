@@ -23,7 +23,6 @@ from tinygpu.language import Machine
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace
 from tinygpu.program.program import Program
-from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream, warpgroup
@@ -154,7 +153,7 @@ def buffered(name: str) -> Any:
     return shared(list(walk(programs(name)[0][0].body)))
 
 
-WHO = spread(rare.WHO)
+WHO = rare.WHO.coalesced
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ WHO = spread(rare.WHO)
         (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),
         (lambda c: moves.vector_of(isa.LdGlobal(8), WHO), "ld.global moves 8 elements, and a thread holds 4"),
-        (lambda c: compute.spread_of(window("Rows")), "x does not lie in registers"),
+        (lambda c: compute.partition_of(window("Rows")), "x does not lie in registers"),
         (lambda c: gmem.gmem_access(c, buffered("OneTileRoles"), WHO), "ring.x does not lie in GMEM"),
         (
             lambda c: bulk.coordinates(c, buffered("OneTileRoles"), cast(Any, None), 0, 0),

@@ -20,7 +20,6 @@ from tinygpu.expressions import expr, symbol
 from tinygpu.language import blocked
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.spread import spread
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import compute, fix_up, handover, moves, release, roles, warpgroup
@@ -112,19 +111,19 @@ NO_ROOM = "must be whole warpgroups"
         ),
         (
             lambda: compute.broadcast(
-                spread(blocked((2, 32), threads=32, across=32)), spread(blocked((4, 32), threads=32, across=32)), "v1"
+                blocked((2, 32), threads=32, across=32), blocked((4, 32), threads=32, across=32), "v1"
             ),
             "%v1 is held by other threads than the values that it is combined with",
         ),
         (
             lambda: compute.broadcast(
-                spread(blocked((4, 64), threads=64, across=64)), spread(blocked((4, 64), threads=32, across=32)), "v1"
+                blocked((4, 64), threads=64, across=64), blocked((4, 64), threads=32, across=32), "v1"
             ),
             "%v1 is held by other threads than the values that it is combined with",
         ),
         (
             lambda: compute.broadcast(
-                spread(blocked((4, 32), threads=32, across=8)), spread(blocked((4, 32), threads=32, across=32)), "v1"
+                blocked((4, 32), threads=32, across=8), blocked((4, 32), threads=32, across=32), "v1"
             ),
             "%v1 is held by other threads than the values that it is combined with",
         ),

@@ -29,7 +29,7 @@ from tinygpu.language import (
 from tinygpu.language.instruction import Completion, Scope
 from tinygpu.language.memories import Memory
 from tinygpu.language.tile import Tile
-from tinygpu.layouts import Layout
+from tinygpu.layouts import E, Layout, coalesce
 from tinygpu.ptx import isa
 
 
@@ -153,8 +153,7 @@ class Tcgen05Ld(MatrixLoad):
         return "tcgen05.ld"
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
-        rows = [m for m in partition.threads if m.axis == 0]
-        fits = len(rows) == 1 and rows[0].extent.same(128) and rows[0].stride.same(1)
+        fits = coalesce(partition.threads) == Layout(128, E(0))
         return (self.rule(f"lanes of {memory_side.name}", fits, "thread t of the warpgroup holds row t of the tile"),)
 
 

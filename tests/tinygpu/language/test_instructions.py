@@ -13,25 +13,26 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate
-from tinygpu.language import Elementwise, Instruction, Mode, Partition, blocked
+from tinygpu.language import Elementwise, Instruction, Layout, Partition, blocked
 from tinygpu.language.instruction import since, tiled
 from tinygpu.language.memories import MEMORIES, memory
 from tinygpu.language.parameters import Choice, Param
 from tinygpu.language.partition import expr
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile, gmem_tile
+from tinygpu.layouts.step import Step
 from tinygpu.ptx import isa
 
 few = st.sampled_from([1, 2, 3, 4])
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def spelled(number: int, modes: tuple[Mode, ...], rank: int) -> tuple[int, ...]:
+def spelled(number: int, mode: Layout, rank: int) -> tuple[int, ...]:
     out = [0] * rank
-    for mode in modes:
-        number, digit = divmod(number, int(mode.extent))
-        if mode.axis is not None:
-            out[mode.axis] += digit * int(mode.stride)
+    for size, stride in mode.steps:
+        number, digit = divmod(number, int(size))
+        for axis, count in stride.terms if isinstance(stride, Step) else ():
+            out[int(axis)] += digit * int(count)
     return tuple(out)
 
 
@@ -140,7 +141,7 @@ def test_what_a_thread_moves_at_once_are_neighbours(
     assert not holds or moved == 1 or runs
     if axis == contiguous:
         assert holds == (vector % moved == 0)
-    nobody = Partition(who.shape, (), ())
+    nobody = Partition(who.shape, Layout.of([], []))
     (rule,) = [r for r in isa.LdGlobal(moved).legality(tile, nobody) if "vector along" in r.name]
     assert bool(rule.condition.sympy) == (moved == 1)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate
-from tinygpu.language import Dim, Input, Machine, Mode, Output, Param, Partition, Route, blocked
+from tinygpu.language import Dim, E, Input, Layout, Machine, Output, Param, Partition, Route, blocked
 from tinygpu.language.derive import live_registers
 from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM
 from tinygpu.language.partition import expr
@@ -26,7 +26,7 @@ ROUTE = Route(LD, isa.StShared(1))
 
 
 def of(values: int) -> Partition:
-    return Partition((expr(32 * values),), (Mode.of(32, 0, values),), (Mode.of(values, 0, 1),))
+    return Partition((expr(32 * values),), Layout((32, values), (values * E(0), E(0))))
 
 
 def tile(name: str, values: int, kind: str = "f32", memory: Any = RMEM) -> Tile:

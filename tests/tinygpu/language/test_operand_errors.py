@@ -11,7 +11,7 @@ from asynchronous_machines import TmaLoad, TmaStore
 from negation import Later, Program, around, refused, thing
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.language import InOut, Mode, Partition, Route, UnknownLayout, blocked
+from tinygpu.language import InOut, Layout, Partition, Route, UnknownLayout, blocked
 from tinygpu.language.instruction import Fragment, MatrixMultiply
 from tinygpu.language.memories import RMEM, SMEM, Memory
 from tinygpu.language.partition import expr
@@ -194,13 +194,13 @@ def test_an_operand_that_cannot_be_is_explained(inner: Callable[..., Any], sente
 
 def test_threads_that_hold_other_values_do_not_combine_them() -> None:
     def inner(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
-        one = Partition((expr(4), expr(8)), (Mode.of(32, 1, 1),), (Mode.of(4, 0, 1),))
+        one = Partition((expr(4), expr(8)), Layout.parse("(32,4):(1@1,1@0)"))
         p.apply(self.add, p.full(held(4, 8), "f32"), p.full(one, "f32"))
 
     refused(
         lambda: thing(around(inner), **MORE),
-        "Thing.program: add combines tiles that are held by other threads: [4x8] threads(32@1*1) values(4@0*1) and "
-        "[4x8] threads(8@1*1 4@0*1) values(1@1*1 1@1*8 1@0*4)",
+        "Thing.program: add combines tiles that are held by other threads: [4x8] (32,4):(1@1,1@0) and "
+        "[4x8] ((8,4),1):((1@1,1@0),0)",
     )
 
 

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.language import Mode, Partition, blocked, register_blocked
+from tinygpu.language import E, Layout, Partition, blocked, register_blocked
 from tinygpu.language.partition import expr
+from tinygpu.layouts.step import Step
 
 few = st.sampled_from([1, 2, 3, 4])
 
 
-def spelled(number: int, modes: tuple[Mode, ...], rank: int) -> list[int]:
+def spelled(number: int, mode: Layout, rank: int) -> list[int]:
     out = [0] * rank
-    for mode in modes:
-        number, digit = divmod(number, int(mode.extent))
-        if mode.axis is not None:
-            out[mode.axis] += digit * int(mode.stride)
+    for size, stride in mode.steps:
+        number, digit = divmod(number, int(size))
+        for axis, count in stride.terms if isinstance(stride, Step) else ():
+            out[int(axis)] += digit * int(count)
     return out
 
 
@@ -125,8 +126,20 @@ def test_parts_and_transposes_of_a_partition(vector: int, across: int, tall: int
             assert all(c[axis] == 0 for c in values)
             assert list(dict.fromkeys(c[1 - axis] for c in all_of)) == [c[1 - axis] for c in values]
         assert less.made_for is who.made_for
-    assert str(Mode.of(4, None, 0)) == "4@-*0"
-    assert str(Mode.of(4, 1, 2)) == "4@1*2"
+
+
+def test_a_partition_prints_as_its_shape_and_its_layout() -> None:
+    who = Partition((expr(8), expr(8)), Layout.of([(4, 2 * E(1)), (8, E(0))], [(2, E(1))]))
+    assert str(who) == "[8x8] ((4,8),2):((2@1,1@0),1@1)"
+
+
+@pytest.mark.parametrize("layout", ["(4,8):(1@lane,1@0)", "(4,8):(1@0,1@2)", "(4,8,2):(1@0,1@1,0)", "32:1@0"])
+def test_a_layout_that_is_no_partition_of_a_tile_is_refused(layout: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        Partition((expr(8), expr(8)), Layout.parse(layout))
+    assert str(refused.value) == (
+        f"{layout}: a partition has two modes, threads and values, that step along the axes of its tile, 0, 1"
+    )
 
 
 def test_a_line_has_no_transpose() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layout_strategies import any_layouts, layouts
 
-from tinygpu.layouts import E, Layout, LayoutError, Step, coalesce, compose, shapes
+from tinygpu.layouts import E, Layout, LayoutError, Step, compose, right_inverse, shapes
 
 P = Layout.parse
 AXES = (0, 1, 2, "cta", "column", "lane")
@@ -186,7 +186,7 @@ def test_every_refusal():
     refuses(coordinates, layout, 3)
     refuses(coordinates, layout.offsets)
     refuses(coordinates, lambda: layout.cosize)
-    refuses(coordinates, coalesce, layout)
+    refuses(coordinates, right_inverse, layout)
     refuses("(4,8):(8,1) is a map into offsets and has no axes", P("(4,8):(8,1)").along, 0)
     refuses("(4,8):(1@0,1@1): (4) has 1 axes from 0 on, and no 1", layout.linearised, (4,))
     refuses("4:1@lane: (4) has 1 axes from 0 on, and no 'lane'", P("4:1@lane").linearised, (4,))

@@ -7,19 +7,27 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from tinygpu.language import Mode, Partition
+from tinygpu.language import E, Layout, Partition
 from tinygpu.language.partition import expr
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import Step
 
 Coordinate = tuple[int, ...]
+Digit = tuple[int, Leaf | Step]  # how many values, and the steps from one to the next
 
 
-def spelled(number: int, modes: tuple[Mode, ...], rank: int) -> Coordinate:
-    """Where a thread id, or a value index, stands: its digits, fastest first, each `stride` steps along its axis."""
+def digit(size: int, axis: int | None, steps: int = 1) -> Digit:
+    """A digit along an axis; along none, all of its values hold the same."""
+    return size, 0 if axis is None else steps * E(axis)
+
+
+def spelled(number: int, mode: Layout, rank: int) -> Coordinate:
+    """Where a thread id, or a value index, stands: its digits, fastest first, each so many steps along an axis."""
     out = [0] * rank
-    for mode in modes:
-        number, digit = divmod(number, int(mode.extent))
-        if mode.axis is not None:
-            out[mode.axis] += digit * int(mode.stride)
+    for size, stride in mode.steps:
+        number, value = divmod(number, int(size))
+        for axis, count in stride.terms if isinstance(stride, Step) else ():
+            out[int(axis)] += value * int(count)
     return tuple(out)
 
 
@@ -34,17 +42,20 @@ def held(partition: Partition, thread: int, value: int) -> Coordinate:
 def loose_partitions(draw: st.DrawFn) -> Partition:
     """Any digits at all: of one value, of no axis, such as continue each other, and such as do not."""
 
-    def modes(kinds: tuple[int | None, ...]) -> tuple[Mode, ...]:
-        out: list[Mode] = []
+    def digits(kinds: tuple[int | None, ...]) -> list[Digit]:
+        out: list[Digit] = []
         for _ in range(draw(st.integers(0, 4))):
-            extent, axis = draw(st.sampled_from([1, 2, 3, 4])), draw(st.sampled_from(kinds))
-            stride = draw(st.integers(1, 6))
-            if out and draw(st.booleans()):  # the digit before goes on
-                axis, stride = out[-1].axis, int(out[-1].extent * out[-1].stride)
-            out.append(Mode.of(extent, axis, 0 if axis is None else stride))
-        return tuple(out)
+            size, axis = draw(st.sampled_from([1, 2, 3, 4])), draw(st.sampled_from(kinds))
+            before = out[-1] if out else (1, 0)
+            if isinstance(before[1], Step) and draw(st.booleans()):  # the digit before goes on
+                out.append((size, before[1] * before[0]))
+            elif axis is not None and draw(st.integers(0, 4)) == 0:  # along both axes at once
+                out.append((size, E(0) + draw(st.integers(1, 6)) * E(1)))
+            else:
+                out.append(digit(size, axis, draw(st.integers(1, 6))))
+        return out
 
-    return Partition((expr(64), expr(64)), modes((0, 1, None)), modes((0, 1)))
+    return Partition((expr(64), expr(64)), Layout.of(digits((0, 1, None)), digits((0, 1))))
 
 
 @st.composite
@@ -70,18 +81,18 @@ def fragment(
     """
     outer = 1 - inner
     size = {inner: 4 * per_register, outer: 8}
-    values = [Mode.of(per_register, inner, 1)] if per_register > 1 else []
+    values = [digit(per_register, inner)] if per_register > 1 else []
     for extent, axis in matrices:
-        values.append(Mode.of(extent, axis, size[axis]))
+        values.append(digit(extent, axis, size[axis]))
         size[axis] *= extent
     warps = []
     for extent, axis in several:
-        warps.append(Mode.of(extent, axis, 0 if axis is None else size[axis]))
+        warps.append(digit(extent, axis, 0 if axis is None else size[axis]))
         if axis is not None:
             size[axis] *= extent
-    lanes = (Mode.of(4, inner, per_register), Mode.of(8, outer, 1))
-    return Partition((expr(size[0]), expr(size[1])), (*lanes, *warps), tuple(values)), per_register, transposed
+    held = Layout.of([digit(4, inner, per_register), digit(8, outer), *warps], values)
+    return Partition((expr(size[0]), expr(size[1])), held), per_register, transposed
 
 
 def value_count(partition: Partition) -> int:
-    return math.prod(int(mode.extent) for mode in partition.values)
+    return math.prod(int(size) for size, _ in partition.values.steps)

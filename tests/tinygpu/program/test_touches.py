@@ -7,18 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from digits import fragments, held, loose_partitions, spelled, value_count
+from digits import digit, fragments, held, loose_partitions, spelled, value_count
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.language import Mode, Partition, Route
+from tinygpu.language import E, Layout, Partition, Route
 from tinygpu.language.instruction import MatrixLoad
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.touches import Touch, offsets, touches, unrolled_statements
 from tinygpu.ptx import isa
@@ -49,7 +50,8 @@ def listed(who: Partition, vector: int, holders: bool) -> list[list[list[int]]]:
     for warp, first in itertools.product(range(-(-threads // 32)), range(0, value_count(who), vector)):
         lanes = []
         for thread in range(32 * warp, 32 * warp + 32):
-            copies = spelled(thread, tuple(Mode.of(m.extent, 0 if m.axis is None else None) for m in who.threads), 1)
+            repeated = [(size, 0 if isinstance(stride, Step) else E(0)) for size, stride in who.threads.steps]
+            copies = spelled(thread, Layout.of(repeated)[0], 1)
             idle = thread >= threads or (holders and copies != (0,))
             lanes.append([-1, -1] if idle else [*held(who, thread, first)])
         out.append(lanes)
@@ -60,15 +62,14 @@ def listed(who: Partition, vector: int, holders: bool) -> list[list[list[int]]]:
 def vectored(draw: st.DrawFn) -> tuple[Partition, int]:
     """(partition, vector): the values of a thread open with `vector` neighbours."""
     who, vector = draw(loose_partitions()), draw(st.sampled_from([1, 2, 4]))
-    values = (Mode.of(vector, 1, 1), *who.values)
-    return Partition(who.shape, who.threads, values), vector
+    values = [digit(vector, 1), *who.values.steps]
+    return Partition(who.shape, Layout.of(who.threads.steps, values)), vector
 
 
 # Threads that hold the same stand between others, and after them.
 REPEATED = Partition(
     SHAPE,
-    (Mode.of(3, 0, 1), Mode.of(2, None, 0), Mode.of(2, 1, 4), Mode.of(4, None, 0)),
-    (Mode.of(2, 1, 1), Mode.of(2, 1, 2)),
+    Layout.of([digit(3, 0), digit(2, None), digit(2, 1, 4), digit(4, None)], [digit(2, 1), digit(2, 1, 2)]),
 )
 
 
@@ -110,7 +111,10 @@ def test_loads_stores_and_copies_touch_what_the_digits_spell(found: tuple[Partit
 def test_matrices_touch_eight_rows_each(fragment: tuple[Partition, int, bool]) -> None:
     """Every row of every 8x8 matrix of the fragment, once for each warp that holds it; a row is 16 bytes."""
     who, _, transposed = fragment
-    inner = who.threads[0].axis
+    _, stride = who.threads.steps[0]
+    assert isinstance(stride, Step)
+    ((inner, _),) = stride.terms
+    assert isinstance(inner, int)
     contiguous = 1 - inner if transposed else inner
     smem = in_smem("f16", contiguous)
     (load,) = touches(n.Load("l", isa.LdMatrix(), smem, in_registers("f16", who)))
@@ -133,7 +137,7 @@ def test_matrices_touch_eight_rows_each(fragment: tuple[Partition, int, bool]) -
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.sampled_from(["loop", "both", "scope"])), max_size=4))
 def test_statements_are_written_out_once_for_each_round_of_unrolled_loops(around: list[tuple[bool, int, str]]) -> None:
-    value = in_registers("f32", Partition(SHAPE, (), ()))
+    value = in_registers("f32", Partition(SHAPE, Layout.of([], [])))
     inside, beside = n.Constant(value, 1.0), n.Constant(value, 2.0)
     body: tuple[n.Statement, ...] = (inside,)
     rounds: list[range] = []
@@ -164,7 +168,7 @@ def test_an_offset_counts_indices_that_are_known(factors: list[int], i: int, j: 
 
 
 def test_what_has_no_rows_of_matrices_has_no_addresses() -> None:
-    who, smem = Partition(SHAPE, (), ()), in_smem("f16")
+    who, smem = Partition(SHAPE, Layout.of([], [])), in_smem("f16")
     for load, partition in ((isa.LdMatrix(), None), (MatrixLoad(), who)):
         value = replace(in_registers("f16", who), partition=partition)
         with pytest.raises(ValueError) as refused:
@@ -173,7 +177,7 @@ def test_what_has_no_rows_of_matrices_has_no_addresses() -> None:
 
 
 def test_what_no_threads_share_out_is_touched_by_nobody() -> None:
-    who, gmem = Partition(SHAPE, (), ()), in_gmem("f32")
+    who, gmem = Partition(SHAPE, Layout.of([], [])), in_gmem("f32")
     spread, whole = in_registers("f32", who), replace(in_registers("f32", who), partition=None)
     assert list(touches(n.Load("l", isa.LdGlobal(1), gmem, whole))) == []
     assert list(touches(n.Store("s", isa.StGlobal(1), whole, gmem))) == []

@@ -11,11 +11,12 @@ from tinygpu.language import (
     AccessPattern,
     Choice,
     Dim,
+    E,
     Elementwise,
     InOut,
     Input,
+    Layout,
     Machine,
-    Mode,
     Option,
     Output,
     Param,
@@ -311,8 +312,7 @@ class Batched(Machine):
         shape = (1, self.warps, 32 * self.vector)
         who = Partition(
             tuple(expr(s) for s in shape),
-            (Mode.of(32, 2, self.vector), Mode.of(self.warps, 1, 1)),
-            (Mode.of(self.vector, 2, 1),),
+            Layout.of([(32, self.vector * E(2)), (self.warps, E(1))], [(self.vector, E(2))]),
         )
         with (
             p.grid((self.b, 1), (self.m, self.warps), (self.n, 32 * self.vector)) as (k, i, j),

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import itertools
 
-from digits import fragment, fragments, held, loose_partitions, spelled, value_count
+from digits import digit, fragment, fragments, held, loose_partitions, spelled, value_count
 from hypothesis import example, given, settings
 
-from tinygpu.language import Mode, Partition
+from tinygpu.language import Layout, Partition
 from tinygpu.language.partition import expr
-from tinygpu.program.spread import matrix_addresses, spread
+from tinygpu.layouts.step import Step
+from tinygpu.program.matrices import matrix_addresses
 
 
 @settings(max_examples=60)
 @given(loose_partitions())
-def test_a_spread_holds_what_the_digits_spell(partition: Partition) -> None:
-    who = spread(partition)
-    assert who.shape == (64, 64)
-    assert (who.thread_count, who.value_count) == (int(partition.thread_count), int(partition.value_count))
-    threads, values = range(who.thread_count), range(who.value_count)
-    assert who.coordinates().tolist() == [[[*held(partition, t, v)] for v in values] for t in threads]
-    assert who.thread_coordinates().tolist() == [[*spelled(t, partition.threads, 2)] for t in threads]
-    assert who.value_coordinates().tolist() == [[*spelled(v, partition.values, 2)] for v in values]
+def test_a_partition_holds_what_its_digits_spell(partition: Partition) -> None:
+    threads, values = range(int(partition.thread_count)), range(int(partition.value_count))
+    for who in (partition, partition.coalesced):
+        assert (who.threads.size, who.values.size) == (len(threads), len(values))
+        assert who.coordinates().tolist() == [[[*held(partition, t, v)] for v in values] for t in threads]
+        assert who.thread_coordinates().tolist() == [[*spelled(t, partition.threads, 2)] for t in threads]
+        assert who.value_coordinates().tolist() == [[*spelled(v, partition.values, 2)] for v in values]
 
 
 @settings(max_examples=60)
 @given(loose_partitions())
-def test_digits_of_a_spread_are_as_few_as_can_be(partition: Partition) -> None:
+def test_digits_of_a_coalesced_partition_are_as_few_as_can_be(partition: Partition) -> None:
     """None has one value alone, and none goes on where the one before it ends."""
-    for digits in (spread(partition).threads, spread(partition).values):
-        assert all(extent > 1 for extent, _, _ in digits)
-        for (extent, axis, stride), (_, after, onwards) in itertools.pairwise(digits):
-            assert axis != after or (axis is not None and onwards != extent * stride)
+    for mode in partition.coalesced.layout:
+        assert all(size != 1 for size, _ in mode.steps) or mode == Layout(1, 0)
+        for (size, stride), (_, onwards) in itertools.pairwise(mode.steps):
+            before = stride * int(size) if isinstance(stride, Step) else 0
+            assert before != onwards
 
 
 @settings(max_examples=60)
@@ -49,9 +50,10 @@ def test_ldmatrix_hands_every_register_the_elements_that_its_fragment_wants(
     partition, per_register, transposed = matrices_of
     plan = matrix_addresses(partition, per_register, transposed)
     rows = plan.addresses.coordinates()  # (threads, instructions, axes)
-    assert all(extent > 1 for extent, _, _ in plan.addresses.threads)
-    across = partition.threads[1 if transposed else 0].axis
-    assert across is not None
+    assert all(size > 1 for size, _ in plan.addresses.threads.along(0).leaves)
+    _, stride = partition.threads.steps[1 if transposed else 0]
+    assert isinstance(stride, Step)
+    ((across, _),) = stride.terms
     matrices = value_count(partition) // per_register
     assert sorted(plan.registers.reshape(-1).tolist()) == list(range(matrices))
     assert plan.registers.shape == (matrices // plan.count, plan.count)
@@ -64,15 +66,14 @@ def test_ldmatrix_hands_every_register_the_elements_that_its_fragment_wants(
                     row = 2 * (lane % 4) + e if transposed else lane // 4
                     column = lane // 4 if transposed else lane % 4 * per_register + e
                     element = list(rows[warp + 8 * slot + row, instruction])
-                    element[across] += column
+                    element[int(across)] += column
                     assert tuple(element) == held(partition, thread, int(register) * per_register + e)
 
 
 def modes(*extents: int) -> Partition:
-    lanes = (Mode.of(4, 1, 2), Mode.of(8, 0, 1))
     strides = [8, 16, 64]
-    values = [Mode.of(extent, 0, stride) for extent, stride in zip(extents, strides, strict=False)]
-    return Partition((expr(256), expr(8)), lanes, (Mode.of(2, 1, 1), *values))
+    values = [digit(extent, 0, stride) for extent, stride in zip(extents, strides, strict=False)]
+    return Partition((expr(256), expr(8)), Layout.of([digit(4, 1, 2), digit(8, 0)], [digit(2, 1), *values]))
 
 
 def test_ldmatrix_takes_as_many_matrices_at_a_time_as_divide_the_fragment() -> None:
