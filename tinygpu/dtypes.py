@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 Kind = Literal["float", "signed", "unsigned", "scale"]
 
@@ -97,3 +98,9 @@ def dtype(name: str | DType) -> DType:
         if candidate.name == name:
             return candidate
     raise ValueError(f"unknown dtype {name!r}; known: {', '.join(t.name for t in DTYPES)}")
+
+
+def tf32_read(values: NDArray[Any]) -> NDArray[np.float32]:
+    """What a matrix unit reads of tf32 elements: the upper 19 bits of each word (PTX ISA, "wgmma.mma_async")."""
+    words = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return (words & np.uint32(0xFFFFE000)).view(np.float32).reshape(np.shape(values))

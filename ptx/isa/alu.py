@@ -36,7 +36,7 @@ class Fma(Arithmetic):
     def flops(self) -> int:
         return 2
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         a, b, c = values
         if self.kind not in ("f32", "f16", "bf16"):
             return a * b + c
@@ -74,7 +74,7 @@ class Add(Arithmetic):
     }
     stems: ClassVar[tuple[str, ...]] = ("add.rn.{t}", "add.{t}")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] + values[1]
 
 
@@ -92,7 +92,7 @@ class Sub(Arithmetic):
     }
     stems: ClassVar[tuple[str, ...]] = ("sub.rn.{t}", "sub.{t}")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] - values[1]
 
 
@@ -111,7 +111,7 @@ class Mul(Arithmetic):
     }
     stems: ClassVar[tuple[str, ...]] = ("mul.rn.{t}", "mul.lo.{t}")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] * values[1]
 
 
@@ -129,7 +129,7 @@ class Max(Arithmetic):
     spelling: ClassVar[dict[str, str]] = _passing_nan("max")
     stems: ClassVar[tuple[str, ...]] = ("max.NaN.{t}", "max.{t}")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.maximum(values[0], values[1])
 
 
@@ -139,7 +139,7 @@ class Min(Arithmetic):
     spelling: ClassVar[dict[str, str]] = _passing_nan("min")
     stems: ClassVar[tuple[str, ...]] = ("min.NaN.{t}", "min.{t}")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.minimum(values[0], values[1])
 
 
@@ -150,7 +150,7 @@ class MaxNumber(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("max.{t}",)
     not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Max is the same")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.fmax(values[0], values[1])
 
 
@@ -161,7 +161,7 @@ class MinNumber(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("min.{t}",)
     not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Min is the same")
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.fmin(values[0], values[1])
 
 
@@ -178,7 +178,7 @@ class Neg(Arithmetic):
     }
     stems: ClassVar[tuple[str, ...]] = ("neg.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return -values[0]
 
 
@@ -195,7 +195,7 @@ class Abs(Arithmetic):
     }
     stems: ClassVar[tuple[str, ...]] = ("abs.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.abs(values[0])
 
 
@@ -209,7 +209,7 @@ class And(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("and.{t}",)
     source: ClassVar[str] = _BITS
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] & values[1]
 
 
@@ -220,7 +220,7 @@ class Or(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("or.{t}",)
     source: ClassVar[str] = _BITS
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] | values[1]
 
 
@@ -231,7 +231,7 @@ class Xor(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("xor.{t}",)
     source: ClassVar[str] = _BITS
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] ^ values[1]
 
 
@@ -243,7 +243,7 @@ class Not(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("not.{t}",)
     source: ClassVar[str] = _BITS
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return ~values[0]
 
 
@@ -262,7 +262,7 @@ class Shl(Shift):
     spelling: ClassVar[dict[str, str]] = {"u32": "shl.b32", "s32": "shl.b32"}
     stems: ClassVar[tuple[str, ...]] = ("shl.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         a, b = values
         shifted = np.left_shift(a, np.minimum(b, 31).astype(np.asarray(a).dtype))
         return np.where(np.asarray(b) > 31, np.zeros_like(a), shifted)
@@ -274,7 +274,7 @@ class Shr(Shift):
     spelling: ClassVar[dict[str, str]] = {"u32": "shr.u32", "s32": "shr.s32"}
     stems: ClassVar[tuple[str, ...]] = ("shr.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         a, b = values
         shifted = np.right_shift(a, np.minimum(b, 31).astype(np.asarray(a).dtype))
         return shifted if self.kind == "s32" else np.where(np.asarray(b) > 31, np.zeros_like(a), shifted)
@@ -336,7 +336,7 @@ class Where(Arithmetic):
         suffix = self.spelling[self.kind]
         return f"{{{{ .reg .pred q; {self.label} q, {{a}}, {{b}}; selp.{suffix} {{d}}, {{c}}, {{e}}, q; }}}}"
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         a, b, c, e = values
         return np.where(getattr(np, COMPARISONS[self.comparison][1])(a, b), c, e)
 
@@ -349,7 +349,7 @@ class Div(Arithmetic):
     stems: ClassVar[tuple[str, ...]] = ("div.rn.{t}", "div.{t}")
     not_offered: ClassVar[dict[str, str]] = {"s32": _TRUNCATES, "u32": _TRUNCATES}
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
             return values[0] / values[1]
 

@@ -2,7 +2,7 @@
 
 operands   an address in SMEM, one in GMEM; 4, 8 or 16 bytes, of which the last may be left out and become zero
 legality   width, alignment, neighbours (`Transfer.legality`)
-semantics  a copy that happens between its issue and the end of a wait for its group
+meaning    a copy that happens between its issue and the end of a wait for its group
 cost       sectors of GMEM, wavefronts of SMEM (`tinygpu.cost`)
 lowering   `CpAsync.cache` and the width; at the tensor's edges the number of bytes that exist
 """

@@ -2,7 +2,7 @@
 
 operands   one value per element, in registers
 legality   the pairs of `CONVERSIONS`, with the oldest target and lowest .version where they are younger than sm_80
-semantics  floats round to nearest even, tf32 to nearest with ties away from zero; integers and 8-bit floats saturate,
+meaning    floats round to nearest even, tf32 to nearest with ties away from zero; integers and 8-bit floats saturate,
            and an integer made of a NaN is 0 (of an f64 NaN: its highest bit alone)
 cost       one slot of the integer unit per element
 lowering   the text of the conversion; neighbouring 16-bit results of f32 values are converted in pairs
@@ -132,7 +132,7 @@ class Cvt(Elementwise):
     def flops(self) -> int:
         return 0
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         value, to = np.asarray(values[0]), dtype(self.to)
         if not to.is_float:
             return _to_integer(value, self.origin, to.numpy)
@@ -190,7 +190,7 @@ class Round(Rounding):
     spelling: ClassVar[dict[str, str]] = _modes("rni")
     stems: ClassVar[tuple[str, ...]] = ("cvt.rni.{t}.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.rint(values[0])
 
 
@@ -200,7 +200,7 @@ class Floor(Rounding):
     spelling: ClassVar[dict[str, str]] = _modes("rmi")
     stems: ClassVar[tuple[str, ...]] = ("cvt.rmi.{t}.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.floor(values[0])
 
 
@@ -210,7 +210,7 @@ class Ceil(Rounding):
     spelling: ClassVar[dict[str, str]] = _modes("rpi")
     stems: ClassVar[tuple[str, ...]] = ("cvt.rpi.{t}.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.ceil(values[0])
 
 
@@ -220,7 +220,7 @@ class Trunc(Rounding):
     spelling: ClassVar[dict[str, str]] = _modes("rzi")
     stems: ClassVar[tuple[str, ...]] = ("cvt.rzi.{t}.{t}",)
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.trunc(values[0])
 
 

@@ -2,7 +2,7 @@
 
 operands   one value of each operand per element, in registers
 legality   the types of `spelling`, with the oldest target and lowest .version where they are younger than sm_80
-semantics  NumPy, of the operands as they are stored
+meaning    NumPy, of the operands as they are stored
 cost       one slot of the unit per element
 lowering   the text of `spelling`, element by element
 """
@@ -159,7 +159,7 @@ def specimen(instruction: Elementwise, title: str = "", body: str = "") -> Speci
         )
     ).split("\n")
     lines.append(f"st.global.b{dtype(gives).bits} [%out], {register(gives, 0)};")
-    meaning = instruction.semantics
+    meaning = instruction.meaning
     return Specimen(
         title or f"{instruction.label}",
         "\n".join(lines),

@@ -2,7 +2,7 @@
 
 operands   rows of 16 bytes in SMEM, each at an address of its own; 1, 2 or 4 registers per lane
 legality   fragment, transpose, row alignment
-semantics  `row_of` and `held_by`, below
+meaning    `row_of` and `held_by`, below
 cost       one wavefront per matrix where its eight rows lie in different banks (`tinygpu.cost.banks`)
 lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at which row
 """

@@ -2,7 +2,7 @@
 
 operands   an address in GMEM or SMEM; 1, 2, 4, 8 or 16 bytes in registers
 legality   width, alignment, neighbours (`Transfer.legality`)
-semantics  element i of the vector is the element i steps from the address
+meaning    element i of the vector is the element i steps from the address
 cost       sectors of GMEM, wavefronts of SMEM (`tinygpu.cost`)
 lowering   `spelling`, below; predicated at the tensor's edges
 """

@@ -2,7 +2,7 @@
 
 operands   fragments of a (m x k), b (k x n) and c (m x n) in the registers of a warp
 legality   which shapes and types exist, and from which target on (`SHAPES`)
-semantics  c += a @ b
+meaning    c += a @ b
 cost       2 m n k operations of the tensor cores
 lowering   `MmaSync.text`; k is contiguous in the registers of both a and b (.row.col)
 """

@@ -22,7 +22,7 @@ class Special(Arithmetic):
     unit: ClassVar[Unit] = "sfu"
     function: ClassVar[Callable[..., Any]]
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         wide = [np.asarray(v, dtype=np.float64) for v in values]
         with np.errstate(all="ignore"):
             return narrowed(type(self).function(*wide), self.kind)

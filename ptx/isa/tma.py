@@ -2,7 +2,7 @@
 
 operands   a window of a tensor, and a buffer whose rows are cut into swizzled spans
 legality   strides and addresses of 16 bytes, boxes of at most 256 rows, one to five axes
-semantics  a copy; elements outside the tensor are zero when loaded and left out when stored
+meaning    a copy; elements outside the tensor are zero when loaded and left out when stored
 cost       bytes of GMEM; nothing of the threads
 lowering   one box per span of a row, issued by one thread; loads complete on an mbarrier, stores in bulk groups
 """

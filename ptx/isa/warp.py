@@ -2,7 +2,7 @@
 
 operands   shfl.sync: one register per lane; bar.sync: none
 legality   32-bit values between lanes of one warp; barrier ids and whole warps
-semantics  lane l gets the value of lane l ^ mask; what was written before the barrier is read after it
+meaning    lane l gets the value of lane l ^ mask; what was written before the barrier is read after it
 cost       one request per warp; a wait for the slowest warp
 lowering   reductions write shuffles; lowering places barriers where a buffer is handed over
 """

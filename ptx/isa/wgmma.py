@@ -2,7 +2,7 @@
 
 operands   a (64 x k) and b (k x n) in SMEM, in the layouts of TMA; c (64 x n) in the registers of 128 threads
 legality   which n and types exist; majors; operands in swizzled spans; steps along k of 32 bytes
-semantics  c += a @ b
+meaning    c += a @ b
 cost       2 m n k operations of the tensor cores; 32 bytes of each row of a and b from SMEM
 lowering   `Wgmma.text`, matrix descriptors made of the operands' places, fences and groups by the pipeline
 """

@@ -2,7 +2,7 @@
 
 operands   a (64 x k) in the registers of 128 threads; b (k x n) in SMEM, in the layouts of TMA; c (64 x n) in registers
 legality   as wgmma has for c and b; a lay in memory as it liked, because threads brought it
-semantics  c += a @ b
+meaning    c += a @ b
 cost       2 m n k operations of the tensor cores; 32 bytes of each column of b from SMEM
 lowering   `WgmmaRegisters.text`; a fence after the threads have written a, and a wait before they write it again
 """

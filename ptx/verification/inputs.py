@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.dtypes import DType
+from tinygpu.dtypes import DType, tf32_read
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
@@ -98,7 +98,7 @@ def input_values(
         return rng.integers(-most, most + 1, shape).astype(dtype.numpy)
     values = rng.uniform(-1, 1, shape).astype(np.float32)
     if dtype.name == "tf32":
-        return round_tf32(values)
+        return tf32_read(values)
     return values.astype(dtype.numpy)
 
 
@@ -143,11 +143,6 @@ def specials(dtype: DType) -> NDArray[np.float64]:
     large = min(_LARGE, largest)
     return np.array([large, np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, -large])
 
-
-def round_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """f32 values with their low 13 mantissa bits cleared, as the tensor core reads them."""
-    bits = values.view(np.uint32) & np.uint32(0xFFFFE000)
-    return bits.view(np.float32)
 
 
 def workspaces(kernel: Kernel, problem: Problem, ctas: int) -> dict[str, DeviceBuffer]:

@@ -21,7 +21,7 @@ class Log1pExp(Elementwise):
         "fma.rn.f32 {d}, t, 0f3F317218, top; }}"
     )
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         (a,) = values
         return np.log1p(np.exp(-np.abs(a))) + np.maximum(a, 0)
 

@@ -10,18 +10,23 @@ An instruction belongs to one of seven families, which say how its operands are 
     Elementwise      computes value by value (fma, add, ex2, cvt)
     Shuffle          exchanges values between lanes (shfl.sync)
 
+Each says in `meaning` what it does to whole tiles, in NumPy, whoever holds which element: what `Program.run` carries
+out, and what `tinygpu check` compares with the text. An instruction that does something else says so in its own.
+
 A user's own instruction subclasses one of them, in the user's own file; it is then bound, searched, costed and lowered
 like a shipped one. Rates and latencies belong to the Device, so that calibration never edits an instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
+
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.dtypes import DType
+from tinygpu.dtypes import DType, tf32_read
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
 from tinygpu.language.memories import RMEM, SMEM, Memory
 from tinygpu.language.partition import Condition, Partition
@@ -129,6 +134,10 @@ class Transfer(Instruction):
     def label(self) -> str:
         return self.opcode
 
+    def meaning(self, values: Any) -> Any:
+        """What arrives of a tile: its values as they are."""
+        return values
+
     def width_bytes(self, dtype: DType) -> Expr:
         return expr(self.vector) * dtype.bits // 8
 
@@ -189,6 +198,10 @@ class BulkTransfer(Instruction):
     unit: ClassVar[Unit] = "copy"
     proxy: ClassVar[Literal["generic", "async"]] = "async"
 
+    def meaning(self, values: Any) -> Any:
+        """What arrives of a tile: its values as they are."""
+        return values
+
     def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
         """Constraints from moving `source` to `target`."""
         raise NotImplementedError
@@ -207,6 +220,10 @@ class MatrixLoad(Instruction):
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "lsu"
 
+    def meaning(self, values: Any) -> Any:
+        """The tile that the fragments hold together: its values as they are in memory."""
+        return values
+
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         raise NotImplementedError
 
@@ -219,6 +236,10 @@ class MatrixStore(Instruction):
     writes: ClassVar[Memory] = SMEM
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "lsu"
+
+    def meaning(self, values: Any) -> Any:
+        """The tile in memory: the values that the fragments hold together."""
+        return values
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving `memory_side` (an SMEM tile) under `partition`."""
@@ -242,6 +263,18 @@ class MatrixMultiply(Instruction):
     unit: ClassVar[Unit] = "tensor"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (RMEM, RMEM, RMEM)
     ctas: ClassVar[int] = 1
+
+    def meaning(self, accumulator: Any, a: Any, b: Any) -> Any:
+        """(m, n) the accumulator afterwards, of the tiles before: of an accumulator (m, n), a (m, k) and b (k, n).
+
+        All of them are f64, which holds every element of the narrower types; what is returned is rounded to the
+        accumulator's type, once.
+        """
+        return accumulator + a @ b
+
+    def operand(self, values: Any, kind: DType) -> Any:
+        """The numbers that the unit reads of the elements of a or b, in f64: of tf32 its upper 19 bits."""
+        return np.asarray(tf32_read(values) if kind.name == "tf32" else values, dtype=np.float64)
 
     def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
         """What it asks of operands that lie in memory: layouts, majors."""
@@ -345,7 +378,7 @@ def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[Digits,
 class Elementwise(Instruction):
     """Computes one value from one value of each operand.
 
-    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `semantics` (NumPy).
+    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `meaning` (NumPy).
     """
 
     operands: ClassVar[tuple[str, ...]] = ()
@@ -360,8 +393,8 @@ class Elementwise(Instruction):
         """PTX with the operands as {d}, {a}, {b}, {c}; several statements may be separated by newlines."""
         return self.template
 
-    def semantics(self, *values: Any) -> Any:
-        """The same in NumPy."""
+    def meaning(self, *values: Any) -> Any:
+        """The same in NumPy, of arrays of the operands' types that broadcast against each other."""
         raise NotImplementedError
 
     @property
@@ -381,6 +414,13 @@ class Shuffle(Instruction):
 
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "lsu"
+
+    def meaning(self, combine: Callable[[Any, Any], Any], values: Any, axis: int) -> Any:
+        """The tile combined along an axis, pair by pair and then pairs of pairs; it has extent 1 there."""
+        while (count := values.shape[axis]) > 1:
+            low, high, rest = np.split(values, [count // 2, count // 2 * 2], axis=axis)
+            values = np.concatenate([combine(low, high), rest], axis=axis)
+        return values
 
 
 def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:

@@ -1,6 +1,6 @@
 """Code that is the user's: where it raised, in a sentence, with their file and line instead of our stack.
 
-A machine's module, its `program`, its `reference` and an instruction's `semantics` are Python of the user's. What they
+A machine's module, its `program`, its `reference` and an instruction's `meaning` are Python of the user's. What they
 raise is an answer to them: the line of theirs that was running, what it says, and Python's own words.
 """
 

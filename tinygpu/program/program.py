@@ -6,10 +6,14 @@ candidate's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tinygpu.expressions import Expr, maximum
+from tinygpu.interpreter.elements import Array
+from tinygpu.interpreter.interpret import interpret
+from tinygpu.interpreter.worker import Watch
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.program.listing import listing
@@ -35,6 +39,28 @@ class Program:
 
     def pipeline(self, name: str) -> Pipeline:
         return next(p for p in self.pipelines if p.name == name)
+
+    def run(
+        self,
+        arrays: Mapping[str, Any],
+        scalars: Mapping[str, Any] | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        ctas: int | None = None,
+        watch: Watch | None = None,
+    ) -> dict[str, Array]:
+        """The tensors that a filled-in program writes, by the meanings of its instructions in NumPy: no PTX, no GPU.
+
+        arrays   one per tensor that it reads: (dims) in the tensor's type
+        scalars  its numbers, by name
+        sizes    dims that no given array has
+        ctas     that are launched of a persistent grid, at most; None: four clusters of them
+        watch    told of every tile that a statement leaves in registers; what it returns stands there from then on
+
+        The arrays stay as they are. Raises ProgramFault where roles wait for each other for ever, where something is
+        read that nobody wrote, where an element of a result is never written, and for arrays that do not fit.
+        """
+        return interpret(self, arrays, scalars or {}, sizes or {}, ctas, watch)
 
     @property
     def threads(self) -> Expr:

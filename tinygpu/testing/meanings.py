@@ -1,4 +1,4 @@
-"""Element-wise instructions: what `semantics` says is what the text does, emulated on values of every size."""
+"""Element-wise instructions: what `meaning` says is what the text does, emulated on values of every size."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_meanings(bench: Bench) -> Row:
         tried += 1
         if fault:
             failures.append(Failure(f"{name} ({instruction.label}): {fault}"))
-    notes = [f"without semantics: {', '.join(unsaid)}"] if unsaid else []
+    notes = [f"without a meaning: {', '.join(unsaid)}"] if unsaid else []
     absent = "" if instructions else "element-wise instructions"
     return Row(1, "instructions do what they say", tried, "instructions", tuple(failures), tuple(notes), absent)
 
@@ -67,11 +67,11 @@ def _approximation(bench: Bench) -> float:
 
 
 def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximation: float) -> str:
-    """Where `semantics` and the emulated text differ by more than rounding explains; "" where they do not.
+    """Where `meaning` and the emulated text differ by more than rounding explains; "" where they do not.
 
     approximation  relative error of approximate instructions
 
-    Raises NotImplementedError where the instruction has no semantics.
+    Raises NotImplementedError where the instruction has no meaning.
     """
     takes, gives = instruction.types()
     inputs = [_values(dtype(kind), rng) for kind in takes]
@@ -93,7 +93,7 @@ def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximat
     first = int(wrong[np.argmin([sum(abs(float(i[w])) for i in inputs) for w in wrong])])
     given = ", ".join(f"{letter} = {_shown(i[first])}" for letter, i in zip(OPERANDS, inputs, strict=False))
     return (
-        f"of {given} its semantics make {_shown(want[first])}, and its text, emulated, {_shown(wide[first])} "
+        f"of {given} its meaning makes {_shown(want[first])}, and its text, emulated, {_shown(wide[first])} "
         f"({len(wrong)} of {THREADS} values differ)"
     )
 
@@ -105,13 +105,13 @@ def _shown(value: Any) -> str:
 def _meant(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any] | str:
     with np.errstate(all="ignore"):
         try:
-            meant = np.asarray(instruction.semantics(*inputs))
+            meant = np.asarray(instruction.meaning(*inputs))
         except NotImplementedError:
             raise
         except Exception as error:  # the author's own NumPy
-            return f"its semantics raise {type(error).__name__}: {error}"
+            return f"its meaning raises {type(error).__name__}: {error}"
     if meant.shape not in ((), (THREADS,)) or (meant.dtype.kind not in "biuf" and meant.dtype.name not in _narrow()):
-        return f"its semantics make {meant.dtype} of shape {meant.shape} of {THREADS} values; they give as many numbers"
+        return f"its meaning makes {meant.dtype} of shape {meant.shape} of {THREADS} values; they give as many numbers"
     return np.broadcast_to(meant, (THREADS,))
 
 
@@ -185,7 +185,7 @@ def _bound(
             terms = np.abs(_wide(instruction, [np.abs(i) if f else i for i, f in zip(inputs, floats, strict=True)]))
             moved = [i.astype(np.float64) * (1 + unit) if f else i for i, f in zip(inputs, floats, strict=True)]
             shift = np.abs(_wide(instruction, moved) - _wide(instruction, [i.astype(np.float64) for i in inputs]))
-        except Exception:  # semantics for stored types only
+        except Exception:  # a meaning for stored types only
             terms, shift = np.abs(want), np.zeros(THREADS)
     own = getattr(instruction, "error", None)
     relative, absolute = (own().relative, own().absolute) if own is not None else (0.0, 0.0)
@@ -196,7 +196,7 @@ def _bound(
 
 
 def _wide(instruction: Elementwise, values: list[NDArray[Any]]) -> NDArray[np.float64]:
-    return np.broadcast_to(np.asarray(instruction.semantics(*values), dtype=np.float64), (THREADS,))
+    return np.broadcast_to(np.asarray(instruction.meaning(*values), dtype=np.float64), (THREADS,))
 
 
 def _largest(kind: DType) -> float:

@@ -1,4 +1,4 @@
-"""The tests of this folder share machines and `carried_out`; the small machines are those of the lowering's tests.
+"""The tests of this folder share machines; the small ones are those of the tests of lowering.
 
 Tests are imported by path, so the folders are named here.
 """

@@ -89,7 +89,7 @@ class Halve(Elementwise):
     result: ClassVar[str] = "f32"
     template: ClassVar[str] = "mul.rn.f32 {d}, {a}, 0f3F000000;"
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] / 2
 
 

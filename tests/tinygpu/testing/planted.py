@@ -158,7 +158,7 @@ PLANTS = (
     ),
     # -- instructions
     plant(
-        "semantics exchange operands",
+        "a meaning that exchanges operands",
         "Signs",
         "np.copysign(values[0], values[1])",
         "np.copysign(values[1], values[0])",
@@ -166,7 +166,7 @@ PLANTS = (
         "copysign",
     ),
     plant(
-        "semantics of another power",
+        "a meaning of another power",
         "Signs",
         "values[0] ** self.exponent",
         "values[0] ** (self.exponent + 1)",

@@ -252,7 +252,7 @@ class CopySign(Elementwise):
     operands, result = ("f32", "f32"), "f32"
     template = "copysign.f32 {d}, {b}, {a};"
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return np.copysign(values[0], values[1])
 
 
@@ -270,7 +270,7 @@ class Power(Elementwise):
         steps = " ".join("mul.rn.f32 t, t, {a};" for _ in range(self.exponent - 1))
         return "{{ .reg .f32 t; mov.b32 t, {a}; " + steps + " mov.b32 {d}, t; }}"
 
-    def semantics(self, *values: Any) -> Any:
+    def meaning(self, *values: Any) -> Any:
         return values[0] ** self.exponent
 
 

@@ -1,4 +1,4 @@
-"""NumPy semantics of element-wise instructions against the emulator, which shares nothing with them, on random bits."""
+"""NumPy meaning of element-wise instructions against the emulator, which shares nothing with them, on random bits."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -103,7 +103,7 @@ def emulated_and_meant(instruction: Elementwise, seed: int) -> tuple[list[NDArra
     inputs = [random_values(kind, rng) for kind in instruction.types()[0]]
     got = run(replace(specimen(instruction), threads=THREADS), inputs)
     with np.errstate(all="ignore"):
-        want = np.asarray(instruction.semantics(*inputs))
+        want = np.asarray(instruction.meaning(*inputs))
     return inputs, got, want
 
 

@@ -1,0 +1,313 @@
+"""What each statement does to whole tiles: a program is prepared once, role by role, and then run for every CTA.
+
+A step is done at once, or may have to wait for other roles; then it is a generator of what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import Expr, compile_scalars
+from tinygpu.interpreter.elements import Array, number
+from tinygpu.interpreter.fault import ProgramFault
+from tinygpu.interpreter.places import Made, extents, reader, writer
+from tinygpu.interpreter.worker import Worker
+from tinygpu.language.instruction import Instruction
+from tinygpu.language.memories import RMEM
+from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
+from tinygpu.language.users_code import users_code
+from tinygpu.program import nodes as n
+
+Act: TypeAlias = Callable[[Worker], None]
+Wait: TypeAlias = Callable[[Worker], Iterator[str]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Steps in order; `waits` where one of them may wait."""
+
+    steps: tuple[Act | Wait | Block, ...]
+    waiting: tuple[bool, ...]
+
+    @property
+    def waits(self) -> bool:
+        return any(self.waiting)
+
+    def act(self, worker: Worker) -> None:
+        """Does a block in which nothing waits."""
+        for step in self.steps:
+            step(worker)  # type: ignore[operator]
+
+    def run(self, worker: Worker) -> Iterator[str]:
+        """Does the block; yields what it waits for."""
+        for step, waits in zip(self.steps, self.waiting, strict=True):
+            if waits:
+                yield from step(worker)  # type: ignore[operator, misc]
+            else:
+                step(worker)  # type: ignore[operator]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preparing:
+    """What preparing the statements of a program asks for.
+
+    made   partitions of the register values as they were made
+    areas  number of each fix-up among those of the roles that work on the same tile
+    """
+
+    made: Made
+    areas: dict[int, int]
+
+    def block(self, body: tuple[n.Statement, ...]) -> Block:
+        steps = [self.statement(s) for s in body]
+        return Block(tuple(step for step, _ in steps), tuple(waits for _, waits in steps))
+
+    def statement(self, s: n.Statement) -> tuple[Any, bool]:
+        """(the step, whether it may wait)."""
+        match s:
+            case n.Constant():
+                return self.constant(s), False
+            case n.Load():
+                return self.load(s), False
+            case n.Store():
+                return self.store(s), False
+            case n.Copy():
+                return self.copy(s), False
+            case n.Apply():
+                return self.apply(s), False
+            case n.Multiply():
+                return self.multiply(s), False
+            case n.Reduce():
+                return self.reduce(s), False
+            case n.Loop():
+                return self.loop(s)
+            case n.Pipelined():
+                return self.pipelined(s), True
+            case n.Produce():
+                return self.produce(s), True
+            case n.Consume():
+                return self.consume(s), True
+            case n.FixUp():
+                return self.fix_up(s)
+            case n.Scope() | n.InRole():
+                inner = self.block(s.body)
+                return (inner.run, True) if inner.waits else (inner.act, False)
+
+    # -- tiles ------------------------------------------------------------------------------------------------------
+    def constant(self, s: n.Constant) -> Act:
+        put, shape = self.result(s, s.result), extents(s.result)
+        value = number(s.value, s.result.dtype)
+        return lambda w: put(w, np.full(shape, value, dtype=value.dtype))
+
+    def load(self, s: n.Load) -> Act:
+        get, put = reader(s.source, self.made, s.fill), self.result(s, s.result)
+        meaning = _meaning(s.name, s.instruction)
+        return lambda w: put(w, meaning(get(w)))
+
+    def store(self, s: n.Store) -> Act:
+        get, put = reader(s.value, self.made), self.result(s, s.target)
+        meaning = _meaning(s.name, s.instruction)
+        return lambda w: put(w, meaning(get(w)))
+
+    def copy(self, s: n.Copy) -> Act:
+        get, put = reader(s.source, self.made), self.result(s, s.target)
+        hops = s.instruction.hops if isinstance(s.instruction, Route) else (s.instruction,)
+        meanings = [_meaning(s.name, hop) for hop in hops]
+        return lambda w: put(w, reduce(lambda values, meaning: meaning(values), meanings, get(w)))
+
+    def apply(self, s: n.Apply) -> Act:
+        takes, _ = s.instruction.types()
+        gets = [self.operand(o, kind) for o, kind in zip(s.operands, takes, strict=True)]
+        put, meaning = self.result(s, s.result), _meaning(s.name, s.instruction)
+        return lambda w: put(w, meaning(*[get(w) for get in gets]))
+
+    def operand(self, operand: Tile | n.ScalarArgument | Expr | float, kind: str) -> Callable[[Worker], Any]:
+        """The operand's values: a tile, or one number."""
+        if isinstance(operand, Tile):
+            return reader(operand, self.made)
+        if isinstance(operand, n.ScalarArgument):
+            name = operand.name
+            return lambda w: w.launch.scalars[name]
+        if isinstance(operand, Expr):
+            compute, to = compile_scalars(operand), dtype(kind)
+            return lambda w: number(compute(w.known)[0], to)
+        value = number(operand, dtype(kind))
+        return lambda w: value
+
+    def multiply(self, s: n.Multiply) -> Act:
+        if s.instruction.ctas > 1:
+            raise ProgramFault(
+                f"{s.name} ({s.instruction}) multiplies on {s.instruction.ctas} CTAs of a cluster together, and a "
+                "program is run one CTA after another"
+            )
+        a, b, old = (reader(t, self.made) for t in (s.a, s.b, s.accumulator))
+        put, meaning = self.result(s, s.accumulator), _meaning(s.name, s.instruction)
+        operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
+
+        def act(w: Worker) -> None:
+            left, right = operand(a(w), kinds[0]), operand(b(w), kinds[1])
+            put(w, meaning(old(w).astype(np.float64), left, right))
+
+        return act
+
+    def reduce(self, s: n.Reduce) -> Act:
+        get, put = reader(s.source, self.made), self.result(s, s.result)
+        combine, meaning = _meaning(s.name, s.combine), _meaning(s.name, s.shuffle)
+        return lambda w: put(w, meaning(combine, get(w), s.axis))
+
+    def result(self, s: n.Statement, tile: Tile) -> Callable[[Worker, Any], None]:
+        """Stores what a statement makes of its tile, which has the tile's extents."""
+        put, shape, kept = writer(tile, self.made), extents(tile), tile.memory is RMEM
+        name = tile.name
+
+        def store(w: Worker, values: Any) -> None:
+            if np.shape(values) != shape:
+                try:
+                    values = np.broadcast_to(values, shape)
+                except ValueError:
+                    what = f"{getattr(s, 'name', 'a constant')} ({getattr(s, 'instruction', '')})"
+                    have = " x ".join(map(str, np.shape(values)))
+                    want = " x ".join(map(str, shape))
+                    said = f"the meaning of {what} makes {have} values of {name}, which has {want}"
+                    raise ProgramFault(said) from None
+            put(w, values)
+            if kept and w.launch.watch is not None:
+                w.registers[name] = w.launch.watch(s, w.known, w.registers[name])
+
+        return store
+
+    # -- rounds -----------------------------------------------------------------------------------------------------
+    def loop(self, s: n.Loop) -> tuple[Any, bool]:
+        inner, rounds, index = self.block(s.body), _rounds(s), s.index
+
+        def act(w: Worker) -> None:
+            for number_of in rounds(w):
+                w.known[index] = number_of
+                inner.act(w)
+
+        def run(w: Worker) -> Iterator[str]:
+            for number_of in rounds(w):
+                w.known[index] = number_of
+                yield from inner.run(w)
+
+        return (run, True) if inner.waits else (act, False)
+
+    def pipelined(self, s: n.Pipelined) -> Wait:
+        """Producing runs as many rounds ahead as there are slots but one."""
+        producing = self.produce(n.Produce(s.pipeline, s.produce))
+        consuming = self.consume(n.Consume(s.pipeline, s.consume))
+        rounds, index, name = _rounds(s), s.index, s.pipeline
+
+        def run(w: Worker) -> Iterator[str]:
+            todo = rounds(w)
+            ahead = w.rings[name].stages - 1
+            for step in range(-ahead, len(todo)):
+                if step + ahead < len(todo):
+                    w.known[index] = todo[step + ahead]
+                    yield from producing(w)
+                if step >= 0:
+                    w.known[index] = todo[step]
+                    yield from consuming(w)
+
+        return run
+
+    def produce(self, s: n.Produce) -> Wait:
+        inner, name = self.block(s.body), s.pipeline
+
+        def run(w: Worker) -> Iterator[str]:
+            ring = w.rings[name]
+            yield from ring.acquire(w.tile)
+            w.slots[name] = ring.producing()
+            yield from inner.run(w)
+            del w.slots[name]
+            ring.commit()
+
+        return run
+
+    def consume(self, s: n.Consume) -> Wait:
+        inner, name = self.block(s.body), s.pipeline
+
+        def run(w: Worker) -> Iterator[str]:
+            if name in w.turns:
+                yield from w.turns[name].wait(w.role)
+                yield from inner.run(w)
+                w.turns[name].pass_on(w.role)
+                return
+            ring = w.rings[name]
+            yield from ring.wait(w.role)
+            w.slots[name] = ring.consuming(w.role)
+            yield from inner.run(w)
+            del w.slots[name]
+            ring.release(w.role)
+
+        return run
+
+    # -- tiles that CTAs share --------------------------------------------------------------------------------------
+    def fix_up(self, s: n.FixUp) -> tuple[Any, bool]:
+        """The CTA that comes last combines what all of them left, in the order of their parts, and goes on."""
+        get, put = reader(s.value, self.made), self.result(s, s.result)
+        combine, inner, area = _meaning(s.name, s.combine), self.block(s.body), self.areas[id(s)]
+        leave, take = _meaning(s.name, s.store), _meaning(s.name, s.load)
+
+        def last(w: Worker) -> bool:
+            if w.work.owners == 1:
+                put(w, get(w))
+                return True
+            left = w.launch.partials.setdefault((area, w.work.tile), [])
+            left.append((w.work.rounds[0] if w.work.rounds else w.work.part, leave(get(w))))
+            if len(left) < w.work.owners:
+                return False
+            left.sort(key=lambda one: one[0])
+            put(w, reduce(combine, [take(values) for _, values in left]))
+            return True
+
+        def act(w: Worker) -> None:
+            if last(w):
+                inner.act(w)
+
+        def run(w: Worker) -> Iterator[str]:
+            if last(w):
+                yield from inner.run(w)
+
+        return (run, True) if inner.waits else (act, False)
+
+
+def _rounds(s: n.Loop | n.Pipelined) -> Callable[[Worker], range]:
+    """The values of a loop's index."""
+    compute = compile_scalars(s.first, s.trips)
+
+    def rounds(w: Worker) -> range:
+        first, trips = compute(w.known) if not s.divided or w.work.rounds is None else w.work.rounds
+        return range(first, first + trips)
+
+    return rounds
+
+
+def _meaning(name: str, instruction: Instruction) -> Callable[..., Any]:
+    """An instruction's meaning; what it raises names the instruction and the line of its author's."""
+    found = getattr(instruction, "meaning", None)
+    if found is None:
+        raise ProgramFault(f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy")
+    meaning: Callable[..., Any] = found
+
+    def meant(*values: Any) -> Any:
+        try:
+            return meaning(*values)
+        except NotImplementedError:
+            sentence = f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy"
+            raise ProgramFault(sentence) from None
+        except Exception as error:
+            with users_code(f"the meaning of {name} ({instruction})", ProgramFault):
+                raise error
+
+    return meant
+
+
+__all__ = ["Array", "Block", "Preparing"]
