@@ -88,6 +88,8 @@ def statement(context: Context, s: n.Statement) -> None:
             context.dirty = True
         case n.InRole():
             body(context, s.body)
+        case _:
+            raise LoweringError(f"there is no PTX for the statement {s.headline(frozenset())!r}")
 
 
 def unrolled(context: Context, s: n.Loop) -> None:
@@ -121,7 +123,7 @@ def counting(context: Context, index: str, trips: Trips, rolled: bool = False) -
     emit.block.body.extend(block.lines())
 
 
-def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Trips, Number]:
+def rounds(context: Context, s: n.Repeated) -> tuple[Trips, Number]:
     """(how many rounds the CTA does of a loop, the first of them)."""
     if s.divided and int(context.program.grid.stream_k):
         piece = stream.own_piece(context)
@@ -130,7 +132,7 @@ def rounds(context: Context, s: n.Loop | n.Pipelined) -> tuple[Trips, Number]:
     return stream.trips_of(context, s, number), first
 
 
-def some_rounds(context: Context, s: n.Loop | n.Pipelined, trips: Trips) -> Number:
+def some_rounds(context: Context, s: n.Repeated, trips: Trips) -> Number:
     """Whether the loop has a round; True where that is known before the launch."""
     # of shared rounds, a CTA takes no tile of which it has none
     return True if trips.shared or at_least_once(context.program, s.trips) else context.emit.less(0, trips.number)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
+from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
-from tinygpu.language.route import Route
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
@@ -90,7 +90,7 @@ def lowered(
     target = max([min(VERSIONS), *(oldest for oldest, _ in needs)])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(lowest for _, lowest in needs)])
     name = f"{program.machine.lower()}"
-    suffix = "a" if any(getattr(s, "instruction", None) and _only(s) for s in walk(program.body)) else ""
+    suffix = "a" if any(_only(i) for s in walk(program.body) for i in s.instructions) else ""
     budgets = any(r.registers for r in program.roles)
     clusters = tuple(int(a.cluster) for a in program.grid.axes) if int(program.grid.cluster) > 1 else ()
     align = context.placement.align_bytes
@@ -160,9 +160,8 @@ def _declaration(p: Parameter) -> str:
     return f"  .param .{p.type} {_symbol(p)}"
 
 
-def _only(s: n.Statement) -> bool:
-    """Whether a statement's instruction exists on one architecture only."""
-    instruction = getattr(s, "instruction", None)
+def _only(instruction: Instruction) -> bool:
+    """Whether an instruction exists on one architecture only."""
     return bool(getattr(instruction, "only", ()))
 
 
@@ -185,7 +184,7 @@ def _spans(program: Program) -> dict[str, tuple[str, int]]:
         if axis.size.sympy.is_Symbol:
             out[axis.index] = (axis.size.sympy.name, int(axis.extent))
     for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)) and (int(program.grid.parts) == 1 or s.first.same(0)):
+        if isinstance(s, n.Repeated) and (int(program.grid.parts) == 1 or s.first.same(0)):
             for name in s.trips.symbols:
                 for step in _divisors(s.trips):
                     if s.trips.same(ceil_div(symbol(name), step)):
@@ -229,7 +228,7 @@ def _parameters(program: Program) -> tuple[Parameter, ...]:
 def _free_symbols(program: Program) -> set[str]:
     """Dims that expressions name beside the tensors' own: everything that is no index and no tensor fact."""
     indices = {a.index for a in program.grid.axes}
-    indices |= {n.PART} | {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}
+    indices |= {n.PART} | {s.index for s in walk(program.body) if isinstance(s, n.Repeated)}
     scalars = {s.name for s in program.scalars}
     found = {name for e in expressions(program) for name in e.symbols}
     return {name for name in found - indices - scalars if "." not in name}
@@ -271,16 +270,15 @@ def _limits(context: Context, body: tuple[n.Statement, ...]) -> None:
 def _needs(program: Program) -> Iterator[Need]:
     """(oldest target, lowest version) of every instruction."""
     for s in walk(program.body):
-        instruction = getattr(s, "instruction", None)
         kinds = (s.a.dtype, s.b.dtype) if isinstance(s, n.Multiply) else ()
-        if isinstance(instruction, MmaSync):
-            variant = instruction.variant(*kinds)
-            yield variant.target, variant.isa
-        elif isinstance(instruction, Wgmma):
-            yield instruction.target, instruction.isa_for(*kinds)
-        elif instruction is not None:
-            hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
-            yield from ((hop.target, hop.isa) for hop in hops)
+        for instruction in s.instructions:
+            if isinstance(instruction, MmaSync):
+                variant = instruction.variant(*kinds)
+                yield variant.target, variant.isa
+            elif isinstance(instruction, Wgmma):
+                yield instruction.target, instruction.isa_for(*kinds)
+            else:
+                yield instruction.target, instruction.isa
 
 
 __all__ = ["Lowered", "LoweringError", "lower", "lowered"]

@@ -8,7 +8,7 @@ from functools import partial
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import leaves, walk
 from tinygpu.ptx.lowering import handover, stream
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
@@ -81,16 +81,17 @@ def _registers(context: Context, role: Role) -> None:
 def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement]:
     """What a role does, from all its blocks in order."""
     for s in body:
-        if isinstance(s, n.Scope):
-            yield from _statements(s.body, role)
-        elif isinstance(s, n.InRole) and s.role == role:
-            yield from s.body
+        if isinstance(s, n.InRole):
+            yield from s.body if s.role == role else ()
+        else:
+            for inner in s.children:
+                yield from _statements(inner.statements, role)
 
 
 def _by_one_thread(mine: tuple[n.Statement, ...]) -> bool:
     """Whether a role does nothing but what one thread issues."""
-    leaves = [s for s in walk(mine) if not isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope))]
-    return bool(leaves) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in leaves)
+    issued = list(leaves(mine))
+    return bool(issued) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in issued)
 
 
 def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
@@ -166,16 +167,16 @@ def _slots_per_tile(
     total: Number = 0
     slots = Slots()
     for s in mine:
-        if isinstance(s, n.Loop) and not s.unrolled:
-            inside, each = _slots_per_tile(context, s.body, pipeline, rounds, ahead)
+        inside: Number = 0
+        each = Slots()
+        for inner in s.children:
+            here = int(pipeline in (inner.produces, inner.consumes))
+            count, more = _slots_per_tile(context, inner.statements, pipeline, rounds, ahead)
+            inside, each = context.emit.add(context.emit.add(inside, here), count), each + Slots(here) + more
+        if isinstance(s, n.Repeated):
             trips = rounds if rounds is not None and s.divided else context.number(s.trips)
-            total = context.emit.add(total, context.emit.mul(trips, inside))
-            slots += Slots(0, ((trips_of(context, s, trips, ahead), each),))
-        elif isinstance(s, (n.Produce, n.Consume)) and s.pipeline == pipeline:
-            total, slots = context.emit.add(total, 1), slots + Slots(1)
-        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope)):
-            inside, each = _slots_per_tile(context, s.body, pipeline, rounds, ahead)
-            total, slots = context.emit.add(total, inside), slots + each
+            inside, each = context.emit.mul(trips, inside), Slots(0, ((trips_of(context, s, trips, ahead), each),))
+        total, slots = context.emit.add(total, inside), slots + each
     return total, slots
 
 

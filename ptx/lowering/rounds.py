@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import sympy
 
@@ -16,7 +15,7 @@ from tinygpu.expressions import Expr, FloorDiv, expr, maximum
 from tinygpu.program import nodes as n
 from tinygpu.program.formula import write
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import uses, walk
 from tinygpu.ptx.launching.rings import Ring
 
 
@@ -25,7 +24,7 @@ def steps(program: Program) -> tuple[tuple[str, int], ...]:
     dims = _dims(program)
     found: dict[tuple[str, int], None] = {}
     for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
+        if isinstance(s, n.Repeated) and not s.trips.is_number:
             step, node = 1, s.trips.sympy
             while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; of a divided loop, parts of them
                 step *= int(node.args[1])
@@ -38,11 +37,14 @@ def rings(program: Program) -> tuple[Ring, ...]:
     """The pipelines of a filled-in program."""
     out = []
     for pipeline in program.pipelines:
-        drained: dict[str, Expr] = {}
-        for role, times in _drains(program, program.body, pipeline.name, "", expr(1)):
-            drained[role] = drained.get(role, expr(0)) + times
+        consumed: dict[str, Expr] = {}
+        for use in (u for u in uses(program.body, pipeline.name) if u.does == "consume"):
+            times = expr(1)
+            for loop in use.loops:
+                times = times * _largest(program, loop.trips)
+            consumed[use.place.role] = consumed.get(use.place.role, expr(0)) + times
         # Every role that drains a tile drains all of its slots.
-        slots = maximum(expr(0), *drained.values())
+        slots = maximum(expr(0), *consumed.values())
         phases = pipeline.completion in ("mbarrier", "turn")
         stages = int(pipeline.stages) if pipeline.buffers else 1
         out.append(Ring(pipeline.name, stages, write(slots), phases))
@@ -76,26 +78,6 @@ def _grows(node: sympy.Basic) -> bool:
     return (node.is_Add or node.is_Mul or isinstance(node, (sympy.Max, sympy.Min))) and all(map(_grows, node.args))
 
 
-def _drains(
-    program: Program, body: tuple[n.Statement, ...], pipeline: str, role: str, times: Expr
-) -> Iterator[tuple[str, Expr]]:
-    """(role, how often for each tile) for every statement that drains the pipeline."""
-    for s in body:
-        if isinstance(s, n.Consume) and s.pipeline == pipeline:
-            yield role, times
-        if isinstance(s, n.Pipelined):
-            rounds = times * _largest(program, s.trips)
-            if s.pipeline == pipeline:
-                yield role, rounds
-            yield from _drains(program, s.produce + s.consume, pipeline, role, rounds)
-        elif isinstance(s, n.Loop):
-            yield from _drains(program, s.body, pipeline, role, times * _largest(program, s.trips))
-        elif isinstance(s, n.InRole):
-            yield from _drains(program, s.body, pipeline, s.role, times)
-        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope)):
-            yield from _drains(program, s.body, pipeline, role, times)
-
-
 def _largest(program: Program, trips: Expr) -> Expr:
     """A trip count for the tile, and the rounds of the loops around it, for which it is largest."""
     lasts = _last_values(program)
@@ -112,7 +94,7 @@ def _last_values(program: Program) -> dict[str, Expr]:
     lasts = {a.index: (a.size + a.extent - 1) // a.extent - 1 for a in program.grid.axes}
     lasts[n.PART] = program.grid.parts - 1
     for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)):
+        if isinstance(s, n.Repeated):
             lasts[s.index] = s.first + s.trips - 1
     return lasts
 

@@ -22,10 +22,10 @@ from tinygpu.ptx.lowering.sync import Trips
 
 def rounds_of_tile(program: Program) -> Expr:
     """Rounds that the divided loops of a program have for a whole tile."""
-    return next(s.trips for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided)
+    return next(s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided)
 
 
-def trips_of(context: Context, s: n.Loop | n.Pipelined, number: Number, ahead: int = 0) -> Trips:
+def trips_of(context: Context, s: n.Repeated, number: Number, ahead: int = 0) -> Trips:
     """How many rounds a loop has, by what decides it; `ahead`: of the tile that the CTA takes so many tiles later."""
     shared = s.divided and bool(int(context.program.grid.stream_k))
     return Trips("the CTA's own rounds" if shared else str(s.trips), number, ahead, shared)

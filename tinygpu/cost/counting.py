@@ -151,7 +151,7 @@ class _Counter:
         self.iterations: Expr = expr(1)
 
     def run(self) -> None:
-        loops = [s for s in walk(self.program.body) if isinstance(s, n.Pipelined) or _at_run_time(s)]
+        loops = [s for s in walk(self.program.body) if isinstance(s, n.Repeated) and not s.written_out]
         start = "prologue" if loops else "iteration"
         self._body(self.program.body, start, expr(1))
         warps = self.operations.warps
@@ -195,16 +195,12 @@ class _Counter:
                 self._body(s.body, phase, times * s.trips)
             case n.InRole():
                 self._role(s, phase)
-            case n.Scope():
-                return self._body(s.body, phase, times)
-            case n.Produce() | n.Consume():
-                if isinstance(s, n.Consume):
-                    tally.wait("barriers", times)
-                return self._body(s.body, phase, times)
             case _:
                 self.operations.add(s, tally, times, phase == "iteration")
-                if isinstance(s, n.FixUp):
-                    return self._body(s.body, phase, times)
+                for part in s.children:
+                    if part.consumes:
+                        tally.wait("barriers", times)
+                    phase = self._body(part.statements, phase, times)
         return phase
 
     def _role(self, s: n.InRole, phase: str) -> None:
@@ -296,8 +292,4 @@ def tensor_bytes(t: Tensor) -> Expr:
 
 
 def _copied_bytes(body: tuple[n.Statement, ...]) -> Expr:
-    return sum_of(bytes_of(s.source) for s in walk(body) if isinstance(s, (n.Copy, n.Load)) and s.source.memory is GMEM)
-
-
-def _at_run_time(s: n.Statement) -> bool:
-    return isinstance(s, n.Loop) and not s.unrolled
+    return sum_of(bytes_of(tile) for s in walk(body) for tile in s.reads if tile.memory is GMEM)

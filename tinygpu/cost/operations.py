@@ -11,10 +11,9 @@ from typing import Any
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, symbol, where
-from tinygpu.language.instruction import BulkTransfer, Instruction, Transfer
+from tinygpu.language.instruction import BulkTransfer, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
-from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
@@ -65,6 +64,8 @@ class Operations:
         looped  the statement belongs to the main loop, whose rounds have their global loads under way together
         """
         match s:
+            case n.Constant():
+                return  # registers that are written once, where their first use is
             case n.Load() if s.instruction.scope == "warp":
                 registers = values_of(s.result) * s.source.dtype.bits // 32
                 tally.add("smem_load_wavefronts", times * self.warps * registers)
@@ -86,10 +87,7 @@ class Operations:
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
                 self._bulk(s, tally, times)
             case n.Copy():
-                hops: tuple[Instruction, ...] = (
-                    s.instruction.hops if isinstance(s.instruction, Route) else (s.instruction,)
-                )
-                for hop in hops:
+                for hop in s.instructions:
                     if isinstance(hop, Transfer) and s.partition is not None:
                         if hop.reads is GMEM:
                             self._transfer(hop, s.source, s.partition, tally, times)
@@ -112,6 +110,20 @@ class Operations:
                 tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
+            case _:
+                self._by_tiles(s, tally, times)
+
+    def _by_tiles(self, s: n.Statement, tally: Tally, times: Expr) -> None:
+        """A statement of which nothing is known but what it reads and writes: once, in whole vectors of 4 bytes."""
+        for verb, way, tiles in (("read", "load", s.reads), ("written", "store", s.writes)):
+            for tile in tiles:
+                moved = bytes_of(tile)
+                if tile.memory is GMEM:
+                    tally.add(f"sectors_{verb}", times * ceil_div(moved, SECTOR_BYTES))
+                    tally.add(f"accesses_{verb}", times * ceil_div(moved, ACCESS_BYTES))
+                elif tile.memory is SMEM:
+                    tally.add(f"smem_{way}_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
+                tally.add("warp_instructions", times * self.warps * ceil_div(moved, 4 * self.threads))
 
     def _fix_up(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
         """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2.

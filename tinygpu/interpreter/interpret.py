@@ -21,6 +21,7 @@ from tinygpu.interpreter.ring import Ring, Turns, takes
 from tinygpu.interpreter.steps import Block, Preparing
 from tinygpu.interpreter.store import slots, stored_tensor
 from tinygpu.interpreter.worker import Launch, Watch, Worker
+from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
@@ -162,14 +163,14 @@ def _dims(program: Traced, arrays: Mapping[str, Any], sizes: Mapping[str, int]) 
 def _symbols(program: Traced) -> set[str]:
     """Dims that the program's expressions name."""
     bound = {a.index for a in program.grid.axes} | {n.PART}
-    bound |= {s.index for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined))}
+    bound |= {s.index for s in walk(program.body) if isinstance(s, n.Repeated)}
     found = {name for part in (program.grid, program.body) for e in expressions(part) for name in e.symbols}
     return {name for name in found - bound if "." not in name}
 
 
 def _rounds_of_tile(program: Traced, dims: Mapping[str, int]) -> int:
     """Rounds that divided loops have for a whole tile."""
-    divided = [s.trips for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided]
+    divided = [s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided]
     return int(evaluate(maximum(1, *divided), dims))
 
 
@@ -185,19 +186,20 @@ def _prepared(program: Traced) -> dict[str, Block]:
 def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement]:
     """What a role does, from all its blocks in order."""
     for s in body:
-        if isinstance(s, n.Scope):
-            yield from _statements(s.body, role)
-        elif isinstance(s, n.InRole) and s.role == role:
-            yield from s.body
+        if isinstance(s, n.InRole):
+            yield from s.body if s.role == role else ()
+        else:
+            for inner in s.children:
+                yield from _statements(inner.statements, role)
 
 
 def _made(program: Traced) -> dict[str, Partition | None]:
     """Who holds what of every value in registers, as the statement says that makes it."""
     out: dict[str, Partition | None] = {}
     for s in walk(program.body):
-        result = getattr(s, "result", None)
-        if result is not None:
-            out.setdefault(result.name, result.partition)
+        for result in s.writes:
+            if result.memory is RMEM:
+                out.setdefault(result.name, result.partition)
     return out
 
 
@@ -258,7 +260,7 @@ def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
 
 
 def _consumed(body: tuple[n.Statement, ...]) -> set[str]:
-    return {s.pipeline for s in walk(body) if isinstance(s, (n.Consume, n.Pipelined))}
+    return {inner.consumes for s in walk(body) for inner in s.children if inner.consumes}
 
 
 def _role(

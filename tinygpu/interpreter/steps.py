@@ -20,7 +20,6 @@ from tinygpu.interpreter.places import Made, extents, reader, writer
 from tinygpu.interpreter.worker import Worker
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.memories import RMEM
-from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.users_code import users_code
 from tinygpu.program import nodes as n
@@ -96,9 +95,16 @@ class Preparing:
                 return self.consume(s), True
             case n.FixUp():
                 return self.fix_up(s)
-            case n.Scope() | n.InRole():
-                inner = self.block(s.body)
-                return (inner.run, True) if inner.waits else (inner.act, False)
+            case n.Scope():
+                return self.through(s)
+            case n.InRole():
+                return self.through(s)
+            case _:
+                raise ProgramFault(f"nothing says what the statement {s.headline(frozenset())!r} does")
+
+    def through(self, s: n.Block) -> tuple[Any, bool]:
+        inner = self.block(s.body)
+        return (inner.run, True) if inner.waits else (inner.act, False)
 
     # -- tiles ------------------------------------------------------------------------------------------------------
     def constant(self, s: n.Constant) -> Act:
@@ -118,8 +124,7 @@ class Preparing:
 
     def copy(self, s: n.Copy) -> Act:
         get, put = reader(s.source, self.made), self.result(s, s.target)
-        hops = s.instruction.hops if isinstance(s.instruction, Route) else (s.instruction,)
-        meanings = [_meaning(s.name, hop) for hop in hops]
+        meanings = [_meaning(s.name, hop) for hop in s.instructions]
         return lambda w: put(w, reduce(lambda values, meaning: meaning(values), meanings, get(w)))
 
     def apply(self, s: n.Apply) -> Act:

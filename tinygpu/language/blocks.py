@@ -12,12 +12,13 @@ from tinygpu.language.checks import Checks
 from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, Memory
 from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import Condition
-from tinygpu.language.ring import BufferSpec, Ring, completion, uses
+from tinygpu.language.ring import BufferSpec, Ring, completion
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
 from tinygpu.language.tile import Buffer
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import uses
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
 SWIZZLES = (32, 64, 128)
@@ -212,7 +213,8 @@ class Blocks(Checks):
         self.pipelines.append(Pipeline(name, expr(stages), made))
         with self.nested() as body:
             yield Ring(self, name, made)
-        produced, consumed = uses(tuple(body), name)
+        found = {u.does for u in uses(tuple(body), name)}
+        produced, consumed = "produce" in found, "consume" in found
         if made and not (produced and consumed):
             missing = "produced" if not produced else "consumed"
             raise self.fail(f"pipeline {name!r} is never {missing}: its buffers are handed to nobody")

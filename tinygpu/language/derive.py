@@ -6,11 +6,10 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, symbol
 from tinygpu.language.memories import RMEM, SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.roles import Pipeline
-from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import places, walk
 
 # Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with
 # a loop. The predictor expects 14, and 20 more per buffer of a ring: medians of the assembler's reports on random
@@ -61,7 +60,7 @@ def _cluster(program: Program) -> Constraint:
 
 
 def _rounds(program: Program) -> Constraint:
-    divided = next(s for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)) and s.divided)
+    divided = next(s for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided)
     return Constraint(
         "rounds in a row",
         (program.grid.stream_k == 0) | (divided.trips <= n.MOST_ROUNDS),
@@ -207,19 +206,23 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
     """
     parts = []
     for s in body:
-        if isinstance(s, n.Scope):
-            own = expr(0)
-            for name in s.pipelines:
-                for b in program.pipeline(name).buffers:
-                    if b.memory is memory:
-                        own = own + (tmem_bytes(b) if memory is TMEM else _aligned(program, b.bytes))
-                if memory is SMEM:
-                    own = own + barrier_bytes(program, program.pipeline(name))
-            parts.append(own + buffer_bytes(program, s.body, memory))
-        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
-            parts.append(buffer_bytes(program, s.body, memory))
+        own = expr(0)
+        for name in s.scopes:
+            for b in program.pipeline(name).buffers:
+                if b.memory is memory:
+                    own = own + (tmem_bytes(b) if memory is TMEM else _aligned(program, b.bytes))
+            if memory is SMEM:
+                own = own + barrier_bytes(program, program.pipeline(name))
+        inside = [buffer_bytes(program, inner.statements, memory) for inner in s.children]
+        side_by_side = len(program.roles) > 1 or any(inner.ahead for inner in s.children)
+        parts.append(own + _together(inside, side_by_side))
+    return _together(parts, len(program.roles) > 1)
+
+
+def _together(parts: list[Expr], side_by_side: bool) -> Expr:
+    """What all parts need, where they live at the same time, or one after another."""
     parts = [p for p in parts if not p.same(0)]
-    if len(program.roles) > 1:
+    if side_by_side:
         return sum(parts, expr(0))
     return maximum(*parts) if parts else expr(0)
 
@@ -266,9 +269,12 @@ def registers_estimate(program: Program) -> Expr:
 
 def _rings(body: tuple[n.Statement, ...]) -> frozenset[str]:
     """Pipelines that are filled round after round, however many stages they have."""
-    pipelined = {s.pipeline for s in walk(body) if isinstance(s, n.Pipelined)}
-    loops = (s for s in walk(body) if isinstance(s, n.Loop))
-    return frozenset(pipelined.union(f.pipeline for loop in loops for f in walk(loop.body) if isinstance(f, n.Produce)))
+    return frozenset(
+        inner.produces
+        for place in places(body)
+        for inner in place.statement.children
+        if inner.produces and (place.loops or isinstance(place.statement, n.Repeated))
+    )
 
 
 def live_registers(body: tuple[n.Statement, ...]) -> Expr:
@@ -294,54 +300,58 @@ def _peaks(
     used = [_used(s) for s in body]
     after = [needed_after.union(*used[i + 1 :]) for i in range(len(body))]
     for s, later in zip(body, after, strict=True):
-        if isinstance(s, n.Pipelined):
-            needed = later | (_used(s) & live.keys())
-            _peaks(tuple(f for f in s.produce if not isinstance(f, n.Copy)), live, needed, peaks)
-            copies = [_copy_registers(c) for c in s.produce if isinstance(c, n.Copy)]
-            held = {f"copy {i} of {s.pipeline}": taken for i, taken in enumerate(copies) if not taken.same(0)}
-            live |= _peaks(s.consume, live | held, needed, peaks)
-            live = {k: v for k, v in live.items() if k not in held}
-        elif isinstance(s, n.FixUp):
-            # the value is stored before the result takes its place, whose neighbours are loaded four at a time
-            live = {k: v for k, v in live.items() if k in later or k != s.value.name}
-            live[s.result.name] = tile_registers(s.result)
-            _note(live | {f"fix-up {s.name}": expr(4)}, peaks)
-            live = _peaks(s.body, live, later, peaks)
-        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.Scope, n.InRole)):
+        own = {} if s.own_registers.same(0) else {f"own {len(peaks)}": s.own_registers}
+        if s.children:
+            # what a block takes is kept elsewhere before what it makes takes its place
+            made = _register_tiles(s.writes)
+            taken = {t.name for t in s.reads} - later
+            live = {k: v for k, v in live.items() if k not in taken} | made
+            if made or own:
+                _note(live | own, peaks)
             # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
-            inner = later | (_used(s) & live.keys() if isinstance(s, n.Loop) else frozenset())
-            around = live | (_fragments_of_a_round(s) if isinstance(s, n.Loop) and s.unrolled else {})
-            live = {k: v for k, v in _peaks(s.body, around, inner, peaks).items() if k in live or k not in around}
+            needed = later | (_used(s) & live.keys() if isinstance(s, n.Repeated) else frozenset())
+            held = _fragments_of_a_round(s) if isinstance(s, n.Repeated) and s.written_out else {}
+            for i, inner in enumerate(s.children):
+                behind = needed.union(*[_used(o) for other in s.children[i + 1 :] for o in other.statements])
+                if inner.ahead:  # copies end behind the other bodies, and hold their registers until then
+                    _peaks(tuple(o for o in inner.statements if o.own_registers.same(0)), live, behind, peaks)
+                    held = held | _own_registers(inner)
+                else:
+                    after_it = _peaks(inner.statements, live | held, behind, peaks)
+                    live = {k: v for k, v in after_it.items() if k in live or k not in held}
         else:
-            operands = _used(s)
-            if isinstance(s, (n.Constant, n.Load, n.Apply, n.Reduce)):
-                if not _takes_place(s, later):
-                    live[s.result.name] = tile_registers(s.result)
-                _note(live, peaks)
-                live.setdefault(s.result.name, tile_registers(s.result))
-            elif isinstance(s, n.Copy):
-                taken = _copy_registers(s)
-                _note(live if taken.same(0) else live | {f"copy {len(peaks)}": taken}, peaks)
-            else:
-                _note(live, peaks)
-            live = {k: v for k, v in live.items() if k in later or k not in operands}
+            operands, made = _used(s), _register_tiles(s.writes)
+            if not _takes_place(s, later):
+                live |= made
+            _note(live | own, peaks)
+            live = {k: v for k, v in (made | live).items() if k in later or k not in operands}
     return {k: v for k, v in live.items() if k in needed_after or k in outer}
 
 
-def _fragments_of_a_round(s: n.Loop) -> dict[str, Expr]:
+def _fragments_of_a_round(s: n.Repeated) -> dict[str, Expr]:
     """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it ends."""
     return {
         f"fragments {i} of {s.index}": tile_registers(m.a) * (s.trips - 1)
-        for i, m in enumerate(s.body)
+        for inner in s.children
+        for i, m in enumerate(inner.statements)
         if isinstance(m, n.Multiply) and m.token is not None and m.a.memory is RMEM
     }
 
 
+def _own_registers(ahead: n.Body) -> dict[str, Expr]:
+    """Registers that the statements of a body take by themselves, each beside the others."""
+    taken = enumerate(s.own_registers for s in ahead.statements)
+    return {f"copy {i} into {ahead.produces}": size for i, size in taken if not size.same(0)}
+
+
+def _register_tiles(tiles: tuple[Tile, ...]) -> dict[str, Expr]:
+    return {t.name: tile_registers(t) for t in tiles if t.memory is RMEM}
+
+
 def _takes_place(s: n.Statement, later: frozenset[str]) -> bool:
-    """An element-wise result takes the registers of an operand that is not needed any more."""
-    return isinstance(s, n.Apply) and any(
-        isinstance(o, Tile) and o.name not in later and tile_registers(o).same(tile_registers(s.result))
-        for o in s.operands
+    """A result takes the registers of an operand that is not needed any more."""
+    return s.in_place and any(
+        t.name not in later and tile_registers(t).same(tile_registers(made)) for t in s.reads for made in s.writes
     )
 
 
@@ -352,30 +362,10 @@ def _note(live: dict[str, Expr], peaks: dict[frozenset[str], Expr]) -> None:
     peaks[frozenset(live)] = total
 
 
-def _copy_registers(s: n.Copy) -> Expr:
-    if not isinstance(s.instruction, Route) or s.partition is None:
-        return expr(0)
-    return ceil_div(s.partition.value_count * s.source.dtype.bits, 32)
-
-
 def _used(s: n.Statement) -> frozenset[str]:
     """Names of the register tiles that a statement reads."""
-    if isinstance(s, n.Pipelined):
-        return frozenset().union(*[_used(i) for i in s.produce + s.consume], frozenset())
-    if isinstance(s, n.FixUp):
-        return frozenset({s.value.name}).union(*[_used(i) for i in s.body])
-    if isinstance(s, (n.Loop, n.Produce, n.Consume, n.Scope, n.InRole)):
-        return frozenset().union(*[_used(i) for i in s.body], frozenset())
-    tiles: tuple[object, ...] = ()
-    if isinstance(s, n.Store):
-        tiles = (s.value,)
-    elif isinstance(s, n.Apply):
-        tiles = (*s.operands, s.result)
-    elif isinstance(s, n.Multiply):
-        tiles = (s.a, s.b, s.accumulator)
-    elif isinstance(s, n.Reduce):
-        tiles = (s.source,)
-    return frozenset(t.name for t in tiles if isinstance(t, Tile) and t.memory is RMEM)
+    own = (t.name for t in (*s.reads, *(s.writes if s.in_place else ())) if t.memory is RMEM)
+    return frozenset(own).union(*[_used(i) for inner in s.children for i in inner.statements])
 
 
 def tile_registers(tile: Tile) -> Expr:

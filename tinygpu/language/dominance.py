@@ -13,8 +13,6 @@ from tinygpu.expressions import Expr, all_of, any_of, expr, maximum, symbol
 from tinygpu.language.instruction import Transfer
 from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
-from tinygpu.language.route import Route
-from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
@@ -100,10 +98,8 @@ def _vector_params(program: Program, params: tuple[Param, ...]) -> list[Param]:
     """Parameters that are exactly the vector width of some transfer to or from GMEM, and of nothing else's count."""
     names = set()
     for s in walk(program.body):
-        instruction = getattr(s, "instruction", None)
-        hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
-        for hop in hops:
-            if isinstance(hop, Transfer):
+        for hop in s.instructions:
+            if isinstance(hop, Transfer) and not s.children:
                 width = expr(hop.vector)
                 names |= {p.name for p in params if width.same(symbol(p.name))}
     return [p for p in params if p.name in names]
@@ -113,10 +109,10 @@ def _shapes(program: Program) -> set[str]:
     """Names that decide extents of tiles, rounds of loops, the grid, or numbers of warps."""
     found: set[str] = set()
     for s in walk(program.body):
-        for tile in (getattr(s, "source", None), getattr(s, "target", None)):
-            if isinstance(tile, Tile) and tile.tensor is not None:
+        for tile in (*s.reads, *s.writes):
+            if tile.tensor is not None:
                 found |= {name for extent in tile.shape for name in extent.symbols}
-        if isinstance(s, (n.Loop, n.Pipelined)):
+        if isinstance(s, n.Repeated):
             found |= s.trips.symbols
     for e in expressions(program.grid):
         found |= e.symbols
@@ -132,15 +128,10 @@ def _shapes(program: Program) -> set[str]:
 def _arranges(program: Program, v: Param) -> set[str]:
     """The vector's name, where it also decides who holds what a transfer of another width moves."""
     for s in walk(program.body):
-        partition = getattr(s, "partition", None)
-        if isinstance(s, n.Load):
-            partition = s.result.partition
-        elif isinstance(s, n.Store):
-            partition = s.value.partition
-        instruction = getattr(s, "instruction", None)
-        hops = instruction.hops if isinstance(instruction, Route) else (instruction,)
-        outer = [h for h in hops if isinstance(h, Transfer) and GMEM in (h.reads, h.writes)]
-        if partition is None or not outer or any(expr(h.vector).same(symbol(v.name)) for h in outer):
+        held = [s.moves_under, *(t.partition for t in (*s.reads, *s.writes))]
+        partition = next((p for p in held if p is not None), None)
+        outer = [h for h in s.instructions if isinstance(h, Transfer) and GMEM in (h.reads, h.writes)]
+        if partition is None or s.children or not outer or any(expr(h.vector).same(symbol(v.name)) for h in outer):
             continue
         if any(v.name in e.symbols for e in expressions(partition.layout)):
             return {v.name}

@@ -7,14 +7,13 @@ than the other, it waits for ever; so their counts are compared when the machine
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import Does, uses, walk
 
 # Rounds that a CTA does of one tile, where stream-K deals them out.
 OWN_ROUNDS = symbol("rounds_of_its_own")
@@ -25,7 +24,7 @@ def check_handover(program: Program) -> None:
     """Raises DeclarationError where a pipeline is produced and consumed unequally often, or turns are not alternate."""
     _check_fix_ups(program)
     for pipeline in program.pipelines:
-        produces, consumes = _counts(program, pipeline.name, n.Produce), _counts(program, pipeline.name, n.Consume)
+        produces, consumes = _counts(program, pipeline.name, "produce"), _counts(program, pipeline.name, "consume")
         if not pipeline.buffers:
             _check_turns(program, pipeline, consumes)
         else:
@@ -40,30 +39,15 @@ def _check_order(program: Program, pipeline: Pipeline) -> None:
     """
     turns = frozenset(p.name for p in program.pipelines if not p.buffers)
     shares = {r.name: r.share for r in program.roles}
-    for kind, does in ((n.Produce, "produce"), (n.Consume, "consume")):
-        uses = list(_uses(program.body, pipeline.name, kind, turns, "", False))
-        names = list(dict.fromkeys(role for role, _ in uses))
-        if len({shares[name] for name in names}) > 1 and not all(in_turn for _, in_turn in uses):
+    for does in ("produce", "consume"):
+        found = [u.place for u in uses(program.body, pipeline.name) if u.does == does]
+        names = list(dict.fromkeys(place.role for place in found))
+        if len({shares[name] for name in names}) > 1 and not all(place.consumes & turns for place in found):
             raise _error(
                 program,
                 f"roles {_and(names)} take different tiles and {does} {pipeline.name!r} at the same time; let them "
                 f"take turns, `with order.turn():` around what they {does}",
             )
-
-
-def _uses(
-    body: tuple[n.Statement, ...], pipeline: str, kind: type, turns: frozenset[str], role: str, in_turn: bool
-) -> Iterator[tuple[str, bool]]:
-    """(role, whether it is in its turn) for every statement that produces (or consumes) the pipeline."""
-    for s in body:
-        if isinstance(s, n.InRole):
-            yield from _uses(s.body, pipeline, kind, turns, s.role, in_turn)
-        elif isinstance(s, (n.Produce, n.Consume)):
-            if isinstance(s, kind) and s.pipeline == pipeline:
-                yield role, in_turn
-            yield from _uses(s.body, pipeline, kind, turns, role, in_turn or s.pipeline in turns)
-        elif isinstance(s, (n.Loop, n.FixUp, n.Scope)):
-            yield from _uses(s.body, pipeline, kind, turns, role, in_turn)
 
 
 def _check_slots(program: Program, pipeline: Pipeline, produces: Counts, consumes: Counts) -> None:
@@ -113,41 +97,27 @@ def _check_fix_ups(program: Program) -> None:
     """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
     for fix_up in (s for s in walk(program.body) if isinstance(s, n.FixUp)):
         inside = {id(s) for s in walk(fix_up.body)}
-        names = {s.pipeline for s in walk(fix_up.body) if isinstance(s, (n.Produce, n.Consume))}
-        for s in walk(program.body):
-            if isinstance(s, (n.Produce, n.Consume)) and s.pipeline in names and id(s) not in inside:
+        for pipeline in program.pipelines:
+            found = {id(u.place.statement) in inside for u in uses(program.body, pipeline.name)}
+            if len(found) > 1:
                 raise _error(
                     program,
-                    f"pipeline {s.pipeline!r} is used both inside and outside of p.fix_up, and only the last CTA of a "
-                    "tile carries out what is inside",
+                    f"pipeline {pipeline.name!r} is used both inside and outside of p.fix_up, and only the last CTA of "
+                    "a tile carries out what is inside",
                 )
 
 
-def _counts(program: Program, pipeline: str, kind: type) -> Counts:
+def _counts(program: Program, pipeline: str, does: Does) -> Counts:
+    """How often each role produces (or consumes) the pipeline; of divided rounds that may be known at launch only."""
     found: Counts = {}
     streamed = not program.grid.stream_k.same(0)
-    for role, times in _places(program.body, pipeline, kind, "", expr(1), streamed):
-        found[role] = found.get(role, expr(0)) + times
+    for u in uses(program.body, pipeline):
+        if u.does == does:
+            times = expr(1)
+            for loop in u.loops:
+                times = times * (OWN_ROUNDS if streamed and loop.divided else loop.trips)
+            found[u.place.role] = found.get(u.place.role, expr(0)) + times
     return found
-
-
-def _places(
-    body: tuple[n.Statement, ...], pipeline: str, kind: type, role: str, times: Expr, streamed: bool
-) -> Iterator[tuple[str, Expr]]:
-    """(role, how often) for every statement that produces (or consumes) the pipeline.
-
-    streamed  how many rounds of divided loops a CTA does of a tile is known at launch only
-    """
-    for s in body:
-        if isinstance(s, kind) and isinstance(s, (n.Produce, n.Consume)) and s.pipeline == pipeline:
-            yield role, times
-        if isinstance(s, n.InRole):
-            yield from _places(s.body, pipeline, kind, s.role, times, streamed)
-        elif isinstance(s, n.Loop):
-            trips = OWN_ROUNDS if streamed and s.divided else s.trips
-            yield from _places(s.body, pipeline, kind, role, times * trips, streamed)
-        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope)):
-            yield from _places(s.body, pipeline, kind, role, times, streamed)
 
 
 def _takes(role: Role, tile: int) -> bool:

@@ -12,7 +12,7 @@ from tinygpu.language.checks import DONE, Checks
 from tinygpu.language.memories import Memory
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import uses, walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,20 +103,11 @@ class Ring:
         )
 
 
-def uses(body: tuple[n.Statement, ...], pipeline: str) -> tuple[bool, bool]:
-    """(whether the body produces the pipeline, whether it consumes it)."""
-    listed = list(walk(body))
-    return (
-        any(isinstance(s, n.Produce) and s.pipeline == pipeline for s in listed),
-        any(isinstance(s, n.Consume) and s.pipeline == pipeline for s in listed),
-    )
-
-
 def completion(body: tuple[n.Statement, ...], pipeline: str) -> str:
     """How a slot is completed: by what fills it asynchronously, or by a barrier for plain stores."""
-    produces = [s for s in walk(body) if isinstance(s, n.Produce) and s.pipeline == pipeline]
-    if not produces:
+    produced = [u.body for u in uses(body, pipeline) if u.does == "produce"]
+    if not produced:
         return "turn"
-    tokens = [s.token for p in produces for s in walk(p.body) if isinstance(s, (n.Copy, n.Multiply)) and s.token]
+    tokens = [t for slot in produced for s in walk(slot.statements) for t in s.tokens]
     found = [t.completion for t in tokens if t.buffer.startswith(f"{pipeline}.")]
     return found[-1] if found else "barrier"

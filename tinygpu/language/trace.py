@@ -169,9 +169,7 @@ def _instance(
 
 
 def _check_outputs(machine: type[Declared], program: Program) -> None:
-    written = {s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Store) and s.target.tensor} | {
-        s.target.tensor.name for s in walk(program.body) if isinstance(s, n.Copy) and s.target.tensor
-    }
+    written = {tile.tensor.name for s in walk(program.body) for tile in s.writes if tile.tensor}
     for t in program.tensors:
         if t.access != "in" and t.name not in written:
             raise DeclarationError(

@@ -75,19 +75,20 @@ def _place(
     side_by_side = len(program.roles) > 1
     for s in body:
         start = end if side_by_side else start
-        if isinstance(s, n.Scope):
-            here = start
-            for name in s.pipelines:
-                for b in program.pipeline(name).buffers:
-                    if b.memory is SMEM:
-                        places[b.name] = _one(b, here, swizzles)
-                        here += -(-int(b.bytes) // align) * align
-                if barrier := int(barrier_bytes(program, program.pipeline(name))):
-                    barriers[name] = here
-                    here += barrier
-            end = max(end, here, _place(program, s.body, here, swizzles, places, barriers))
-        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
-            end = max(end, _place(program, s.body, start, swizzles, places, barriers))
+        here = start
+        for name in s.scopes:
+            for b in program.pipeline(name).buffers:
+                if b.memory is SMEM:
+                    places[b.name] = _one(b, here, swizzles)
+                    here += -(-int(b.bytes) // align) * align
+            if barrier := int(barrier_bytes(program, program.pipeline(name))):
+                barriers[name] = here
+                here += barrier
+        end = max(end, here)
+        for inner in s.children:
+            reached = _place(program, inner.statements, here, swizzles, places, barriers)
+            here = reached if side_by_side or inner.ahead else here
+            end = max(end, reached)
     return end
 
 

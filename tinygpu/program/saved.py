@@ -1,10 +1,11 @@
 """Programs as JSON, and back.
 
 Every value of a program is written with the name of its class and its fields, expressions as text (`program.formula`),
-and instructions with the path of their class, so that a user's own instruction comes back as what it was. Values that
-many statements share (tensors, buffers, partitions, instructions) are written once, under "shared".
+and instructions, and statements that are not ours, with the path of their class, so that a user's own comes back as
+what it was. Values that many statements share (tensors, buffers, partitions, instructions) are written once, under
+"shared".
 
-Loading is data only: it imports nothing, and makes only instructions of classes that exist already.
+Loading is data only: it imports nothing, and makes only instructions and statements of classes that exist already.
 """
 
 from __future__ import annotations
@@ -42,20 +43,7 @@ SCHEMA = 4
 _CLASSES: tuple[type, ...] = (
     Program,
     n.ScalarArgument,
-    n.Constant,
-    n.Load,
-    n.Store,
-    n.Copy,
-    n.Apply,
-    n.Multiply,
-    n.Reduce,
-    n.Loop,
-    n.Produce,
-    n.Consume,
-    n.Pipelined,
-    n.FixUp,
-    n.Scope,
-    n.InRole,
+    *(c for c in vars(n).values() if isinstance(c, type) and issubclass(c, n.Statement) and is_dataclass(c)),
     n.Axis,
     n.Grid,
     Role,
@@ -162,13 +150,14 @@ class _Writer:
 
 
 def _path(cls: type, where: str) -> str:
-    """module:name of an instruction's class, checked to lead back to it."""
-    if not issubclass(cls, Instruction):
+    """module:name of a class of instructions or statements, checked to lead back to it."""
+    if not issubclass(cls, (Instruction, n.Statement)):
         raise SaveError(f"{where} holds a {cls.__name__}, which is neither a value of the language nor an Instruction")
     path = _name_of(cls)
     if _at_top(cls) is not cls:
+        what = "instruction" if issubclass(cls, Instruction) else "statement"
         raise SaveError(
-            f"{where} uses the instruction {cls.__qualname__}, which cannot be imported from {cls.__module__}; "
+            f"{where} uses the {what} {cls.__qualname__}, which cannot be imported from {cls.__module__}; "
             "define it at the top of a module"
         )
     return path
@@ -186,10 +175,10 @@ def _at_top(cls: type) -> Any:
     return found
 
 
-def _instructions() -> dict[str, type]:
-    """Every class of instructions that exists, by module:name."""
+def _named_elsewhere() -> dict[str, type]:
+    """Every class of instructions and of statements that exists, by module:name."""
     found: dict[str, type] = {}
-    left: list[type] = [Instruction]
+    left: list[type] = [Instruction, n.Statement]
     while left:
         cls = left.pop()
         left += cls.__subclasses__()
@@ -214,7 +203,7 @@ class _Reader:
     def __init__(self) -> None:
         self.shared: list[Any] = []
         self.formulas: dict[str, Expr] = {}
-        self.instructions = _instructions()
+        self.elsewhere = _named_elsewhere()
 
     def value(self, data: Any) -> Any:
         if isinstance(data, list):
@@ -245,11 +234,11 @@ class _Reader:
         return self.formulas[text]
 
     def object(self, name: str, data: Mapping[str, Any]) -> Any:
-        cls = self.instructions.get(name) if ":" in name else _NAMED.get(name)
+        cls = self.elsewhere.get(name) if ":" in name else _NAMED.get(name)
         if cls is None:
             module, colon, path = name.partition(":")
             raise FileError(
-                f"the saved program uses the instruction {excerpt(path)} of {excerpt(module)}, which is not there: "
+                f"the saved program uses {excerpt(path)} of {excerpt(module)}, which is not there: "
                 "import what defines it before, if you trust it"
                 if colon
                 else f"the saved program holds a {excerpt(name)}, which is no value of the language"

@@ -36,18 +36,14 @@ def _check_pairs(program: Program, body: tuple[n.Statement, ...], own: frozenset
     """
     full: set[str] = set()
     for s in body:
-        if isinstance(s, (n.Produce, n.Consume)) and s.pipeline in own:
+        if isinstance(s, n.InSlot) and s.pipeline in own:
             if isinstance(s, n.Produce) == (s.pipeline in full):
                 raise _unpaired(program, s.pipeline, where)
             full ^= {s.pipeline}
-        if isinstance(s, (n.Produce, n.Consume)):
-            verb = "produce" if isinstance(s, n.Produce) else "consume"
-            _check_pairs(program, s.body, own, f" inside {verb}() of {s.pipeline!r}")
-        elif isinstance(s, n.Pipelined):
-            _check_pairs(program, s.produce, own, f" inside produce() of {s.pipeline!r}")
-            _check_pairs(program, s.consume, own, f" inside consume() of {s.pipeline!r}")
-        elif isinstance(s, (n.Loop, n.FixUp, n.Scope)):
-            _check_pairs(program, s.body, own, where)
+        for inner in s.children:
+            slot = inner.produces or inner.consumes
+            here = f" inside {'produce' if inner.produces else 'consume'}() of {slot!r}" if slot else where
+            _check_pairs(program, inner.statements, own, here)
     if full:
         raise _unpaired(program, min(full), where)
 
@@ -89,10 +85,8 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: froze
     out: list[n.Statement] = []
     waiting: dict[str, tuple[n.Loop, n.Produce]] = {}
     for s in body:
-        if isinstance(s, (n.FixUp, n.Scope)):
-            s = replace(s, body=_interleave(program, s.body, consumed))
         if not isinstance(s, n.Loop) or s.unrolled:
-            out.append(s)
+            out.append(s.with_children(*(_interleave(program, inner.statements, consumed) for inner in s.children)))
             continue
         produces = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
         consumes = [d for d in s.body if isinstance(d, n.Consume)]

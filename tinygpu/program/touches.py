@@ -15,10 +15,10 @@ from tinygpu.expressions import expr
 from tinygpu.language.instruction import Instruction, MatrixLoad, MatrixStore, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
-from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.matrices import matrix_addresses
+from tinygpu.program.tree import places
 
 MATRIX_ROW_BYTES = 16
 TouchKind = Literal["ldst", "cp.async", "ldmatrix"]
@@ -60,8 +60,7 @@ def touches(statement: n.Statement) -> Iterator[Touch]:
         case n.Store() if isinstance(statement.instruction, Transfer) and statement.value.partition is not None:
             yield _vectors(statement.name, statement.instruction, statement.target, statement.value.partition, True)
         case n.Copy() if statement.partition is not None:
-            hops = statement.instruction.hops if isinstance(statement.instruction, Route) else (statement.instruction,)
-            for hop in hops:
+            for hop in statement.instructions:
                 if isinstance(hop, Transfer):
                     if hop.reads is not RMEM:
                         yield _vectors(statement.name, hop, statement.source, statement.partition, False)
@@ -108,19 +107,13 @@ class Placed:
     indices: tuple[tuple[str, int], ...]
 
 
-def unrolled_statements(body: tuple[n.Statement, ...], around: tuple[n.Loop, ...] = ()) -> Iterator[Placed]:
-    """Every statement, once for each round of the unrolled loops around it."""
-    for s in body:
-        if isinstance(s, n.Loop):
-            yield from unrolled_statements(s.body, (*around, s) if s.unrolled else around)
-        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
-            yield from unrolled_statements(s.body, around)
-        elif isinstance(s, n.Pipelined):
-            yield from unrolled_statements(s.produce, around)
-            yield from unrolled_statements(s.consume, around)
-        else:
+def unrolled_statements(body: tuple[n.Statement, ...]) -> Iterator[Placed]:
+    """Every statement that contains no others, once for each round of the unrolled loops around it."""
+    for place in places(body):
+        if not place.statement.children:
+            around = [loop for loop in place.loops if loop.written_out]
             for rounds in itertools.product(*[range(int(loop.trips)) for loop in around]):
-                yield Placed(s, tuple((loop.index, r) for loop, r in zip(around, rounds, strict=True)))
+                yield Placed(place.statement, tuple((loop.index, r) for loop, r in zip(around, rounds, strict=True)))
 
 
 def offsets(tile: Tile, indices: tuple[tuple[str, int], ...]) -> tuple[int, ...]:

@@ -1,25 +1,142 @@
-"""Walking a program: its statements, and the expressions inside any of its values."""
+"""Walking a program: its statements, the blocks around them, and the expressions inside any of its values.
+
+All of it goes by what statements say of themselves (`tinygpu.program.statement`), never by their classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from tinygpu.expressions import Expr
 from tinygpu.program import nodes as n
+
+T = TypeVar("T")
 
 
 def walk(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
     """All statements, nested ones included, in order."""
     for s in body:
         yield s
-        if isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
-            yield from walk(s.body)
-        elif isinstance(s, n.Pipelined):
-            yield from walk(s.produce)
-            yield from walk(s.consume)
+        for inner in s.children:
+            yield from walk(inner.statements)
+
+
+def leaves(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
+    """The statements that contain no others."""
+    return (s for s in walk(body) if not s.children)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A statement where it stands.
+
+    around  the blocks that contain it, each with the one of its bodies that does, the outermost first
+    """
+
+    statement: n.Statement
+    around: tuple[tuple[n.Statement, n.Body], ...]
+
+    @property
+    def role(self) -> str:
+        """The role that carries it out; "" outside of all."""
+        return next((block.role for block, _ in reversed(self.around) if isinstance(block, n.InRole)), "")
+
+    @property
+    def loops(self) -> tuple[n.Repeated, ...]:
+        """The blocks around it that are carried out in rounds, the outermost first."""
+        return tuple(block for block, _ in self.around if isinstance(block, n.Repeated))
+
+    @property
+    def consumes(self) -> frozenset[str]:
+        """The pipelines that have a slot consumed meanwhile."""
+        return frozenset(body.consumes for _, body in self.around if body.consumes)
+
+
+def places(
+    body: tuple[n.Statement, ...], around: tuple[tuple[n.Statement, n.Body], ...] = ()
+) -> Iterator[Place]:
+    """All statements in order, each with the blocks around it."""
+    for s in body:
+        yield Place(s, around)
+        for inner in s.children:
+            yield from places(inner.statements, (*around, (s, inner)))
+
+
+Does = Literal["produce", "consume"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Use:
+    """A body in which a slot of a pipeline is produced or consumed, and the place of the statement that has it."""
+
+    place: Place
+    body: n.Body
+    does: Does
+
+    @property
+    def loops(self) -> tuple[n.Repeated, ...]:
+        """The blocks of rounds around the body, the outermost first: its own statement may be one."""
+        own = self.place.statement
+        return (*self.place.loops, own) if isinstance(own, n.Repeated) else self.place.loops
+
+
+def uses(body: tuple[n.Statement, ...], pipeline: str) -> Iterator[Use]:
+    """Every body in which a slot of the pipeline is produced or consumed."""
+    for place in places(body):
+        for inner in place.statement.children:
+            if inner.produces == pipeline:
+                yield Use(place, inner, "produce")
+            if inner.consumes == pipeline:
+                yield Use(place, inner, "consume")
+
+
+def fold(
+    body: tuple[n.Statement, ...], combine: Callable[[n.Statement, tuple[tuple[T, ...], ...]], T]
+) -> tuple[T, ...]:
+    """What `combine` makes of every statement of a body and of what it made of its children's, from the leaves up."""
+    return tuple(combine(s, tuple(fold(inner.statements, combine) for inner in s.children)) for s in body)
+
+
+def transform(
+    body: tuple[n.Statement, ...], function: Callable[[n.Statement], n.Statement]
+) -> tuple[n.Statement, ...]:
+    """The body with every statement replaced, from the leaves up; what does not change stays the same object."""
+
+    def changed(s: n.Statement, inner: tuple[tuple[n.Statement, ...], ...]) -> n.Statement:
+        before = tuple(b.statements for b in s.children)
+        same = all(a is b for old, new in zip(before, inner, strict=True) for a, b in zip(old, new, strict=True))
+        return function(s if same else s.with_children(*inner))
+
+    return fold(body, changed)
+
+
+def executions(
+    body: tuple[n.Statement, ...],
+    known: Mapping[str, int],
+    number: Callable[[Expr, Mapping[str, int]], int],
+    idle: frozenset[str] = frozenset(),
+) -> Iterator[tuple[n.Statement, Mapping[str, int]]]:
+    """Every statement that contains no others, once per round of every loop around it, with the values of the indices.
+
+    number  the value of an expression
+    idle    roles that are left out
+    """
+    for s in body:
+        if isinstance(s, n.InRole) and s.role in idle:
+            continue
+        if not s.children:
+            yield s, known
+        elif isinstance(s, n.Repeated):
+            first = number(s.first, known)
+            for index in range(first, first + number(s.trips, known)):
+                for inner in s.children:
+                    yield from executions(inner.statements, {**known, s.index: index}, number, idle)
+        else:
+            for inner in s.children:
+                yield from executions(inner.statements, known, number, idle)
 
 
 @lru_cache(maxsize=256)

@@ -130,7 +130,7 @@ class _Writer:
             writer = _RoleWriter(self, role.name, Operations(self.program, self.heuristics, threads))
             if role is roles[0]:
                 writer.tally.add("warp_instructions", ceil_div(self.program.threads, 32) * PROLOGUE_INSTRUCTIONS)
-            if any(isinstance(s, n.Pipelined) or _at_run_time(s) for s in walk(self.program.body)):
+            if any(isinstance(s, n.Repeated) and not s.written_out for s in walk(self.program.body)):
                 writer.phase = "prologue"
                 writer.tally.wait("fmas", 30)
             writer.label = "setup"
@@ -186,13 +186,11 @@ class _RoleWriter:
                 return
             case n.Copy() if s.source.memory is GMEM and s.target.memory is SMEM and s.token is not None:
                 self._fetch(s, times)
-            case n.FixUp():
-                self._operation(s, times)
-                self.write(s.body, times)
-            case n.Scope() | n.InRole() | n.Produce() | n.Consume():
-                self.write(s.body, times)
             case _:
-                self._operation(s, times)
+                if s.instructions or not s.children:
+                    self._operation(s, times)
+                for inner in s.children:
+                    self.write(inner.statements, times)
 
     def _operation(self, s: n.Statement, times: Expr) -> None:
         reads = isinstance(s, (n.Load, n.Copy)) and s.source.memory is GMEM
@@ -270,11 +268,7 @@ class _RoleWriter:
 
 
 def _hands_over(s: n.Loop) -> bool:
-    return any(isinstance(inner, (n.Produce, n.Consume, n.Pipelined)) for inner in walk(s.body))
-
-
-def _at_run_time(s: n.Statement) -> bool:
-    return isinstance(s, n.Loop) and not s.unrolled
+    return any(body.produces or body.consumes for inner in walk(s.body) for body in inner.children)
 
 
 __all__ = ["Action", "Do", "Fetch", "Hand", "Part", "Repeat", "Ring", "Script", "script"]

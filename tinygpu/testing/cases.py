@@ -6,15 +6,15 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tinygpu.expressions import FloorDiv
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import executions, walk
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
@@ -28,7 +28,7 @@ from tinygpu.testing.coverage import (
     store_fault,
     value,
 )
-from tinygpu.testing.enumeration import enumerate_cta, statements
+from tinygpu.testing.enumeration import enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
 from tinygpu.testing.workbench import Workbench
@@ -194,11 +194,11 @@ def _beyond_listing(program: Program) -> str:
 def _by_engines(program: Program) -> bool:
     """Whether copy engines or tensor cores read or write shared memory by themselves."""
     for s in walk(program.body):
-        instruction = getattr(s, "instruction", None)
-        if isinstance(instruction, BulkTransfer):
-            return True
-        if isinstance(instruction, MatrixMultiply) and SMEM in instruction.places:
-            return True
+        for instruction in s.instructions:
+            if isinstance(instruction, BulkTransfer):
+                return True
+            if isinstance(instruction, MatrixMultiply) and SMEM in instruction.places:
+                return True
     return False
 
 
@@ -286,7 +286,7 @@ def pieces(program: Program) -> list[tuple[str, int]]:
 def _extents(program: Program) -> list[_Extent]:
     out = [_Extent(a.size.sympy.name, int(a.extent), True) for a in program.grid.axes]
     for s in walk(program.body):
-        if isinstance(s, (n.Loop, n.Pipelined)) and not s.trips.is_number:
+        if isinstance(s, n.Repeated) and not s.trips.is_number:
             node = s.trips.sympy
             divided = isinstance(node, FloorDiv) and node.args[1].is_Integer
             out += [_Extent(d, int(node.args[1]) if divided else 1, False) for d in s.trips.symbols]
@@ -298,9 +298,8 @@ def _extents(program: Program) -> list[_Extent]:
     return out
 
 
-def _windows(s: n.Statement) -> list[Any]:
-    tiles = [getattr(s, name, None) for name in ("source", "target")]
-    return [t for t in tiles if t is not None and t.memory is GMEM]
+def _windows(s: n.Statement) -> list[Tile]:
+    return [t for t in (*s.reads, *s.writes) if t.memory is GMEM]
 
 
 def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
@@ -313,7 +312,7 @@ def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, in
     last = {a.index: -(-problem.dim[a.size.sympy.name] // int(a.extent)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
         known = {**problem.environment(), n.PART: 0, **rounds}
-        for s, at in statements(program.body, known):
+        for s, at in executions(program.body, known, value):
             for tile in _windows(s):
                 shape = problem.operand(tile.name).shape
                 for axis, home in enumerate(tile.axes):

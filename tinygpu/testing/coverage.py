@@ -17,10 +17,11 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
+from tinygpu.program import tree
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
 from tinygpu.program.touches import offsets, touches, unrolled_statements
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import executions, leaves
 from tinygpu.solver.buffers import SolvedLayouts
 
 # Elements of one output, or instances of one statement, beyond which a listing would take too long.
@@ -29,23 +30,35 @@ LIMIT = 4_000_000
 
 def partitions(program: Program) -> Iterator[tuple[str, Partition]]:
     """Every partition of a program, with the statement that uses it."""
-    for s in walk(program.body):
-        if isinstance(s, n.Load) and s.result.partition is not None:
-            yield f"{s.name} ({s.instruction}) of {s.source.name}", s.result.partition
-        elif isinstance(s, n.Constant) and s.result.partition is not None:
-            yield f"%{s.result.name}, which p.full makes,", s.result.partition
-        elif isinstance(s, (n.Apply, n.Reduce)) and s.result.partition is not None:
-            yield f"%{s.result.name}, the result of {s.name},", s.result.partition
-        elif isinstance(s, n.Copy) and s.partition is not None:
-            yield f"{s.name} ({s.instruction}) of {s.source.name}", s.partition
+    for s in leaves(program.body):
+        if s.moves_under is not None:
+            yield _named(s), s.moves_under
+        for tile in s.writes:
+            if tile.partition is not None:
+                yield _named(s), tile.partition
+
+
+def _named(s: n.Statement) -> str:
+    """A statement that makes register tiles, or brings something, as a report names it."""
+    match s:
+        case n.Load() | n.Copy():
+            return f"{s.name} ({s.instruction}) of {s.source.name}"
+        case n.Constant():
+            return f"%{s.result.name}, which p.full makes,"
+        case n.Apply() | n.Reduce():
+            return f"%{s.result.name}, the result of {s.name},"
+        case _:
+            return f"the statement {s.headline(frozenset())}"
 
 
 def stores(program: Program) -> dict[str, tuple[str, ...]]:
     """Per output, the statements that store into it, as a report names them."""
     found: dict[str, dict[str, None]] = {}
-    for s in walk(program.body):
-        if isinstance(s, (n.Store, n.Copy)) and s.target.tensor is not None:
-            found.setdefault(s.target.tensor.name, {})[f"{s.name} ({s.instruction})"] = None
+    for s in leaves(program.body):
+        for tile in s.writes:
+            if tile.tensor is not None:
+                name = f"{s.name} ({s.instruction})" if isinstance(s, (n.Store, n.Copy)) else _named(s)
+                found.setdefault(tile.tensor.name, {})[name] = None
     return {name: tuple(listed) for name, listed in found.items()}
 
 
@@ -90,21 +103,15 @@ def store_fault(program: Program, problem: Problem) -> str:
     }
     tiles = [range(-(-problem.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
+    storing = tuple(s for s in map(_only_stores, program.body) if s is not None)
     for number, numbers in enumerate(itertools.product(*tiles)):
         at = {**environment, n.PART: 0, **dict(zip(names, numbers, strict=True))}
         # roles that take turns at tiles: this tile is of one of them
         idle = frozenset(r.name for r in program.roles if number % r.share[1] != r.share[0])
-        for s, known in _stores(program.body, at, idle):
-            tensor = s.target.tensor
-            if tensor is None or tensor.name not in counts:
-                continue
-            if isinstance(s, n.Copy):
-                whole = np.indices([int(e) for e in s.target.shape]).reshape(len(s.target.shape), -1).T
-                _count_store(counts[tensor.name], s.target, whole, known)
-            elif s.value.partition is not None:
-                who = s.value.partition
-                held = who.coordinates()[holders(who)].reshape(-1, len(who.shape))
-                _count_store(counts[tensor.name], s.target, held, known)
+        for s, known in executions(storing, at, value, idle):
+            for target in s.writes:
+                if target.tensor is not None and target.tensor.name in counts:
+                    _count_store(counts[target.tensor.name], target, _held(s, target), known)
     by = stores(program)
     for name, count in counts.items():
         kept = problem.operand(name).access == "inout"  # what is not stored keeps its value
@@ -115,24 +122,20 @@ def store_fault(program: Program, problem: Problem) -> str:
     return ""
 
 
-def _stores(
-    body: tuple[n.Statement, ...], known: Mapping[str, int], idle: frozenset[str]
-) -> Iterator[tuple[n.Store | n.Copy, Mapping[str, int]]]:
-    for s in body:
-        if isinstance(s, (n.Store, n.Copy)):
-            if s.target.tensor is not None:
-                yield s, known
-        elif isinstance(s, n.Loop):
-            if any(isinstance(i, (n.Store, n.Copy)) and i.target.tensor is not None for i in walk(s.body)):
-                for index in range(value(s.trips, known)):
-                    yield from _stores(s.body, {**known, s.index: index}, idle)
-        elif isinstance(s, n.Pipelined):
-            for index in range(value(s.trips, known)):
-                yield from _stores(s.consume, {**known, s.index: index}, idle)
-        elif isinstance(s, n.InRole) and s.role in idle:
-            continue
-        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
-            yield from _stores(s.body, known, idle)
+def _only_stores(s: n.Statement) -> n.Statement | None:
+    """The statement without what stores into no tensor, and so without loops that need not be gone through."""
+    if not s.children:
+        return s if any(t.tensor is not None for t in s.writes) else None
+    kept = [tuple(k for k in map(_only_stores, inner.statements) if k is not None) for inner in s.children]
+    return s.with_children(*kept) if any(kept) else None
+
+
+def _held(s: n.Statement, target: Tile) -> NDArray[np.int64]:
+    """(elements, axes) the coordinates that a statement stores: those that threads hold, or the whole window."""
+    who = next((t.partition for t in s.reads if t.partition is not None), None)
+    if who is None:
+        return np.indices([int(e) for e in target.shape]).reshape(len(target.shape), -1).T
+    return who.coordinates()[holders(who)].reshape(-1, len(who.shape))
 
 
 def value(e: Expr, known: Mapping[str, int]) -> int:
@@ -235,7 +238,8 @@ def _vectors_fault(program: Program, b: Buffer, where: BufferPlace) -> str:
 
 def _overlap(program: Program, places: Mapping[str, BufferPlace], total_bytes: int) -> str:
     """Buffers that live at the same time lie apart, all within the CTA's shared memory."""
-    for alive in _alive(program.body, ()):
+    for where in tree.places(program.body):
+        alive = [name for block, _ in where.around for name in block.scopes] + list(where.statement.scopes)
         used: list[tuple[int, int, str]] = []
         for name in alive:
             for b in program.pipeline(name).buffers:
@@ -249,12 +253,3 @@ def _overlap(program: Program, places: Mapping[str, BufferPlace], total_bytes: i
         if used and used[-1][1] > total_bytes:
             return f"{used[-1][2]} ends at byte {used[-1][1]} of {total_bytes}"
     return ""
-
-
-def _alive(body: tuple[n.Statement, ...], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for s in body:
-        if isinstance(s, n.Scope):
-            yield (*around, *s.pipelines)
-            yield from _alive(s.body, (*around, *s.pipelines))
-        elif isinstance(s, (n.InRole, n.Loop, n.Produce, n.Consume, n.FixUp)):
-            yield from _alive(s.body, around)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -154,24 +153,8 @@ def path_faults(program: Program) -> list[str]:
 
 
 def _moves(s: n.Statement) -> Iterable[tuple[str, str]]:
-    match s:
-        case n.Constant():
-            yield "constants", s.result.name
-        case n.Load():
-            yield s.source.name, s.result.name
-        case n.Store():
-            yield s.value.name, s.target.name
-        case n.Copy():
-            yield s.source.name, s.target.name
-        case n.Apply():
-            yield from ((o.name, s.result.name) for o in s.operands if isinstance(o, Tile))
-        case n.Multiply():
-            yield s.a.name, s.accumulator.name
-            yield s.b.name, s.accumulator.name
-        case n.Reduce():
-            yield s.source.name, s.result.name
-        case n.FixUp():
-            yield s.value.name, s.result.name
+    sources = [t.name for t in s.reads] or ["constants"]
+    yield from ((source, t.name) for source in sources for t in s.writes)
 
 
 def _reach(edges: list[tuple[str, str]], start: set[str]) -> set[str]:

@@ -6,7 +6,7 @@ each loop is listed with the addresses of its lanes, and sectors and banks are c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
 from tinygpu.program.touches import Touch, touches
+from tinygpu.program.tree import executions
 from tinygpu.solver.buffers import SolvedLayouts
 from tinygpu.testing.coverage import element_address, value
 
@@ -65,7 +66,7 @@ def enumerate_cta(
     asked = Asked()
     cached: dict[int, list[Touch]] = {}
     idle = frozenset(r.name for r in program.roles if r.share[0])
-    for s, at in statements(program.body, known, idle):
+    for s, at in executions(program.body, known, value, idle):
         if isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) and not threads_only:
             _count_bulk(asked, s, at, problem, program)
         if isinstance(s, n.Multiply):
@@ -75,34 +76,6 @@ def enumerate_cta(
         for touch in cached[id(s)]:
             _count(asked, touch, at, problem, places)
     return asked
-
-
-def statements(
-    body: tuple[n.Statement, ...], known: Mapping[str, int], idle: frozenset[str] = frozenset()
-) -> Iterator[tuple[n.Statement, Mapping[str, int]]]:
-    """Every statement, once per round of every loop around it, with the values of the loops' counters.
-
-    idle  roles that are left out
-    """
-    for s in body:
-        if isinstance(s, n.Loop):
-            for index in _rounds(s, known):
-                yield from statements(s.body, {**known, s.index: index}, idle)
-        elif isinstance(s, n.Pipelined):
-            for index in _rounds(s, known):
-                yield from statements(s.produce, {**known, s.index: index}, idle)
-                yield from statements(s.consume, {**known, s.index: index}, idle)
-        elif isinstance(s, n.InRole) and s.role in idle:
-            continue
-        elif isinstance(s, (n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
-            yield from statements(s.body, known, idle)
-        else:
-            yield s, known
-
-
-def _rounds(s: n.Loop | n.Pipelined, known: Mapping[str, int]) -> range:
-    first = value(s.first, known)
-    return range(first, first + value(s.trips, known))
 
 
 def _count(

@@ -18,7 +18,7 @@ from tinygpu.language.memories import GMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import transform, walk
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
@@ -58,7 +58,7 @@ def repairs(program: Program) -> Iterator[Repair]:
             case n.Reduce():
                 for other in _siblings(s.combine):
                     yield Repair(s, replace(s, combine=other), f"{other} in place of {s.combine}")
-            case n.Loop() | n.Pipelined():
+            case n.Repeated():
                 yield from _rounds(s)
     for s in listed:
         match s:
@@ -96,27 +96,12 @@ def helpful(case: Case, larger: Case, bench: Workbench, allowance: Allowance) ->
 
 def _right(program: Program, repair: Repair, case: Case, bench: Workbench, seed: int) -> bool:
     """Whether the changed program agrees with the reference."""
-    changed = replace(program, body=_with(program.body, repair))
+    changed = replace(program, body=transform(program.body, lambda s: repair.new if s is repair.old else s))
     try:
         kernel = build(changed, case.problem, case.point or {}, bench.solver).kernel
         return verify(kernel, case.machine, case.problem, orders=("late",), random_inputs=seed > 0, seed=seed).passed
     except Exception:  # a program that nobody wrote may fail in any way
         return False
-
-
-def _with(body: tuple[n.Statement, ...], repair: Repair) -> tuple[n.Statement, ...]:
-    """The body with one statement replaced."""
-    out: list[n.Statement] = []
-    for s in body:
-        if s is repair.old:
-            out.append(repair.new)
-        elif isinstance(s, n.Pipelined):
-            out.append(replace(s, produce=_with(s.produce, repair), consume=_with(s.consume, repair)))
-        elif isinstance(s, (n.Loop, n.Produce, n.Consume, n.FixUp, n.Scope, n.InRole)):
-            out.append(replace(s, body=_with(s.body, repair)))
-        else:
-            out.append(s)
-    return tuple(out)
 
 
 def statement_text(s: n.Statement) -> str:
@@ -134,9 +119,9 @@ def statement_text(s: n.Statement) -> str:
             return f"{s.result} = full {s.value}"
         case n.Reduce():
             return f"{s.result} = {s.name} ({s.combine}) along axis {s.axis} of {s.source}"
-        case n.Loop() | n.Pipelined():
+        case n.Repeated():
             return f"loop {s.index} of {s.trips} rounds"
-    return str(s)
+    return s.headline(frozenset())
 
 
 def _operand_text(o: Any) -> str:
@@ -208,22 +193,21 @@ def _counters(program: Program, s: n.Statement) -> list[tuple[str, Expr]]:
     around = {a.index for a in program.grid.axes} | {
         loop.index
         for loop in walk(program.body)
-        if isinstance(loop, (n.Loop, n.Pipelined)) and any(i is s for i in walk((loop,)))
+        if isinstance(loop, n.Repeated) and any(i is s for i in walk((loop,)))
     }
     for other in walk(program.body):
-        for tile in (getattr(other, "source", None), getattr(other, "target", None)):
-            if isinstance(tile, Tile):
-                for o in tile.offset:
-                    for node, coefficient in o.sympy.expand().as_coefficients_dict().items():
-                        if node.is_Symbol and node.name in around and coefficient.is_Integer and coefficient > 0:
-                            found[node.name, int(coefficient)] = None
+        for tile in (*other.reads, *other.writes):
+            for o in tile.offset:
+                for node, coefficient in o.sympy.expand().as_coefficients_dict().items():
+                    if node.is_Symbol and node.name in around and coefficient.is_Integer and coefficient > 0:
+                        found[node.name, int(coefficient)] = None
     for a in program.grid.axes:
         found.setdefault((a.index, int(a.extent)))
     return [(name, expr(step)) for name, step in found]
 
 
-def _rounds(s: n.Loop | n.Pipelined) -> Iterator[Repair]:
+def _rounds(s: n.Repeated) -> Iterator[Repair]:
     """More rounds: those beyond a tensor touch nothing."""
     if not s.trips.is_number:
         for other, says in ((s.trips + 1, "one round more"), (s.trips * 2 + 1, "twice as many rounds")):
-            yield Repair(s, replace(s, trips=other), says)
+            yield Repair(s, s.with_trips(other), says)

@@ -232,7 +232,7 @@ NESTED = functools.reduce(lambda inside, _: [inside], range(3000), 0)
 FIT = "the saved program holds a Produce that does not fit this version: it "
 NO_VALUE = "the saved program holds {}, which is no value of this schema"
 NOT_THERE = (
-    "the saved program uses the instruction '{}' of '{}', which is not there: import what defines it before, if you "
+    "the saved program uses '{}' of '{}', which is not there: import what defines it before, if you "
     "trust it"
 )
 

@@ -15,6 +15,7 @@ from tinygpu.language.memories import SMEM
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.program.touches import touches
+from tinygpu.program.tree import executions
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.lowering.build import build
@@ -24,8 +25,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case, Workbench
 from tinygpu.testing.cases import whole_problem
-from tinygpu.testing.coverage import element_address
-from tinygpu.testing.enumeration import statements
+from tinygpu.testing.coverage import element_address, value
 
 
 class Spans(Machine):
@@ -58,7 +58,7 @@ def said(program: Program, layouts: SolvedLayouts, known: dict[str, int]) -> set
     """(address from the start of shared memory, bytes) of every lane's access, by `element_address`."""
     places = place(program, layouts.swizzles).places
     out: set[tuple[int, int]] = set()
-    for s, _ in statements(program.body, known):
+    for s, _ in executions(program.body, known, value):
         for touch in touches(s):
             b = touch.tile.buffer
             if touch.tile.memory is not SMEM or b is None:
