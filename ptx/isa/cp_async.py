@@ -58,6 +58,10 @@ class CpAsync(Transfer):
         """The cache operator for one width."""
         return "cg" if width_bytes == 16 else "ca"
 
+    def copy(self, width_bytes: int, target: str, source: str, existing: str = "") -> str:
+        count = f", {existing}" if existing else ""
+        return f"{self.opcode}.{self.cache(width_bytes)}.shared.global {target}, {source}, {width_bytes}{count};"
+
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
 

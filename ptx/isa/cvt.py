@@ -123,6 +123,12 @@ class Cvt(Elementwise):
         spelled = CONVERSIONS[self.origin, self.to].text
         return spelled if "{d}" in spelled else f"{spelled} {{d}}, {{a}};"
 
+    def packed_text(self) -> str:
+        """PTX ISA, cvt to f16x2 and bf16x2: the first source becomes the upper half."""
+        if self.origin == "f32" and self.to in ("f16", "bf16"):
+            return f"cvt.rn.{self.to}x2.f32 {{d}}, {{a1}}, {{a0}};"
+        return ""
+
     @property
     def label(self) -> str:
         spelled = CONVERSIONS[self.origin, self.to].text

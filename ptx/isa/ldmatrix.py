@@ -9,20 +9,16 @@ lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import MatrixLoad
 from tinygpu.language.partition import Partition
-from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.leaf import same
-from tinygpu.layouts.step import E, Step
 from tinygpu.ptx.isa.specimen import (
     COLUMNS,
     ROWS,
@@ -39,11 +35,7 @@ from tinygpu.ptx.isa.specimen import (
 )
 
 # PTX ISA, ldmatrix: a matrix is eight rows of 16 bytes; .x1, .x2 and .x4 load 1, 2 and 4 of them.
-ROW_BYTES = 16
 MATRIX_ROWS = 8
-COUNTS = (1, 2, 4)
-if MATRIX_ROWS * ROW_BYTES != 32 * 4:
-    raise ValueError("a matrix fills one 32-bit register of each of the 32 lanes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,51 +44,17 @@ class LdMatrix(MatrixLoad):
 
     opcode: ClassVar[str] = "ldmatrix.sync.aligned.m8n8"
     source: ClassVar[str] = "PTX ISA, ldmatrix"
+    holds: ClassVar[str] = (
+        "gives lane l the row l / 4 and the 32 bits l % 4 of an 8x8 matrix, as the operands of mma.sync are"
+    )
 
     @property
     def label(self) -> str:
         return "ldmatrix"
 
-    def transposes(self, tile: Tile, partition: Partition) -> bool:
-        """Whether the fragment's register pairs run across the contiguous axis of the buffer."""
-        _, across = partition.threads.steps[0]
-        return not isinstance(across, Step) or tile.contiguous is None or same(across.along(tile.contiguous), 0)
-
-    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
-        buffer = memory_side.buffer
-        if buffer is None:
-            raise ValueError("ldmatrix reads a shared-memory buffer")
-        bits = memory_side.dtype.bits
-        fits = is_fragment(partition, 32 // bits)
-        return (
-            self.rule(
-                f"fragment of {memory_side.name}",
-                fits,
-                "ldmatrix gives lane l the row l / 4 and the 32 bits l % 4 of an 8x8 matrix, "
-                "as the operands of mma.sync are",
-            ),
-            self.rule(
-                f"transpose of {memory_side.name}",
-                bits == 16 or not self.transposes(memory_side, partition),
-                f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because ldmatrix.trans "
-                f"exchanges 16-bit ones (here they are {memory_side.dtype})",
-            ),
-            self.rule(
-                f"row alignment of {memory_side.name}",
-                buffer.pitch_bytes % ROW_BYTES == 0,
-                f"rows of {memory_side.name} are whole 16-byte pieces",
-            ),
-        )
-
-
-def is_fragment(partition: Partition, per_register: int) -> bool:
-    """Whether lanes and the elements of a register stand as in an 8x8 matrix: four lanes along one axis, then eight."""
-    lanes, first = Layout.of(partition.threads.steps[:2])[0], Layout.of(partition.values.steps[:1])[0]
-    return any(
-        lanes == Layout((4, 8), (per_register * E(axis), E(1 - axis)))
-        and (per_register == 1 or first == Layout(per_register, E(axis)))
-        for axis in (0, 1)
-    )
+    def statement(self, registers: Sequence[str], address: str, transposed: bool) -> str:
+        trans = ".trans" if transposed else ""
+        return f"{self.opcode}.x{len(registers)}{trans}.shared.b16 {{{', '.join(registers)}}}, {address};"
 
 
 def row_of(lane: int) -> tuple[int, int]:
@@ -124,7 +82,7 @@ def variants() -> Iterator[Variant]:
             for trans in ("", ".trans"):
                 for kind in ("b8", "b16", "b32"):
                     text = f"{LdMatrix.opcode}.x{count}{trans}.shared.{kind} {{{registers}}}, [%s];"
-                    yield Variant(text, target, count in COUNTS and kind == "b16")
+                    yield Variant(text, target, count in LdMatrix.counts and kind == "b16")
 
 
 def picture(transposed: bool) -> str:

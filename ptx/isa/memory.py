@@ -54,6 +54,7 @@ class LdGlobalReadOnly(LdGlobal):
     """ld.global.nc: through the read-only path; nothing may write the tensor while the kernel runs."""
 
     opcode: ClassVar[str] = "ld.global.nc"
+    read_only: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,6 +149,10 @@ class MmaSync(MatrixMultiply):
         """Fragments of a, b and c."""
         return self.variant(a, b).fragments
 
+    def available(self, *types: DType) -> tuple[int, tuple[int, int]]:
+        v = self.variant(*types)
+        return v.target, v.isa
+
     def target_rule_for(self, a: DType, b: DType) -> Constraint:
         """The oldest device that has this combination."""
         v = self.variant(a, b)

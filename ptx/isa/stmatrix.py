@@ -9,21 +9,17 @@ lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import MatrixStore
 from tinygpu.language.partition import Partition
-from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.leaf import same
-from tinygpu.layouts.step import Step
-from tinygpu.ptx.isa.ldmatrix import COUNTS, ROW_BYTES, held_by, is_fragment, picture
+from tinygpu.ptx.isa.ldmatrix import held_by, picture
 from tinygpu.ptx.isa.specimen import (
     COLUMNS,
     ROWS,
@@ -48,6 +44,10 @@ class StMatrix(MatrixStore):
     target: ClassVar[int] = 90
     isa: ClassVar[tuple[int, int]] = (7, 8)
     source: ClassVar[str] = "PTX ISA, stmatrix"
+    holds: ClassVar[str] = (
+        "takes the row l / 4 and the 32 bits l % 4 of an 8x8 matrix from lane l, as the 16-bit results of mma.sync and "
+        "wgmma are held"
+    )
 
     @property
     def label(self) -> str:
@@ -57,35 +57,8 @@ class StMatrix(MatrixStore):
         """The opcode for `count` matrices."""
         return f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
 
-    def transposes(self, tile: Tile, partition: Partition) -> bool:
-        """Whether the fragment's register pairs run across the contiguous axis of the buffer."""
-        _, across = partition.threads.steps[0]
-        return not isinstance(across, Step) or tile.contiguous is None or same(across.along(tile.contiguous), 0)
-
-    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
-        buffer = memory_side.buffer
-        if buffer is None:
-            raise ValueError("stmatrix writes a shared-memory buffer")
-        bits = memory_side.dtype.bits
-        return (
-            self.rule(
-                f"fragment of {memory_side.name}",
-                bits <= 32 and is_fragment(partition, 32 // bits),
-                "stmatrix takes the row l / 4 and the 32 bits l % 4 of an 8x8 matrix from lane l, as the 16-bit "
-                "results of mma.sync and wgmma are held",
-            ),
-            self.rule(
-                f"transpose of {memory_side.name}",
-                bits == 16 or not self.transposes(memory_side, partition),
-                f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because stmatrix.trans "
-                f"exchanges 16-bit ones (here they are {memory_side.dtype})",
-            ),
-            self.rule(
-                f"row alignment of {memory_side.name}",
-                buffer.pitch_bytes % ROW_BYTES == 0,
-                f"rows of {memory_side.name} are whole 16-byte pieces",
-            ),
-        )
+    def statement(self, registers: Sequence[str], address: str, transposed: bool) -> str:
+        return f"{self.text(len(registers), transposed)} {address}, {{{', '.join(registers)}}};"
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
@@ -100,7 +73,7 @@ def variants() -> Iterator[Variant]:
             for transposed in (False, True):
                 for kind in ("b8", "b16", "b32"):
                     text = f"{instruction.text(count, transposed).replace('b16', kind)} [%s], {{{registers}}};"
-                    legal = exists_on(instruction, target) and count in COUNTS and kind == "b16"
+                    legal = exists_on(instruction, target) and count in StMatrix.counts and kind == "b16"
                     yield Variant(text, target, legal)
 
 

@@ -18,11 +18,9 @@ from tinygpu.language.instruction import BulkTransfer, Completion, Scope
 from tinygpu.language.memories import GMEM, SMEM, Memory
 from tinygpu.language.tile import Tile
 
-# cuTensorMapEncodeTiled: axes of a tensor; elements of a box along one axis; alignment of the address and of every
-# stride.
+# cuTensorMapEncodeTiled: axes of a tensor; elements of a box along one axis.
 MOST_AXES = 5
 MOST_BOX = 256
-ALIGN_BYTES = 16
 # CUDA programming guide, tensor copies: alignment of a box in shared memory.
 BOX_ALIGN_BYTES = 128
 
@@ -34,11 +32,12 @@ class TmaTransfer(BulkTransfer):
     target: ClassVar[int] = 90
     isa: ClassVar[tuple[int, int]] = (8, 0)
     scope: ClassVar[Scope] = "thread"
+    opcode: ClassVar[str] = "cp.async.bulk.tensor"
     source: ClassVar[str] = "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled"
 
     @property
     def label(self) -> str:
-        return "cp.async.bulk.tensor"
+        return self.opcode
 
     @staticmethod
     def has_axes(rank: int) -> bool:
@@ -59,7 +58,8 @@ class TmaTransfer(BulkTransfer):
                 f"{window.contiguous}: TMA does not transpose"
             )
         pitch_bytes = tensor.ld * tensor.dtype.bits // 8
-        aligned = [tensor.align % ALIGN_BYTES == 0, *([pitch_bytes % ALIGN_BYTES == 0] if tensor.rank > 1 else [])]
+        align = self.align_bytes
+        aligned = [tensor.align % align == 0, *([pitch_bytes % align == 0] if tensor.rank > 1 else [])]
         rows = [e for axis, e in enumerate(window.shape) if axis != buffer.contiguous]
         return (
             self.rule(
@@ -71,7 +71,7 @@ class TmaTransfer(BulkTransfer):
             self.rule(
                 f"strides of {name}",
                 all_of(aligned),
-                f"the pointer and the rows of {name} are multiples of {ALIGN_BYTES} bytes",
+                f"the pointer and the rows of {name} are multiples of {align} bytes",
                 "launch",
             ),
             self.rule(
@@ -95,7 +95,10 @@ class TmaLoad(TmaTransfer):
         """The opcode for a tensor of `rank` axes; `multicast` to several CTAs of the cluster."""
         # .shared::cta is not in .version 8.0; an address of the CTA itself is an address in the cluster too.
         form = ".multicast::cluster" if multicast else ""
-        return f"{self.label}.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form}"
+        return f"{self.opcode}.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{form}"
+
+    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
+        return f"{self.text(rank, bool(ctas))} {shared}, {tensor}, {barrier}{f', {ctas}' if ctas else ''};"
 
     def multicast_rules(self, source: Tile, target: Tile, ctas: Expr) -> tuple[Constraint, ...]:
         """Each CTA brings as many rows as the others, to a place where a box may begin.
@@ -126,4 +129,7 @@ class TmaStore(TmaTransfer):
 
     def text(self, rank: int) -> str:
         """The opcode for a tensor of `rank` axes."""
-        return f"{self.label}.{rank}d.global.shared::cta.tile.bulk_group"
+        return f"{self.opcode}.{rank}d.global.shared::cta.tile.bulk_group"
+
+    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
+        return f"{self.text(rank)} {tensor}, {shared};"

@@ -40,6 +40,9 @@ class ShflBfly(Shuffle):
     def label(self) -> str:
         return "shfl.sync"
 
+    def statement(self, result: str, value: str, mask: int) -> str:
+        return f"{self.opcode} {result}, {value}, {mask}, 31, -1;"
+
 
 @dataclass(frozen=True, eq=False)
 class BarSync(Instruction):

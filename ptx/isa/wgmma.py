@@ -35,6 +35,8 @@ ROWS = 64
 MOST_COLUMNS = 256
 # PTX ISA, wgmma register fragment D, eight columns of it: each warp has 16 rows, held as by mma.sync.
 ACCUMULATORS = Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
+# PTX ISA, matrix descriptor of wgmma: code of the swizzle, by the width of its spans in bytes.
+SWIZZLES = {128: 1, 64: 2, 32: 3}
 # Operands of different signs are younger than the instruction (each assembled).
 MIXED_SIGNS_ISA = (8, 4)
 
@@ -80,9 +82,21 @@ class Wgmma(MatrixMultiply):
         signs = ", 1, 1" if a.is_float else ""
         return signs + (f", {int(transposed[0])}, {int(transposed[1])}" if a.bits == 16 else "")
 
-    def isa_for(self, a: DType, b: DType) -> tuple[int, int]:
-        """The lowest `.version` that has it for these operand types."""
-        return self.isa if a.is_float or a == b else MIXED_SIGNS_ISA
+    def available(self, *types: DType) -> tuple[int, tuple[int, int]]:
+        a, b = types
+        return self.target, self.isa if a.is_float or a == b else MIXED_SIGNS_ISA
+
+    def statement(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool] = (False, False)) -> str:
+        return f"{self.text(a, b)} {d}, {x}, {y}, 1{self.flags(a, across)};"
+
+    def descriptor(self, span_bytes: int, apart_bytes: int, across: bool) -> int:
+        """PTX ISA, matrix descriptor of wgmma: offsets in 16 bytes; the swizzle in bits 62 and 63.
+
+        The stride between groups of eight rows follows from the span. The leading offset is that between spans along m
+        or n, and not used along k.
+        """
+        leading = apart_bytes // 16 if across else 1
+        return SWIZZLES[span_bytes] << 62 | (8 * span_bytes // 16) << 32 | leading << 16
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """That of c, which repeats along n; a and b lie in memory."""

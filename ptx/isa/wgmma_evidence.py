@@ -241,7 +241,7 @@ def specimen(
     fields = (a.field, b.field, Field("c", sums, count), Field("out", sums, count, "out"))
     body = "\n".join(line for line in lines if line)
     return Specimen(
-        title, body, fields, meaning, 90, instruction.isa_for(*wide), 128, a.size + b.size, (), 1024, 1, True
+        title, body, fields, meaning, 90, instruction.available(*wide)[1], 128, a.size + b.size, (), 1024, 1, True
     )
 
 

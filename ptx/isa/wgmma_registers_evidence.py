@@ -145,7 +145,7 @@ def specimen(
         Field("a", kinds[0], each * products), b.field, Field("c", sums, count), Field("out", sums, count, "out"),
     )  # fmt: skip
     body = "\n".join(line for line in lines if line)
-    return Specimen(title, body, fields, meaning, 90, instruction.isa_for(*wide), 128, b.size, (), 1024, 1, True)
+    return Specimen(title, body, fields, meaning, 90, instruction.available(*wide)[1], 128, b.size, (), 1024, 1, True)
 
 
 def _near(offset: int) -> str:

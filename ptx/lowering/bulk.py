@@ -1,13 +1,13 @@
-"""TMA: boxes of tensors, the tensor maps that describe them, and the statements that move them."""
+"""Whole tiles: boxes of tensors, the tensor maps that describe them, and the statements that move them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
-from tinygpu.ptx.isa.tma import ALIGN_BYTES, TmaLoad, TmaStore
 from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -55,7 +55,7 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     return Boxes(order, inner, rows, rows // parts, across // inner)
 
 
-def tensor_map(context: Context, tensor: Tensor, shape: Boxes, span: int) -> Reg:
+def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, span: int) -> Reg:
     """The address of the tensor map for these boxes; the launch passes it by value."""
     box = [1] * tensor.rank
     box[0] = shape.inner
@@ -69,17 +69,17 @@ def tensor_map(context: Context, tensor: Tensor, shape: Boxes, span: int) -> Reg
     name = f"{tensor.name}_map{count or ''}"
     register = context.emit.parameter("d")
     context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.span_bytes), register))
-    rely_on_strides(context, tensor)
+    rely_on_strides(context, tensor, instruction.align_bytes)
     return register
 
 
-def rely_on_strides(context: Context, tensor: Tensor) -> None:
-    """The kernel is specialised for a pointer and rows of whole 16 bytes."""
-    aligned = context.facts.divides(ALIGN_BYTES, f"{tensor.name}.align")
+def rely_on_strides(context: Context, tensor: Tensor, align_bytes: int) -> None:
+    """The kernel is specialised for a pointer and rows of whole units of so many bytes."""
+    aligned = context.facts.divides(align_bytes, f"{tensor.name}.align")
     if tensor.rank > 1:
-        aligned = aligned and context.facts.divides(ALIGN_BYTES * 8 // tensor.dtype.bits, f"{tensor.name}.ld")
+        aligned = aligned and context.facts.divides(align_bytes * 8 // tensor.dtype.bits, f"{tensor.name}.ld")
     if not aligned:
-        raise LoweringError(f"{tensor.name} is not aligned to {ALIGN_BYTES} bytes, and a tensor map needs that")
+        raise LoweringError(f"{tensor.name} is not aligned to {align_bytes} bytes, and a tensor map needs that")
 
 
 def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down: Number) -> str:
@@ -102,47 +102,46 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
 
 
 def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
-    """cp.async.bulk.tensor from GMEM, completed at `barrier`. One thread executes this."""
+    """Boxes from GMEM, completed at `barrier`. One thread executes this."""
     emit = context.emit
     buffer = s.target.buffer
-    if not isinstance(s.instruction, TmaLoad) or buffer is None or s.source.tensor is None or buffer.span is None:
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.source.tensor is None or buffer.span is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     parts = context.cluster_extent(s.multicast)
     shape = boxes(s.source, buffer, parts)
-    where = tensor_map(context, s.source.tensor, shape, int(buffer.span))
+    where = tensor_map(context, s.instruction, s.source.tensor, shape, int(buffer.span))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     down: Number = 0
     mask = ""
     if parts > 1 and s.multicast is not None:
         down = emit.mul(context.cluster_rank(s.multicast), shape.part)
-        mask = f", {context.cluster_mask(s.multicast)}"
+        mask = str(context.cluster_mask(s.multicast))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.part} rows")
     box = Bring(barrier, shape.inner * shape.part * buffer.dtype.bits // 8, parts, s.multicast if parts > 1 else None)
-    completes = address(context, barrier)
-    opcode = s.instruction.text(len(shape.order), bool(mask))
+    completes = f"[{address(context, barrier)}]"
     for number in range(shape.spans):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
-        emit.line(f"{opcode} [{to}], [{where}, {{{at}}}], [{completes}]{mask};")
+        emit.line(s.instruction.statement(len(shape.order), f"[{to}]", f"[{where}, {{{at}}}]", completes, mask))
         issue(context, box)
 
 
 def store(context: Context, s: n.Copy) -> None:
-    """cp.async.bulk.tensor to GMEM, in a bulk group of its own. One thread executes this."""
+    """Boxes to GMEM, in a bulk group of their own. One thread executes this."""
     emit = context.emit
     buffer = s.source.buffer
-    if not isinstance(s.instruction, TmaStore) or buffer is None or s.target.tensor is None or buffer.span is None:
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.target.tensor is None or buffer.span is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     shape = boxes(s.target, buffer)
-    where = tensor_map(context, s.target.tensor, shape, int(buffer.span))
+    where = tensor_map(context, s.instruction, s.target.tensor, shape, int(buffer.span))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.rows} rows")
     for number in range(shape.spans):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
-        emit.line(f"{s.instruction.text(len(shape.order))} [{where}, {{{at}}}], [{from_}];")
+        emit.line(s.instruction.statement(len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
 
 

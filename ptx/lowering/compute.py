@@ -14,7 +14,10 @@ from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
-from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of
+from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of, packing
+
+# The operands of an element-wise instruction in its text; {d} is the result.
+OPERANDS = "abcefghij"
 
 
 def constant(context: Context, s: n.Constant) -> None:
@@ -64,21 +67,20 @@ def pack(context: Context, kind: DType, elements: list[str], into: Reg) -> None:
 
 
 def apply(context: Context, s: n.Apply) -> None:
-    """One element-wise instruction, value by value."""
+    """One element-wise instruction, value by value, or on the values of a register at once."""
     emit = context.emit
     who = partition_of(s.result)
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label}")
     takes, gives = s.instruction.types()
-    sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]
     kind = dtype(gives)
+    if packing(kind, who.values.size) > 1 and s.instruction.packed_text():
+        apply_packed(context, s)
+        return
+    sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]
     result = context.tiles.get(s.result.name) or allocate(emit, kind, who.values.size)
     if result.packed == 1:
         for value in range(who.values.size):
             emit_elementwise(context, s.instruction, str(result.registers[value]), [src[value] for src in sources])
-    elif gives in ("f16", "bf16") and takes == ("f32",) and s.instruction.label.startswith("cvt.rn."):
-        # cvt.rn.f16x2.f32 d, hi, lo: the first source becomes the upper half (PTX ISA, cvt).
-        for i, r in enumerate(result.registers):
-            emit.line(f"cvt.rn.{gives}x2.f32 {r}, {sources[0][2 * i + 1]}, {sources[0][2 * i]};")
     else:
         for i, r in enumerate(result.registers):
             elements = []
@@ -90,9 +92,57 @@ def apply(context: Context, s: n.Apply) -> None:
     context.tiles[s.result.name] = result
 
 
+def apply_packed(context: Context, s: n.Apply) -> None:
+    """One instruction for all values of a register of the result."""
+    takes, gives = s.instruction.types()
+    kind, count = dtype(gives), partition_of(s.result).values.size
+    narrow = [dtype(want).bits == kind.bits for want in takes]
+    sources: list[list[str]] = []
+    for operand, want, whole in zip(s.operands, takes, narrow, strict=True):
+        made = _packed_source if whole else _source
+        sources.append(made(context, operand, want, s.result))
+    result = context.tiles.get(s.result.name) or allocate(context.emit, kind, count)
+    for i, r in enumerate(result.registers):
+        names = {}
+        for letter, whole, source in zip(OPERANDS, narrow, sources, strict=False):
+            if whole:
+                names[letter] = source[i]
+            else:
+                names |= {f"{letter}{j}": source[i * result.packed + j] for j in range(result.packed)}
+        for text in s.instruction.packed_text().split("\n"):
+            context.emit.line(text.format(d=r, **names))
+    context.tiles[s.result.name] = result
+
+
+def _packed_source(
+    context: Context, operand: Tile | n.ScalarArgument | Expr | float, want: str, like: Tile
+) -> list[str]:
+    """Per register of the result: the register that holds as many values of the operand."""
+    kind, count = dtype(want), partition_of(like).values.size
+    per = packing(kind, count)
+    if not isinstance(operand, (Tile, n.ScalarArgument, Expr)):
+        return [f"0x{constant_bits(kind, float(operand), per):08X}"] * (count // per)
+    if isinstance(operand, Tile) and context.tiles[operand.name].packed == per:
+        tile = context.tiles[operand.name]
+        order = broadcast(partition_of(operand), partition_of(like), operand.name).reshape(-1, per)
+        if bool(np.all(order % per == np.arange(per))) and bool(np.all(order // per == order[:, :1] // per)):
+            return [str(tile.registers[int(first) // per]) for first in order[:, 0]]
+    singles = _source(context, operand, want, like)
+    made: dict[tuple[str, ...], str] = {}
+    out = []
+    for first in range(0, count, per):
+        elements = singles[first : first + per]
+        if tuple(elements) not in made:
+            whole = context.emit.new("r")
+            pack(context, kind, elements, whole)
+            made[tuple(elements)] = str(whole)
+        out.append(made[tuple(elements)])
+    return out
+
+
 def emit_elementwise(context: Context, instruction: Elementwise, result: str, operands: list[str]) -> None:
     """The statements of one instruction, on registers."""
-    names = dict(zip("abcefghij", operands, strict=False))
+    names = dict(zip(OPERANDS, operands, strict=False))
     for text in instruction.text().split("\n"):
         context.emit.line(text.format(d=result, **names))
 
@@ -165,7 +215,7 @@ def reduce(context: Context, s: n.Reduce) -> None:
     for mask in _lane_masks(before.threads, s.axis):
         for r in result.registers:
             other = emit.new("r")
-            emit.line(f"shfl.sync.bfly.b32 {other}, {r}, {mask}, 31, -1;")
+            emit.line(s.shuffle.statement(str(other), str(r), mask))
             emit_elementwise(context, s.combine, str(r), [str(r), str(other)])
     context.tiles[s.result.name] = result
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from tinygpu.language.instruction import BulkTransfer
+from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering import bulk, compute, fix_up, handover, matrix, moves, stream, touch, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -45,11 +44,11 @@ def statement(context: Context, s: n.Statement) -> None:
     match s:
         case n.Constant():
             compute.constant(context, s)
-        case n.Load() if s.instruction.scope == "warp":
+        case n.Load() if isinstance(s.instruction, MatrixLoad):
             matrix.load_matrix(context, s)
         case n.Load():
             moves.load(context, s)
-        case n.Store() if s.instruction.scope == "warp":
+        case n.Store() if isinstance(s.instruction, MatrixStore):
             matrix.store_matrix(context, s)
         case n.Store():
             moves.store(context, s)
@@ -59,7 +58,7 @@ def statement(context: Context, s: n.Statement) -> None:
             moves.copy(context, s)
         case n.Apply():
             compute.apply(context, s)
-        case n.Multiply() if isinstance(s.instruction, Wgmma):
+        case n.Multiply() if s.instruction.scope == "warpgroup":
             warpgroup.multiply(context, s)
         case n.Multiply():
             matrix.multiply(context, s)

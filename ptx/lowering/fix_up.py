@@ -21,7 +21,6 @@ from tinygpu.ptx.lowering import stream
 from tinygpu.ptx.lowering.compute import emit_elementwise, partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.lowering.moves import braces, width_suffix
 from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.sync import Meet
 from tinygpu.ptx.lowering.sync_text import issue
@@ -103,16 +102,12 @@ def _place(context: Context, s: n.FixUp, place: Number) -> Number:
     return emit.add64(start, sum(sizes[:area]))
 
 
-def _vectors(context: Context, s: n.FixUp, place: Number, registers: list[Reg]) -> Iterator[tuple[str, str]]:
+def _vectors(context: Context, s: n.FixUp, place: Number, registers: list[Reg]) -> Iterator[tuple[list[str], str]]:
     """(registers of a vector, its address): neighbours in the workspace belong to neighbouring threads."""
     vector = int(expr(s.store.vector))
     for number, first in enumerate(range(0, len(registers), vector)):
         offset = number * context.threads * vector * WORD_BYTES
-        yield braces(registers[first : first + vector]), f"[{place}+{offset}]"
-
-
-def _width(s: n.FixUp) -> str:
-    return f"{width_suffix(int(expr(s.store.vector)))}.b32"
+        yield list(map(str, registers[first : first + vector])), f"[{place}+{offset}]"
 
 
 def _guard(context: Context, s: n.FixUp) -> str:
@@ -127,7 +122,7 @@ def leave(context: Context, s: n.FixUp) -> None:
     own = stream.place_of_own(context) if int(context.program.grid.stream_k) else context.indices[n.PART]
     place, guard = _place(context, s, own), _guard(context, s)
     for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
-        context.emit.line(f"{guard}{s.store.opcode}{_width(s)} {address}, {group};")
+        context.emit.line(guard + s.store.statement(s.value.dtype, "b32", group, address))
 
 
 def came_last(context: Context, s: n.FixUp, parts: Number) -> Reg:
@@ -189,4 +184,4 @@ def _load(context: Context, s: n.FixUp, place: Number, registers: list[Reg], str
     guard, vector = _guard(context, s), int(expr(s.store.vector))
     vectors = list(_vectors(context, s, _place(context, s, place), registers))
     for group, address in vectors[stretch.start // vector : stretch.stop // vector]:
-        context.emit.line(f"{guard}{s.load.opcode}{_width(s)} {group}, {address};")
+        context.emit.line(guard + s.load.statement(s.value.dtype, "b32", group, address))

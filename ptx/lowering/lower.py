@@ -12,8 +12,6 @@ from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
-from tinygpu.ptx.isa.mma import MmaSync
-from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, fix_up, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
@@ -271,14 +269,7 @@ def _needs(program: Program) -> Iterator[Need]:
     """(oldest target, lowest version) of every instruction."""
     for s in walk(program.body):
         kinds = (s.a.dtype, s.b.dtype) if isinstance(s, n.Multiply) else ()
-        for instruction in s.instructions:
-            if isinstance(instruction, MmaSync):
-                variant = instruction.variant(*kinds)
-                yield variant.target, variant.isa
-            elif isinstance(instruction, Wgmma):
-                yield instruction.target, instruction.isa_for(*kinds)
-            else:
-                yield instruction.target, instruction.isa
+        yield from (instruction.available(*kinds) for instruction in s.instructions)
 
 
 __all__ = ["Lowered", "LoweringError", "lower", "lowered"]

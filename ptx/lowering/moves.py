@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
 from tinygpu.language.instruction import Transfer
-from tinygpu.language.memories import GMEM
+from tinygpu.language.memories import GMEM, RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
-from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
 from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
@@ -73,12 +72,13 @@ def read(
     tile = allocate(context.emit, source.dtype, who.values.size)
     mine = _takes_part(context, who)
     for first in range(0, who.values.size, vector):
-        _read_vector(context, instruction.opcode, place, tile, first, vector, fill, mine)
+        _read_vector(context, instruction, place, tile, first, vector, fill, mine)
     return tile
 
 
 def _read_vector(
-    context: Context, opcode: str, place: Place, tile: RegisterTile, first: int, vector: int, fill: float, mine: Number
+    context: Context, instruction: Transfer, place: Place, tile: RegisterTile, first: int, vector: int, fill: float,
+    mine: Number,
 ) -> None:
     emit = context.emit
     exists = emit.both(place.exists(first, vector) if isinstance(place, GmemAccess) else True, mine)
@@ -88,12 +88,12 @@ def _read_vector(
     done = ""
     if straddles:
         done = emit.label("whole")
-    _load_piece(context, opcode, place.address(first), tile, first, vector, exists)
+    _load_piece(context, instruction, place.address(first), tile, first, vector, exists)
     if straddles and isinstance(place, GmemAccess):
         emit.line(f"@{exists} bra {done};")
         for value in range(first, first + vector):
             one = emit.both(place.exists(value), mine)
-            _load_piece(context, opcode, place.address(value), tile, value, 1, one)
+            _load_piece(context, instruction, place.address(value), tile, value, 1, one)
         emit.place_label(done)
 
 
@@ -118,20 +118,17 @@ def _fill(context: Context, tile: RegisterTile, first: int, vector: int, fill: f
 
 
 def _load_piece(
-    context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
+    context: Context, instruction: Transfer, address: Address, tile: RegisterTile, first: int, count: int,
+    exists: Number,
 ) -> None:
-    """One ld of `count` elements into the registers that hold them."""
+    """One load of `count` elements into the registers that hold them."""
     emit = context.emit
-    bits = tile.dtype.bits
+    kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
     if count >= tile.packed:
-        registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
-        width = bits if tile.packed == 1 else 32
-        if tile.packed == 1 and bits == 8:
-            kind = f"{_sign(tile.dtype)}8"
-            emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.{kind} {braces(registers)}, {at(address)};")
-            return
-        emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.b{width} {braces(registers)}, {at(address)};")
+        registers = _registers(tile, first, count)
+        piece_type = "b32" if tile.packed > 1 else f"{_sign(kind)}8" if bits == 8 else f"b{bits}"
+        emit.line(guard + instruction.statement(kind, piece_type, registers, at(address)))
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits
@@ -139,11 +136,11 @@ def _load_piece(
     if bits * count == 16:
         half = emit.new("h")
         emit.line(f"mov.b16 {half}, 0;") if guard else None
-        emit.line(f"{guard}{opcode}.b16 {half}, {at(address)};")
+        emit.line(guard + instruction.statement(kind, "b16", [str(half)], at(address)))
         emit.line(f"cvt.u32.u16 {piece}, {half};")
     else:
         emit.line(f"mov.b32 {piece}, 0;") if guard else None
-        emit.line(f"{guard}{opcode}.u8 {piece}, {at(address)};")
+        emit.line(guard + instruction.statement(kind, "u8", [str(piece)], at(address)))
     if shift == 0 and not guard:
         emit.line(f"mov.b32 {whole}, {piece};")
     elif guard:
@@ -158,15 +155,9 @@ def _sign(dtype: DType) -> str:
     return "s" if dtype.kind == "signed" else "u"
 
 
-def width_suffix(count: int) -> str:
-    """What an opcode says of a vector."""
-    return f".v{count}" if count > 1 else ""
-
-
-def braces(registers: Sequence[Reg]) -> str:
-    """The operand that is one register, or a vector of several."""
-    listed = ", ".join(map(str, registers))
-    return listed if len(registers) == 1 else f"{{{listed}}}"
+def _registers(tile: RegisterTile, first: int, count: int) -> list[str]:
+    """Those that hold `count` values."""
+    return [str(r) for r in dict.fromkeys(tile.register(v) for v in range(first, first + count))]
 
 
 def store(context: Context, s: n.Store) -> None:
@@ -189,13 +180,13 @@ def write(
         exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
         exists = context.emit.both(exists, mine)
         straddles = isinstance(place, GmemAccess) and place.straddles(vector)
-        _store_piece(context, instruction.opcode, place.address(first), tile, first, vector, exists)
+        _store_piece(context, instruction, place.address(first), tile, first, vector, exists)
         if straddles and isinstance(place, GmemAccess):
             done = context.emit.label("whole")
             context.emit.line(f"@{exists} bra {done};")
             for value in range(first, first + vector):
                 one = context.emit.both(place.exists(value), mine)
-                _store_piece(context, instruction.opcode, place.address(value), tile, value, 1, one)
+                _store_piece(context, instruction, place.address(value), tile, value, 1, one)
             context.emit.place_label(done)
 
 
@@ -215,18 +206,15 @@ def _takes_part(context: Context, who: Partition) -> Number:
 
 
 def _store_piece(
-    context: Context, opcode: str, address: Address, tile: RegisterTile, first: int, count: int, exists: Number
+    context: Context, instruction: Transfer, address: Address, tile: RegisterTile, first: int, count: int,
+    exists: Number,
 ) -> None:
     emit = context.emit
-    bits = tile.dtype.bits
+    kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
     if count >= tile.packed:
-        registers = list(dict.fromkeys(tile.register(v) for v in range(first, first + count)))
-        if tile.packed == 1 and bits == 8:
-            emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.u8 {at(address)}, {braces(registers)};")
-            return
-        width = bits if tile.packed == 1 else 32
-        emit.line(f"{guard}{opcode}{width_suffix(len(registers))}.b{width} {at(address)}, {braces(registers)};")
+        piece_type = "b32" if tile.packed > 1 else "u8" if bits == 8 else f"b{bits}"
+        emit.line(guard + instruction.statement(kind, piece_type, _registers(tile, first, count), at(address)))
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits
@@ -237,9 +225,9 @@ def _store_piece(
     if bits * count == 16:
         half = emit.new("h")
         emit.line(f"cvt.u16.u32 {half}, {piece};")
-        emit.line(f"{guard}{opcode}.b16 {at(address)}, {half};")
+        emit.line(guard + instruction.statement(kind, "b16", [str(half)], at(address)))
     else:
-        emit.line(f"{guard}{opcode}.u8 {at(address)}, {piece};")
+        emit.line(guard + instruction.statement(kind, "u8", [str(piece)], at(address)))
 
 
 def copy(context: Context, s: n.Copy) -> None:
@@ -263,14 +251,14 @@ def start_copy(context: Context, s: n.Copy) -> list[Callable[[], None]]:
             write(context, route.store, tile, s.target, partition)
 
         return [finish]
-    if isinstance(s.instruction, CpAsync):
-        cp_async(context, s.instruction, s)
+    if isinstance(s.instruction, Transfer) and RMEM not in (s.instruction.reads, s.instruction.writes):
+        copy_vectors(context, s.instruction, s)
         return []
     raise LoweringError(f"{s.name}: {s.instruction} is not an instruction that lowering can write")
 
 
-def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
-    """cp.async of every vector of the thread; what lies outside the tensor is filled with zeros."""
+def copy_vectors(context: Context, instruction: Transfer, s: n.Copy) -> None:
+    """Copies every vector of the thread to shared memory; what lies outside the tensor is filled with zeros."""
     emit = context.emit
     if s.partition is None:
         raise LoweringError(f"{s.name} needs a partition")
@@ -281,11 +269,9 @@ def cp_async(context: Context, instruction: CpAsync, s: n.Copy) -> None:
     target = smem_access(context, s.target, who)
     width = vector * s.source.dtype.bytes
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
-    opcode = f"{guarded(_takes_part(context, who))}{instruction.opcode}.{instruction.cache(width)}.shared.global"
+    guard = guarded(_takes_part(context, who))
     for first in range(0, who.values.size, vector):
         size = source.bytes_left(first, vector)
-        register, near = source.address(first)
-        if size == width:
-            emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width};")
-        else:
-            emit.line(f"{opcode} {at(target.address(first))}, {at((register, near))}, {width}, {size};")
+        from_ = at(source.address(first))
+        to, existing = at(target.address(first)), "" if size == width else str(size)
+        emit.line(guard + instruction.copy(width, to, from_, existing))

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixMultiply, MatrixStore
-from tinygpu.language.memories import RMEM, SMEM
-from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.isa.stmatrix import StMatrix
-from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
-from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.lowering.context import LoweringError
 
 
@@ -20,8 +14,8 @@ def check_reach(program: Program) -> None:
     reasons = list(dict.fromkeys(_reasons(program)))
     if reasons:
         raise LoweringError(
-            f"{program.machine} is not lowered: {_and(reasons)}; kernels are written for the instructions of "
-            "tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by mbarriers"
+            f"{program.machine} is not lowered: {_and(reasons)}; kernels are written for instructions that are "
+            "not traced only, and for persistent grids and clusters where roles hand buffers over by mbarriers"
         )
 
 
@@ -34,18 +28,8 @@ def _reasons(program: Program) -> Iterator[str]:
         if not program.grid.cluster.same(1):
             yield f"{program.grid.cluster} CTAs form a cluster"
     for s in walk(program.body):
-        if isinstance(s, (n.Load, n.Store, n.Copy, n.Apply, n.Multiply)) and _unwritten(s.instruction):
-            yield f"{s.name} is {s.instruction}"
-
-
-def _unwritten(instruction: object) -> bool:
-    if isinstance(instruction, MatrixMultiply):
-        return instruction.places != (RMEM, RMEM, RMEM) and not isinstance(instruction, Wgmma)
-    if isinstance(instruction, MatrixLoad):
-        return instruction.reads is not SMEM
-    if isinstance(instruction, MatrixStore):
-        return not isinstance(instruction, StMatrix)
-    return isinstance(instruction, BulkTransfer) and not isinstance(instruction, (TmaLoad, TmaStore))
+        if any(instruction.traced_only or instruction.unwritten() for instruction in s.instructions):
+            yield f"{getattr(s, 'name', s)} is {' and '.join(map(str, s.instructions))}"
 
 
 def side_by_side(program: Program) -> bool:

@@ -1,24 +1,19 @@
-"""wgmma: matrix descriptors made of the operands' places in shared memory, and the instructions over a tile."""
+"""Products of warpgroups: matrix descriptors made of the operands' places in shared memory, and the instructions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tinygpu.expressions import expr
+from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
-from tinygpu.ptx.isa.wgmma import ROWS, Wgmma
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.smem import slot_offset
 
-# PTX ISA, matrix descriptor of wgmma: addresses and offsets in units of 16 bytes; swizzle code in bits 62 and 63.
-UNIT_BYTES = 16
-SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
-GROUP = 8  # rows of one group of the swizzled layouts
 WARPGROUP = 128
-A_REGISTERS = 4  # of one instruction's a: 64 rows of 32 bytes, among 128 threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +21,8 @@ class Operand:
     """One operand in shared memory, in spans.
 
     start   address of its first element, of this warpgroup's part
-    high    upper word of its descriptors: stride between groups of 8 rows, and swizzle
-    low     what is added to the lower word beside the start address: the leading byte offset
-    along   bytes from one instruction's operand to the next along m or n
+    high    upper word of its descriptors
+    low     what is added to the lower word beside the start address
     transposed  contiguous along m or n
     """
 
@@ -48,11 +42,11 @@ class Operand:
         return across // span * block + across % span
 
 
-def operand(context: Context, tile: Tile, k_axis: int, first: Number) -> Operand:
+def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: int, first: Number) -> Operand:
     """An operand whose window begins at its offset; `first` rows along m or n belong to other warpgroups."""
     buffer = tile.buffer
     if buffer is None or buffer.span is None:
-        raise LoweringError(f"{tile.name} is no operand of wgmma: it lies in no swizzled buffer")
+        raise LoweringError(f"{tile.name} is no operand of {instruction}: it lies in no swizzled buffer")
     emit = context.emit
     place = context.placement.places[buffer.name]
     span, block = place.span_bytes, place.block_bytes
@@ -62,22 +56,25 @@ def operand(context: Context, tile: Tile, k_axis: int, first: Number) -> Operand
     if k_terms or mn_terms:
         raise LoweringError(f"the window of {tile.name} moves at run time, and descriptors are made for fixed windows")
     transposed = buffer.contiguous != k_axis
+    low, high = _words(instruction.descriptor(span, block, transposed))
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     if not transposed:
         along_k = k * element // span * block + k * element % span
         start = emit.add(emit.add(base, along_k + mn * span), emit.mul(first, span))
-        # Rows are along m or n: groups of 8 follow each other. The leading offset is not used.
-        high = (GROUP * span // UNIT_BYTES) | SWIZZLE_CODES[span] << 30
-        return Operand(start, high, 1 << 16, False, (span, block), element)
-    # Rows are along k: groups of 8 rows follow each other, spans along m or n are blocks apart.
+        return Operand(start, high, low, False, (span, block), element)
+    # Rows are along k, and spans along m or n are blocks apart.
     across = mn * element
     start = emit.add(base, across // span * block + across % span + k * span)
     per_span = span // element
     if context.first_step % per_span:
         raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at spans")
     start = emit.add(start, emit.mul(emit.div(first, per_span), block))
-    high = (GROUP * span // UNIT_BYTES) | SWIZZLE_CODES[span] << 30
-    return Operand(start, high, (block // UNIT_BYTES) << 16, True, (span, block), element)
+    return Operand(start, high, low, True, (span, block), element)
+
+
+def _words(bits: int) -> tuple[int, int]:
+    """The lower and the upper 32 of 64 bits."""
+    return bits & 0xFFFFFFFF, bits >> 32
 
 
 def descriptor(context: Context, of: Operand, rows: int) -> Reg:
@@ -94,33 +91,32 @@ def _word(context: Context, value: int) -> Reg:
 
 
 def multiply(context: Context, s: n.Multiply) -> None:
-    """wgmma over the tile of each warpgroup. The fence before and the group behind are the pipeline's.
+    """The instructions over the tile of each warpgroup. The fence before and the group behind are the pipeline's.
 
     Where threads write a, its registers are kept as they are now, and the instructions are put off until the threads
     have written all of the round's: between instructions the assembler would wait for each (C7513).
     """
     instruction = s.instruction
-    if not isinstance(instruction, Wgmma) or context.thread is None:
-        raise LoweringError(f"{s.name} ({instruction}) cannot be written for this target yet")
+    if not isinstance(instruction, MatrixMultiply) or context.thread is None:
+        raise LoweringError(f"{s.name} ({instruction}) cannot be written here: no warpgroups multiply")
     emit = context.emit
     kinds = (s.a.dtype, s.b.dtype)
-    _, columns, _ = instruction.shape(*kinds)
-    columns = int(expr(columns))
+    rows, columns, depth = (int(expr(extent)) for extent in instruction.shape(*kinds))
     c = context.tiles[s.accumulator.name]
-    per = ROWS * columns // WARPGROUP
+    per = rows * columns // WARPGROUP // c.packed
     groups = context.threads // WARPGROUP
     tile_rows, tile_columns = int(s.accumulator.shape[0]), int(s.accumulator.shape[1])
     down = len(c.registers) // per // (tile_columns // columns)
-    if down * groups * ROWS != tile_rows:
+    if down * groups * rows != tile_rows:
         raise LoweringError(f"{s.name}: {groups} warpgroups do not divide {tile_rows} rows")
     own = tile_rows // groups
     context.first_step = own
     first: Number = emit.mul(emit.div(context.uniform_warp(), 4), own) if groups > 1 else 0
     held = [_kept(context, r) for r in context.tiles[s.a.name].registers] if s.a.memory is RMEM else None
-    a = operand(context, s.a, 1, first) if held is None else None
-    b = operand(context, s.b, 0, 0)
-    text = instruction.text(*kinds)
-    flags = instruction.flags(s.a.dtype, (a is not None and a.transposed, b.transposed))
+    per_a = rows * depth * s.a.dtype.bits // 32 // WARPGROUP
+    a = operand(context, instruction, s.a, 1, first) if held is None else None
+    b = operand(context, instruction, s.b, 0, 0)
+    across = (a is not None and a.transposed, b.transposed)
     if held is not None and s.b.name.split(".")[0] not in context.pipes:
         raise LoweringError(
             f"{s.name} multiplies {s.b.name}, which its own role produces; another role produces it by TMA"
@@ -130,10 +126,10 @@ def multiply(context: Context, s: n.Multiply) -> None:
     for i in range(down):
         for j in range(tile_columns // columns):
             fragment = i + down * j
-            d = ", ".join(map(str, c.registers[fragment * per : (fragment + 1) * per]))
-            x = str(descriptor(context, a, i * ROWS)) if a is not None else _listed(held or [], i)
+            d = _listed(c.registers[fragment * per : (fragment + 1) * per])
+            x = str(descriptor(context, a, i * rows)) if a is not None else _listed((held or [])[i * per_a :][:per_a])
             y = descriptor(context, b, j * columns)
-            put(f"{text} {{{d}}}, {x}, {y}, 1{flags};")
+            put(instruction.statement(*kinds, d, x, str(y), across))
 
 
 def _kept(context: Context, register: Reg) -> Reg:
@@ -143,6 +139,5 @@ def _kept(context: Context, register: Reg) -> Reg:
     return copy
 
 
-def _listed(registers: list[Reg], fragment: int) -> str:
-    """The registers of one instruction's a."""
-    return "{" + ", ".join(map(str, registers[fragment * A_REGISTERS : (fragment + 1) * A_REGISTERS])) + "}"
+def _listed(registers: list[Reg]) -> str:
+    return "{" + ", ".join(map(str, registers)) + "}"

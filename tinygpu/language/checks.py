@@ -145,7 +145,7 @@ class Checks:
             raise self.fail(f"p.fix_up stands inside {where}; each tile is fixed up once, where the loops are done")
         self._path(store, RMEM, GMEM)
         self._path(load, GMEM, RMEM)
-        if load.label.endswith(".nc"):
+        if load.read_only:
             raise self.fail(f"{loaded} ({load}) reads through the read-only path what other CTAs write; use ld.global")
         vector = expr(store.vector)
         if not vector.same(load.vector):
@@ -213,7 +213,13 @@ class Checks:
         if not isinstance(instruction, family):
             wanted = " or ".join(f.__name__ for f in family)
             raise self.fail(f"p.{verb} takes a {wanted}, not {instruction!r}")
-        return self.machine.attribute_of(instruction)
+        name = self.machine.attribute_of(instruction)
+        hops: tuple[Any, ...] = instruction.hops if isinstance(instruction, Route) else (instruction,)
+        for hop in hops:
+            unwritten = "" if hop.traced_only else hop.unwritten()
+            if unwritten:
+                raise self.fail(f"{name} ({hop}) {unwritten}")
+        return name
 
     def _path(self, instruction: Any, source: Memory, target: Memory | None) -> None:
         reads, writes = getattr(instruction, "reads", None), getattr(instruction, "writes", None)

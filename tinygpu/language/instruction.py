@@ -14,7 +14,8 @@ Each says in `meaning` what it does to whole tiles, in NumPy, whoever holds whic
 out, and what `tinygpu check` compares with the text. An instruction that does something else says so in its own.
 
 A user's own instruction subclasses one of them, in the user's own file; it is then bound, searched, costed and lowered
-like a shipped one. Rates and latencies belong to the Device, so that calibration never edits an instruction.
+like a shipped one: lowering knows the families alone, and what it needs of an instruction its family asks for. Rates
+and latencies belong to the Device, so that calibration never edits an instruction.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import numpy as np
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, tf32_read
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
-from tinygpu.language.memories import RMEM, SMEM, Memory
+from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES, WORD_BITS, is_fragment, runs_across
+from tinygpu.language.memories import GMEM, RMEM, SMEM, Memory
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
@@ -57,6 +59,7 @@ class Instruction:
     completion  for an asynchronous instruction: what completes it
     proxy       through which proxy it touches shared memory
     source      where its facts come from
+    traced_only  programs with it are traced, printed and counted, and no kernel is written
     """
 
     target: ClassVar[int] = OLDEST_TARGET
@@ -67,6 +70,7 @@ class Instruction:
     completion: ClassVar[Completion] = ""
     proxy: ClassVar[Literal["generic", "async"]] = "generic"
     source: ClassVar[str] = ""
+    traced_only: ClassVar[bool] = False
 
     @property
     def asynchronous(self) -> bool:
@@ -89,6 +93,19 @@ class Instruction:
             judge="assembler",
             why=self.source,
         )
+
+    def available(self, *types: DType) -> tuple[int, tuple[int, int]]:
+        """(oldest target, lowest `.version`); `types` are those of the operands a and b of a MatrixMultiply."""
+        return self.target, self.isa
+
+    def unwritten(self) -> str:
+        """Why no kernel can be written with it, as what follows its name; "" where one can."""
+        return ""
+
+    def _owes(self, family: type[Instruction], *names: str) -> str:
+        """What of its family's interface the class does not state."""
+        missing = [f"{name}()" for name in names if getattr(type(self), name) is getattr(family, name)]
+        return f"does not state {_and(missing)}, as a {family.__name__} does" if missing else ""
 
     @staticmethod
     def _cc() -> Expr:
@@ -117,6 +134,8 @@ class Transfer(Instruction):
     """Moves `vector` neighbouring elements per thread between two memories.
 
     vector  elements per thread and instruction: a number or a parameter
+
+    From or to registers by `statement`; between two memories by `copy`, asynchronously in commit groups.
     """
 
     vector: Operand = 1
@@ -128,6 +147,8 @@ class Transfer(Instruction):
     widths_bytes: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16)
     # The width at which data from GMEM does not pass through L1; 0: none.
     past_l1_bytes: ClassVar[int] = 0
+    # Whether it reads through the read-only path: what nothing writes while the kernel runs.
+    read_only: ClassVar[bool] = False
     unit: ClassVar[Unit] = "lsu"
 
     @property
@@ -137,6 +158,34 @@ class Transfer(Instruction):
     def meaning(self, values: Any) -> Any:
         """What arrives of a tile: its values as they are."""
         return values
+    def statement(self, kind: DType, piece: str, registers: Sequence[str], address: str) -> str:
+        """PTX that moves neighbouring elements between registers and memory.
+
+        kind       type of the elements
+        piece      PTX type of one register: b16 or b64 for one element, b32 for as many as fit, s8 or u8 for one byte
+        registers  that hold `vector` elements in all, or at a tensor's edge fewer
+        address    of the first element, in brackets
+        """
+        count = len(registers)
+        moved = registers[0] if count == 1 else f"{{{', '.join(registers)}}}"
+        operands = f"{address}, {moved}" if self.reads is RMEM else f"{moved}, {address}"
+        return f"{self.opcode}{f'.v{count}' if count > 1 else ''}.{piece} {operands};"
+
+    def copy(self, width_bytes: int, target: str, source: str, existing: str = "") -> str:
+        """PTX that copies `width_bytes` from address to address, both in brackets; at a tensor's edge only as many as
+        `existing` says (a register), and zeros behind them."""
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        if RMEM in (self.reads, self.writes):
+            return f"is completed by a {self.completion}, and what goes through registers at once" * self.asynchronous
+        if (self.reads, self.writes) != (GMEM, SMEM) or self.completion != "commit group":
+            done = f"completed by a {self.completion}" if self.completion else "completed at once"
+            return (
+                f"copies {self.reads} to {self.writes}, {done}; without registers, threads copy GMEM to SMEM, in "
+                "commit groups"
+            )
+        return self._owes(Transfer, "copy")
 
     def width_bytes(self, dtype: DType) -> Expr:
         return expr(self.vector) * dtype.bits // 8
@@ -191,12 +240,39 @@ class Transfer(Instruction):
 
 @dataclass(frozen=True, eq=False)
 class BulkTransfer(Instruction):
-    """Moves a whole tile between two memories at once: one thread issues it, an engine carries it out (TMA)."""
+    """Moves a whole tile between two memories at once: one thread issues it, an engine carries it out (TMA).
+
+    From GMEM it completes on an mbarrier, to GMEM in a bulk group. What it moves in GMEM are boxes that a tensor map
+    describes: rows as wide as a span of the buffer.
+    """
 
     reads: ClassVar[Memory]
     writes: ClassVar[Memory]
     unit: ClassVar[Unit] = "copy"
     proxy: ClassVar[Literal["generic", "async"]] = "async"
+    # What pointers and rows in GMEM are multiples of (cuTensorMapEncodeTiled).
+    align_bytes: ClassVar[int] = 16
+
+    def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
+        """PTX that moves one box.
+
+        rank     axes of the tensor
+        shared   address of the box in SMEM, in brackets
+        tensor   address of the tensor map and coordinates, the fastest axis first, in brackets
+        barrier  address of the mbarrier that counts the bytes that arrive, in brackets
+        ctas     register of 16 bits with the ranks of the CTAs of the cluster that all receive it; "": this CTA alone
+        """
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        known = {(GMEM, SMEM): "mbarrier", (SMEM, GMEM): "bulk group"}
+        if known.get((self.reads, self.writes)) != self.completion:
+            done = f"completed by {self.completion}" if self.completion else "completed at once"
+            return (
+                f"moves {self.reads} to {self.writes}, {done}; a BulkTransfer moves GMEM to SMEM by mbarrier, or SMEM "
+                "to GMEM by bulk group"
+            )
+        return self._owes(BulkTransfer, "statement", "legality")
 
     def meaning(self, values: Any) -> Any:
         """What arrives of a tile: its values as they are."""
@@ -212,38 +288,81 @@ class BulkTransfer(Instruction):
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixLoad(Instruction):
-    """Moves matrices into fragments: 8x8 ones of 16-bit elements from SMEM to a warp, rows of TMEM to a warpgroup."""
+class MatrixMove(Instruction):
+    """What MatrixLoad and MatrixStore share: 8x8 matrices of 16-bit elements in SMEM, by the lanes of a warp.
 
-    reads: ClassVar[Memory] = SMEM
-    writes: ClassVar[Memory] = RMEM
+    Each matrix is eight rows of 16 bytes. Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i. Lane l holds
+    the row l / 4 and the 32 bits l % 4 of each in one register; where the move is transposed, rows and columns of
+    16-bit elements change places.
+    """
+
+    reads: ClassVar[Memory]
+    writes: ClassVar[Memory]
     scope: ClassVar[Scope] = "warp"
     unit: ClassVar[Unit] = "lsu"
+    # Matrices that one instruction can move.
+    counts: ClassVar[tuple[int, ...]] = (1, 2, 4)
+    # What the lanes have to do with a matrix, as what follows the label.
+    holds: ClassVar[str] = "moves the row l / 4 and the 32 bits l % 4 of an 8x8 matrix to or from lane l"
+
+    def transposes(self, tile: Tile, partition: Partition) -> bool:
+        """Whether the fragment's register pairs run across the contiguous axis of the buffer."""
+        return runs_across(partition, tile.contiguous)
 
     def meaning(self, values: Any) -> Any:
         """The tile that the fragments hold together: its values as they are in memory."""
         return values
 
-    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+    def statement(self, registers: Sequence[str], address: str, transposed: bool) -> str:
+        """PTX that moves as many matrices as there are registers; `address`, in brackets, is the lane's row."""
         raise NotImplementedError
+
+    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
+        """Constraints from moving `memory_side` (an SMEM tile) under `partition`."""
+        buffer, bits = memory_side.buffer, memory_side.dtype.bits
+        if buffer is None:
+            raise ValueError(f"{self.label} moves matrices of a buffer in SMEM, and {memory_side.name} is none")
+        return (
+            self.rule(
+                f"fragment of {memory_side.name}",
+                bits <= WORD_BITS and is_fragment(partition, WORD_BITS // bits),
+                f"{self.label} {self.holds}",
+            ),
+            self.rule(
+                f"transpose of {memory_side.name}",
+                bits == 16 or not self.transposes(memory_side, partition),
+                f"elements of {memory_side.name} that are not 16 bits wide lie along its rows, because "
+                f"{self.label}.trans exchanges 16-bit ones (here they are {memory_side.dtype})",
+            ),
+            self.rule(
+                f"row alignment of {memory_side.name}",
+                buffer.pitch_bytes % MATRIX_ROW_BYTES == 0,
+                f"rows of {memory_side.name} are whole {MATRIX_ROW_BYTES}-byte pieces",
+            ),
+        )
+
+    def unwritten(self) -> str:
+        if SMEM not in (self.reads, self.writes):
+            return f"moves {self.reads} to {self.writes}, and matrices are moved between SMEM and registers"
+        if self.counts[0] != 1:
+            return f"moves {_or(self.counts)} matrices, and not a single one"
+        return self._owes(MatrixMove, "statement")
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixStore(Instruction):
+class MatrixLoad(MatrixMove):
+    """Moves matrices into fragments: 8x8 ones of 16-bit elements from SMEM to a warp, rows of TMEM to a warpgroup."""
+
+    reads: ClassVar[Memory] = SMEM
+    writes: ClassVar[Memory] = RMEM
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixStore(MatrixMove):
     """Moves the fragments of a warp into memory as 8x8 matrices."""
 
     reads: ClassVar[Memory] = RMEM
     writes: ClassVar[Memory] = SMEM
-    scope: ClassVar[Scope] = "warp"
-    unit: ClassVar[Unit] = "lsu"
-
-    def meaning(self, values: Any) -> Any:
-        """The tile in memory: the values that the fragments hold together."""
-        return values
-
-    def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
-        """Constraints from moving `memory_side` (an SMEM tile) under `partition`."""
-        raise NotImplementedError
 
 
 # Who holds what of one operand of a matrix instruction: (lane or thread, value) -> coordinates along its two axes, low
@@ -255,7 +374,8 @@ Fragment: TypeAlias = Layout | None
 class MatrixMultiply(Instruction):
     """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
 
-    places  the memories of a, b and c
+    places  the memories of a, b and c: all RMEM for a warp, at once; or b, and perhaps a, in SMEM for a warpgroup, in
+            wgmma groups
     ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
     """
 
@@ -298,6 +418,39 @@ class MatrixMultiply(Instruction):
     def text(self, a: DType, b: DType) -> str:
         """The opcode with its types."""
         raise NotImplementedError
+
+    def statement(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool] = (False, False)) -> str:
+        """PTX of one instruction, d += x @ y.
+
+        d       registers of the accumulator, in braces, in the order of the fragment's values
+        x, y    those of a and b; or a register of 64 bits with the descriptor of an operand in SMEM
+        across  whether a in SMEM is contiguous along m, and b in SMEM along n
+        """
+        return f"{self.text(a, b)} {d}, {x}, {y}, {d};"
+
+    def descriptor(self, span_bytes: int, apart_bytes: int, across: bool) -> int:
+        """The 64 bits that describe an operand in SMEM, less its address: that is added in 16 bytes, in bits 0 to 13.
+
+        span_bytes   32, 64 or 128: width of the swizzled spans of its rows
+        apart_bytes  from a span of all rows to the next
+        across       whether it is contiguous along m or n, not k
+        """
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        owed = self._owes(MatrixMultiply, "shape", "fragments", "accumulator")
+        if type(self).statement is MatrixMultiply.statement:
+            owed = owed or self._owes(MatrixMultiply, "text")
+        if self.places == (RMEM, RMEM, RMEM) and self.scope == "warp" and not self.asynchronous:
+            return owed
+        in_groups = self.places[1:] == (SMEM, RMEM) and self.places[0] in (SMEM, RMEM)
+        if not in_groups or self.scope != "warpgroup" or self.completion != "wgmma group":
+            places = _and([f"{name} in {place}" for name, place in zip("abc", self.places, strict=True)])
+            return (
+                f"is of a {self.scope}, with {places}; a MatrixMultiply is of a warp with all in RMEM, completed at "
+                "once, or of a warpgroup with b in SMEM, a in SMEM or RMEM and c in RMEM, completed by wgmma group"
+            )
+        return owed or self._owes(MatrixMultiply, "descriptor")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,19 +546,30 @@ class Elementwise(Instruction):
         """PTX with the operands as {d}, {a}, {b}, {c}; several statements may be separated by newlines."""
         return self.template
 
+    def packed_text(self) -> str:
+        """PTX on as many neighbouring elements as a 32-bit register holds of the result; "": there is none.
+
+        {d} is the register of the results. Of an operand as wide as the result, {a} is the register with as many; of a
+        wider one, {a0}, {a1} and so on are the elements. Where there is no `text`, this is the only form.
+        """
+        return ""
+
     def meaning(self, *values: Any) -> Any:
         """The same in NumPy, of arrays of the operands' types that broadcast against each other."""
         raise NotImplementedError
 
     @property
     def label(self) -> str:
-        first = self.text().split()[:1]
+        first = (self.text() or self.packed_text()).split()[:1]
         return first[0] if first and first[0][0].isalpha() else type(self).__name__.lower()
 
     @property
     def flops(self) -> int:
         """Floating-point operations per value (0 for conversions and moves)."""
         return 1
+
+    def unwritten(self) -> str:
+        return "" if self.text() or self.packed_text() else "states neither text() nor packed_text()"
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,6 +585,12 @@ class Shuffle(Instruction):
             low, high, rest = np.split(values, [count // 2, count // 2 * 2], axis=axis)
             values = np.concatenate([combine(low, high), rest], axis=axis)
         return values
+    def statement(self, result: str, value: str, mask: int) -> str:
+        """PTX that gives each lane the value of the lane whose number differs in the bits of `mask`; in 32 bits."""
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        return self._owes(Shuffle, "statement")
 
 
 def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:
@@ -433,3 +603,7 @@ def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:
 def _or(values: Sequence[int | str]) -> str:
     words = [str(v) for v in values]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

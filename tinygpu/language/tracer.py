@@ -50,7 +50,7 @@ class Tracer(Blocks):
         """Memory to registers."""
         name = self._instruction(instruction, (Transfer, MatrixLoad), "load")
         self._path(instruction, source.memory, RMEM)
-        if source.tensor is not None and source.tensor.access != "in" and instruction.label.endswith(".nc"):
+        if source.tensor is not None and source.tensor.access != "in" and getattr(instruction, "read_only", False):
             raise self.fail(
                 f"{name} ({instruction}) reads {source.name} through the read-only path, and the program writes it; "
                 "load it with ld.global"

@@ -30,14 +30,16 @@ class MatrixAddresses:
     registers: NDArray[np.int64]
 
 
-def matrix_addresses(partition: Partition, per_register: int, transposed: bool) -> MatrixAddresses:
-    """Row addresses for a fragment of 8x8 matrices (`per_register` elements in 32 bits)."""
+def matrix_addresses(
+    partition: Partition, per_register: int, transposed: bool, counts: tuple[int, ...] = (1, 2, 4)
+) -> MatrixAddresses:
+    """Row addresses for a fragment of 8x8 matrices (`per_register` elements in 32 bits), `counts` of them at once."""
     lanes_of, warps = _digits(partition.threads)[:2], _digits(partition.threads)[2:]
     listed = _digits(partition.values)
     if per_register > 1:
         listed = listed[1:]
     matrices = math.prod(size for size, _ in listed)
-    count = 4 if matrices % 4 == 0 else 2 if matrices % 2 == 0 else 1
+    count = max(c for c in counts if matrices % c == 0)
     _, across = lanes_of[0 if transposed else 1]
     (row_axis,) = [axis for axis, _ in across.terms] if isinstance(across, Step) else [None]
     lanes: list[Digit] = [(8, 0 if row_axis is None else E(row_axis))]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
-from tinygpu.language.instruction import Instruction, MatrixLoad, MatrixStore, Transfer
+from tinygpu.language.instruction import Instruction, MatrixLoad, MatrixMove, MatrixStore, Transfer
+from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -20,7 +21,6 @@ from tinygpu.program import nodes as n
 from tinygpu.program.matrices import matrix_addresses
 from tinygpu.program.tree import places
 
-MATRIX_ROW_BYTES = 16
 TouchKind = Literal["ldst", "cp.async", "ldmatrix"]
 
 
@@ -83,11 +83,12 @@ def _vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes:
 
 
 def _matrix(
-    name: str, instruction: MatrixLoad | MatrixStore, tile: Tile, partition: Partition | None, writes: bool
+    name: str, instruction: MatrixMove, tile: Tile, partition: Partition | None, writes: bool
 ) -> Touch:
-    if partition is None or not hasattr(instruction, "transposes"):
+    if partition is None:
         raise ValueError(f"{name} has no matrix addresses")
-    plan = matrix_addresses(partition, per_register(tile.dtype), instruction.transposes(tile, partition))
+    across = instruction.transposes(tile, partition)
+    plan = matrix_addresses(partition, per_register(tile.dtype), across, instruction.counts)
     coordinates = plan.addresses.coordinates()  # (threads, instructions, axes)
     threads, count, axes = coordinates.shape
     by_warp = coordinates.reshape(threads // 32, 4, 8, count, axes)[:, : plan.count]

@@ -135,7 +135,7 @@ def spread_coordinates(partition: Partition) -> list[list[tuple[int, int]]]:
 
 
 def test_ldmatrix_reads_a_buffer() -> None:
-    with pytest.raises(ValueError, match=r"^ldmatrix reads a shared-memory buffer$"):
+    with pytest.raises(ValueError, match=r"^ldmatrix moves matrices of a buffer in SMEM, and x is none$"):
         isa.LdMatrix().legality(gmem_operand(dtype("f16")), Partition((), Layout.of([], [])))
 
 

@@ -91,16 +91,16 @@ CONVERT, LDMATRIX, STMATRIX = isa.Cvt("f16", "f32"), isa.LdMatrix(), isa.StMatri
 BULK, UNWRITTEN = "cp.async.bulk.tensor", "cannot be written for this target yet"
 NO_LOAD, NO_STORE = "does not load thread by thread", "does not store registers thread by thread"
 NO_OPERAND = "is no operand of wgmma: it lies in no swizzled buffer"
-OUTSIDE = "mma (mma.sync) on operands outside registers is not written for this target yet"
+OUTSIDE = "mma (mma.sync) on operands outside registers cannot be written for a warp"
 
 
 @pytest.mark.parametrize(
     ("name", "which", "edit", "sentence"),
     [
-        ("Fragments", "get", lambda s, _: replace(s, instruction=STMATRIX), "get is not ldmatrix"),
+        ("Fragments", "get", lambda s, _: replace(s, instruction=STMATRIX), f"get {NO_LOAD}"),
         ("Fragments", "get", lambda s, e: replace(s, result=tensor(e)), f"get {NO_LOAD}"),
-        ("Fragments", "put", lambda s, _: replace(s, instruction=LDMATRIX), "put is not stmatrix"),
-        ("Fragments", "put", lambda s, e: replace(s, value=tensor(e)), "put is not stmatrix"),
+        ("Fragments", "put", lambda s, _: replace(s, instruction=LDMATRIX), f"put {NO_STORE}"),
+        ("Fragments", "put", lambda s, e: replace(s, value=tensor(e)), "put does not store matrices"),
         ("Fragments", "put", lambda s, e: replace(s, target=tensor(e)), "x does not lie in SMEM"),
         ("Fragments", "ld", lambda s, _: replace(s, instruction=CONVERT), f"ld {NO_LOAD}"),
         ("Fragments", "ld", lambda s, e: replace(s, result=tensor(e)), f"ld {NO_LOAD}"),

@@ -118,7 +118,7 @@ def committed(name: str) -> Program:
     return replace(program, pipelines=tuple(replace(p, completion="tcgen05 commit") for p in program.pipelines))
 
 
-ALONE = "; kernels are written for the instructions of tinygpu.ptx.isa, and for persistent grids and clusters where "
+ALONE = "; kernels are written for instructions that are not traced only, and for persistent grids and clusters where "
 HANDED = "roles hand buffers over by mbarriers"
 
 
@@ -265,8 +265,8 @@ def test_warpgroups_begin_at_spans_where_rows_run_along_k() -> None:
     for step, whole in ((32, True), (64, True), (16, False), (48, False)):
         of.first_step = step
         if whole:
-            assert warpgroup.operand(of, tile, 0, behind).transposed
+            assert warpgroup.operand(of, isa.Wgmma(64), tile, 0, behind).transposed
             continue
         with pytest.raises(LoweringError) as refused:
-            warpgroup.operand(of, tile, 0, behind)
+            warpgroup.operand(of, isa.Wgmma(64), tile, 0, behind)
         assert str(refused.value) == f"the warpgroups' parts of {tile.name} do not begin at spans"

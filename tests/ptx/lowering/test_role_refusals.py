@@ -137,11 +137,11 @@ NO_ROOM = "must be whole warpgroups"
         ),
         (
             lambda: other_product(context(of("OneSlot"))),
-            f"wgmma ({CONVERT}) cannot be written for this target yet",
+            f"wgmma ({CONVERT}) cannot be written here: no warpgroups multiply",
         ),
         (
             lambda: warpgroup.multiply(context(of("OneSlot")), statement(of("OneSlot"), n.Multiply)),
-            "wgmma (wgmma) cannot be written for this target yet",
+            "wgmma (wgmma) cannot be written here: no warpgroups multiply",
         ),
         (
             lambda: odd_copy(context(of("SharedMatmul"))),
@@ -186,8 +186,8 @@ def refused_whole(program: Program, name: str, **point: object) -> str:
 
 def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
     assert refused_whole(completed(of("OneTileRoles"), "tcgen05 commit"), "OneTileRoles") == (
-        "OneTileRoles is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for the "
-        "instructions of tinygpu.ptx.isa, and for persistent grids and clusters where roles hand buffers over by "
+        "OneTileRoles is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for "
+        "instructions that are not traced only, and for persistent grids and clusters where roles hand buffers over by "
         "mbarriers"
     )
 

@@ -40,6 +40,7 @@ class TmaTransfer(BulkTransfer):
     target: ClassVar[int] = 90
     isa: ClassVar[tuple[int, int]] = (8, 0)
     scope: ClassVar[Scope] = "thread"
+    traced_only: ClassVar[bool] = True
     source: ClassVar[str] = "PTX ISA, cp.async.bulk.tensor"
 
     @property
@@ -94,6 +95,7 @@ class Wgmma(MatrixMultiply):
     scope: ClassVar[Scope] = "warpgroup"
     completion: ClassVar[Completion] = "wgmma group"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (SMEM, SMEM, RMEM)
+    traced_only: ClassVar[bool] = True
     source: ClassVar[str] = "PTX ISA, wgmma.mma_async"
 
     @property
@@ -124,6 +126,7 @@ class Tcgen05Mma(MatrixMultiply):
     completion: ClassVar[Completion] = "tcgen05 commit"
     places: ClassVar[tuple[Memory, Memory, Memory]] = (SMEM, SMEM, TMEM)
     ctas: ClassVar[int] = 2
+    traced_only: ClassVar[bool] = True
     source: ClassVar[str] = "PTX ISA, tcgen05.mma"
 
     @property
@@ -146,6 +149,7 @@ class Tcgen05Ld(MatrixLoad):
     only: ClassVar[tuple[int, ...]] = (100, 103)
     isa: ClassVar[tuple[int, int]] = (8, 6)
     scope: ClassVar[Scope] = "warpgroup"
+    traced_only: ClassVar[bool] = True
     source: ClassVar[str] = "PTX ISA, tcgen05.ld"
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from asynchronous_machines import TmaLoad, TmaStore
@@ -29,6 +29,7 @@ class InPlaces(MatrixMultiply):
     b: Memory = RMEM
     c: Memory = RMEM
     shared_by: int = 1
+    traced_only: ClassVar[bool] = True
 
     @property
     def label(self) -> str:

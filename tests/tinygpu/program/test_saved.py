@@ -114,6 +114,7 @@ class Told(Elementwise):
     meaning: Any = None
     operands: ClassVar[tuple[str, ...]] = ("f32",)
     result: ClassVar[str] = "f32"
+    template: ClassVar[str] = "mov.b32 {d}, {a};"
 
 
 @dataclass(frozen=True)
