@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinygpu.api.compile import compile as compile
-    from tinygpu.api.front import check, emit, emulate, explain, predict, run, space, tune, verify
+    from tinygpu.api.front import check, emit, emulate, explain, launch, predict, run, space, tune, verify
 
 __version__ = "0.1.0"
 
-__all__ = ["check", "compile", "emit", "emulate", "explain", "predict", "run", "space", "tune", "verify"]
+__all__ = ["check", "compile", "emit", "emulate", "explain", "launch", "predict", "run", "space", "tune", "verify"]
 
 
 def __getattr__(name: str) -> Any:

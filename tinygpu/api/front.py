@@ -22,7 +22,7 @@ from tinygpu.api import predict as predicting
 from tinygpu.api import tune as tuning
 from tinygpu.api.choosing import Finalist, choose
 from tinygpu.api.machines import Family, MachineNotFound, family
-from tinygpu.api.on_arrays import emulate_on
+from tinygpu.api.on_arrays import emulate_on, run_on
 from tinygpu.api.problems import Asked
 from tinygpu.api.report import report, run_of
 from tinygpu.cost.predictor import Launch
@@ -219,14 +219,27 @@ def emulate(
     return emulate_on(made, arrays, scalars, order, seed)
 
 
-def run(
+def run(kernel: Finalist | Tuning, *arrays: Any, **scalars: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    """What the program of a kernel makes of NumPy arrays, as it is written: `y = tg.run(kernel, x, y, a=2.0)`.
+
+    arrays   one per input, in the machine's order, of the sizes and types of the kernel's problem
+    scalars  the machine's numbers, by name
+
+    The meanings of its instructions are carried out on whole tiles in NumPy: no PTX, partition or layout decides a
+    value. The results are new arrays, one for each tensor that the program writes. Raises WrongArray for arrays that do
+    not fit, and ProgramFault where roles wait for each other for ever or something is read that nobody wrote.
+    """
+    return run_on(_kernel("run", kernel), arrays, scalars)
+
+
+def launch(
     machine: str | type[Machine],
     *arrays: Any,
     options: Mapping[str, Any] | None = None,
     recipes: RecipeBook | None = None,
     **scalars: Any,
 ) -> Any:
-    """What a machine makes of arrays on the GPU that is here: `c = tg.run("matmul", a, b)`.
+    """What a machine makes of arrays on the GPU that is here: `c = tg.launch("matmul", a, b)`.
 
     arrays   of PyTorch, CuPy, JAX or NumPy, one per input in the machine's order; their sizes, types and strides are
              the problem
@@ -319,4 +332,4 @@ def _point(point: Values | None, values: Values) -> dict[str, int | str]:
     return {**(point or {}), **values}
 
 
-__all__ = ["check", "emit", "emulate", "explain", "predict", "run", "space", "tune", "verify"]
+__all__ = ["check", "emit", "emulate", "explain", "launch", "predict", "run", "space", "tune", "verify"]

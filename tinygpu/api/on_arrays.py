@@ -1,4 +1,4 @@
-"""Run a kernel of ours in the emulator on the user's own arrays: the arrow from a Finalist and arrays to results."""
+"""A kernel of ours on the user's own arrays: emulated, or its program run; from a Finalist and arrays to results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,49 @@ def emulate_on(
 
     Raises WrongArray for what does not fit, and EmulationFault.
     """
-    kernel, problem, machine = made.built.kernel, made.space.problem, made.space.machine
+    kernel, problem = made.built.kernel, made.space.problem
+    given, numbers = bound(made, arrays, scalars)
+    operands = host_tensors(problem, given)
+    emulate(
+        kernel.ptx,
+        grid=kernel.grid(problem),
+        block=(kernel.threads, 1, 1),
+        cluster=kernel.cluster,
+        args=arguments(kernel, problem, operands, numbers),
+        dynamic_smem=kernel.smem_bytes,
+        order=order,
+        seed=seed,
+    )
+    return _single({o.name: operands[o.name].array.copy() for o in problem.operands if o.access != "in"})
+
+
+def run_on(
+    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any]
+) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    """What the program of a kernel makes of arrays, by the meanings of its instructions; a single result by itself.
+
+    Raises WrongArray for what does not fit, and ProgramFault.
+    """
+    return _single(run_program(made, *bound(made, arrays, scalars)))
+
+
+def run_program(made: Finalist, arrays: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays that the program of a kernel writes, by name; as many CTAs as the emulator has."""
+    kernel, problem = made.built.kernel, made.space.problem
+    ctas = kernel.grid(problem)[0]
+    return made.built.program.run(arrays, scalars, sizes=problem.dim, ctas=ctas)
+
+
+def _single(written: Mapping[str, NDArray[Any]]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    values = tuple(written.values())
+    return values[0] if len(values) == 1 else values
+
+
+def bound(
+    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """(arrays, numbers) by name, in the types of the kernel's problem; raises WrongArray for what does not fit."""
+    problem, machine = made.space.problem, made.space.machine
     inputs = [o for o in problem.operands if o.access != "out"]
     if len(arrays) != len(inputs):
         names = ", ".join(o.name for o in inputs)
@@ -38,20 +80,7 @@ def emulate_on(
         named = f"the numbers {', '.join(kinds)}" if kinds else "no numbers"
         were = "were" if len(scalars) > 1 else "was"
         raise WrongArray(f"{machine.__name__} takes {named} by name; {', '.join(scalars) or 'none'} {were} given")
-    operands = host_tensors(problem, given)
-    numbers = {name: _number(kinds[name], value) for name, value in scalars.items()}
-    emulate(
-        kernel.ptx,
-        grid=kernel.grid(problem),
-        block=(kernel.threads, 1, 1),
-        cluster=kernel.cluster,
-        args=arguments(kernel, problem, operands, numbers),
-        dynamic_smem=kernel.smem_bytes,
-        order=order,
-        seed=seed,
-    )
-    written = tuple(operands[o.name].array.copy() for o in problem.operands if o.access != "in")
-    return written[0] if len(written) == 1 else written
+    return given, {name: _number(kinds[name], value) for name, value in scalars.items()}
 
 
 def _fitting(operand: Operand, array: NDArray[Any]) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from tinygpu.cli.commands.forecasts import predict_command, roofline_command, ti
 from tinygpu.cli.commands.kernels import emit_command, verify_command
 from tinygpu.cli.commands.listing import devices_command, machines_command, show_command
 from tinygpu.cli.commands.reporting import report_command
+from tinygpu.cli.commands.running import run_command
 from tinygpu.cli.commands.spaces import explain_command, space_command
 from tinygpu.cli.commands.training import train_command
 from tinygpu.cli.commands.tuning import tune_command
@@ -56,6 +57,7 @@ app.command("predict")(predict_command)
 app.command("timeline")(timeline_command)
 app.command("roofline")(roofline_command)
 app.command("emit")(emit_command)
+app.command("run")(run_command)
 app.command("verify")(verify_command)
 app.command("check")(check_command)
 app.command("calibrate")(calibrate_command)

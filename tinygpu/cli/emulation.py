@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.markup import escape
 
 from tinygpu.api.arguments import ArgumentError
@@ -52,7 +53,7 @@ def one_of(where: str, text: str, choices: tuple[T, ...]) -> T:
 
 
 def named_files(where: str, words: Sequence[str]) -> dict[str, Path]:
-    """y=FILE.npy words: the file of each array. Folders must be there; --compare also needs the file."""
+    """y=FILE.npy words: the file of each array. Folders must be there; what is read also needs the file."""
     out: dict[str, Path] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -63,9 +64,10 @@ def named_files(where: str, words: Sequence[str]) -> dict[str, Path]:
         path = Path(text)
         if not path.parent.is_dir():
             raise ArgumentError(f"there is no folder {path.parent}")
-        if where == "--compare" and not path.is_file():
+        reads = where in ("--compare", "--input")
+        if reads and not path.is_file():
             raise ArgumentError(f"there is no file {path}")
-        if where != "--compare":
+        if not reads:
             check_replaceable(path, (b"\x93NUMPY",), "an array")
         out[name] = path
     return out
@@ -81,10 +83,15 @@ def compared(
 def saved(done: Emulated, targets: Mapping[str, Path]) -> tuple[Path, ...]:
     """Writes each array to its file."""
     for name, path in targets.items():
-        held = io.BytesIO()
-        np.save(held, done.arguments.array(name))
-        write_file(path, held.getvalue(), (b"\x93NUMPY",), "an array")
+        save_array(path, done.arguments.array(name))
     return tuple(targets.values())
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Writes an array to a .npy file, whole or not at all."""
+    held = io.BytesIO()
+    np.save(held, array)
+    write_file(path, held.getvalue(), (b"\x93NUMPY",), "an array")
 
 
 def emulated_json(done: Emulated, comparisons: Sequence[Comparison], written: Sequence[Path]) -> dict[str, Any]:

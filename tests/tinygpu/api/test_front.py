@@ -317,14 +317,27 @@ def test_a_number_that_is_missing_is_named() -> None:
         tg.emulate(kernel, x)
 
 
-def test_a_run_needs_a_gpu_and_says_so() -> None:
+def test_a_program_is_run_on_arrays_as_it_is_emulated() -> None:
+    kernel = tg.emit(tg.space(SumAndDifference, n=70, device="a100"))
+    x, y = np.random.default_rng(0).integers(-9, 9, (2, 70)).astype(np.float32)
+    s, d = tg.run(kernel, x, y)
+    assert np.array_equal(s, x + y)
+    assert np.array_equal(d, x - y)
+    with pytest.raises(WrongArray, match=r"^SumAndDifference takes 2 arrays \(x, y\); 1 was given$"):
+        tg.run(kernel, x)
+    said = r"^run takes a kernel, as tg.emit\(space\) and tg.tune\(space\) give one, not 3$"
+    with pytest.raises(TypeError, match=said):
+        tg.run(3)  # type: ignore[arg-type]
+
+
+def test_a_launch_needs_a_gpu_and_says_so() -> None:
     from tinygpu.ptx.runtime.driver import available
 
     x = np.ones(8, np.float32)
     if available().present:
         pytest.skip("there is a GPU here")
     with pytest.raises(GpuUnavailable) as refused:
-        tg.run("axpby", x, x)
+        tg.launch("axpby", x, x)
     assert str(refused.value).startswith("no kernel can be run here: ")
     assert "device=" not in str(refused.value)
 

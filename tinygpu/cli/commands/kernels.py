@@ -42,7 +42,7 @@ def emit_command(
 
     if out is not None:
         check_output(out)
-    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
     kernel, problem = made.built.kernel, made.space.problem
     result = verify(kernel, made.space.machine, problem, thorough=True) if verified else None
     if result is not None and not result.passed:
@@ -80,7 +80,7 @@ def verify_command(
     from tinygpu.cli.printing import verification_report
     from tinygpu.ptx.verification.verify import verify
 
-    made = _point_of(machine, shape, device, point, dtype, major, ld, align, option)
+    made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
     result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)
     if as_json:
         print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
@@ -91,7 +91,7 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Finalist:
+def point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Finalist:
     """The kernel of the best candidate of a family that has these values."""
     from tinygpu.api.choosing import choose_among
     from tinygpu.api.machines import family
