@@ -194,7 +194,7 @@ def test_parts_and_rounds_in_a_row_do_not_go_together() -> None:
     assert both not in space.space
     sentence = (
         "tiles are shared by rounds in a row, or each by the same number of CTAs, not both: stream_k is 1, and there "
-        "are 2 parts"
+        "are 2 slices"
     )
     with pytest.raises(LoweringError, match=f"^{re.escape(sentence)}$"):
         build(space.program(both), problem, both, SolverCache())
