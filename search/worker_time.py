@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +13,12 @@ from tinygpu.files.json_text import sealed
 from tinygpu.files.reading import read_file
 from tinygpu.files.schema import decoded_as
 from tinygpu.files.writing import write_file
+from tinygpu.processes.command import tied
 from tinygpu.search.evaluation import Evaluation, Failure
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point
 
 WORKER = (sys.executable, "-m", "tinygpu.ptx.measuring")
-_TETHER = (sys.executable, "-m", "tinygpu.search.tether")
 # What writes a bundle of candidates: for each its kernel's name there, or why it has none.
 WriteBundle = Callable[[Sequence[Point], Path], Sequence[str | Failure]]
 # How often a worker that ended early goes on with the same bundle.
@@ -126,24 +123,19 @@ class WorkerTime:
         out, log = path.with_suffix(".results.jsonl"), path.with_suffix(".log")
         command = [*self._command, str(path), "-o", str(out), "--finals", "0"]
         for _ in range(_TRIES):
-            with open(log, "ab") as said:
-                # A session of its own: Ctrl-C is for the search, which ends the worker. The worker of a search that was
-                # killed must not disturb the next one's times either, so it is tied to this process by its input.
-                process = subprocess.Popen(
-                    [*_TETHER, *command], stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
-                )
+            # the worker of a search that was killed must not disturb the next one's times
+            process = tied(command, log)
             try:
-                seen = 0
-                while process.poll() is None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(timeout=_LOOK_SECONDS)
+                seen, works = 0, True
+                while works:
+                    works = not process.says(_LOOK_SECONDS)
                     size = out.stat().st_size if out.exists() else 0
                     if size > seen:
                         seen = size
                         with contextlib.suppress(FileError):  # its first line is not yet whole
                             yield load_results(out)
             finally:
-                _end(process)
+                process.end()
             if not out.exists():
                 raise WorkerFailed(_last_line(log))
             yield load_results(out)
@@ -156,18 +148,6 @@ def _evaluation(measured: Measurement, scale: float | None) -> Evaluation:
     if measured.relative is None or scale is None:
         return measured.evaluation()
     return Evaluation(value=measured.relative * scale)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def _last_line(log: Path) -> str:

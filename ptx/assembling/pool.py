@@ -7,19 +7,18 @@ brings its process down, or does not come back, that one kernel is recorded as f
 from __future__ import annotations
 
 import os
-import pickle
 import queue
-import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from functools import partial
+from typing import Any
 
+from tinygpu.processes.ending import Ended, Late
+from tinygpu.processes.messages import Outcome
+from tinygpu.processes.serving import Line
+from tinygpu.processes.worker import Worker, started
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, Fault, assemble
-
-_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def assemble_many(
     stop = threading.Event()
 
     def serve_one_worker() -> None:
-        worker = _Worker()
+        worker = _Assembler()
         try:
             while not stop.is_set():
                 try:
@@ -87,87 +86,32 @@ def assemble_many(
     return results
 
 
-class _Worker:
+class _Assembler:
     """A process that assembles what it is handed; it is started with the first kernel, and again after each end."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._worker: Worker | None = None
 
     def assemble(self, job: AssemblyJob, target: str, timeout_seconds: float) -> Any:
-        process = self._process or self._start()
-        timer = threading.Timer(timeout_seconds, process.kill)
-        timer.start()
+        self._worker = self._worker or started("tinygpu.ptx.assembling.pool:serve")
         try:
-            _write(_pipe(process.stdin), (job, target))
-            return _read(_pipe(process.stdout))
-        except (EOFError, OSError):
-            timed_out = not timer.is_alive()
-            code = process.wait()
-            self.close()
-            ended = f"needed more than {timeout_seconds:g} s" if timed_out else _end(code)
-            return AssemblerError(target, (Fault(f"the assembler {ended} on this kernel"),))
-        finally:
-            timer.cancel()
+            outcome: Outcome = self._worker.ask((job, target), timeout_seconds)
+        except Ended as ended:
+            return self._refused(target, str(ended.ending))
+        except Late:
+            return self._refused(target, f"needed more than {timeout_seconds:g} s")
+        return outcome.value if outcome.error is None else outcome.error
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        # Not multiprocessing: its children run the caller's main module again, or fork a process that has threads.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from tinygpu.ptx.assembling.pool import serve; serve()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        return self._process
+    def _refused(self, target: str, how: str) -> AssemblerError:
+        self._worker = None
+        return AssemblerError(target, (Fault(f"the assembler {how} on this kernel"),))
 
     def close(self) -> None:
-        if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                try:
-                    if pipe is not None:
-                        pipe.close()
-                except OSError:  # what was not yet flushed has no reader any more
-                    pass
-            self._process.wait()
-            self._process = None
+        if self._worker is not None:
+            self._worker.end()
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise RuntimeError("a worker was started without a pipe")
-    return stream
-
-
-def _end(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended its process with code {code}"
-
-
-def serve() -> None:
-    """The worker's side: read jobs from stdin, answer on stdout, until stdin closes."""
-    # What the assembler prints must not fall between the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            job, target = _read(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            answer: Any = assemble(job.ptx, target, max_registers=job.max_registers)
-        except Exception as refused:  # raised again by the caller's `assemble_many`
-            answer = refused
-        _write(answers, answer)
-
-
-def _write(stream: IO[bytes], value: Any) -> None:
-    data = pickle.dumps(value)
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def _read(stream: IO[bytes]) -> Any:
-    return pickle.loads(_exactly(stream, _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]))
-
-
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    data = stream.read(count)
-    if len(data) < count:
-        raise EOFError
-    return bytes(data)
+def serve(line: Line) -> None:
+    """The process's side: assembles kernel after kernel."""
+    for job, target in line:
+        line.send(Outcome.of(partial(assemble, job.ptx, target, max_registers=job.max_registers)))

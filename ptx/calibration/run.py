@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import queue
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +13,8 @@ from typing import Any
 from tinygpu.devices import Device, device, devices
 from tinygpu.devices.device import BEGINS
 from tinygpu.files.writing import check_replaceable
+from tinygpu.processes.ending import CannotEnd, Ended, Late
+from tinygpu.processes.worker import Worker, started
 from tinygpu.ptx.calibration.benchmark import Microbenchmark
 from tinygpu.ptx.calibration.launcher import Gpu
 from tinygpu.ptx.calibration.measuring import Failure, Outcome, Rounds
@@ -26,9 +23,6 @@ from tinygpu.ptx.calibration.suite import chosen
 from tinygpu.ptx.runtime.calls import BINDINGS
 from tinygpu.ptx.runtime.driver import available
 from tinygpu.ptx.runtime.errors import GpuUnavailable
-
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from tinygpu.ptx.calibration.child import main; sys.exit(main())"
-_END_S = 30.0
 
 Tell = Callable[[Microbenchmark, Outcome], None]
 
@@ -179,25 +173,17 @@ class _Child:
         self.gpu = Gpu("", "", 1, 1, 1)
         self.clocks: Mapping[str, Any] | None = None
         self._partitions = 1.0
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._worker: Worker | None = None
 
     def start(self, l2_partitions: float) -> None:
         """Raises GpuUnavailable."""
         settings = self.settings
         self._partitions = l2_partitions
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
-        self._answers = queue.Queue()
-        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
-        self._write(json.dumps({
+        self._worker = started("tinygpu.ptx.calibration.child:serve", quiet=False)
+        answer = self._ask({
             "driver": settings.driver, "ordinal": settings.ordinal, "l2_partitions": l2_partitions,
-            "rounds": settings.rounds.rounds, "warm_up_s": settings.rounds.warm_up_s,
-            "trips": {name: list(trips) for name, trips in settings.trips.items()},
-        }))  # fmt: skip
-        answer = self._answer(settings.start_s)
+            "rounds": settings.rounds.rounds, "warm_up_s": settings.rounds.warm_up_s, "trips": dict(settings.trips),
+        }, settings.start_s)  # fmt: skip
         if isinstance(answer, str):
             raise GpuUnavailable(f"the GPU could not be opened: {answer}")
         if "unavailable" in answer:
@@ -206,57 +192,33 @@ class _Child:
 
     def measure(self, benchmark: Microbenchmark) -> Outcome:
         """What a microbenchmark gives; a failure where the process ended or took too long."""
-        if self._process is None:
+        if self._worker is None:
             try:
                 self.start(self._partitions)
             except GpuUnavailable as lost:
                 return Outcome(failure=Failure(benchmark.name, str(lost)))
-        self._write(benchmark.name)
-        answer = self._answer(self.settings.limit_s + self.settings.rounds.warm_up_s)
+        answer = self._ask(benchmark.name, self.settings.limit_s + self.settings.rounds.warm_up_s)
         if isinstance(answer, str) or "lost" in answer:
             self.stop()
             return Outcome(failure=Failure(benchmark.name, answer if isinstance(answer, str) else str(answer["lost"])))
         self.clocks = answer["clocks"]
-        return Outcome.from_json(answer["outcome"])
+        outcome: Outcome = answer["outcome"]
+        return outcome
 
     def stop(self) -> None:
         """Ends the process, whatever it does."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            with suppress(CannotEnd):  # a driver holds it: it disturbs nobody who does not use this GPU
+                worker.end()
 
-    def _write(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._process.stdin.write(line + "\n")
-                self._process.stdin.flush()
-
-    def _answer(self, limit_s: float) -> dict[str, Any] | str:
-        """The next line of the process, or a sentence where none came."""
-        while True:
-            try:
-                line = self._answers.get(timeout=limit_s)
-            except queue.Empty:
-                return f"it did not end within {limit_s:g} s"
-            if line is None:
-                code = self._process.wait(_END_S) if self._process is not None else 0
-                return f"it brought its process down, with code {code}"
-            # a driver may print lines of its own
-            if line.startswith("{"):
-                found: dict[str, Any] = json.loads(line)
-                return found
-
-
-def _listen(process: subprocess.Popen[str], answers: queue.Queue[str | None]) -> None:
-    if process.stdout is not None:
-        with suppress(ValueError):
-            for line in process.stdout:
-                answers.put(line)
-    answers.put(None)
+    def _ask(self, request: Any, limit_s: float) -> dict[str, Any] | str:
+        """Its answer, or a sentence where none came."""
+        if self._worker is None:
+            return "it was not started"
+        try:
+            answer: dict[str, Any] = self._worker.ask(request, limit_s)
+            return answer
+        except (Late, Ended, CannotEnd) as error:
+            self._worker = None
+            return str(error)

@@ -1,4 +1,4 @@
-"""The process that touches the GPU: answers jobs, one JSON line each, until its input ends or the GPU is lost to it.
+"""The process that touches the GPU: answers jobs until whoever asks is gone, or the GPU is lost to it.
 
 Whatever a kernel does to it (a fault, a crash, a hang) costs this process and that kernel; the worker starts another.
 """
@@ -6,16 +6,13 @@ Whatever a kernel does to it (a fault, a crash, a hang) costs this process and t
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tinygpu.processes.serving import Line
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, read_bundle
 from tinygpu.ptx.measuring.clocks import Clocks
 from tinygpu.ptx.measuring.statistics import ratio, spread
@@ -127,45 +124,23 @@ def answer(bench: Bench, job: Mapping[str, Any]) -> dict[str, Any]:
         return {"failure": {"kind": "launch", "sentence": str(error)}}
 
 
-def _leave_with(parent: int) -> None:
-    """Ends this process when the worker that started it is gone: a kernel that hangs would keep it for ever."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def main() -> int:
-    """Reads settings from the first line, says what GPU there is, and answers the jobs of the others."""
-    # What libraries print must not fall between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-
-    def say(line: Mapping[str, Any]) -> None:
-        answers.write(json.dumps(line) + "\n")
-        answers.flush()
-
-    settings = json.loads(sys.stdin.readline())
-    threading.Thread(target=_leave_with, args=(settings["worker"],), daemon=True).start()
+def serve(line: Line) -> None:
+    """Says what GPU there is, by the settings that come first, and answers the jobs that follow."""
+    settings = line.receive()
     try:
         context = open_context(load_driver(settings["driver"]), settings["gpu"])
     except (GpuUnavailable, CudaError) as error:
-        say({"unavailable": str(error)})
-        return 1
+        line.send({"unavailable": str(error)})
+        return
     bundle = read_bundle(Path(settings["bundle"]))
     bench = Bench(bundle, context, Path(settings["folder"]), settings["seed"], Protocol(**settings["protocol"]))
-    say({"gpu": dataclasses.asdict(context.limits)})
-    for line in sys.stdin:
+    line.send({"gpu": dataclasses.asdict(context.limits)})
+    for job in line:
         try:
-            found = answer(bench, json.loads(line))
+            found = answer(bench, job)
         except Exception:
             # a fault of ours, not of the kernel: told in full, and the worker stops
-            say({"broken": traceback.format_exc()})
-            return 1
-        say(found)
+            found = {"broken": traceback.format_exc(), "lost": True}
+        line.send(found)
         if found.get("lost"):
-            return 0
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            return

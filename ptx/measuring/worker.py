@@ -11,22 +11,18 @@ was.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import queue
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tinygpu.files import FileError
+from tinygpu.processes.ending import CannotEnd, Ended, Late
+from tinygpu.processes.worker import Worker, started
 from tinygpu.ptx.measuring.bundle import Bundle, Entry, read_bundle
 from tinygpu.ptx.measuring.results import MOST_BEGINNINGS, Results, failed, measured
 from tinygpu.ptx.measuring.statistics import LEAST_NOISE, Ratio, Spread, Verdict, noise_of
@@ -34,9 +30,6 @@ from tinygpu.ptx.measuring.subject import DISTRIBUTION
 from tinygpu.ptx.measuring.timing import Protocol
 from tinygpu.ptx.runtime.calls import BINDINGS
 from tinygpu.ptx.runtime.errors import GpuUnavailable
-
-# Seconds within which a process that is killed is gone.
-_END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +65,15 @@ class _Child:
         self.folder = folder
         self.gpu: dict[str, Any] = {}
         self.jobs = 0  # since the process was started
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._worker: Worker | None = None
         self._prepared: set[int] = set()
 
     def start(self) -> None:
         """Starts the process, and learns which GPU there is. Raises GpuUnavailable and WorkerError."""
-        program = (
-            f"import sys; sys.path[:] = {sys.path!r}; from tinygpu.ptx.measuring.child import main; sys.exit(main())"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._answers = queue.Queue()
+        self._worker = started("tinygpu.ptx.measuring.child:serve", quiet=False)
         self._prepared = set()
         self.jobs = 0
-        threading.Thread(target=_forward, args=(self._process, self._answers), daemon=True).start()
         settings = {
-            "worker": os.getpid(),
             "bundle": str(self.bundle),
             "folder": str(self.folder),
             "driver": self.settings.driver,
@@ -106,7 +90,7 @@ class _Child:
 
     def do(self, entry: Entry, rival: Entry | None, job: Mapping[str, Any]) -> dict[str, Any]:
         """What comes of a job on a kernel; a failure where the process does not live to say."""
-        if self._process is None:
+        if self._worker is None:
             self.start()
         for question in {entry.question, entry.question if rival is None else rival.question}:
             if question not in self._prepared:
@@ -117,25 +101,18 @@ class _Child:
         self.jobs += 1
         return self._ask({"do": "measure", **job}, self.settings.limit_s)
 
-    def _ask(self, line: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        process = self._process
-        if process is None or process.stdin is None:
+    def _ask(self, job: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        if self._worker is None:
             raise WorkerError("a job was given to no process")
         try:
-            process.stdin.write(json.dumps(line) + "\n")
-            process.stdin.flush()
-            text = self._answers.get(timeout=limit_s)
-        except queue.Empty:
-            self.close()
-            return {"failure": {"kind": "hang", "sentence": f"it did not end within {limit_s:g} s"}}
-        except OSError:
-            text = None
-        if text is None:
-            code = process.wait()
-            self.close()
-            how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            return {"failure": {"kind": "crash", "sentence": f"it ended the measuring process {how}"}}
-        found: dict[str, Any] = json.loads(text)
+            found: dict[str, Any] = self._worker.ask(job, limit_s)
+        except (Late, Ended) as error:
+            self._worker = None
+            kind = "hang" if isinstance(error, Late) else "crash"
+            return {"failure": {"kind": kind, "sentence": str(error)}}
+        except CannotEnd as error:
+            self._worker = None
+            raise WorkerError(f"a kernel hangs, and {error}") from None
         if "broken" in found:
             self.close()
             raise WorkerError(f"measuring itself failed, please report this:\n{found['broken']}")
@@ -145,28 +122,12 @@ class _Child:
 
     def close(self) -> None:
         """Ends the process, also one that hangs."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        try:
-            process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired:
-            raise WorkerError(f"process {process.pid}, in which a kernel hangs, cannot be ended") from None
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # what was not yet flushed has no reader any more
-                    pipe.close()
-
-
-def _forward(process: subprocess.Popen[str], answers: queue.Queue[str | None]) -> None:
-    """A process's answers, and None when there will be no more."""
-    try:
-        for line in process.stdout or ():
-            answers.put(line)
-    except ValueError:  # closed while it was read
-        pass
-    answers.put(None)
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            try:
+                worker.end()
+            except CannotEnd as error:
+                raise WorkerError(f"a kernel hangs, and {error}") from None
 
 
 def measure(bundle: Bundle, path: Path, settings: Settings, say: Callable[[str], None] = print) -> Results:

@@ -49,7 +49,7 @@ LATE = Evaluation(failure=Failure("timeout", "it took more than 2 s, and its pro
 EXPECTED = {
     "exit": crash("ended with status 7"),
     "leave": crash("ended with status 3"),
-    "kill": crash("was ended by SIGKILL"),
+    "kill": crash("was ended by SIGKILL (Killed)"),
     "litter": crash("ended with status 5"),
     "close": crash("ended with status 1"),
     "hang": LATE,
@@ -87,7 +87,7 @@ def test_a_process_that_ends_while_nobody_asks_costs_nobody() -> None:
         for a in range(3):
             point: Point = {"a": a, "do": "later"}
             assert objective([point]) == [Evaluation(value_of(point))]
-            objective._workers[0]._process.wait()
+            objective._workers[0].worker.process.wait(30)
 
 
 def test_a_search_over_troublesome_candidates_ends_and_counts_them_by_kind(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tinygpu.api.apart import EndedApart, run_apart
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, problems
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
+from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.lowering.build import Built
 from tinygpu.ptx.lowering.lower import lower

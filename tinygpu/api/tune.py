@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tinygpu.api.apart import EndedApart, run_apart
 from tinygpu.api.assembled import BATCH_PER_PROCESS, assembled_objective
 from tinygpu.api.caching import source_digest
 from tinygpu.api.choosing import KEPT, Failed, Finalist, finalists, refine_best
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
+from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective

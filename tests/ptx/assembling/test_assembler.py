@@ -392,8 +392,8 @@ def test_a_worker_that_dies_costs_its_kernel_and_nothing_else() -> None:
     assert [type(result) for result in results] == [
         Assembly, AssemblerError, Assembly, AssemblerError, Assembly, Assembly,
     ]  # fmt: skip
-    assert str(results[1]) == "[sm_80] the assembler was ended by signal 6 on this kernel"
-    assert str(results[3]) == "[sm_80] the assembler ended its process with code 3 on this kernel"
+    assert str(results[1]) == "[sm_80] the assembler was ended by SIGABRT (Aborted) on this kernel"
+    assert str(results[3]) == "[sm_80] the assembler ended with status 3 on this kernel"
 
 
 def test_a_worker_that_does_not_come_back_is_ended() -> None:

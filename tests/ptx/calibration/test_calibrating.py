@@ -94,7 +94,7 @@ def test_what_ends_the_process_or_never_ends_costs_one_microbenchmark() -> None:
     assert base is not None
     assert base.name == "H200-SXM"
     assert {f.benchmark: f.sentence for f in found.failures} == {
-        "barrier-256": "it brought its process down, with code 7",
+        "barrier-256": "its process ended with status 7",
         "barrier-1024": "it did not end within 8 s",
         "mbarrier-round": "cuLaunchKernelEx returned CUDA_ERROR_ILLEGAL_ADDRESS: a kernel touched memory that is "
         "not its own",

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.api.apart import EndedApart, run_apart
 from tinygpu.api.machines import family
 from tinygpu.api.problems import Asked
 from tinygpu.api.tune import NothingFound, tune
 from tinygpu.devices import device
+from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, Fault
 
 ASKED = Asked({"n": 1000})
@@ -62,7 +62,7 @@ def test_what_is_raised_there_is_raised_here(error: Exception) -> None:
     [
         (crash, "its process was ended by SIGSEGV (Segmentation fault)"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "its process was ended by SIGKILL (Killed)"),
-        (lambda: os._exit(139), "its process ended with status 139 and no answer"),
+        (lambda: os._exit(139), "its process ended with status 139"),
     ],
 )
 def test_a_crash_is_an_answer(end: object, sentence: str) -> None:
@@ -72,7 +72,7 @@ def test_a_crash_is_an_answer(end: object, sentence: str) -> None:
 
 
 def test_what_hangs_is_ended_and_leaves_no_process() -> None:
-    with pytest.raises(EndedApart, match=r"^it had not ended after 0\.2 s$"):
+    with pytest.raises(EndedApart, match=r"^it did not end within 0\.2 s$"):
         run_apart(lambda: time.sleep(600), seconds=0.2)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
