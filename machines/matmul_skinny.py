@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinygpu.language import Choice, Dim, Input, Output, Param, Require, ceil_div, maximum, symbol
+from tinygpu.language import SMEM, Choice, Dim, Input, Output, Param, Require, ceil_div, maximum, symbol
 from tinygpu.machines import epilogue
 from tinygpu.ptx import isa
 
@@ -74,7 +74,7 @@ class MatmulSkinny(epilogue.Epilogue):
 
     def program(self, p: Any) -> None:
         bm, bn, bk = self.bm, self.bn, self.bk
-        whole = isinstance(self.product, isa.Wgmma)
+        whole = SMEM in self.product.places
         along = maximum(self.warps // 4, 1) if whole else self.warps
         t = p.tiled(self.product, self.b.dtype, self.a.dtype, (bn, bm), (along, 1))
         b_stage = p.smem(self.b.dtype, (bn, bk), contiguous=1 - self.b.contiguous, swizzle=self.swizzle)

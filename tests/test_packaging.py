@@ -206,6 +206,19 @@ def test_no_room_imports_one_that_it_may_not_know() -> None:
     assert wrong == []
 
 
+def test_evidence_is_loaded_by_no_machine_and_no_search() -> None:
+    """Specimens, twins, spellings and pictures of instructions are for their cards, and for tests and checks."""
+    evidence, checks = "tinygpu.ptx.cards", "tinygpu.testing"
+    wrong = [
+        f"{module} imports {name}"
+        for module in sorted(MODULES)
+        for name in sorted(imports_of(module))
+        if within(name, evidence) and not within(module, evidence, checks)
+    ]
+    assert wrong == []
+    assert any(within(name, f"{evidence}.evidence") for name in imports_of(f"{evidence}.collect"))
+
+
 def test_the_emulator_shares_nothing_with_what_it_checks() -> None:
     """It reads PTX text alone: no instruction, no lowering, and nothing of the language that kernels come from."""
     emulator = [module for module in MODULES if within(module, "tinygpu.ptx.emulator")]

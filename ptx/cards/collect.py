@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tinygpu.ptx.isa import (
+from tinygpu.ptx.cards.evidence import (
     alu,
     cp_async,
     cvt,
@@ -13,12 +13,12 @@ from tinygpu.ptx.isa import (
     mma,
     special,
     stmatrix,
-    tma_evidence,
+    tma,
     warp,
-    wgmma_evidence,
-    wgmma_registers_evidence,
+    wgmma,
+    wgmma_registers,
 )
-from tinygpu.ptx.isa.specimen import Card
+from tinygpu.ptx.cards.specimen import Card
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
@@ -31,8 +31,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 @cache
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
-    products = (mma, wgmma_evidence, wgmma_registers_evidence)
-    modules = (memory, cp_async, tma_evidence, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
+    products = (mma, wgmma, wgmma_registers)
+    modules = (memory, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
     return tuple(card for module in modules for card in module.cards())
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.ptx.assembling.assembler import AssemblerError, Fault, assemble
+from tinygpu.ptx.cards.specimen import NEWEST_ISA, WRONG_VALUES, Field, FieldMap, Specimen, Twin
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, LaunchError, Report, TensorMap, emulate
-from tinygpu.ptx.isa.specimen import NEWEST_ISA, WRONG_VALUES, Field, FieldMap, Specimen, Twin
 
 # Registers and places that a variant may name.
 _SCAFFOLD = """.version {version}

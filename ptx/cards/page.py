@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tinygpu.constraints.table import constraint_table
 from tinygpu.language.instruction import OLDEST_TARGET
 from tinygpu.ptx.cards.collect import FAMILIES
-from tinygpu.ptx.isa.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
+from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Specimen, Twin, markdown_table, version
 
 
 def page(card: Card) -> str:

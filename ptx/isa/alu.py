@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,10 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Unit
-from tinygpu.ptx.isa.elementwise import Arithmetic, card, narrowed
-from tinygpu.ptx.isa.specimen import Card
-
-_TRUNCATES = "PTX rounds integer quotients towards zero, NumPy down; no machine divides integers yet"
+from tinygpu.ptx.isa.elementwise import Arithmetic, narrowed
 
 
 class Fma(Arithmetic):
@@ -30,7 +26,6 @@ class Fma(Arithmetic):
         "s32": "mad.lo.s32",
         "u32": "mad.lo.u32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("fma.rn.{t}", "mad.lo.{t}")
 
     @property
     def flops(self) -> int:
@@ -72,7 +67,6 @@ class Add(Arithmetic):
         "s32": "add.s32",
         "u32": "add.u32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("add.rn.{t}", "add.{t}")
 
     def meaning(self, *values: Any) -> Any:
         return values[0] + values[1]
@@ -90,7 +84,6 @@ class Sub(Arithmetic):
         "s32": "sub.s32",
         "u32": "sub.u32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("sub.rn.{t}", "sub.{t}")
 
     def meaning(self, *values: Any) -> Any:
         return values[0] - values[1]
@@ -109,7 +102,6 @@ class Mul(Arithmetic):
         "s32": "mul.lo.s32",
         "u32": "mul.lo.u32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("mul.rn.{t}", "mul.lo.{t}")
 
     def meaning(self, *values: Any) -> Any:
         return values[0] * values[1]
@@ -127,7 +119,6 @@ class Max(Arithmetic):
     """d = the larger one; NaN where one of them is."""
 
     spelling: ClassVar[dict[str, str]] = _passing_nan("max")
-    stems: ClassVar[tuple[str, ...]] = ("max.NaN.{t}", "max.{t}")
 
     def meaning(self, *values: Any) -> Any:
         return np.maximum(values[0], values[1])
@@ -137,7 +128,6 @@ class Min(Arithmetic):
     """d = the smaller one; NaN where one of them is."""
 
     spelling: ClassVar[dict[str, str]] = _passing_nan("min")
-    stems: ClassVar[tuple[str, ...]] = ("min.NaN.{t}", "min.{t}")
 
     def meaning(self, *values: Any) -> Any:
         return np.minimum(values[0], values[1])
@@ -147,8 +137,6 @@ class MaxNumber(Arithmetic):
     """d = the larger one; of a number and a NaN the number."""
 
     spelling: ClassVar[dict[str, str]] = {kind: f"max.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
-    stems: ClassVar[tuple[str, ...]] = ("max.{t}",)
-    not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Max is the same")
 
     def meaning(self, *values: Any) -> Any:
         return np.fmax(values[0], values[1])
@@ -158,8 +146,6 @@ class MinNumber(Arithmetic):
     """d = the smaller one; of a number and a NaN the number."""
 
     spelling: ClassVar[dict[str, str]] = {kind: f"min.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
-    stems: ClassVar[tuple[str, ...]] = ("min.{t}",)
-    not_offered: ClassVar[dict[str, str]] = dict.fromkeys(("s32", "u32"), "integers have no NaN; Min is the same")
 
     def meaning(self, *values: Any) -> Any:
         return np.fmin(values[0], values[1])
@@ -176,7 +162,6 @@ class Neg(Arithmetic):
         "bf16": "neg.bf16",
         "s32": "neg.s32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("neg.{t}",)
 
     def meaning(self, *values: Any) -> Any:
         return -values[0]
@@ -193,7 +178,6 @@ class Abs(Arithmetic):
         "bf16": "abs.bf16",
         "s32": "abs.s32",
     }
-    stems: ClassVar[tuple[str, ...]] = ("abs.{t}",)
 
     def meaning(self, *values: Any) -> Any:
         return np.abs(values[0])
@@ -206,7 +190,6 @@ class And(Arithmetic):
     """d = a & b, bit by bit."""
 
     spelling: ClassVar[dict[str, str]] = {"u32": "and.b32", "s32": "and.b32"}
-    stems: ClassVar[tuple[str, ...]] = ("and.{t}",)
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -217,7 +200,6 @@ class Or(Arithmetic):
     """d = a | b, bit by bit."""
 
     spelling: ClassVar[dict[str, str]] = {"u32": "or.b32", "s32": "or.b32"}
-    stems: ClassVar[tuple[str, ...]] = ("or.{t}",)
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -228,7 +210,6 @@ class Xor(Arithmetic):
     """d = a ^ b, bit by bit."""
 
     spelling: ClassVar[dict[str, str]] = {"u32": "xor.b32", "s32": "xor.b32"}
-    stems: ClassVar[tuple[str, ...]] = ("xor.{t}",)
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -240,7 +221,6 @@ class Not(Arithmetic):
 
     arity: ClassVar[int] = 1
     spelling: ClassVar[dict[str, str]] = {"u32": "not.b32", "s32": "not.b32"}
-    stems: ClassVar[tuple[str, ...]] = ("not.{t}",)
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -260,7 +240,6 @@ class Shl(Shift):
     """d = a << b; more than 31 places give 0."""
 
     spelling: ClassVar[dict[str, str]] = {"u32": "shl.b32", "s32": "shl.b32"}
-    stems: ClassVar[tuple[str, ...]] = ("shl.{t}",)
 
     def meaning(self, *values: Any) -> Any:
         a, b = values
@@ -272,7 +251,6 @@ class Shr(Shift):
     """d = a >> b; an s32 keeps its sign; more than 31 places give 0 or, of a negative number, -1."""
 
     spelling: ClassVar[dict[str, str]] = {"u32": "shr.u32", "s32": "shr.s32"}
-    stems: ClassVar[tuple[str, ...]] = ("shr.{t}",)
 
     def meaning(self, *values: Any) -> Any:
         a, b = values
@@ -310,7 +288,6 @@ class Where(Arithmetic):
         "u32": "u32",
     }
     needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
-    stems: ClassVar[tuple[str, ...]] = ("selp.{t}",)
     source: ClassVar[str] = "PTX ISA, comparison and selection instructions: setp, selp"
 
     def __post_init__(self) -> None:
@@ -346,41 +323,7 @@ class Div(Arithmetic):
 
     unit: ClassVar[Unit] = "sfu"
     spelling: ClassVar[dict[str, str]] = {"f32": "div.rn.f32", "f64": "div.rn.f64"}
-    stems: ClassVar[tuple[str, ...]] = ("div.rn.{t}", "div.{t}")
-    not_offered: ClassVar[dict[str, str]] = {"s32": _TRUNCATES, "u32": _TRUNCATES}
 
     def meaning(self, *values: Any) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
             return values[0] / values[1]
-
-
-# -- evidence ----------------------------------------------------------------------------------------------------------
-
-_OF_TYPES = "Unexpected instruction types specified for"
-
-
-def cards() -> Iterator[Card]:
-    """The cards of arithmetic, bits and choice."""
-    e4m3, s8, f32 = "e4m3", "s8", "f32"
-    listed: tuple[tuple[type[Arithmetic], str, str, str], ...] = (
-        (Fma, "fma", "d = a * b + c, rounded once", s8),
-        (Add, "add", "d = a + b", s8),
-        (Sub, "sub", "d = a - b", s8),
-        (Mul, "mul", "d = a * b", s8),
-        (Div, "div", "d = a / b", "f16"),
-        (Max, "max", "d = numpy.maximum(a, b)", s8),
-        (Min, "min", "d = numpy.minimum(a, b)", s8),
-        (MaxNumber, "max.number", "d = numpy.fmax(a, b)", s8),
-        (MinNumber, "min.number", "d = numpy.fmin(a, b)", s8),
-        (Neg, "neg", "d = -a", e4m3),
-        (Abs, "abs", "d = numpy.abs(a)", e4m3),
-        (And, "and", "d = a & b", f32),
-        (Or, "or", "d = a | b", f32),
-        (Xor, "xor", "d = a ^ b", f32),
-        (Not, "not", "d = ~a", f32),
-        (Shl, "shl", "d = where(b > 31, 0, a << b)", f32),
-        (Shr, "shr", "d = a >> minimum(b, 31) for s32, where(b > 31, 0, a >> b) for u32", f32),
-    )
-    for operation, name, meaning, illegal in listed:
-        yield card(operation, name, meaning, illegal, _OF_TYPES)
-    yield card(Where, "where", "d = numpy.where(a > b, c, e), and so for == != < <= >=", s8, _OF_TYPES)

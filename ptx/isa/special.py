@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tinygpu.language.instruction import Unit
-from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, card, narrowed
-from tinygpu.ptx.isa.specimen import Card
+from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, narrowed
 
 # The smallest normal f32: what .ftz replaces by zero lies below it.
 _TINY = 2.0**-126
@@ -42,7 +41,6 @@ class Ex2(Special):
         "f16": Accuracy(2.0**-9.9, 2.0**-24),
         "bf16": Accuracy(2.0**-7, _TINY),
     }
-    stems: ClassVar[tuple[str, ...]] = ("ex2.approx.{t}", "ex2.approx.ftz.{t}")
     function: ClassVar[Callable[..., Any]] = staticmethod(np.exp2)
 
 
@@ -51,7 +49,6 @@ class Lg2(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "lg2.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, 2.0**-22)}
-    stems: ClassVar[tuple[str, ...]] = ("lg2.approx.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.log2)
 
 
@@ -59,7 +56,6 @@ class Rcp(Special):
     """d = 1 / a, correctly rounded."""
 
     spelling: ClassVar[dict[str, str]] = {"f32": "rcp.rn.f32", "f64": "rcp.rn.f64"}
-    stems: ClassVar[tuple[str, ...]] = ("rcp.rn.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
 
 
@@ -68,8 +64,6 @@ class RcpApprox(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "rcp.approx.ftz.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
-    stems: ClassVar[tuple[str, ...]] = ("rcp.approx.ftz.{t}",)
-    not_offered: ClassVar[dict[str, str]] = {"f64": "it gives 20 bits of the 53; Rcp gives all of them"}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
 
 
@@ -77,7 +71,6 @@ class Sqrt(Special):
     """d = the square root of a, correctly rounded."""
 
     spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.rn.f32", "f64": "sqrt.rn.f64"}
-    stems: ClassVar[tuple[str, ...]] = ("sqrt.rn.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
 
 
@@ -86,7 +79,6 @@ class SqrtApprox(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
-    stems: ClassVar[tuple[str, ...]] = ("sqrt.approx.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
 
 
@@ -95,10 +87,6 @@ class Rsqrt(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "rsqrt.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22.4)}
-    stems: ClassVar[tuple[str, ...]] = ("rsqrt.approx.{t}",)
-    not_offered: ClassVar[dict[str, str]] = {
-        "f64": "an approximation of unstated accuracy; Sqrt and Rcp are correctly rounded"
-    }
     function: ClassVar[Callable[..., Any]] = staticmethod(lambda x: 1 / np.sqrt(x))
 
 
@@ -116,7 +104,6 @@ class Tanh(Special):
         "f16": Accuracy(0.0, 2.0**-10.987),
         "bf16": Accuracy(0.0, 2.0**-8),
     }
-    stems: ClassVar[tuple[str, ...]] = ("tanh.approx.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.tanh)
 
 
@@ -125,7 +112,6 @@ class Sin(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "sin.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
-    stems: ClassVar[tuple[str, ...]] = ("sin.approx.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sin)
 
 
@@ -134,7 +120,6 @@ class Cos(Special):
 
     spelling: ClassVar[dict[str, str]] = {"f32": "cos.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
-    stems: ClassVar[tuple[str, ...]] = ("cos.approx.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.cos)
 
 
@@ -144,27 +129,4 @@ class DivFull(Special):
     arity: ClassVar[int] = 2
     spelling: ClassVar[dict[str, str]] = {"f32": "div.full.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, _TINY)}
-    stems: ClassVar[tuple[str, ...]] = ("div.full.{t}",)
     function: ClassVar[Callable[..., Any]] = staticmethod(np.true_divide)
-
-
-# -- evidence ----------------------------------------------------------------------------------------------------------
-
-
-def cards() -> Iterator[Card]:
-    """The cards of the special functions."""
-    listed: tuple[tuple[type[Special], str, str, str], ...] = (
-        (Ex2, "ex2", "d = numpy.exp2(a)", "f64"),
-        (Lg2, "lg2", "d = numpy.log2(a)", "f16"),
-        (Rcp, "rcp", "d = 1 / a", "f16"),
-        (RcpApprox, "rcp.approx", "d = 1 / a", "f16"),
-        (Sqrt, "sqrt", "d = numpy.sqrt(a)", "f16"),
-        (SqrtApprox, "sqrt.approx", "d = numpy.sqrt(a)", "f16"),
-        (Rsqrt, "rsqrt", "d = 1 / numpy.sqrt(a)", "f16"),
-        (Tanh, "tanh", "d = numpy.tanh(a)", "f64"),
-        (Sin, "sin", "d = numpy.sin(a)", "f16"),
-        (Cos, "cos", "d = numpy.cos(a)", "f16"),
-        (DivFull, "div.full", "d = a / b", "f64"),
-    )
-    for operation, name, meaning, illegal in listed:
-        yield card(operation, name, meaning, illegal, "Unexpected instruction types specified for")

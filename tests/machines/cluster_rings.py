@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, blocked
+from tinygpu.language import SMEM, Choice, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
 
 TILE = 64
@@ -28,7 +28,7 @@ class Product(Machine):
     product: Any = Choice(isa.Wgmma(TILE), isa.MmaSync())
 
     def program(self, p: Any) -> None:
-        whole = isinstance(self.product, isa.Wgmma)
+        whole = SMEM in self.product.places
         t = p.tiled(self.product, self.a.dtype, self.b.dtype, (TILE, TILE), (1, 1) if whole else (4, 1))
         with (
             p.grid((self.m, TILE), (self.n, TILE), cluster=(self.cluster_m, self.cluster_n)) as (i, j),

@@ -14,9 +14,9 @@ from tinygpu.language import Layout, Partition
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
+from tinygpu.ptx.cards.evidence.memory import spelling
+from tinygpu.ptx.cards.specimen import WRONG_VALUES, Field, Specimen, gmem_operand, held_partition, smem_operand
 from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, emulate
-from tinygpu.ptx.isa.memory import spelling
-from tinygpu.ptx.isa.specimen import WRONG_VALUES, Field, Specimen, gmem_operand, held_partition, smem_operand
 
 KIND = dtype("f32")
 PITCHES = list(range(4, 68, 4))

@@ -9,8 +9,8 @@ from tinygpu.language.instruction import Instruction
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import card, cards, index, page
 from tinygpu.ptx.cards.__main__ import differences, main, pages
+from tinygpu.ptx.cards.specimen import Card, Field, Specimen, Variant
 from tinygpu.ptx.isa.memory import LdGlobal
-from tinygpu.ptx.isa.specimen import Card, Field, Specimen, Variant
 
 FOLDER = Path(__file__).parents[3] / "docs" / "instructions"
 

@@ -11,9 +11,9 @@ from tinygpu.expressions import expr, symbol
 from tinygpu.language import E, Layout, Partition
 from tinygpu.layouts.step import Step
 from tinygpu.ptx import isa
+from tinygpu.ptx.cards.specimen import compute_capability, gmem_operand, smem_operand
 from tinygpu.ptx.isa.cvt import CONVERSIONS
 from tinygpu.ptx.isa.ldmatrix import held_by
-from tinygpu.ptx.isa.specimen import compute_capability, gmem_operand, smem_operand
 
 
 def test_an_operation_names_the_types_that_it_exists_for() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Elementwise
+from tinygpu.ptx.cards.evidence.elementwise import specimen
 from tinygpu.ptx.cards.judges import run
 from tinygpu.ptx.isa.alu import (
     COMPARISONS,
@@ -36,7 +37,7 @@ from tinygpu.ptx.isa.alu import (
     fused,
 )
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc, round_to_tf32
-from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic, specimen
+from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic
 from tinygpu.ptx.isa.special import (
     Cos,
     DivFull,

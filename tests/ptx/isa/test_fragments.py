@@ -14,8 +14,9 @@ from tinygpu.language.instruction import Fragment, tiled
 from tinygpu.layouts import E, Layout
 from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx import isa
+from tinygpu.ptx.cards.evidence.mma import gather, scatter
 from tinygpu.ptx.isa.ldmatrix import held_by, row_of
-from tinygpu.ptx.isa.mma import SHAPES, Shape, gather, holders, scatter
+from tinygpu.ptx.isa.mma import SHAPES, Shape, holders
 
 Formula = Callable[[int, int, int], tuple[int, int]]  # g, t, i -> coordinate
 

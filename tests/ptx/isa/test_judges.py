@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.ptx.cards import cards, complaint, refusal, refused_by_assembler, refused_by_emulator, refused_variants
-from tinygpu.ptx.isa.specimen import (
+from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
     Card,

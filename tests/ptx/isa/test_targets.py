@@ -4,11 +4,13 @@ import pytest
 
 from tinygpu.language.instruction import Elementwise
 from tinygpu.ptx.cards import cards, refused_by_assembler, refused_variants
+from tinygpu.ptx.cards.evidence.elementwise import statement
+from tinygpu.ptx.cards.evidence.mma import specimen
+from tinygpu.ptx.cards.specimen import TARGETS, Card, compute_capability
 from tinygpu.ptx.isa import alu, cvt, special
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Cvt
-from tinygpu.ptx.isa.elementwise import Arithmetic, statement
-from tinygpu.ptx.isa.mma import SHAPES, Shape, specimen
-from tinygpu.ptx.isa.specimen import TARGETS, Card, compute_capability
+from tinygpu.ptx.isa.elementwise import Arithmetic
+from tinygpu.ptx.isa.mma import SHAPES, Shape
 from tinygpu.ptx.lowering.lower import VERSIONS
 
 pytest.importorskip("cuda.bindings", reason="judging needs the assembler")

@@ -16,9 +16,9 @@ from tinygpu.language.tile import gmem_tile
 from tinygpu.program.placement import SPAN_SWIZZLES
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
+from tinygpu.ptx.cards.evidence.tma import multicast, picture
+from tinygpu.ptx.cards.specimen import Field, FieldMap, Specimen, gmem_operand, spans_operand
 from tinygpu.ptx.emulator import DeviceBuffer, LaunchError, TensorMap
-from tinygpu.ptx.isa.specimen import Field, FieldMap, Specimen, gmem_operand, spans_operand
-from tinygpu.ptx.isa.tma_evidence import multicast, picture
 
 KINDS = ("s8", "f16", "f32")
 

@@ -11,10 +11,10 @@ from tinygpu.expressions import evaluate, symbol
 from tinygpu.language.instruction import tiled
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
-from tinygpu.ptx.isa import wgmma_registers_evidence as registers
-from tinygpu.ptx.isa.specimen import spans_operand
+from tinygpu.ptx.cards.evidence import wgmma_registers as registers
+from tinygpu.ptx.cards.evidence.wgmma import held_by, offered, specimen
+from tinygpu.ptx.cards.specimen import spans_operand
 from tinygpu.ptx.isa.wgmma import TYPES
-from tinygpu.ptx.isa.wgmma_evidence import held_by, offered, specimen
 
 PAIRS = [(a, b) for a, (others, _) in TYPES.items() for b in others]
 

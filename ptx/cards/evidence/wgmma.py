@@ -12,7 +12,7 @@ import numpy as np
 from tinygpu.constraints.condition import evaluator
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.ptx.isa.specimen import (
+from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
     Card,

@@ -14,10 +14,10 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.isa.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, spans_operand
+from tinygpu.ptx.cards.evidence.wgmma import Image
+from tinygpu.ptx.cards.evidence.wgmma import held_by as sum_held_by
+from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, spans_operand
 from tinygpu.ptx.isa.wgmma import K_BYTES, ROWS, TYPES
-from tinygpu.ptx.isa.wgmma_evidence import Image
-from tinygpu.ptx.isa.wgmma_evidence import held_by as sum_held_by
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
 _FLAGS = ("", ", 1, 1", ", 1, 1, 0", ", 1, 1, 1", ", 1, 1, 0, 0")
