@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinygpu.ptx.calibration.benchmark import CLOCKS, SINK, TRIPS, Array, Launch, Map, Microbenchmark, Number
+from tinygpu.ptx.calibration.benchmark import TRIPS, Array, Launch, Microbenchmark
 from tinygpu.ptx.calibration.chip import Chip, tiny_chip
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, Order, Report, TensorMap, emulate
+from tinygpu.ptx.calibration.described import described_launch
+from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, Order, Report, emulate
+from tinygpu.ptx.launching.emulated import emulated_arguments
 
-ELEMENT = np.float16
 TRIES = (1, 3)
 
 
@@ -88,16 +89,7 @@ def run_once(
     ptx: str, launch: Launch, memory: Memory, trips: int, order: Order = "late"
 ) -> Report:
     """One launch in the emulator; raises EmulationFault."""
-    given: list[object] = [memory.buffers[CLOCKS], memory.buffers[SINK], trips]
-    for argument in launch.arguments:
-        if isinstance(argument, Number):
-            given.append(argument.value)
-        elif isinstance(argument, Map):
-            held = memory.buffers[argument.buffer]
-            seen = DeviceBuffer(held.array.view(ELEMENT), base=held.address, name=argument.buffer)
-            given.append(TensorMap(seen, argument.box, dims=argument.dims, strides=(argument.dims[0] * 2,)))
-        else:
-            given.append(memory.buffers[argument.name])
+    given = emulated_arguments(described_launch(launch), memory.buffers, {TRIPS: trips})
     return emulate(
         ptx, grid=launch.grid, block=launch.block, cluster=launch.cluster, args=given, order=order, check=True
     )

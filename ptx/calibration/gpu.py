@@ -8,18 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tinygpu.ptx.calibration.benchmark import CLOCKS, SINK, TRIPS, Array, Buffer, Launch, Map, Microbenchmark, Number
+from tinygpu.ptx.calibration.benchmark import TRIPS, Array, Buffer, Launch, Microbenchmark
+from tinygpu.ptx.calibration.described import described_launch
 from tinygpu.ptx.calibration.launcher import Gpu, LaunchFailed
 from tinygpu.ptx.measuring.clocks import Clocks
-from tinygpu.ptx.runtime import launch as runtime
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.context import Context, Memory
 from tinygpu.ptx.runtime.errors import CudaError
 from tinygpu.ptx.runtime.loaded import load_kernel
 from tinygpu.ptx.runtime.streams import Event, Stream
-
-# What cuMemAlloc gives is aligned to at least this (CUDA programming guide, device memory accesses).
-_ALIGN_BYTES = 256
 
 
 class GpuLauncher:
@@ -51,7 +48,7 @@ class LoadedBenchmark:
         self._stream = launcher.stream
         self._context = context
         self._buffers = {b.name: b for b in launch.all_buffers()}
-        described = _described(benchmark, launch)
+        described = described_launch(launch, benchmark.entry, benchmark.target)
         self._kernel = load_kernel(context, described, benchmark.ptx.encode())
         self._memory: dict[str, Memory] = {}
         try:
@@ -122,29 +119,6 @@ class LoadedBenchmark:
         for memory in self._memory.values():
             memory.free()
         self._kernel.unload()
-
-
-def _described(benchmark: Microbenchmark, launch: Launch) -> runtime.Launch:
-    """The launch in the runtime's words."""
-    tensors = tuple(
-        runtime.Tensor(b.name, "u8", (b.size_bytes,), (1,), _ALIGN_BYTES, "inout") for b in launch.all_buffers()
-    )
-    made = [a for a in launch.arguments if isinstance(a, Map)]
-    maps = tuple(runtime.Map(m.buffer, "f16", m.dims, (2 * m.dims[0],), m.box, 0) for m in made)
-    arguments = [
-        runtime.Argument("address", CLOCKS), runtime.Argument("address", SINK),
-        runtime.Argument("scalar", TRIPS, "u32"),
-    ]  # fmt: skip
-    for argument in launch.arguments:
-        if isinstance(argument, Map):
-            arguments.append(runtime.Argument("map", argument.name, map=made.index(argument)))
-        elif isinstance(argument, Number):
-            arguments.append(runtime.Argument("number", argument.name, "u32", argument.value))
-        else:
-            arguments.append(runtime.Argument("address", argument.name))
-    return runtime.Launch(
-        benchmark.entry, benchmark.target, launch.grid, launch.block, launch.cluster, 0, tuple(arguments), tensors, maps
-    )
 
 
 def _filled(context: Context, buffer: Buffer, what: str) -> Memory:

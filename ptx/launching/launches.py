@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tinygpu.language.problem import Problem
-from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.maps import dims_and_strides
+from tinygpu.language.problem import Operand, Problem
+from tinygpu.ptx.launching.kernel import Kernel, TensorMapSpec
 from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor, Workspace
 
 
@@ -13,9 +12,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
     kernel.check(problem)
     maps = []
     for spec in kernel.maps:
-        operand = problem.operand(spec.tensor)
-        dims, strides = dims_and_strides(spec, operand)
-        maps.append(Map(spec.tensor, operand.dtype.name, dims, strides, spec.box, spec.span_bytes))
+        maps.append(_map(spec, problem.operand(spec.tensor)))
     sizes = kernel.workspace_bytes(problem, 0)
     tiles = kernel.grid(problem)[0]
     ctas = kernel.grid(problem, tiles * kernel.rounds_of(problem))[0] if kernel.stream_k else tiles
@@ -44,6 +41,13 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         persistent=kernel.persistent,
         workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed, w.cta_bytes) for w in kernel.workspaces),
     )
+
+
+def _map(spec: TensorMapSpec, operand: Operand) -> Map:
+    strides = operand.strides()
+    dims = tuple(operand.shape[a] for a in spec.order)
+    bytes_between = tuple(strides[a] * operand.dtype.bits // 8 for a in spec.order[1:])
+    return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.span_bytes)
 
 
 def tensors_of(problem: Problem) -> tuple[Tensor, ...]:

@@ -12,8 +12,9 @@ from tinygpu.dtypes import DType, tf32_read
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
+from tinygpu.ptx.launching.emulated import emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.maps import emulated_map
+from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
 Inputs = Literal["integers", "random", "specials"]
@@ -171,21 +172,5 @@ def arguments(
         name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
         for name, t in operands.items()
     }
-    maps = {m.name: m for m in kernel.maps}
     spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
-    out: list[Any] = []
-    for p in kernel.parameters:
-        if p.kind == "pointer":
-            out.append(buffers[p.name])
-        elif p.kind == "map":
-            spec = maps[p.name]
-            out.append(emulated_map(spec, problem.operand(spec.tensor), buffers[spec.tensor]))
-        elif p.kind == "workspace":
-            out.append(spaces[p.name])
-        elif p.kind == "ld":
-            out.append(np.uint32(problem.operand(p.name).ld))
-        elif p.kind == "dim":
-            out.append(np.uint32(problem.dim[p.name]))
-        else:
-            out.append(scalars[p.name])
-    return out
+    return emulated_arguments(launch_of(kernel, problem), {**buffers, **spaces}, scalars)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
-from tinygpu.ptx.emulator import DeviceBuffer, EmulationFault, PreparedKernel, SparseBuffer, emulate
+from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, SparseBuffer, emulate
+from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.maps import emulated_map
+from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.operands import POISON
@@ -164,14 +165,15 @@ def sampled_checks(
     trial = draw(machine, problem, "integers", seed, shapes)
     backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
     total = chosen[0].total
-    spaces = workspaces(kernel, problem, total)
+    buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}
+    buffers.update(workspaces(kernel, problem, total))
     try:
         emulate(
             code,
             grid=total,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
-            args=_arguments(kernel, problem, {name: b.buffer() for name, b in backed.items()}, trial.scalars, spaces),
+            args=emulated_arguments(launch_of(kernel, problem), buffers, trial.scalars),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             ctas=[cta for one in chosen for cta in one.ctas],
@@ -256,29 +258,3 @@ class _Backed:
 def _before(spans: Spans) -> list[int]:
     """Elements of a window before each of its stretches."""
     return [sum(end - start for start, end in spans[:number]) for number in range(len(spans))]
-
-
-def _arguments(
-    kernel: Kernel,
-    problem: Problem,
-    buffers: dict[str, SparseBuffer],
-    scalars: Mapping[str, Any],
-    spaces: dict[str, DeviceBuffer],
-) -> list[Any]:
-    maps = {m.name: m for m in kernel.maps}
-    out: list[Any] = []
-    for p in kernel.parameters:
-        if p.kind == "pointer":
-            out.append(buffers[p.name])
-        elif p.kind == "map":
-            spec = maps[p.name]
-            out.append(emulated_map(spec, problem.operand(spec.tensor), buffers[spec.tensor]))
-        elif p.kind == "workspace":
-            out.append(spaces[p.name])
-        elif p.kind == "ld":
-            out.append(np.uint32(problem.operand(p.name).ld))
-        elif p.kind == "dim":
-            out.append(np.uint32(problem.dim[p.name]))
-        else:
-            out.append(scalars[p.name])
-    return out
