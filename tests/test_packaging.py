@@ -128,6 +128,40 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert {"sympy"} <= modules_after("import tinygpu.expressions")  # the check can see what it looks for
 
 
+# Features that stand beside the core: loaded by who asks for them.
+BESIDE = ("tinygpu.search.replay", "tinygpu.search.rl.gymnasium_env")
+TRAINING = tuple(f"tinygpu.search.rl.{name}" for name in ("figures", "forest", "lesson", "ppo", "train"))
+
+
+def test_nothing_of_the_core_imports_what_stands_beside_it() -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module in sorted(MODULES)
+        for name in imports_of(module)
+        if within(name, *BESIDE) and not within(module, *BESIDE)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import tinygpu.search, tinygpu.search.minimize, tinygpu.search.strategies",
+        pytest.param(
+            "import tinygpu as tg; from tinygpu.machines.elementwise import Axpby;"
+            " tg.tune(tg.space(Axpby, n=1000, device='a100'), seconds=1)",
+            marks=pytest.mark.end_to_end,
+        ),
+    ],
+)
+def test_a_search_loads_no_replay_no_gymnasium_and_no_training(statement: str) -> None:
+    program = f"import sys; {statement}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "tinygpu.search.minimize" in loaded
+    assert [name for name in sorted(loaded) if within(name, "gymnasium", *BESIDE, *TRAINING)] == []
+
+
 # module -> the extra that it needs, beyond what the package itself needs
 OPTIONAL = {"tinygpu.search.rl.gymnasium_env": "gymnasium"}
 

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.search import minimize
-from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_files import load_replay
+from tinygpu.search.replay.files import load_replay
+from tinygpu.search.replay.space import ReplaySpace
 from tinygpu.search.searchable import Value
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from table_space import TableSpace
 
 from tinygpu.files import FileError
 from tinygpu.search import STRATEGIES, Evaluation, Failure, Trial, minimize
-from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_files import load_replay, save_cache, save_t4
+from tinygpu.search.replay.files import load_replay, save_cache, save_t4
+from tinygpu.search.replay.space import ReplaySpace
 
 # Kinds that both formats have a name for.
 KINDS = {

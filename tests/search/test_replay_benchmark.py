@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tinygpu.search import Evaluation, Failure, Trial
-from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_files import save_cache
+from tinygpu.search.replay.files import save_cache
+from tinygpu.search.replay.space import ReplaySpace
 
 
 def load() -> ModuleType:

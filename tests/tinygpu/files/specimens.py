@@ -34,8 +34,8 @@ from tinygpu.search.evaluation import Evaluation, Failure, Trial
 from tinygpu.search.history import HistoryBuilder
 from tinygpu.search.journal import Journal
 from tinygpu.search.measured import load_results
-from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_files import load_replay, save_cache, save_t4
+from tinygpu.search.replay.files import load_replay, save_cache, save_t4
+from tinygpu.search.replay.space import ReplaySpace
 from tinygpu.search.result import Result
 from tinygpu.search.rl.network import Adam, initial
 from tinygpu.search.rl.policy import INPUTS, SHIPPED, Policy
@@ -303,7 +303,7 @@ SPECIMENS: tuple[Specimen, ...] = (
     ),
     Specimen("cache", write_cache, read_cache, ("tinygpu.search.cache",), "bytes"),
     Specimen(
-        "kernel tuner", lambda p: save_cache(a_space(), p), read_space, ("tinygpu.search.replay_files",), "json", False,
+        "kernel tuner", lambda p: save_cache(a_space(), p), read_space, ("tinygpu.search.replay.files",), "json", False,
         keeps=True,
     ),
     Specimen("kernel tuner, gz", compressed(lambda p: save_cache(a_space(), p), gzip.compress), read_space, (), "bytes",

@@ -26,8 +26,8 @@ from tinygpu.files.reading import TABLE_BYTES, expanded, read_file
 from tinygpu.files.schema import decoded_as, versions
 from tinygpu.files.writing import write_file
 from tinygpu.search.evaluation import Evaluation, Failure, Trial
-from tinygpu.search.replay import ReplaySpace
-from tinygpu.search.replay_figure import TIME, Figure, chosen_figure, finite
+from tinygpu.search.replay.figure import TIME, Figure, chosen_figure, finite
+from tinygpu.search.replay.space import ReplaySpace
 from tinygpu.search.searchable import Value
 
 # Kernel Tuner's name of a failure -> ours, which is T4's.
