@@ -121,7 +121,8 @@ def _packed_source(
     kind, count = dtype(want), partition_of(like).values.size
     per = packing(kind, count)
     if not isinstance(operand, (Tile, n.ScalarArgument, Expr)):
-        return [f"0x{constant_bits(kind, float(operand), per):08X}"] * (count // per)
+        bits = constant_bits(kind, float(operand), per)
+        return [str(context.emit.computed("r", f"mov.b32 {{d}}, 0x{bits:08X};"))] * (count // per)
     if isinstance(operand, Tile) and context.tiles[operand.name].packed == per:
         tile = context.tiles[operand.name]
         order = broadcast(partition_of(operand), partition_of(like), operand.name).reshape(-1, per)

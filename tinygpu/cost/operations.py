@@ -231,8 +231,9 @@ class Operations:
             tally.add(name, requests * maximum(width // 4, 1))
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
-        lanes = times * self.threads * values_of(s.result)
-        tally.add("warp_instructions", times * self.warps * values_of(s.result))
+        issued = values_of(s.result) // s.instruction.at_once
+        lanes = times * self.threads * issued
+        tally.add("warp_instructions", times * self.warps * issued)
         unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.instruction.unit, "alu_ops")
         tally.add(unit, lanes * 2 if unit == "fma_flops" else lanes)
 

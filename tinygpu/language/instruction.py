@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.dtypes import DType, tf32_read
+from tinygpu.dtypes import DType, dtype, tf32_read
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
 from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES, WORD_BITS, is_fragment, runs_across
 from tinygpu.language.memories import GMEM, RMEM, SMEM, Memory
@@ -105,7 +105,8 @@ class Instruction:
     def _owes(self, family: type[Instruction], *names: str) -> str:
         """What of its family's interface the class does not state."""
         missing = [f"{name}()" for name in names if getattr(type(self), name) is getattr(family, name)]
-        return f"does not state {_and(missing)}, as a {family.__name__} does" if missing else ""
+        own = next(base.__name__ for base in type(self).__mro__ if base.__module__ == __name__)
+        return f"does not state {_and(missing)}, as a {own} does" if missing else ""
 
     @staticmethod
     def _cc() -> Expr:
@@ -549,10 +550,15 @@ class Elementwise(Instruction):
     def packed_text(self) -> str:
         """PTX on as many neighbouring elements as a 32-bit register holds of the result; "": there is none.
 
-        {d} is the register of the results. Of an operand as wide as the result, {a} is the register with as many; of a
-        wider one, {a0}, {a1} and so on are the elements. Where there is no `text`, this is the only form.
+        {d} is the register of the results. Of an operand as wide as the result, {a} is the register with as many; of
+        another, {a0}, {a1} and so on are the elements. Where there is no `text`, threads hold whole registers.
         """
         return ""
+
+    @property
+    def at_once(self) -> int:
+        """Elements that one instruction makes at least."""
+        return 1 if self.text() else 32 // dtype(self.types()[1]).bits
 
     def meaning(self, *values: Any) -> Any:
         """The same in NumPy, of arrays of the operands' types that broadcast against each other."""
@@ -569,7 +575,10 @@ class Elementwise(Instruction):
         return 1
 
     def unwritten(self) -> str:
-        return "" if self.text() or self.packed_text() else "states neither text() nor packed_text()"
+        if not (self.text() or self.packed_text()):
+            return "states neither text() nor packed_text()"
+        kind = dtype(self.types()[1])
+        return "" if self.text() or kind.bits < 32 else f"states no text(), and a register holds a single {kind}"
 
 
 @dataclass(frozen=True, eq=False)

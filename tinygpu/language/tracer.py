@@ -198,6 +198,10 @@ class Tracer(Blocks):
                 raise self.fail(f"{name} gives {gives}, and {into.name} is {into.dtype} in {into.memory}")
             self._owned(into)
             result = into
+        if instruction.at_once > 1 and result.partition is not None:
+            whole = result.partition.value_count % instruction.at_once == 0
+            sentence = f"a thread holds whole registers of the {instruction.at_once} values that {name} makes at once"
+            self.require((Condition(f"registers of {instruction.label}", whole, sentence),))
         self._acts(name, instruction)
         self.emit(n.Apply(name, instruction, operands, result))
         return result

@@ -32,7 +32,7 @@ def check_meanings(bench: Bench) -> Row:
     for _, space in bench.spaces():
         for traced in space.traces:
             for name, instruction in applied(traced.program):
-                identity = (type(instruction), instruction.types(), instruction.text())
+                identity = (type(instruction), instruction.types(), instruction.text(), instruction.packed_text())
                 instructions.setdefault(identity, (name, instruction))
     failures = []
     unsaid = []
@@ -67,21 +67,32 @@ def _approximation(bench: Bench) -> float:
 
 
 def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximation: float) -> str:
-    """Where `meaning` and the emulated text differ by more than rounding explains; "" where they do not.
+    """Where `meaning` and an emulated text differ by more than rounding explains; "" where they do not.
 
     approximation  relative error of approximate instructions
 
     Raises NotImplementedError where the instruction has no meaning.
     """
-    takes, gives = instruction.types()
-    inputs = [_values(dtype(kind), rng) for kind in takes]
+    inputs = [_values(dtype(kind), rng) for kind in instruction.types()[0]]
     meant = _meant(instruction, inputs)
     if isinstance(meant, str):
         return meant
+    for form, text in (("text", instruction.text()), ("packed text", instruction.packed_text())):
+        fault = _text_fault(instruction, form, inputs, meant, approximation) if text else ""
+        if fault:
+            return fault
+    return ""
+
+
+def _text_fault(
+    instruction: Elementwise, form: str, inputs: list[NDArray[Any]], meant: NDArray[Any], approximation: float
+) -> str:
+    """Where one of the texts does something else."""
+    _, gives = instruction.types()
     try:
-        got = _emulated(instruction, inputs)
+        got = _emulated(instruction, inputs, form == "packed text")
     except (EmulationFault, PtxSyntaxError, UnsupportedInstruction) as fault:
-        return f"its text does not run: {fault}"
+        return f"its {form} does not run: {fault}"
     bound = _bound(instruction, inputs, meant, dtype(gives), approximation)
     wide, want = got.astype(np.float64), meant.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -93,7 +104,7 @@ def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximat
     first = int(wrong[np.argmin([sum(abs(float(i[w])) for i in inputs) for w in wrong])])
     given = ", ".join(f"{letter} = {_shown(i[first])}" for letter, i in zip(OPERANDS, inputs, strict=False))
     return (
-        f"of {given} its meaning makes {_shown(want[first])}, and its text, emulated, {_shown(wide[first])} "
+        f"of {given} its meaning makes {_shown(want[first])}, and its {form}, emulated, {_shown(wide[first])} "
         f"({len(wrong)} of {THREADS} values differ)"
     )
 
@@ -133,30 +144,42 @@ def _values(kind: DType, rng: np.random.Generator) -> NDArray[Any]:
     return values.astype(kind.numpy)
 
 
-def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any]:
-    """What the instruction's text makes of one value of each operand per thread."""
-    takes, gives = instruction.types()
-    out = np.zeros(THREADS, dtype=dtype(gives).numpy)
-    ptx = _kernel(instruction, [dtype(kind) for kind in takes], dtype(gives))
-    emulate(ptx, grid=1, block=THREADS, args=[*(i.copy() for i in inputs), out])
+def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]], packed: bool) -> NDArray[Any]:
+    """What a text makes of one value of each operand per thread, or of as many as a register of the result holds."""
+    takes, gives = [dtype(kind) for kind in instruction.types()[0]], dtype(instruction.types()[1])
+    out = np.zeros(THREADS, dtype=gives.numpy)
+    per = 32 // gives.bits if packed else 1
+    text = instruction.packed_text() if packed else instruction.text()
+    ptx = _kernel(instruction, text, takes, gives, per)
+    emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in inputs), out])
     return out
 
 
-def _kernel(instruction: Elementwise, takes: list[DType], gives: DType) -> str:
-    registers = {letter: _register(kind, i + 1) for i, (letter, kind) in enumerate(zip(OPERANDS, takes, strict=False))}
+def _kernel(instruction: Elementwise, text: str, takes: list[DType], gives: DType, per: int) -> str:
+    """Applies a text to `per` neighbours in each thread: in one register, where they are as wide as the result."""
+    registers = dict[str, str]()
+    loads = []
+    for place, (letter, kind) in enumerate(zip(OPERANDS, takes, strict=False)):
+        if per > 1 and kind.bits == gives.bits:
+            registers[letter] = f"%r{10 + place}"
+            loads.append(f"ld.global.b32 {registers[letter]}, [%d{20 + place}];")
+            continue
+        for i in range(per):
+            name = f"{letter}{i}" if per > 1 else letter
+            registers[name] = _register(kind, 10 + place * per + i)
+            loads.append(f"ld.global.{_moved(kind)} {registers[name]}, [%d{20 + place}+{i * kind.numpy.itemsize}];")
+    result = "%r0" if per > 1 else _register(gives, 0)
     major, minor = max(instruction.isa, (7, 8))
     target = f"{max(instruction.target, 90)}{'a' if instruction.only else ''}"
-    names = [*(f"{letter}_ptr" for letter in registers), "d_ptr"]
+    names = [*(f"{letter}_ptr" for letter in OPERANDS[: len(takes)]), "d_ptr"]
     lines = [f".version {major}.{minor}", f".target sm_{target}", ".address_size 64", ".visible .entry meaning("]
     lines.append(", ".join(f".param .u64 {name}" for name in names) + ")")
-    lines += ["{", ".reg .b16 %h<6>;", ".reg .b32 %r<8>;", ".reg .b64 %d<16>;", "mov.u32 %r6, %tid.x;"]
+    lines += ["{", ".reg .b16 %h<32>;", ".reg .b32 %r<32>;", ".reg .b64 %d<32>;", "mov.u32 %r6, %tid.x;"]
     for place, (name, kind) in enumerate(zip(names, [*takes, gives], strict=True)):
-        lines.append(f"ld.param.u64 %d{6 + place}, [{name}];")
-        lines.append(f"mad.wide.u32 %d{6 + place}, %r6, {kind.numpy.itemsize}, %d{6 + place};")
-    for place, (letter, kind) in enumerate(zip(registers, takes, strict=False)):
-        lines.append(f"ld.global.{_moved(kind)} {registers[letter]}, [%d{6 + place}];")
-    lines += instruction.text().format(d=_register(gives, 0), **registers).split("\n")
-    lines += [f"st.global.b{gives.bits} [%d{6 + len(takes)}], {_register(gives, 0)};", "ret;", "}"]
+        lines.append(f"ld.param.u64 %d{20 + place}, [{name}];")
+        lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {per * kind.numpy.itemsize}, %d{20 + place};")
+    lines += [*loads, *text.format(d=result, **registers).split("\n")]
+    lines += [f"st.global.b{per * gives.bits} [%d{20 + len(takes)}], {result};", "ret;", "}"]
     return "\n".join(lines) + "\n"
 
 

@@ -125,8 +125,8 @@ def test_spaces_of_copies_have_the_same_candidates_and_ptx(name: str, target: st
         for point in map(dict, space.space.sample(min(left, 5), rng)):
             other = renamed(machine, copied, point)
             assert other in again.space
-            made = text(again.fill(other), asked, other)
-            assert made == text(space.fill(point), problem, point), f"{problem} {point}"
+            made = text(again.program(other), asked, other)
+            assert made == text(space.program(point), problem, point), f"{problem} {point}"
             left -= 1
     assert not left
 

@@ -1,0 +1,204 @@
+"""Instructions of a user's own, written against the families: searched, lowered, right; or refused in a sentence."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.language import (
+    GMEM,
+    RMEM,
+    SMEM,
+    BulkTransfer,
+    DeclarationError,
+    Dim,
+    Elementwise,
+    Input,
+    Machine,
+    MatrixLoad,
+    MatrixMultiply,
+    Output,
+    Shuffle,
+    Transfer,
+    blocked,
+)
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+from tinygpu.testing.meanings import meaning_fault
+
+THIRD_PARTY = Path(__file__).parents[2] / "thirdparty"
+sys.path.append(str(THIRD_PARTY))
+
+# file, machine, device, problem, what its kernels say
+KERNELS = (
+    ("double_matmul", "MatmulDouble", "a100", {"m": 40, "n": 36, "k": 24}, "mma.sync.aligned.m8n8k4.row.col.f64.f64"),
+    ("pair_loads", "MatmulPairs", "a100", {"m": 40, "n": 48, "k": 40}, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
+    ("half_chain", "ScaleShift", "a100", {"m": 5, "n": 130}, "fma.rn.f16x2 %r"),
+)
+
+
+@cache
+def machine(file: str, name: str) -> type[Machine]:
+    found: type[Machine] = getattr(__import__(file), name)
+    return found
+
+
+@pytest.mark.parametrize(("file", "name", "target", "dims", "says"), KERNELS, ids=[k[0] for k in KERNELS])
+def test_machines_on_own_instructions_are_searched_lowered_and_right(
+    file: str, name: str, target: str, dims: dict[str, int], says: str
+) -> None:
+    space = build_space(machine(file, name), machine(file, name).problem(**dims), device(target))
+    (point,) = map(dict, space.space.sample(1, np.random.default_rng(4)))
+    kernel = build(space.program(point), space.problem, point, SolverCache()).kernel
+    assert says in kernel.ptx
+    assert verify(kernel, machine(file, name), space.problem).passed
+
+
+# --- what both texts of an element-wise instruction say -----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Half(Elementwise):
+    """d = a + b in f16, or not."""
+
+    one: str = "add.rn.f16 {d}, {a}, {b};"
+    two: str = "add.rn.f16x2 {d}, {a}, {b};"
+    operands: ClassVar[tuple[str, ...]] = ("f16", "f16")
+    result: ClassVar[str] = "f16"
+
+    def text(self) -> str:
+        return self.one
+
+    def packed_text(self) -> str:
+        return self.two
+
+    def meaning(self, *values: Any) -> Any:
+        return values[0] + values[1]
+
+
+def test_a_packed_text_that_says_something_else_than_the_meaning_is_found() -> None:
+    def said(instruction: Elementwise) -> str:
+        return meaning_fault(instruction, np.random.default_rng(1), 0.0)
+
+    assert said(Half()) == ""
+    assert said(Half(one="")) == ""
+    assert said(isa.Cvt("f32", "bf16")) == ""
+    wrong = said(Half(two="sub.rn.f16x2 {d}, {a}, {b};"))
+    assert wrong.startswith("of a = ")
+    assert "and its packed text, emulated, " in wrong
+    crossed = "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {b}; mov.b32 {d}, {{h, l}}; add.rn.f16x2 {d}, {a}, {d}; }}"
+    assert "and its packed text, emulated, " in said(Half(two=crossed))
+
+
+# --- what a family is owed ----------------------------------------------------------------------------------------
+
+
+def kind(base: type, **facts: Any) -> Any:
+    made = dataclass(frozen=True, eq=False)(type("Own", (base,), facts | {"__module__": __name__}))
+    return made()
+
+
+def same(self: Any, *_: Any) -> Any:
+    return ()
+
+
+COPY = {"reads": GMEM, "writes": SMEM, "label": "own"}
+PRODUCT = {"label": "own", "shape": same, "fragments": same, "accumulator": same, "text": same}
+ALL_IN_RMEM = (
+    "a MatrixMultiply is of a warp with all in RMEM, completed at once, or of a warpgroup with b in SMEM, a in SMEM or "
+    "RMEM and c in RMEM, completed by wgmma group"
+)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "sentence"),
+    [
+        (kind(MatrixLoad, label="own"), "own (own) does not state statement(), as a MatrixLoad does"),
+        (
+            kind(MatrixLoad, label="own", counts=(2, 4), statement=same),
+            "own (own) moves 2 or 4 matrices, and not a single one",
+        ),
+        (kind(Transfer, **COPY, completion="commit group"), "own (own) does not state copy(), as a Transfer does"),
+        (
+            kind(Transfer, **COPY, copy=same),
+            "own (own) copies GMEM to SMEM, completed at once; without registers, threads copy GMEM to SMEM, in commit "
+            "groups",
+        ),
+        (
+            kind(Transfer, reads=GMEM, writes=RMEM, label="own", completion="mbarrier"),
+            "own (own) is completed by a mbarrier, and what goes through registers at once",
+        ),
+        (
+            kind(BulkTransfer, **COPY, completion="mbarrier"),
+            "own (own) does not state statement() and legality(), as a BulkTransfer does",
+        ),
+        (
+            kind(BulkTransfer, **COPY, completion="bulk group"),
+            "own (own) moves GMEM to SMEM, completed by bulk group; a BulkTransfer moves GMEM to SMEM by mbarrier, or "
+            "SMEM to GMEM by bulk group",
+        ),
+        (
+            kind(MatrixMultiply, label="own"),
+            "own (own) does not state shape(), fragments() and accumulator(), as a MatrixMultiply does",
+        ),
+        (
+            kind(MatrixMultiply, **PRODUCT | {"text": MatrixMultiply.text}),
+            "own (own) does not state text(), as a MatrixMultiply does",
+        ),
+        (
+            kind(MatrixMultiply, **PRODUCT, places=(RMEM, SMEM, RMEM)),
+            f"own (own) is of a warp, with a in RMEM, b in SMEM and c in RMEM; {ALL_IN_RMEM}",
+        ),
+        (
+            kind(MatrixMultiply, **PRODUCT, places=(SMEM, SMEM, RMEM), scope="warpgroup", completion="wgmma group"),
+            "own (own) does not state descriptor(), as a MatrixMultiply does",
+        ),
+        (kind(Shuffle, label="own"), "own (own) does not state statement(), as a Shuffle does"),
+        (kind(Elementwise, label="own"), "own (own) states neither text() nor packed_text()"),
+        (
+            kind(Elementwise, label="own", operands=("f32",), result="f32", packed_text=lambda _: "mov.b32 {d}, {a};"),
+            "own (own) states no text(), and a register holds a single f32",
+        ),
+    ],
+)
+def test_what_an_instruction_does_not_state_is_told_when_a_machine_is_declared(instruction: Any, sentence: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+
+        class Steps(Machine):
+            """y = step(x)"""
+
+            n = Dim()
+            x, y = Input("f32", n), Output("f32", n)
+            ld, st, own = isa.LdGlobal(1), isa.StGlobal(1), instruction
+
+            def program(self, p: Any) -> None:
+                who = blocked((32,), threads=32)
+                stage = p.smem("f32", (32,))
+                with p.grid((self.n, 32)) as (i,), p.pipeline("ring", 1, x=stage) as ring, p.role("all", warps=1):
+                    x = p.load(self.ld, self.x.tile(i, shape=(32,)), who)
+                    if isinstance(self.own, Elementwise):
+                        x = p.apply(self.own, x)
+                    if isinstance(self.own, Shuffle):
+                        x = p.reduce(isa.Add("f32"), self.own, x, axis=0)
+                    if isinstance(self.own, MatrixMultiply):
+                        p.multiply(self.own, x, x, x)
+                    if isinstance(self.own, MatrixLoad):
+                        p.load(self.own, self.x.tile(i, shape=(32,)), who)
+                    with ring.produce() as s:
+                        p.copy(self.own, self.x.tile(i, shape=(32,)), s.x, who)
+
+            @staticmethod
+            def reference(x: Any) -> Any:
+                return x
+
+    assert str(refused.value) == f"Steps.program: {sentence}"
