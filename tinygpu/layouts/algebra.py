@@ -246,8 +246,10 @@ def _zipped_product(layout: Layout, tiling: Layout, blocked: bool) -> Layout:
             f"product of {layout} and {tiling}, mode by mode: both need the same number of modes, "
             f"not {layout.rank} and {tiling.rank}"
         )
-    product = logical_product(layout, tiling)
-    pairs = list(zip(product[0].modes, product[1].modes, strict=True))
+    copies = logical_product(layout, tiling)[1]
+    # composition may have cut a tiling of one mode into a group, which stays one mode
+    placed = copies.modes if isinstance(tiling.shape, tuple) else (copies,)
+    pairs = list(zip(layout.modes, placed, strict=True))
     return concatenate(*(concatenate(a, t) if blocked else concatenate(t, a) for a, t in pairs))
 
 

@@ -254,29 +254,6 @@ def test_logical_product_places_copies_that_never_overlap(layout, tiling):
     assert order == sorted(order)
 
 
-@given(st.integers(1, 3).flatmap(lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.permutations(range(n)))))
-def test_blocked_and_raked_products_pair_the_modes(case):
-    n, order_a, order_b = case
-    sizes_a, sizes_b = (4, 2, 3)[:n], (3, 5, 2)[:n]
-    a, b = _compact(sizes_a, order_a), _compact(sizes_b, order_b)
-    product, blocked, raked = logical_product(a, b), blocked_product(a, b), raked_product(a, b)
-    for x in range(a.size):
-        for y in range(b.size):
-            cx, cy = shapes.coordinate_of(x, a.shape), shapes.coordinate_of(y, b.shape)
-            offset = product(x, y)
-            assert blocked(tuple(i + s * j for i, j, s in zip(cx, cy, sizes_a, strict=True))) == offset
-            assert raked(tuple(j + s * i for i, j, s in zip(cx, cy, sizes_b, strict=True))) == offset
-
-
-def _compact(sizes, order):
-    strides = [0] * len(sizes)
-    step = 1
-    for k in order:
-        strides[k] = step
-        step *= sizes[k]
-    return Layout(sizes, tuple(strides))
-
-
 def test_zipped_and_tiled_divide_gather_the_tiles():
     layout = Layout.row_major((8, 12, 3))
     tiles_ = (P("4:1"), P("3:2"))
@@ -288,6 +265,33 @@ def test_zipped_and_tiled_divide_gather_the_tiles():
         for j in range(3):
             assert zipped((i, j), 0) == tiled((i, j), 0, 0, 0) == table[i, 2 * j, 0]
     assert sorted(zipped.offsets()) == sorted(tiled.offsets()) == list(range(layout.size))
+
+
+@settings(max_examples=200)
+@given(layouts(most=16), layouts(most=8))
+@example(P("3:4"), P("4:6"))  # the tiling's one mode is cut into two
+@example(P("(4,2):(1,8)"), P("(2,3):(1,2)"))
+def test_products_by_modes_pair_each_mode_with_its_copies(layout, tiling):
+    assume(layout.rank == tiling.rank)
+    try:
+        copies = logical_product(layout, tiling)[1]
+    except LayoutError:
+        for product in (blocked_product, raked_product):
+            with pytest.raises(LayoutError):
+                product(layout, tiling)
+        return
+    blocked, raked = blocked_product(layout, tiling), raked_product(layout, tiling)
+    assert blocked.rank == raked.rank == layout.rank
+    for x in range(layout.size):
+        for y in range(tiling.size):
+            inner, outer = _by_modes(x, layout), _by_modes(y, tiling)
+            assert blocked(tuple(zip(inner, outer, strict=True))) == layout(x) + copies(y)
+            assert raked(tuple(zip(outer, inner, strict=True))) == layout(x) + copies(y)
+
+
+def _by_modes(index, layout):
+    """The linear index into each mode."""
+    return shapes.coordinate_of(index, tuple(mode.size for mode in layout.modes))
 
 
 @given(layouts(most=20), layouts(most=20), st.integers(0, 4))
