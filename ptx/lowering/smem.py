@@ -121,22 +121,16 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     emit = context.emit
     place = context.placement.places[buffer.name]
     element = buffer.dtype.bytes
-    row_axis, column_axis = axes(buffer)
-    row, row_constant, row_step = _start(context, tile, who.threads, row_axis)
-    column, column_constant, column_step = _start(context, tile, who.threads, column_axis)
+    rows_of = np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
+    row, row_constant, row_step = _row(context, tile, who.threads, rows_of)
+    column, column_constant, column_step = _start(context, tile, who.threads, buffer.contiguous)
     values = who.value_coordinates()
-    pairs = np.stack(
-        [
-            (values[:, row_axis] if row_axis is not None else np.zeros(len(values), np.int64)) + row_constant,
-            values[:, column_axis] + column_constant,
-        ],
-        axis=1,
-    )
+    pairs = np.stack([values @ rows_of + row_constant, values[:, buffer.contiguous] + column_constant], axis=1)
     column = emit.mul(column, element)
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     threads = who.thread_coordinates()
-    thread_rows = threads[:, row_axis] if row_axis is not None else np.zeros(len(threads), np.int64)
-    thread_bytes = threads[:, column_axis] * element
+    thread_rows = threads @ rows_of
+    thread_bytes = threads[:, buffer.contiguous] * element
     span = place.span_bytes
     carries = bool(span) and _carries(span, thread_bytes, pairs[:, 1] * element, column_step * element)
     if span and not carries:
@@ -158,15 +152,6 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
 def _carries(span: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:
     """Whether the places of a thread and of a value within their spans may add up to more than a span."""
     return bool(step_bytes % span) or int((thread_bytes % span).max()) + int((value_bytes % span).max()) >= span
-
-
-def axes(buffer: Buffer) -> tuple[int | None, int]:
-    """(row axis, column axis) of a buffer: columns are contiguous."""
-    if len(buffer.shape) > 2:
-        raise LoweringError(f"{buffer.name} has {len(buffer.shape)} axes; shared-memory buffers have one or two")
-    if len(buffer.shape) == 1:
-        return None, 0
-    return 1 - buffer.contiguous, buffer.contiguous
 
 
 def slot_offset(context: Context, buffer: Buffer) -> Number:
@@ -203,10 +188,22 @@ def splits(
     return all_rows & value_rows == 0 and all_bytes & value_bytes == 0
 
 
-def _start(context: Context, tile: Tile, threads: Layout, axis: int | None) -> tuple[Number, int, int]:
+def _row(context: Context, tile: Tile, threads: Layout, rows_of: NDArray[np.int64]) -> tuple[Number, int, int]:
+    """(the thread's row, constant part, OR of run-time steps); `rows_of` has the rows of a step along each axis."""
+    emit = context.emit
+    row: Number = 0
+    constant = steps = 0
+    for axis, rows in enumerate(map(int, rows_of)):
+        if rows:
+            start, fixed, step = _start(context, tile, threads, axis)
+            row = emit.add(row, emit.mul(start, rows))
+            constant += fixed * rows
+            steps |= step * rows
+    return row, constant, steps
+
+
+def _start(context: Context, tile: Tile, threads: Layout, axis: int) -> tuple[Number, int, int]:
     """(the thread's coordinate, constant part, OR of run-time steps) along one axis."""
-    if axis is None:
-        return 0, 0, 0
     emit = context.emit
     constant, terms = context.affine(tile.offset[axis])
     place = context.thread_part(threads, axis)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.cost import banks, coalescing
-from tinygpu.cost.bits import images, linear_form
+from tinygpu.layouts.f2 import images, linear_form
 
 Memory = Literal["smem", "gmem"]
 Kind = Literal["ldst", "ldmatrix"]

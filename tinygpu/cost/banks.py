@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.bits import rank
+from tinygpu.layouts.f2 import rank
 
 # Shared memory has 32 banks, successive 4-byte words lie in successive banks, and lanes that read one word share it
 # (CUDA C++ programming guide, "Shared Memory" of compute capability 5.x and later).

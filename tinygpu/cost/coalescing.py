@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.cost.bits import rank
+from tinygpu.layouts.f2 import rank
 
 # L2 and DRAM move sectors of 32 bytes, four to a line of 128; a request is one warp instruction and costs the distinct
 # sectors of its active lanes (Nsight Compute documentation, "Memory Tables").

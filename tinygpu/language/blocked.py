@@ -19,9 +19,10 @@ def blocked(
     across: Operand | None = None,
     name: str = "tile",
 ) -> Partition:
-    """Threads side by side along `axis`, `vector` neighbouring elements each, then along the other axis, repeated.
+    """Threads side by side along `axis`, `vector` neighbouring elements each, then along the others, repeated.
 
-    shape    extents of a tile with one or two axes
+    shape    extents of a tile with any number of axes; threads stand along the others from the last to the first, and
+             what is left of them along the first
     threads  number of threads of the role
     vector   neighbouring elements along `axis` that one thread moves at once
     axis     the axis that is contiguous in memory
@@ -50,15 +51,23 @@ def blocked(
         passes = (_some(chunks // wide), vector * wide * E(axis))
         held = Layout.of([(wide, vector * E(axis))], [(vector, E(axis)), passes])
         return Partition(extents, held, tuple(conditions), threads)
-    other = 1 - axis
-    tall = maximum(threads // wide, 1)  # where more stand side by side than there are, the columns condition refuses
-    conditions.append(
-        Condition(f"{name} rows", extents[other] % tall == 0, "the rows of one pass divide the rows of the tile")
-    )
-    along = (_some(chunks // wide), vector * wide * E(axis))
-    down = (_some(extents[other] // tall), tall * E(other))
-    held = Layout.of([(wide, vector * E(axis)), (tall, E(other))], [(vector, E(axis)), along, down])
-    return Partition(extents, held, tuple(conditions), threads)
+    side_by_side = [(wide, vector * E(axis))]
+    values = [(vector, E(axis)), (_some(chunks // wide), vector * wide * E(axis))]
+    left = maximum(threads // wide, 1)  # where more stand side by side than there are, the columns condition refuses
+    others = [a for a in reversed(range(rank)) if a != axis]
+    for other in others:
+        last = other == others[-1]
+        tall = left if last else minimum(extents[other], left)
+        whole = [extents[other] % tall == 0, *([] if last else [left % tall == 0])]
+        said, sentence = "rows", "the rows of one pass divide the rows of the tile"
+        if rank > 2:
+            said = f"axis {other}"
+            sentence = f"the threads side by side along axis {other} divide both the tile and the threads that are left"
+        conditions.append(Condition(f"{name} {said}", all_of(whole), sentence))
+        left = left // tall
+        side_by_side.append((tall, E(other)))
+        values.append((_some(extents[other] // tall), tall * E(other)))
+    return Partition(extents, Layout.of(side_by_side, values), tuple(conditions), threads)
 
 
 @verb("register_blocked")

@@ -95,7 +95,23 @@ class Partition:
         """The partition of the transposed tile: everybody holds what they held, under exchanged coordinates."""
         if len(self.shape) != 2:
             raise ValueError(f"a partition of a tile with {len(self.shape)} axes has no transpose; it takes two")
-        return Partition(self.shape[::-1], self.layout.project({0: 1, 1: 0}), self.conditions, self.made_for)
+        return self.permute(1, 0)
+
+    def permute(self, *order: int) -> Partition:
+        """The partition of the same tile with its axes in another order: axis k is what axis order[k] was."""
+        layout = self.layout.project({axis: place for place, axis in enumerate(order)})
+        return Partition(tuple(self.shape[axis] for axis in order), layout, self.conditions, self.made_for)
+
+    def unsqueeze(self, axis: int) -> Partition:
+        """The partition of the same tile with one more axis, of extent 1, before `axis` (after the last: the rank)."""
+        shape = (*self.shape[:axis], expr(1), *self.shape[axis:])
+        layout = self.layout.project({a: a if a < axis else a + 1 for a in self.axes})
+        return Partition(shape, layout, self.conditions, self.made_for)
+
+    def squeeze(self, axis: int) -> Partition:
+        """The partition of the same tile without an axis of extent 1."""
+        kept = self.layout.project({a: a if a < axis else a - 1 for a in self.axes if a != axis})
+        return Partition(self.shape[:axis] + self.shape[axis + 1 :], kept, self.conditions, self.made_for)
 
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""

@@ -45,6 +45,15 @@ class Buffer:
         return out
 
     @property
+    def row_steps(self) -> tuple[Expr, ...]:
+        """Rows from one coordinate to the next along each axis, the last axis fastest; 0 along the contiguous one."""
+        out, below = [], expr(1)
+        for axis in reversed(range(len(self.shape))):
+            out.append(expr(0) if axis == self.contiguous else below)
+            below = below if axis == self.contiguous else below * self.shape[axis]
+        return tuple(reversed(out))
+
+    @property
     def pitch_bytes(self) -> Expr:
         row = self.shape[self.contiguous] + self.pad
         return row * self.dtype.bytes if self.dtype.bits % 8 == 0 else row * self.dtype.bits // 8
@@ -103,13 +112,57 @@ class Tile:
                 f"{self.name} has no transpose: a tile with two axes has one, in GMEM or in registers; "
                 "a buffer is read under a partition of its own shape"
             )
+        return self.permute(1, 0)
+
+    def permute(self, *order: int) -> Tile:
+        """The same with its axes in another order: axis k of the result is axis order[k]; nothing moves."""
+        if self.buffer is not None or sorted(order) != list(range(len(self.shape))):
+            raise ValueError(
+                f"{self.name}.permute{order}: a window of a tensor, or registers, with {len(self.shape)} axes, takes "
+                "each of them once"
+            )
         return replace(
             self,
-            shape=self.shape[::-1],
-            offset=self.offset[::-1],
-            axes=self.axes[::-1],
-            partition=self.partition.T if self.partition is not None else None,
+            shape=tuple(self.shape[axis] for axis in order),
+            offset=tuple(self.offset[axis] for axis in order),
+            axes=tuple(self.axes[axis] for axis in order) if self.tensor is not None else (),
+            partition=self.partition.permute(*order) if self.partition is not None else None,
         )
+
+    def unsqueeze(self, axis: int) -> Tile:
+        """The same with one more axis, of extent 1, before `axis`; a negative one counts from behind the last."""
+        place = self._axis(axis, len(self.shape) + 1, "unsqueeze")
+        return replace(
+            self,
+            shape=(*self.shape[:place], expr(1), *self.shape[place:]),
+            offset=(*self.offset[:place], expr(0), *self.offset[place:]),
+            axes=(*self.axes[:place], None, *self.axes[place:]) if self.tensor is not None else (),
+            partition=self.partition.unsqueeze(place) if self.partition is not None else None,
+        )
+
+    def squeeze(self, axis: int) -> Tile:
+        """The same without an axis of extent 1; a negative one counts from behind the last."""
+        place = self._axis(axis, len(self.shape), "squeeze")
+        if not self.shape[place].same(1):
+            extent = self.shape[place]
+            raise ValueError(f"{self.name} has {extent} elements along axis {place}; squeeze drops an axis of 1")
+        home = self.axes[place] if self.tensor is not None else None
+        one_deep = {} if home is None else {home: self.offset[place]}
+        return replace(
+            self,
+            shape=self.shape[:place] + self.shape[place + 1 :],
+            offset=self.offset[:place] + self.offset[place + 1 :],
+            axes=self.axes[:place] + self.axes[place + 1 :],
+            partition=self.partition.squeeze(place) if self.partition is not None else None,
+            fixed=tuple(sorted({**dict(self.fixed), **one_deep}.items())),
+        )
+
+    def _axis(self, axis: int, count: int, what: str) -> int:
+        if self.buffer is not None:
+            raise ValueError(f"{self.name} is a buffer, and its axes are its own; {what} windows of tensors, registers")
+        if not -count <= axis < count:
+            raise ValueError(f"{self.name}.{what}({axis}): the axis is one from {-count} to {count - 1}")
+        return axis % count
 
     def window(self, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
         """A smaller window of the same thing, `offset` elements into this one."""

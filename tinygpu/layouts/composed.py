@@ -1,4 +1,4 @@
-"""ComposedLayout: a layout followed by a permutation of its offsets."""
+"""ComposedLayout: a layout, a permutation of its offsets, and a layout behind it: where the elements of a tile lie."""
 
 from __future__ import annotations
 
@@ -19,19 +19,30 @@ from tinygpu.layouts.swizzle import Swizzle
 
 @dataclass(frozen=True, slots=True)
 class ComposedLayout:
-    """The map x -> swizzle(layout(x)); both in the same unit, elements or bytes.
+    """The map x -> outer(swizzle(layout(x))); all in the same unit, elements or bytes.
 
     swizzle   a Swizzle, or any invertible LinearLayout of offset bits (one that a solver found)
     layout    the shape:stride layout before it
+    outer     a layout behind it, for rows whose pitch is no power of two: `layout` rounds their pitch up, so that all
+              bits of a row's number are bits that a swizzle may read, and `outer` puts the pitch back. None: no such
 
     >>> print(ComposedLayout(Swizzle(3, 0, 3), Layout((8, 8), (8, 1))))
     Sw<3,0,3> o (8,8):(8,1)
+    >>> rows = ComposedLayout(Swizzle(0, 0, 0), Layout((4, 12), (16, 1)), Layout((16, 4), (1, 12)))
+    >>> print(rows, rows(3, 2))
+    (16,4):(1,12) o (4,12):(16,1) 38
     """
 
     swizzle: Swizzle | LinearLayout
     layout: Layout
+    outer: Layout | None = None
 
     def __post_init__(self) -> None:
+        if self.outer is not None and self.layout.cosize > self.outer.size:
+            raise LayoutError(
+                f"{self.layout} reaches offset {self.layout.cosize - 1}, outside [0, {self.outer.size}), the domain of "
+                f"{self.outer}"
+            )
         if isinstance(self.swizzle, LinearLayout):
             if self.layout.cosize > 1 << self.swizzle.in_bits:
                 raise LayoutError(
@@ -49,14 +60,18 @@ class ComposedLayout:
         """The layout that `to_json` wrote."""
         outer = value["swizzle"]
         swizzle = LinearLayout.from_json(outer) if "columns" in outer else Swizzle.from_json(outer)
-        return cls(swizzle, Layout.from_json(value["layout"]))
+        behind = value.get("outer")
+        return cls(swizzle, Layout.from_json(value["layout"]), Layout.from_json(behind) if behind else None)
 
     def to_json(self) -> dict[str, Any]:
-        """{"swizzle": ..., "layout": ...}."""
-        return {"swizzle": self.swizzle.to_json(), "layout": self.layout.to_json()}
+        """{"swizzle": ..., "layout": ...}, and "outer" where there is one."""
+        behind = {"outer": self.outer.to_json()} if self.outer is not None else {}
+        return {"swizzle": self.swizzle.to_json(), "layout": self.layout.to_json()} | behind
 
     def __str__(self) -> str:
-        return f"{self.swizzle} o {self.layout}"
+        moved = isinstance(self.swizzle, LinearLayout) or self.swizzle.bits
+        parts = (self.outer, self.swizzle if moved or self.outer is None else None, self.layout)
+        return " o ".join(str(part) for part in parts if part is not None)
 
     @property
     def shape(self) -> ShapeTree:
@@ -78,22 +93,39 @@ class ComposedLayout:
 
     def __call__(self, *coordinate: IntTuple) -> int:
         """The offset at a linear index or at a coordinate of the domain."""
-        return self.swizzle(self.layout(*coordinate))
+        found = self.swizzle(self.layout(*coordinate))
+        return found if self.outer is None else self.outer(found)
 
     def at(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Offsets at an int64 array of linear indices."""
-        return self.swizzle.at(self.layout.at(indices))
+        return self._behind(self.layout.at(indices))
+
+    def at_coordinates(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Offsets at coordinates, shape (..., modes): one number for each top-level mode, within its size."""
+        modes = self.layout.modes
+        if coordinates.shape[-1] != len(modes):
+            raise LayoutError(f"{self} has {len(modes)} modes, and coordinates {coordinates.shape[-1]}")
+        total = np.zeros(coordinates.shape[:-1], dtype=np.int64)
+        for axis, mode in enumerate(modes):
+            total += mode.at(coordinates[..., axis])
+        return self._behind(total)
 
     def offsets(self) -> NDArray[np.int64]:
         """(size,) the offset of every coordinate, in colexicographic order."""
-        return self.swizzle.at(self.layout.offsets())
+        return self._behind(self.layout.offsets())
+
+    def _behind(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = self.swizzle.at(offsets)
+        return found if self.outer is None else self.outer.at(found)
 
     def compose(self, inner: Layout) -> ComposedLayout:
         """self o inner: the swizzle stays outside, so the conditions are those of composing the layouts."""
-        return ComposedLayout(self.swizzle, compose(self.layout, inner))
+        return ComposedLayout(self.swizzle, compose(self.layout, inner), self.outer)
 
     def to_linear(self) -> LinearLayout:
         """The same map as one matrix over F2; refuses where the layout is not linear."""
+        if self.outer is not None:
+            raise LayoutError(f"{self} is not linear over F2: its rows lie at a pitch behind the swizzle")
         linear = LinearLayout.from_layout(self.layout)
         if isinstance(self.swizzle, LinearLayout):
             outer = self.swizzle

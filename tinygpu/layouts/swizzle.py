@@ -114,6 +114,25 @@ class Swizzle:
         return LinearLayout(tuple(self(1 << k) for k in range(offset_bits)), offset_bits)
 
 
+def xor_swizzle(pairs: tuple[tuple[int, int], ...], bits: int) -> Swizzle | LinearLayout:
+    """The permutation of offsets of `bits` bits that XORs a mask below its bit where the offset has the bit.
+
+    pairs   (bit, mask), each bit once. What hardware has a word for becomes a Swizzle, all else a matrix
+
+    >>> print(xor_swizzle(((7, 16), (8, 32)), 10), xor_swizzle(((2, 3),), 3))
+    Sw<2,4,3> F2[x: 1, 2, 7]
+    """
+    if not pairs:
+        return Swizzle(0, 0, 0)
+    first, mask = pairs[0]
+    if pairs == tuple((first + k, mask << k) for k in range(len(pairs))) and mask & (mask - 1) == 0:
+        base = mask.bit_length() - 1
+        if first - base >= len(pairs):
+            return Swizzle(len(pairs), base, first - base)
+    masks = dict(pairs)
+    return LinearLayout(tuple(1 << bit | masks.get(bit, 0) for bit in range(bits)), bits)
+
+
 def _log2_bytes(element_bits: int) -> int:
     """log2 of the bytes per element; -1 for 4 bits."""
     if element_bits < 1 or element_bits & (element_bits - 1):

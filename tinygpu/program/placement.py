@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinygpu.language.derive import barrier_bytes, buffer_align_bytes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
+from tinygpu.layouts.algebra import concatenate
+from tinygpu.layouts.composed import ComposedLayout
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.swizzle import Swizzle, xor_swizzle
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 
 
 @dataclass(frozen=True, slots=True)
 class BufferPlace:
-    """One buffer.
+    """One buffer: where it begins in the CTA's shared memory, and where each element lies from there.
 
-    offset_bytes  of its first stage in the CTA's shared memory
+    The fields after `layout` say the same of rows and bytes within them, as addresses are computed.
+
+    offset_bytes  of its first stage
+    layout        (coordinate along each axis of the buffer, stage) -> bytes from the start of the first stage
     stage_bytes   from one stage to the next
     pitch_bytes   from one row to the next
     xor           (row bit, mask over the byte within the row): the swizzle; where the row has
@@ -26,12 +36,18 @@ class BufferPlace:
     """
 
     offset_bytes: int
+    layout: ComposedLayout
     stage_bytes: int
     pitch_bytes: int
     stages: int
     xor: tuple[tuple[int, int], ...] = ()
     span_bytes: int = 0
     block_bytes: int = 0
+
+    def addresses(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Bytes from the start of a stage to elements, at coordinates of shape (..., axes of the buffer)."""
+        first_stage = np.zeros((*coordinates.shape[:-1], 1), dtype=np.int64)
+        return self.layout.at_coordinates(np.concatenate([coordinates, first_stage], axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +109,45 @@ def _place(
 
 
 def _one(b: Buffer, offset: int, swizzles: Swizzles) -> BufferPlace:
+    stage, stages = int(b.stage_bytes), int(b.stages)
     if b.span is None:
-        return BufferPlace(offset, int(b.stage_bytes), int(b.pitch_bytes), int(b.stages), swizzles.get(b.name, ()))
-    span = int(b.span)
-    return BufferPlace(
-        offset, int(b.stage_bytes), span, int(b.stages), SPAN_SWIZZLES[span], span, int(b.rows) * span
-    )
+        xor, pitch = swizzles.get(b.name, ()), int(b.pitch_bytes)
+        return BufferPlace(offset, _rows(b, pitch, xor), stage, pitch, stages, xor)
+    span, block = int(b.span), int(b.rows) * int(b.span)
+    return BufferPlace(offset, _spans(b, span, block), stage, span, stages, SPAN_SWIZZLES[span].xor, span, block)
+
+
+def _rows(b: Buffer, pitch: int, xor: tuple[tuple[int, int], ...]) -> ComposedLayout:
+    """Whole rows at a pitch, which is rounded up to a power of two before the swizzle and put back behind it."""
+    wide, tall, stages = 1 << (pitch - 1).bit_length(), 1 << (int(b.rows) - 1).bit_length(), int(b.stages)
+    steps = [b.dtype.bytes if axis == b.contiguous else wide * int(step) for axis, step in enumerate(b.row_steps)]
+    inner = Layout((*map(int, b.shape), stages), (*steps, wide * tall))
+    low = wide.bit_length() - 1
+    swizzle = xor_swizzle(tuple((low + bit, mask) for bit, mask in xor), (wide * tall * stages - 1).bit_length())
+    return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, int(b.stage_bytes))))
+
+
+def _spans(b: Buffer, span: int, block: int) -> ComposedLayout:
+    """First the first span of every row, then the second of every row; the swizzle of the hardware on all of it."""
+    per = span // b.dtype.bytes
+    line = Layout((per, int(b.shape[b.contiguous]) // per), (b.dtype.bytes, block))
+    rows = [Layout(int(extent), span * int(step)) for extent, step in zip(b.shape, b.row_steps, strict=True)]
+    axes = [line if axis == b.contiguous else row for axis, row in enumerate(rows)]
+    return ComposedLayout(SPAN_SWIZZLES[span].swizzle, concatenate(*axes, Layout(int(b.stages), int(b.stage_bytes))))
+
+
+@dataclass(frozen=True, slots=True)
+class SpanSwizzle:
+    """How TMA and wgmma exchange 16-byte chunks: on address bits, and as (row bit, mask over the byte in the span)."""
+
+    swizzle: Swizzle
+    xor: tuple[tuple[int, int], ...]
 
 
 # PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2); a line holds one,
-# two or four rows of a span. As (row bit, mask over the byte within the span).
-SPAN_SWIZZLES = {128: ((0, 16), (1, 32), (2, 64)), 64: ((1, 16), (2, 32)), 32: ((2, 16),)}
+# two or four rows of a span.
+SPAN_SWIZZLES = {
+    128: SpanSwizzle(Swizzle(3, 4, 3), ((0, 16), (1, 32), (2, 64))),
+    64: SpanSwizzle(Swizzle(2, 4, 3), ((1, 16), (2, 32))),
+    32: SpanSwizzle(Swizzle(1, 4, 3), ((2, 16),)),
+}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.cost.banks import BANK_BYTES, ROW_BYTES, count_wavefronts, matrix_wavefronts, phases
-from tinygpu.cost.bits import images
+from tinygpu.layouts.f2 import images
 from tinygpu.solver.phases import Linear, Phase, PhaseKind, total_wavefronts
 from tinygpu.solver.solution import AccessResult, Proof, sentence_of
 from tinygpu.solver.swizzle_search import RLIMIT, SwizzleQuestion, Verdict, Xor, find_swizzle

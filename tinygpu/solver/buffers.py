@@ -89,7 +89,7 @@ def rows_and_bytes(touch: Touch, buffer: Buffer, offset: tuple[int, ...]) -> NDA
     moved = touch.lanes + np.array(offset, dtype=np.int64)
     out_of_play = (touch.lanes < 0).any(axis=-1)
     column = moved[..., buffer.contiguous] * buffer.dtype.bytes
-    row = moved[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(column)
+    row = moved @ np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
     pair = np.stack([row, column], axis=-1)
     pair[out_of_play] = -1
     return pair

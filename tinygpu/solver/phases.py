@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.cost.banks import ROW_BYTES
-from tinygpu.cost.bits import rank
+from tinygpu.layouts.f2 import rank
 
 Masks: TypeAlias = Mapping[int, int]  # source bit -> mask in bytes
 

@@ -188,23 +188,9 @@ def layout_fault(program: Program, layouts: SolvedLayouts) -> str:
     return _overlap(program, placement.places, placement.total_bytes)
 
 
-def element_address(place_of: BufferPlace, row: NDArray[np.int64], byte: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes from the start of a stage to byte columns of rows: the XOR of the row's masks, then the row's pitch.
-
-    Where rows are cut into spans, the first span of every row comes first, then the second of every row, and the masks
-    move bytes within their span.
-    """
-    span = place_of.span_bytes
-    block, moved = np.divmod(byte, span) if span else (np.zeros_like(byte), byte.copy())
-    for bit, mask in place_of.xor:
-        moved = np.where(row >> bit & 1, moved ^ mask, moved)
-    return row * place_of.pitch_bytes + moved + block * place_of.block_bytes
-
-
 def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
-    rows, columns, size = int(b.rows), int(b.shape[b.contiguous]), b.dtype.bytes
-    row, column = np.divmod(np.arange(rows * columns, dtype=np.int64), columns)
-    start = element_address(where, row, column * size)
+    shape, size = tuple(map(int, b.shape)), b.dtype.bytes
+    start = where.addresses(np.indices(shape, dtype=np.int64).reshape(len(shape), -1).T)
     if len(np.unique(start)) != len(start):
         return "its layout puts two elements at one address"
     if (start % size).any():
@@ -216,22 +202,21 @@ def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
 
 def _vectors_fault(program: Program, b: Buffer, where: BufferPlace) -> str:
     """Accesses stay inside the buffer, and the elements of one access are neighbours."""
+    shape = np.array([int(extent) for extent in b.shape], dtype=np.int64)
+    along = np.eye(len(shape), dtype=np.int64)[b.contiguous]
     for placed in unrolled_statements(program.body):
         for touch in touches(placed.statement):
             if touch.tile.buffer is not b:
                 continue
             lanes = touch.lanes.reshape(-1, touch.lanes.shape[-1])
-            lanes = lanes[lanes[:, 0] >= 0] + np.array(offsets(touch.tile, placed.indices), dtype=np.int64)
-            row = lanes[:, 1 - b.contiguous] if len(b.shape) == 2 else np.zeros(len(lanes), dtype=np.int64)
-            byte = lanes[:, b.contiguous] * b.dtype.bytes
-            last = byte + touch.width_bytes - b.dtype.bytes
-            inside = (row >= 0) & (row < int(b.rows)) & (byte >= 0)
-            inside &= last + b.dtype.bytes <= int(b.shape[b.contiguous]) * b.dtype.bytes
+            first = lanes[lanes[:, 0] >= 0] + np.array(offsets(touch.tile, placed.indices), dtype=np.int64)
+            last = first + (touch.width_bytes // b.dtype.bytes - 1) * along
+            inside = ((first >= 0) & (last < shape)).all(axis=1)
             if not inside.all():
-                return f"{touch.name} touches row {int(row[~inside][0])}, byte {int(byte[~inside][0])}, outside of it"
-            first = element_address(where, row, byte)
-            apart = element_address(where, row, last) - first != touch.width_bytes - b.dtype.bytes
-            if apart.any() or (first % touch.width_bytes).any():
+                return f"{touch.name} touches element {tuple(map(int, first[~inside][0]))}, outside of it"
+            starts = where.addresses(first)
+            apart = where.addresses(last) - starts != touch.width_bytes - b.dtype.bytes
+            if apart.any() or (starts % touch.width_bytes).any():
                 return f"its layout splits the {touch.width_bytes} bytes that {touch.name} moves at once"
     return ""
 

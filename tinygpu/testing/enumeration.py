@@ -21,7 +21,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.touches import Touch, touches
 from tinygpu.program.tree import executions
 from tinygpu.solver.buffers import SolvedLayouts
-from tinygpu.testing.coverage import element_address, value
+from tinygpu.testing.coverage import value
 
 SECTOR_BYTES = 32
 BANKS = 32
@@ -93,9 +93,8 @@ def _count(
             asked.sectors_read += sectors
     elif touch.tile.memory is SMEM and touch.tile.buffer is not None:
         buffer = touch.tile.buffer
-        byte = where[..., buffer.contiguous] * buffer.dtype.bytes
-        row = where[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(byte)
-        address = element_address(places[buffer.name], row, byte)
+        inside = np.where(out_of_play[..., None], 0, where)
+        address = places[buffer.name].addresses(inside)
         found, ideal = count_wavefronts(address, out_of_play, touch.width_bytes)
         if touch.writes:
             asked.wavefronts_written += found

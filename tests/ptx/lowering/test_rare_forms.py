@@ -20,6 +20,7 @@ from test_misfits import programs, shared, tensor
 from tinygpu.devices import device
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum, symbol
 from tinygpu.language import Machine
+from tinygpu.layouts import ComposedLayout, Layout, Swizzle
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import BufferPlace
 from tinygpu.program.program import Program
@@ -69,12 +70,16 @@ def test_a_loop_has_a_round_whatever_the_dims_are(trips: Expr, once: bool) -> No
     assert least >= 1 or not once
 
 
+# What these tests ask of a place does not ask where single elements lie.
+NOWHERE = ComposedLayout(Swizzle(0, 0, 0), Layout(1, 0))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_what_splits_is_swizzled_part_by_part(seed: int) -> None:
     """`splits` says so where the parts share no bit that matters; then what it says holds of every sum."""
     rng = np.random.default_rng(seed)
     bits = rng.permutation(4)[: rng.integers(0, 4)]
-    place = BufferPlace(0, 256, 256, 1, tuple((int(bit), 1 << int(rng.integers(4, 7))) for bit in bits))
+    place = BufferPlace(0, NOWHERE, 256, 256, 1, tuple((int(bit), 1 << int(rng.integers(4, 7))) for bit in bits))
     rows, columns = rng.integers(0, 16, (2, 3)), rng.integers(0, 16, (2, 3)) * 16
     masks = rng.integers(0, 2, 2) * 15
     rows, columns = rows & masks[:1, None] & [[3], [12]], columns & [[48], [192 + 15 * masks[1]]]
@@ -258,7 +263,8 @@ def test_warpgroups_begin_at_spans_where_rows_run_along_k() -> None:
     tile = next(s.b for s in walk(programs("OneSlot")[0][0].body) if isinstance(s, n.Multiply))
     of = context(programs("OneSlot")[0][0])
     assert tile.buffer is not None
-    of.placement = cast(Any, SimpleNamespace(places={tile.buffer.name: BufferPlace(0, 4096, 64, 1, (), 64, 4096)}))
+    at = BufferPlace(0, NOWHERE, 4096, 64, 1, (), 64, 4096)
+    of.placement = cast(Any, SimpleNamespace(places={tile.buffer.name: at}))
     of.arguments["smem"], of.slots["ring"] = of.emit.new("r", 0), 0
     tile = replace(tile, offset=(expr(0), expr(0)))
     behind = of.emit.new("r", 0)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.cost.access import Access, Lanes, LinearLanes, ListedLanes, StridedLanes, recognise
-from tinygpu.cost.bits import images
 from tinygpu.cost.vectors import linear_vector, strided_vector
+from tinygpu.layouts.f2 import images
 
 
 @st.composite

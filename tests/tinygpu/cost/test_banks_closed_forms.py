@@ -17,7 +17,7 @@ from tinygpu.cost.banks import (
     strided_wavefronts,
     wavefronts,
 )
-from tinygpu.cost.bits import images, linear_form, rank
+from tinygpu.layouts.f2 import images, linear_form, rank
 
 WIDTHS = (1, 2, 4, 8, 16)
 

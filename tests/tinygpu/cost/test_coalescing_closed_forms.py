@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.cost.bits import images
 from tinygpu.cost.coalescing import (
     count_sectors,
     ideal_sectors,
@@ -18,6 +17,7 @@ from tinygpu.cost.coalescing import (
     sectors,
     strided_sectors,
 )
+from tinygpu.layouts.f2 import images
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 

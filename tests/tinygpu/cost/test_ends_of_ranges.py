@@ -14,13 +14,13 @@ import pytest
 
 from tinygpu.cost import banks, coalescing
 from tinygpu.cost.access import Access, AccessCost, LinearLanes, ListedLanes, StridedLanes
-from tinygpu.cost.bits import images, linear_form, rank
 from tinygpu.cost.demand import Demand, Phase, Work
 from tinygpu.cost.divergence import Edge, divergence
 from tinygpu.cost.locality import dram_read_bytes, panels, raster, resident_window
 from tinygpu.cost.occupancy import occupancy
 from tinygpu.cost.vectors import linear_vector, strided_vector
 from tinygpu.devices import device, devices
+from tinygpu.layouts.f2 import images, linear_form, rank
 
 FULL = np.zeros(32, dtype=np.int64)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from tinygpu.language.partition import expr
 from tinygpu.language.roles import Pipeline, role
 from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
-from tinygpu.program.placement import BufferPlace, place
+from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 
 
@@ -116,12 +117,48 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
         for b in (b for b in p.buffers if b.memory is SMEM):
             at, row = placed.places[b.name], (int(b.shape[1]) + int(b.pad)) * 2
             stage, own = int(b.rows) * row, ((1, 16),) if b.name == "p0.0" else ()
-            if b.span is None:
-                assert at == BufferPlace(at.offset_bytes, stage, row, int(b.stages), own, 0, 0)
-            else:
-                span, rows = int(b.span), int(b.rows)
-                xor = swizzle_of(span)
-                assert at == BufferPlace(at.offset_bytes, stage, span, int(b.stages), xor, span, rows * span)
+            of_rows = (row, own, 0, 0)
+            if b.span is not None:
+                span = int(b.span)
+                of_rows = (span, swizzle_of(span), span, int(b.rows) * span)
+            wanted = (stage, int(b.stages), *of_rows)
+            assert (at.stage_bytes, at.stages, at.pitch_bytes, at.xor, at.span_bytes, at.block_bytes) == wanted
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> None:
+    """Any number of axes, pitches and stages, swizzles of row bits; and spans as the hardware swizzles them."""
+    shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 5, 8, 12]), min_size=1, max_size=3))
+    contiguous = data.draw(st.integers(0, len(shape) - 1))
+    span = data.draw(st.sampled_from([None, None, 32, 64, 128]))
+    kind, stages = data.draw(st.sampled_from(["f32", "f16", "s8"])), data.draw(st.integers(1, 3))
+    pad = 0 if span else data.draw(st.sampled_from([0, 1, 4, 7]))
+    if span:
+        shape = [*shape, 8]
+        shape[contiguous] *= span // dtype(kind).bytes
+    b = Buffer("p.b", SMEM, dtype(kind), tuple(map(expr, shape)), contiguous, expr(pad), "", expr(stages))
+    b = replace(b, span=None if span is None else expr(span))
+    rows, pitch = int(b.rows), int(b.pitch_bytes)
+    bits = range((rows - 1).bit_length()) if pitch >= 64 and pitch & pitch - 1 == 0 else ()
+    xor = tuple((bit, data.draw(st.sampled_from([16, 32, 48]))) for bit in bits if data.draw(st.booleans()))
+    ring, body = Pipeline("p", expr(stages), (b,), "barrier"), (n.Scope(("p",), ()),)
+    program = Program("M", (), (), (), Any, (role("r", 1, 0),), (ring,), body)  # type: ignore[arg-type]
+    at = place(program, {"p.b": xor}).places["p.b"]
+    coordinates = np.indices(shape).reshape(len(shape), -1).T
+    row = np.zeros(len(coordinates), dtype=np.int64)
+    for axis in (axis for axis in range(len(shape)) if axis != contiguous):
+        row = row * shape[axis] + coordinates[:, axis]
+    block, byte = np.divmod(coordinates[:, contiguous] * dtype(kind).bytes, span or 1 << 30)
+    for bit, mask in swizzle_of(span) if span else xor:
+        byte ^= (row >> bit & 1) * mask
+    wanted = block * rows * span + row * span + byte if span else row * pitch + byte
+    assert np.array_equal(at.addresses(coordinates), wanted)
+    stage = np.broadcast_to(np.arange(stages)[:, None, None], (stages, len(coordinates), 1))
+    everything = np.concatenate([np.broadcast_to(coordinates, (stages, *coordinates.shape)), stage], axis=-1)
+    found = at.layout.at_coordinates(everything)
+    assert np.array_equal(found, wanted + np.arange(stages)[:, None] * rows * pitch)
+    assert len(np.unique(found)) == found.size
 
 
 def swizzle_of(span: int) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tinygpu.constraints.query import Notebook
 from tinygpu.cost.banks import count_wavefronts, matrix_wavefronts
-from tinygpu.cost.bits import images, rank
+from tinygpu.layouts.f2 import images, rank
 from tinygpu.solver import BitAccess, TileAccess, XorLayout, solve_bits, solve_smem
 
 

@@ -19,7 +19,6 @@ from tinygpu.ptx import isa
 from tinygpu.solver.buffers import SolvedLayouts, buffer_accesses, rows_and_bytes, solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
-from tinygpu.testing.coverage import element_address
 from tinygpu.testing.enumeration import count_wavefronts
 
 
@@ -71,9 +70,7 @@ def listed(program: Program, layouts: SolvedLayouts) -> tuple[Counter[str], Coun
             if buffer is None:
                 continue
             moved = touch.lanes + np.array(offsets(touch.tile, placed.indices))
-            byte = moved[..., buffer.contiguous] * buffer.dtype.bytes
-            row = moved[..., 1 - buffer.contiguous] if len(buffer.shape) == 2 else np.zeros_like(byte)
-            address = element_address(places[buffer.name], row, byte)
+            address = places[buffer.name].addresses(np.where(touch.lanes[..., :1] < 0, 0, moved))
             counted = count_wavefronts(address, touch.lanes[..., 0] < 0, touch.width_bytes)
             found[buffer.name] += counted[0]
             ideal[buffer.name] += counted[1]

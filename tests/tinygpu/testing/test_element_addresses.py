@@ -1,8 +1,7 @@
-"""`element_address` says where the emitted kernel's accesses to shared memory go, in every layout."""
+"""The layout of a buffer says where the emitted kernel's accesses to shared memory go, swizzles and spans included."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case, Workbench
 from tinygpu.testing.cases import whole_problem
-from tinygpu.testing.coverage import element_address, value
+from tinygpu.testing.coverage import value
 
 
 class Spans(Machine):
@@ -55,7 +54,7 @@ class Spans(Machine):
 
 
 def said(program: Program, layouts: SolvedLayouts, known: dict[str, int]) -> set[tuple[int, int]]:
-    """(address from the start of shared memory, bytes) of every lane's access, by `element_address`."""
+    """(address from the start of shared memory, bytes) of every lane's access, by the layouts of the buffers."""
     places = place(program, layouts.swizzles).places
     out: set[tuple[int, int]] = set()
     for s, _ in executions(program.body, known, value):
@@ -65,11 +64,11 @@ def said(program: Program, layouts: SolvedLayouts, known: dict[str, int]) -> set
                 continue
             lanes = touch.lanes.reshape(-1, touch.lanes.shape[-1])
             lanes = lanes[lanes[:, 0] >= 0] + np.array([int(o) for o in touch.tile.offset])
-            row = lanes[:, 1 - b.contiguous] if len(b.shape) == 2 else np.zeros(len(lanes), dtype=np.int64)
             at = places[b.name]
-            first = at.offset_bytes + element_address(at, row, lanes[:, b.contiguous] * b.dtype.bytes)
-            for slot, address in itertools.product(range(at.stages), first.tolist()):
-                out.add((address + slot * at.stage_bytes, touch.width_bytes))
+            for slot in range(at.stages):
+                slots = np.full((len(lanes), 1), slot)
+                addresses = at.offset_bytes + at.layout.at_coordinates(np.concatenate([lanes, slots], axis=1))
+                out |= {(address, touch.width_bytes) for address in addresses.tolist()}
     return out
 
 
@@ -82,7 +81,7 @@ CASES += [(Transpose, "f32", "row"), (Transpose, "f16", "row"), (Staged, "f32", 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("machine", "dtype", "major"), CASES, ids=lambda v: getattr(v, "__name__", v))
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_kernel_touches_the_bytes_that_element_address_says(
+def test_the_kernel_touches_the_bytes_that_the_layouts_of_its_buffers_say(
     machine: type[Machine], dtype: str, major: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = machine.problem(m=128, n=512, dtypes={"x": dtype}, majors={"x": major}, aligns={"x": 256, "y": 256})
