@@ -5,7 +5,7 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 
 # What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
 DONE = {"produce": "produced", "consume": "consumed", "turn": "taken in turns"}
@@ -138,6 +139,31 @@ class Checks:
                 "that inside `with p.fix_up(...)`"
             )
 
+    def _combines(self, name: str, instruction: Transfer, target: Tile) -> None:
+        """What a store combines with is there before the launch; whoever comes when, and how often, is no matter."""
+        if target.tensor is not None and target.tensor.access != "inout":
+            raise self.fail(
+                f"{name} ({instruction}) combines with what {target.name} holds, which is declared Output; declare it "
+                "InOut"
+            )
+
+    def _check_combined(self, body: Sequence[n.Statement]) -> None:
+        """What one store combines into, nothing else reads or writes: they come in any order, of all CTAs."""
+        touching: dict[str, list[n.Statement]] = {}
+        for s in walk(tuple(body)):
+            for tile in (*s.reads, *s.writes):
+                if tile.tensor is not None:
+                    touching.setdefault(tile.tensor.name, []).append(s)
+        for tensor, statements in touching.items():
+            combining = [s for s in statements if any(getattr(i, "combines", False) for i in s.instructions)]
+            others = [s for s in statements if s not in combining or s.instructions != combining[0].instructions]
+            if combining and others:
+                first, other = (getattr(s, "name", str(s)) for s in (combining[0], others[0]))
+                raise self.fail(
+                    f"{first} combines into {tensor} what CTAs store in any order, and {other} touches {tensor} too; "
+                    "give what else is read or written a tensor of its own"
+                )
+
     def _check_fix_up(self, name: str, store: Any, load: Any, value: Tile) -> None:
         stored, loaded = self._instruction(store, (Transfer,), "fix_up"), self._instruction(load, (Transfer,), "fix_up")
         if self.fixing_up or self.depth or self.slots:
@@ -147,6 +173,8 @@ class Checks:
         self._path(load, GMEM, RMEM)
         if load.read_only:
             raise self.fail(f"{loaded} ({load}) reads through the read-only path what other CTAs write; use ld.global")
+        if store.combines:
+            raise self.fail(f"{stored} ({store}) combines with what is there, and a workspace is empty; use st.global")
         vector = expr(store.vector)
         if not vector.same(load.vector):
             raise self.fail(f"{stored} leaves {store.vector} values at once, and {loaded} takes {load.vector}")
@@ -236,6 +264,10 @@ class Checks:
             )
 
     def _bring(self, instruction: Any, memory_side: Tile, partition: Partition) -> None:
+        kinds = getattr(instruction, "kinds", ())
+        if kinds and memory_side.dtype.name not in kinds:
+            name, listed = self.machine.attribute_of(instruction), " or ".join(kinds)
+            raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._fits_role(memory_side.name, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(instruction.legality(memory_side, partition))

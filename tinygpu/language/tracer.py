@@ -78,7 +78,10 @@ class Tracer(Blocks):
             )
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
-        self._writes_alone(name, target)
+        if isinstance(instruction, Transfer) and instruction.combines:
+            self._combines(name, instruction, target)
+        else:
+            self._writes_alone(name, target)
         self._bring(instruction, target, value.partition)
         self.emit(n.Store(name, instruction, value, target))
 
@@ -319,6 +322,7 @@ class Tracer(Blocks):
             raise self.fail(f"{what}, and they divide no loop; write p.loop(..., divided=True)")
         for value, what in self.unused.items():
             raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
+        self._check_combined(self.bodies[0])
         return self.grid_node, tuple(self.bodies[0])
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:

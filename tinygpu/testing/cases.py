@@ -137,7 +137,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
         return Finding(f"on {found}: {verification.checks[0]}")
     pairs = {
         "sectors_read": c.global_load_sectors,
-        "sectors_written": c.global_store_sectors,
+        "sectors_written": c.global_store_sectors + c.global_atomic_sectors,
         "wavefronts_read": c.shared_load_wavefronts,
         "wavefronts_written": c.shared_store_wavefronts,
     }
