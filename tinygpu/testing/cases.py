@@ -186,7 +186,7 @@ def _filled(case: Case, bench: Workbench) -> Program:
 
 def _beyond_listing(program: Program) -> str:
     """Why the CTAs of a program cannot be listed one by one; "" where they can."""
-    if program.grid.shares and not (program.grid.parts.same(1) and program.grid.stream_k.same(0)):
+    if program.grid.scheduler.settled().shares:
         return "CTAs that share a tile do not all do the same"
     return ""
 
