@@ -209,6 +209,8 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
         if products:
             issue(context, Fence("wgmma.fence.sync.aligned"))
         body(context, s.body)
+        if _read_in_bulk(context, s):
+            issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True), MeetWarp())
         if products:
             issue(context, Commit("wgmma"))
             if release.read_by_threads(context.program, s.pipeline):
@@ -222,6 +224,13 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
         else:
             issue(context, *release.after_threads())
             give_back(context, pipe, slot, held=False)
+
+
+def _read_in_bulk(context: Context, s: n.Consume) -> bool:
+    """Whether bulk copies read the slot, which one thread has issued and has to wait for."""
+    buffers = {buffer.name for buffer in context.program.pipeline(s.pipeline).buffers}
+    found = (access for c in walk(s.body) for access in touch.accesses(c))
+    return any(tile.name in buffers and (verb, by) == ("read", "cp.async.bulk") for tile, verb, by in found)
 
 
 def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:

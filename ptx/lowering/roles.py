@@ -8,14 +8,16 @@ from functools import partial
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
 from tinygpu.program.tree import leaves, walk
-from tinygpu.ptx.lowering import handover
+from tinygpu.ptx.lowering import handover, stream
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
-from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
+from tinygpu.ptx.lowering.grid import tile_indices, unit_count
+from tinygpu.ptx.lowering.share import Share
+from tinygpu.ptx.lowering.stream import trips_of
 from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitGroup
 from tinygpu.ptx.lowering.sync_text import issue
-from tinygpu.schedulers.scheduler import Walk
 
 WARPGROUP_WARPS = 4
 
@@ -49,7 +51,7 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if role.registers:
         _registers(context, role)
     mine = tuple(_statements(context.program.body, role.name))
-    alone = _by_one_thread(mine)
+    alone = _by_one_thread(context.program, mine)
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
     if alone:
@@ -87,49 +89,63 @@ def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statemen
                 yield from _statements(inner.statements, role)
 
 
-def _by_one_thread(mine: tuple[n.Statement, ...]) -> bool:
-    """Whether a role does nothing but what one thread issues."""
+def _by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
+    """Whether a role does nothing but what one thread issues; slots are given back by all of its warps."""
+    if any(isinstance(s, n.Consume) and handover.between_roles(program, s.pipeline) for s in walk(mine)):
+        return False
     issued = list(leaves(mine))
     return bool(issued) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in issued)
 
 
 def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
     """The role's walk over the tiles: one, or tile after tile."""
-    emit = context.emit
-    walk = context.scheduler.walk(Registers(context), role.share)
-    if walk.end is None:
-        enter(context, walk, walk.begin)
+    emit, grid = context.emit, context.program.grid
+    start: Number = context.cluster_number()
+    if not grid.persistent:
+        tile_indices(context, start)
         body(context, mine)
         return
     rest, every = role.share
+    share = stream.share_of(context) if int(grid.stream_k) else None
+    begin, step, total = (rest, every, share.count) if share else _dealt(context, start, rest, every)
     tile = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {tile}, {walk.begin};")
-    _skip_tiles(context, mine, walk, 0, range(rest))
+    emit.line(f"mov.u32 {tile}, {begin};")
+    _skip_tiles(context, mine, share, 0, range(rest))
     again, done = emit.label("tile"), emit.label("tiles_done")
     emit.place_label(again)
     over = emit.new("p")
-    emit.line(f"setp.ge.u32 {over}, {tile}, {walk.end};")
+    emit.line(f"setp.ge.u32 {over}, {tile}, {total};")
     emit.line(f"@{over} bra {done};")
     block = emit.open()
     context.looping = True  # all that a role does stands in its walk
     with context.protocol.block(Tiles):
-        enter(context, walk, tile)
+        if share:
+            stream.enter(context, share, tile)
+        else:
+            tile_indices(context, tile)
         body(context, mine)
-        _skip_tiles(context, mine, walk, tile, range(1, every))
+        _skip_tiles(context, mine, share, tile, range(1, every))
     emit.close()
     emit.block.body.extend(block.lines())
-    emit.line(f"add.u32 {tile}, {tile}, {walk.step};")
+    emit.line(f"add.u32 {tile}, {tile}, {step};")
     emit.line(f"bra {again};")
     emit.place_label(done)
 
 
+def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Number, Number, Number]:
+    """The parts of tiles that the role takes: (the first, how far apart they are, the number of all)."""
+    emit = context.emit
+    clusters = emit.div(emit.computed("r", "mov.u32 {d}, %nctaid.x;"), context.cluster_size)
+    return emit.add(start, emit.mul(clusters, rest)), emit.mul(clusters, every), unit_count(context)
+
+
 def _skip_tiles(
-    context: Context, mine: tuple[n.Statement, ...], walk: Walk, tile: Number, ahead: range
+    context: Context, mine: tuple[n.Statement, ...], share: Share | None, tile: Number, ahead: range
 ) -> None:
     """Passes over the slots that other roles drain for the tiles that they take: so many tiles ahead of this one."""
     if not ahead:
         return
-    emit, run = context.emit, Registers(context)
+    emit = context.emit
     tiles = [emit.add(tile, distance) for distance in ahead]
     for name, pipe in context.pipes.items():
         if context.program.pipeline(name).completion != "mbarrier":
@@ -137,10 +153,9 @@ def _skip_tiles(
         count: Number = 0
         slots = Slots()
         for distance in ahead:
-            dealt = walk.work(run, tiles[distance - ahead.start]).rounds if context.scheduler.deals_rounds else None
-            rounds = None if dealt is None else dealt[1]
+            rounds = stream.piece_of(context, share, tiles[distance - ahead.start]).trips if share else None
             each, more = _slots_per_tile(context, mine, name, rounds, distance)
-            count = emit.mul(each, len(ahead)) if dealt is None else emit.add(count, each)
+            count = emit.add(count, each) if share else emit.mul(each, len(ahead))
             slots += more
         handover.skip(context, pipe, count, slots)
 

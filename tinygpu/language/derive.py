@@ -32,7 +32,9 @@ def derived_constraints(program: Program) -> list[Constraint]:
         out.append(_turns())
     if not program.grid.cluster.same(1):
         out.append(_cluster(program))
-    return [*out, *_dealt_rounds(program)]
+    if not program.grid.stream_k.same(0):
+        out.append(_rounds(program))
+    return out
 
 
 def _turns() -> Constraint:
@@ -57,10 +59,15 @@ def _cluster(program: Program) -> Constraint:
     )
 
 
-def _dealt_rounds(program: Program) -> tuple[Constraint, ...]:
-    """What the scheduler asks of the rounds that CTAs share."""
-    divided = next((s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided), expr(1))
-    return program.grid.scheduler.constraints(divided)
+def _rounds(program: Program) -> Constraint:
+    divided = next(s for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided)
+    return Constraint(
+        "rounds in a row",
+        (program.grid.stream_k == 0) | (divided.trips <= n.MOST_ROUNDS),
+        "clusters that share rounds count those of two tiles for each in 32 bits",
+        source="grid",
+        judge="launch",
+    )
 
 
 def _side_by_side(program: Program) -> list[Constraint]:
@@ -89,7 +96,7 @@ def _grid(program: Program) -> Constraint:
     tiles = expr(1)
     for axis in program.grid.axes:
         tiles = tiles * ceil_div(axis.size, axis.extent)
-    tiles = tiles * program.grid.scheduler.slices
+    tiles = tiles * program.grid.parts
     return Constraint(
         "grid size",
         tiles <= 2**31 - 1,

@@ -105,6 +105,14 @@ def one_of_two_consumes(s: Stage) -> None:
         s.consume()
 
 
+def two_produce(s: Stage) -> None:
+    for number, name in enumerate(("a", "b")):
+        with s.role(name, first=number), s.p.loop(s.machine.n, step=32):
+            s.produce()
+    with s.role("c", first=2), s.p.unroll(2), s.p.loop(s.machine.n, step=32):
+        s.consume()
+
+
 def beside_the_consume(s: Stage) -> None:
     with s.role(), s.p.loop(s.machine.n, step=32):
         s.produce()
@@ -188,6 +196,11 @@ def two_pipelines(s: Stage) -> None:
             "and consumed FloorDiv(n + 63, 64) times by all",
         ),
         (unequal_roles, "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by a, and consumed once by b"),
+        (
+            two_produce,
+            "pipeline 'ring' is produced by a and b for the same tile, and each of them would begin with the first "
+            "slot; let one role produce all slots of a tile",
+        ),
         (
             beside_the_consume,
             "the loop that consumes 'ring' does nothing beside; move the other statements into consume()",

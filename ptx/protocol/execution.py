@@ -1,0 +1,209 @@
+"""What one role does in an instance of its protocol: its statements carried out, with numbers for everything.
+
+An instance says how many tiles a CTA takes and how many rounds each has. Slots, parities and held slots are registers
+of the protocol's own statements, so that what comes of it is what the kernel's text would do: a list of events in
+which all loops are unrolled. Nothing in it depends on what other roles do; the order in which roles go on does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tinygpu.ptx.lowering import sync
+from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.pipe import Barrier, Side
+
+MBARRIERS = ("mbarrier", "turn")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """rounds: of each tile of a CTA, where CTAs share rounds in a row; otherwise all tiles have as many as the first"""
+
+    rounds: tuple[int, ...]
+
+    @property
+    def tiles(self) -> int:
+        return len(self.rounds)
+
+    def __str__(self) -> str:
+        tiles = f"{self.tiles} tile{'s' if self.tiles > 1 else ''}"
+        return f"{tiles} of {' and '.join(map(str, dict.fromkeys(self.rounds)))} rounds"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a role does.
+
+    kind   wait, arrive, expect, bring, read (from here on), done (with reading)
+    slot   of the barrier or buffer; of turns, the number of the role
+    round  which use of the ring it belongs to, counted over all tiles
+    value  parity of a wait, bytes of expect and bring
+    ctas   CTAs that a bring or an arrival goes to, along these axes of the grid
+    """
+
+    kind: str
+    pipeline: str
+    side: Side
+    slot: int
+    round: int
+    value: int = 0
+    ctas: int = 1
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    event: Event
+    by: str
+    group: int | None = None  # of commit groups; None: in none yet
+
+
+def roles(protocol: sync.Protocol) -> tuple[sync.RoleBody, ...]:
+    """The roles of a kernel that is written role by role."""
+    return tuple(step for step in protocol.body if isinstance(step, sync.RoleBody))
+
+
+def events(protocol: sync.Protocol, role: sync.RoleBody, instance: Instance) -> tuple[Event, ...]:
+    """What a warp of a role does in the rings that mbarriers hand over, in order."""
+    run = _Run(protocol, role, instance)
+    return tuple(run.body(role.body))
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    protocol: sync.Protocol
+    role: sync.RoleBody
+    instance: Instance
+    registers: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)  # rounds of loops, by their index
+    uses: dict[str, int] = field(default_factory=dict)  # slots that were used or passed over, by pipeline
+    pipes: dict[str, str] = field(default_factory=dict)  # register of a pipe's slot -> pipeline
+    reads: list[_Read] = field(default_factory=list)
+    groups: dict[str, int] = field(default_factory=dict)
+    last: dict[tuple[str, int], int] = field(default_factory=dict)  # the use of a slot that was waited for last
+    tile: int = 0
+
+    def body(self, steps: tuple[sync.Step, ...]) -> Iterator[Event]:
+        for step in steps:
+            yield from self.step(step)
+
+    def step(self, step: sync.Step) -> Iterator[Event]:
+        match step:
+            case sync.Tiles(body):
+                first, every = self.role.share
+                for tile in range(first, self.instance.tiles, every):
+                    self.tile = tile
+                    yield from self.body(body)
+            case sync.Rounds(index, trips, body):
+                for count in range(self.trips(trips)):
+                    self.counters[index] = count
+                    yield from self.body(body)
+            case sync.When(condition, body):
+                if not isinstance(condition, sync.Before) or self.holds(condition):
+                    yield from self.body(body)
+            case sync.Ahead(_, _, body):
+                yield from self.body(body)
+            case sync.RoleBody():
+                pass
+            case sync.Touch():
+                yield from self.touch(step)
+            case _:
+                yield from self.finished("threads")
+                yield from self.action(step)
+
+    def action(self, action: sync.Action) -> Iterator[Event]:
+        match action:
+            case sync.Start(pipe, parity):
+                self.registers |= {pipe.slot.name: 0, pipe.parity.name: parity, pipe.held.name: sync.NOBODY}
+                self.uses.setdefault(pipe.name, 0)
+                self.pipes |= {pipe.slot.name: pipe.name, pipe.parity.name: pipe.name}
+            case sync.Take(pipe, slot, parity):
+                self.registers[slot.name] = self.value(pipe.slot)
+                self.registers[parity.name] = self.value(pipe.parity)
+            case sync.Set(register, value):
+                self.registers[register.name] = self.value(value)
+            case sync.Advance(slot, stages, parity):
+                self.advance(slot, stages, parity)
+            case sync.Skip(pipe, _, slots):
+                count = self.slots(slots)
+                self.uses[pipe.name] += count
+                total = self.value(pipe.slot) + count
+                self.registers[pipe.slot.name] = total % pipe.stages
+                self.registers[pipe.parity.name] ^= total // pipe.stages & 1
+            case sync.Flip(parity):
+                self.registers[parity.name] ^= 1
+                self.uses[self.pipes[parity.name]] += 1
+            case sync.Wait(barrier, parity):
+                yield self.event("wait", barrier, self.value(parity))
+            case sync.Expect(barrier, count):
+                yield self.event("expect", barrier, count)
+            case sync.Bring(barrier, count, ctas, axis):
+                yield self.event("bring", barrier, count, ctas, () if axis is None else (axis,))
+            case sync.Arrive(barrier, ctas, held, _, axes):
+                if not (held and self.value(barrier.slot) == sync.NOBODY):
+                    yield self.event("arrive", barrier, 0, ctas, axes)
+            case sync.Commit(of):
+                self.commit(of)
+            case sync.WaitGroup(of, pending):
+                yield from self.finished(of, pending or 0)
+            case _:
+                pass  # meeting and fences order what one role does, and add nothing to what roles wait for
+
+    # -- registers -------------------------------------------------------------------------------------------------
+    def value(self, number: Number) -> int:
+        return self.registers[number.name] if isinstance(number, Reg) else number
+
+    def advance(self, slot: Reg, stages: int, parity: Reg | None) -> None:
+        following = self.value(slot) + 1
+        self.registers[slot.name] = 0 if following == stages else following
+        if parity is not None and following == stages:
+            self.registers[parity.name] ^= 1
+        if slot.name in self.pipes:
+            self.uses[self.pipes[slot.name]] += 1
+
+    def trips(self, trips: sync.Trips) -> int:
+        if not trips.shared:
+            return self.instance.rounds[0]
+        tile = self.tile + trips.ahead
+        return self.instance.rounds[tile] if tile < self.instance.tiles else 0
+
+    def slots(self, slots: sync.Slots) -> int:
+        return slots.some + sum(self.trips(trips) * self.slots(inside) for trips, inside in slots.loops)
+
+    def holds(self, condition: sync.Before) -> bool:
+        count = self.counters[condition.index] if condition.index else 0
+        return count + condition.offset < self.trips(condition.trips)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+    def event(self, kind: str, b: Barrier, value: int = 0, ctas: int = 1, axes: tuple[int, ...] = ()) -> Event:
+        slot, use = self.value(b.slot), self.uses[b.pipeline]
+        if kind == "wait":
+            self.last[b.pipeline, slot] = use
+        elif kind == "arrive" and b.side == "empty":
+            use = self.last.get((b.pipeline, slot), use)
+        return Event(kind, b.pipeline, b.side, slot, use, value, ctas, axes)
+
+    def touch(self, touch: sync.Touch) -> Iterator[Event]:
+        if touch.verb == "read" and touch.pipeline in self.uses:
+            slot = self.value(touch.slot)
+            event = Event("read", touch.pipeline, "full", slot, self.uses[touch.pipeline])
+            if all((r.event, r.by) != (event, touch.by) for r in self.reads):
+                self.reads.append(_Read(event, touch.by))
+                yield event
+
+    def commit(self, of: str) -> None:
+        self.groups[of] = self.groups.get(of, 0) + 1
+        for read in self.reads:
+            if read.by == of and read.group is None:
+                read.group = self.groups[of]
+
+    def finished(self, by: str, pending: int = 0) -> Iterator[Event]:
+        """Reads that are over: those of threads, and those of all groups but the last `pending`."""
+        last = self.groups.get(by, 0) - pending
+        over = [r for r in self.reads if r.by == by and (by == "threads" or (r.group is not None and r.group <= last))]
+        self.reads = [r for r in self.reads if r not in over]
+        for read in over:
+            e = read.event
+            yield Event("done", e.pipeline, "full", e.slot, e.round)

@@ -1,0 +1,183 @@
+"""Protocols of kernels: of all structures of the machines that ship with rings between roles, and of small machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import cluster_rings
+import numpy as np
+import rare_machines
+import ring_machines
+
+from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.machines.matmul_skinny import MatmulSkinny
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering import sync
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.solver.buffers import solve_buffers
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+SHAPE = (8, 32)
+
+
+@cache
+def readers(count: int) -> type[Machine]:
+    """A ring, each slot of which so many roles of one warp or two consume."""
+
+    class Readers(Machine):
+        """y0, y1, y2 = x"""
+
+        m, n = Dim(), Dim()
+        x = Input("f32", m, n)
+        y0, y1, y2 = Output("f32", m, n), Output("f32", m, n), Output("f32", m, n)
+        stages = Param(1, 2, 3, 4)
+        tma, ld, st = isa.TmaLoad(), isa.LdShared(1), isa.StGlobal(1)
+
+        def program(self, p: Any) -> None:
+            with (
+                p.grid((self.m, 8), persistent=True) as (i,),
+                p.pipeline("ring", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as ring,
+            ):
+                with p.role("producer", warps=1), p.loop(self.n, step=32) as j, ring.produce() as s:
+                    p.copy(self.tma, self.x.tile(i, j, shape=SHAPE), s.x)
+                for number, target in enumerate((self.y0, self.y1, self.y2)):
+                    place = number % count
+                    warps, first = 1 + place % 2, 1 + 2 * place
+                    who = blocked(SHAPE, threads=32 * warps, across=32, name=f"w{place}")
+                    if number >= count:
+                        continue
+                    with (
+                        p.role(f"reader{place}", warps=warps, first=first),
+                        p.loop(self.n, step=32) as j,
+                        ring.consume() as s,
+                    ):
+                        x = p.load(self.ld, s.x, who)
+                        for output in (target, *([self.y1, self.y2][count - 1 :] if not number else [])):
+                            p.store(self.st, output.tile(i, j, shape=SHAPE), x)
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return {"y0": x, "y1": x, "y2": x}
+
+    return Readers
+
+
+class CopiedInBulk(Machine):
+    """y = x: TMA brings each tile and takes it away again, by roles of one warp and of four"""
+
+    m, n = Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+    stages, warps, across = Param(1, 2, 3), Param(1, 4), Param(1, 2)
+    tma, put = isa.TmaLoad(), isa.TmaStore()
+
+    def program(self, p: Any) -> None:
+        with (
+            p.grid((self.m, 8), (self.n, 32), persistent=True, cluster=(self.across, 1)) as (i, j),
+            p.pipeline("ring", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as ring,
+        ):
+            with p.role("producer", warps=1), ring.produce() as s:
+                p.copy(self.tma, self.x.tile(i, j, shape=SHAPE), s.x)
+            with p.role("writer", warps=self.warps, first=1), ring.consume() as s:
+                p.copy(self.put, s.x, self.y.tile(i, j, shape=SHAPE))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+class RingInRing(Machine):
+    """y = x: a slot of one ring is held while three of another are used"""
+
+    m, n = Dim(), Dim()
+    x = Input("f32", m, n)
+    y = Output("f32", m, n)
+    stages = Param(1, 2)
+    tma, ld, st = isa.TmaLoad(), isa.LdShared(1), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        who = blocked(SHAPE, threads=32, across=32)
+        with (
+            p.grid((self.m, 8), (self.n, 128), persistent=True) as (i, j),
+            p.pipeline("outer", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as outer,
+            p.pipeline("inner", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as inner,
+        ):
+            with p.role("producer", warps=1, first=1):
+                with outer.produce() as s:
+                    p.copy(self.tma, self.x.tile(i, j, shape=SHAPE), s.x)
+                with p.loop(3) as k, inner.produce() as s:
+                    p.copy(self.tma, self.x.tile(i, j + 32 + k * 32, shape=SHAPE), s.x)
+            with p.role("reader", warps=1), outer.consume() as s:
+                with p.loop(3) as k, inner.consume() as t:
+                    p.store(self.st, self.y.tile(i, j + 32 + k * 32, shape=SHAPE), p.load(self.ld, t.x, who))
+                p.store(self.st, self.y.tile(i, j, shape=SHAPE), p.load(self.ld, s.x, who))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+@cache
+def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
+    problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
+    space = build_space(machine, problem, device("h100"))
+    (point,) = space.space.restrict(dict(of)).sample(1, np.random.default_rng(0))
+    program = space.program(point)
+    return lowered(program, problem, point, solve_buffers(program, SolverCache()).swizzles).protocol
+
+
+def protocol(machine: type[Machine], sizes: tuple[int, ...], of: Mapping[str, Any]) -> sync.Protocol:
+    return _protocol(machine, sizes, tuple(sorted(of.items())))
+
+
+HOPPER: dict[str, Any] = {
+    "schedule": "single", "out": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "group": 1,
+    "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1, "stages": 2,
+}  # fmt: skip
+SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
+SMALL = (300, 72, 320)
+
+# Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
+SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
+    "hopper": (MatmulHopper, SMALL, HOPPER),
+    "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
+    "hopper, matrices": (MatmulHopper, SMALL, HOPPER | {"out": "matrices"}),
+    "hopper, bulk": (MatmulHopper, SMALL, HOPPER | {"out": "bulk", "cluster_n": 2}),
+    "hopper, split-K": (MatmulHopper, SMALL, HOPPER | {"split_k": 3, "cluster_m": 2}),
+    "hopper, stream-K": (MatmulHopper, SMALL, HOPPER | {"stream_k": 1, "cluster_m": 2}),
+    "hopper, cooperative": (
+        MatmulHopper, SMALL, HOPPER | {"schedule": "cooperative", "bm": 128, "cluster_m": 2, "cluster_n": 2},
+    ),
+    "hopper, pingpong": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "out": "bulk", "stages": 3}),
+    "hopper, pingpong in clusters": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "cluster_m": 2}),
+    "hopper, pingpong, split-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "split_k": 2}),
+    "hopper, pingpong, stream-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "stream_k": 1}),
+    "skinny": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 1}),
+    "skinny, several warps": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 4}),
+    "skinny, wgmma": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4}),
+    "skinny, split-K": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4, "split_k": 3}),
+}  # fmt: skip
+
+CLUSTERED = {"cluster_m": 2, "cluster_n": 2}
+SMALL_ONES: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
+    **{f"{count} readers": (readers(count), (40, 200), {"stages": 2}) for count in (1, 2, 3)},
+    "copied in bulk": (CopiedInBulk, (40, 200), {"stages": 2, "warps": 4, "across": 2}),
+    "products": (cluster_rings.Product, (128, 128, 320), {"product": "mma.sync", "stages": 2, **CLUSTERED}),
+    "fold": (cluster_rings.ProductAndFold, (128, 128, 320), {"stages": 2, **CLUSTERED}),
+    "sums in turn": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 0, "parts": 1}),
+    "sums in turn, stream-K": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 1, "parts": 1}),
+    "read twice": (ring_machines.ReadTwice, (72, 40, 72), {"stages": 2, "along_m": 1, "along_n": 2}),
+    "one slot": (rare_machines.OneSlot, tuple(rare_machines.MACHINES[rare_machines.OneSlot].values()), {}),
+}
+STRUCTURES = SHIPPED | SMALL_ONES
+
+
+def structure(name: str, **of: Any) -> sync.Protocol:
+    """The protocol of a structure by name; some of its point otherwise."""
+    machine, sizes, point = STRUCTURES[name]
+    return protocol(machine, sizes, point | of)

@@ -1,0 +1,172 @@
+"""All hand-overs of the machines that ship are proved; what is broken in one is refuted, with the round that fails."""
+
+from __future__ import annotations
+
+import pytest
+from breaks import Break, breaks, early_releases
+from structures import STRUCTURES, CopiedInBulk, RingInRing, protocol, structure
+
+from tinygpu.constraints.query import Notebook
+from tinygpu.devices import device
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.protocol.certificate import Certificate, certify
+from tinygpu.ptx.protocol.execution import Instance
+from tinygpu.ptx.protocol.exploration import explore
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+PROVED = (
+    "no slot is overwritten before it was read; no slot is read before it was filled; no phase is missed; "
+    "no wait lasts for ever"
+)
+ASSUMED = (
+    "assumed: mbarriers do what the PTX ISA says, bytes that were issued land, every warp that does not wait goes on, "
+    "and loops of the same trip count have the same number of rounds in all roles"
+)
+# In the quick suite: turns and tiles passed over; a cluster; threads as readers of different numbers.
+QUICK = ("sums in turn", "hopper, stream-K", "2 readers")
+NOTEBOOK = Notebook()
+
+
+def certificate(name: str) -> Certificate:
+    return certify(structure(name), NOTEBOOK)
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.sampled(4)
+def test_every_ring_between_roles_is_proved(name: str) -> None:
+    found = certificate(name)
+    assert found.rings
+    assert found.proved, str(found)
+    assert all(ring.asked for ring in found.rings)
+
+
+def test_a_certificate_says_what_is_proved_for_what_and_what_is_assumed() -> None:
+    """A slot that wgmma reads is given back a round later: with one stage its producer would wait for ever."""
+    assert str(certificate("hopper, pingpong")).splitlines() == [
+        f"proved: ring of a, b (for all stages from 2 on, rounds, tiles and CTAs): {PROVED}",
+        "proved: turns of math (for all rounds, tiles and CTAs): roles take their turns one at a time, in their order; "
+        "no phase is missed; no wait lasts for ever",
+        ASSUMED,
+    ]
+    assert str(certificate("2 readers")).splitlines() == [
+        f"proved: ring of x (for all stages, rounds, tiles and CTAs): {PROVED}",
+        ASSUMED,
+    ]
+
+
+def test_what_a_solver_does_not_know_is_unknown_with_what_was_enumerated() -> None:
+    found = certify(structure("1 readers"), rlimit=1)
+    (ring,) = found.rings
+    assert (ring.verdict, found.proved, found.refuted) == ("unknown", False, ())
+    sentence = str(found).splitlines()[0]
+    assert sentence.startswith(
+        "unknown: ring of x: no slot is overwritten before it was read, no slot is read before it was filled, "
+        "no phase is missed, no wait lasts for ever: Z3 does not know whether no wait lasts for ever (a producer and a "
+        "consumer wait: max. resource limit exceeded); nothing is wrong in 1 tile of 7 rounds, "
+    )
+    assert sentence.endswith(" states")
+
+
+def test_who_waits_for_whom_through_two_rings_is_unknown() -> None:
+    found = certify(protocol(RingInRing, (40, 256), {"stages": 2}), NOTEBOOK)
+    assert [ring.verdict for ring in found.rings] == ["unknown", "unknown"]
+    assert [ring.open for ring in found.rings] == [("no wait lasts for ever",)] * 2
+    proved, unknown, *_ = str(found).splitlines()
+    assert proved.endswith(
+        ": no slot is overwritten before it was read; no slot is read before it was filled; no phase is missed"
+    )
+    assert unknown.startswith(
+        "unknown: outer of x: no wait lasts for ever: its roles wait in inner as well, and who waits for whom through "
+        "both is not proved; nothing is wrong in 1 tile of 7 rounds, "
+    )
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("across", [1, 2])
+def test_a_slot_that_bulk_copies_read_is_given_back_by_all_warps_when_they_have(
+    stages: int, warps: int, across: int
+) -> None:
+    found = certify(protocol(CopiedInBulk, (40, 200), {"stages": stages, "warps": warps, "across": across}), NOTEBOOK)
+    assert found.proved, str(found)
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+def test_what_bulk_copies_bring_and_take_away_is_right(warps: int) -> None:
+    problem = CopiedInBulk.problem(m=40, n=200)
+    point = {"stages": 2, "warps": warps, "across": 2}
+    program = build_space(CopiedInBulk, problem, device("h100")).program(point)
+    kernel = build(program, problem, point, SolverCache()).kernel
+    found = verify(kernel, CopiedInBulk, problem, orders=("late",), random_inputs=False)
+    assert found.passed, str(found)
+
+
+# ---- what is broken -------------------------------------------------------------------------------------------------
+
+
+def unrefuted(name: str, every: int = 1) -> list[str]:
+    """Breaks of a structure that are not refuted with a round; every n-th."""
+    seeded = (*breaks(structure(name)), *early_releases(structure(name)))
+    return [f"{b.kind}: {b.what}" for b in seeded[::every] if not _fails(certify(b.protocol, NOTEBOOK))]
+
+
+def _fails(found: Certificate) -> bool:
+    return not found.proved and bool(found.refuted) and all(ring.round is not None for ring in found.refuted)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_broken_hand_over_is_refuted_with_its_round(name: str) -> None:
+    assert not unrefuted(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_every_broken_hand_over_is_refuted_with_its_round(name: str) -> None:
+    assert not unrefuted(name)
+
+
+def first(name: str, kind: str, number: int = 0) -> Break:
+    return [b for b in (*breaks(structure(name)), *early_releases(structure(name))) if b.kind == kind][number]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "sentence"),
+    [
+        ("a missing release", 0, "stuck"),
+        ("an arrival too many", 0, "stuck"),
+        ("an inverted first parity", 0, "stuck"),
+        ("wrong expected bytes", 0, "stuck"),
+        ("an early release", 0, "overwritten"),
+        ("a missing wait", 0, "arrivals"),
+        ("a missing wait", 1, "unfilled"),
+        ("a place in the ring kept for one tile only", 0, "missed"),
+    ],
+)
+def test_the_first_wrong_state_is_of_the_kind_that_a_break_brings(kind: str, number: int, sentence: str) -> None:
+    broken = first("1 readers", kind, number).protocol
+    found = explore(broken, Instance((7, 7))).violation
+    assert (found.kind if found else "") == sentence, found
+
+
+def test_a_refuted_ring_names_its_round_and_who_does_what() -> None:
+    assert str(certify(first("1 readers", "an early release").protocol)).splitlines()[0] == (
+        "refuted: ring of x: round 2 of ring: producer overwrites slot 0, which reader0 is reading for round 0"
+    )
+    assert str(certify(first("1 readers", "a missing release").protocol)).splitlines()[0] == (
+        "refuted: ring of x: round 2 of ring: nobody can go on: producer in round 2 until slot 0 is empty; "
+        "reader0 in round 2 until slot 0 is full"
+    )
+
+
+def test_breaks_are_of_every_kind() -> None:
+    protocols = [structure(name) for name in STRUCTURES]
+    assert {b.kind for p in protocols for b in (*breaks(p), *early_releases(p))} == {
+        "an arrival too few", "an arrival too many", "an inverted first parity",
+        "a place in the ring kept for one tile only", "a missing wait", "a wait for the neighbour's slot",
+        "a missing arrival", "wrong expected bytes", "a missing copy", "a missing release",
+        "a release of the neighbour's slot", "a release of the own CTA only", "a group too few waited for",
+        "slots that end elsewhere", "a parity that does not flip", "a slot that stands still",
+        "slots that are not passed over", "an early release",
+    }  # fmt: skip

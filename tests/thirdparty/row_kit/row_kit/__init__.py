@@ -1,1 +1,0 @@
-"""Rows: a package beside tinyGPU, found by its entry points."""
