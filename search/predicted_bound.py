@@ -129,7 +129,7 @@ class _Relaxation:
         self._busiest = {kind: amount(on_busiest_sm(kind)) for kind in works}
         self._flops = amount(named["ctas"] * per_cta("tensor_flops"))
         # CTAs that take tile after tile hide the latencies of one tile behind the work of the next
-        persistent = counts.program.grid.persistent
+        persistent = counts.program.grid.scheduler.persistent
         self._chain = {} if persistent else {f.name: amount(per_cta(f.name)) for f in fields(Chain)}
         # what panels read again is left out: the predictor says how much of it L2 forgets
         traffic = named["read_once"] + named["written"] if "locality" in counts.heuristics else named["compulsory"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinygpu.extensions import extension, extensions, without_ours
 from tinygpu.search.annealing import annealing
 from tinygpu.search.bounded import BoundedObjective
 from tinygpu.search.branch_and_bound import BranchAndBound
@@ -38,10 +39,32 @@ _MANY_EVALUATIONS = 2_000
 
 
 def check_name(strategy: str) -> None:
-    """Raises ValueError where no strategy has this name."""
-    names = [*STRATEGIES, BRANCH_AND_BOUND]
-    if strategy not in (*names, "auto"):
-        raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(names)} and auto")
+    """Raises ValueError where no strategy has this name, and ExtensionError where a package's cannot be used."""
+    if without_ours(strategy) not in (*STRATEGIES, BRANCH_AND_BOUND, "auto") or offered(strategy) is not None:
+        named(strategy)
+
+
+def named(strategy: str) -> Strategy:
+    """The strategy of this name, ours or an installed package's, that needs nothing but the space. Raises as above."""
+    found = offered(strategy) or STRATEGIES.get(without_ours(strategy))
+    if found is None:
+        known = ", ".join([*STRATEGIES, BRANCH_AND_BOUND, *(e.name for e in extensions("strategies"))])
+        raise ValueError(f"there is no strategy {strategy!r}; there are {known} and auto")
+    return found
+
+
+def offered(strategy: str) -> Strategy | None:
+    """The strategy that an installed package offers by this name; None where none does.
+
+    Raises ExtensionError where it cannot be used, and for a name that stands for two strategies.
+    """
+    found = extension("strategies", strategy, (*STRATEGIES, BRANCH_AND_BOUND, "auto"))
+    if found is None:
+        return None
+    made: Strategy = found.imported()
+    if not callable(made):
+        raise found.wrong(made, "a strategy, which is a function")
+    return made
 
 
 def resolve(
@@ -50,6 +73,8 @@ def resolve(
     """The strategy that is meant, and its name. Raises ValueError where there is none, or what it needs is missing."""
     if not isinstance(strategy, str):
         return getattr(strategy, "__name__", type(strategy).__name__), strategy
+    check_name(strategy)
+    strategy = without_ours(strategy)
     if strategy == "auto":
         strategy = choose(space, objective, budget)
     if strategy == BRANCH_AND_BOUND:
@@ -59,12 +84,12 @@ def resolve(
                 "times do; a proof of the optimum is not possible with this one"
             )
         return strategy, BranchAndBound(objective)
-    check_name(strategy)
+    made = named(strategy)
     if strategy != "exhaustive" and budget.open_ended:
         raise ValueError(
             f"strategy={strategy!r} needs a budget for a space of {space.size:,} points: evaluations=... or seconds=..."
         )
-    return strategy, STRATEGIES[strategy]
+    return strategy, made
 
 
 def choose(space: Searchable, objective: Objective, budget: Budget) -> str:

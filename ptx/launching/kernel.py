@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tinygpu.language.problem import Problem
-from tinygpu.program.nodes import MOST_CLUSTERS, MOST_ROUNDS
 from tinygpu.ptx.launching.rings import Ring
+from tinygpu.schedulers.launch_rule import MOST_ROUNDS, LaunchRule
 
 # CUDA driver API, cuTensorMapEncodeTiled: globalStrides.
 MOST_PITCH_BYTES = 2**40
@@ -144,12 +144,10 @@ class Kernel:
         CTAs that share rounds can be as many as there are rounds; where `most` is not given, they are as many as tiles.
         """
         size = math.prod(self.clusters)
-        units = self.tiles_of(problem) // size * self.parts
-        if self.persistent and most is not None:
-            units = max(1, min(units * self.rounds_of(problem), -(-most // size)))
-            if self.stream_k:
-                units = min(units, MOST_CLUSTERS)
-        return units * size, 1, 1
+        rule = LaunchRule(self.persistent, self.parts, bool(self.stream_k))
+        at_most = None if most is None else -(-most // size)
+        clusters = rule.clusters(self.tiles_of(problem) // size, self.rounds_of(problem), at_most)
+        return clusters * size, 1, 1
 
     def rounds_of(self, problem: Problem) -> int:
         """Rounds of a tile that CTAs share in a row; 1 where they share none."""

@@ -16,8 +16,8 @@ from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe
 from tinygpu.ptx.lowering.registers import RegisterTile
-from tinygpu.ptx.lowering.share import Piece
 from tinygpu.ptx.lowering.sync import Recording
+from tinygpu.schedulers.scheduler import TileScheduler, Walk, Work
 
 
 class LoweringError(Exception):
@@ -57,8 +57,8 @@ class Context:
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
-    tile: Number = field(init=False)  # number of the tile, or of the cluster of tiles, that the CTA works on
-    piece: Piece | None = None  # what it does of the tile, where CTAs share rounds in a row
+    walk: Walk | None = None  # which tiles (or clusters of tiles) the CTA takes
+    work: Work | None = None  # the one that it works on, and what it does of it
     thread: Reg | None = None  # thread id within the role
     role: str = ""
     threads: int = field(init=False)  # threads of the role
@@ -72,6 +72,14 @@ class Context:
     held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     products: list[str] = field(default_factory=list)  # wgmma put off until the threads have written their operands
+
+    @property
+    def scheduler(self) -> TileScheduler:
+        """How tiles are dealt."""
+        try:
+            return self.program.grid.scheduler.settled()
+        except ValueError as error:
+            raise LoweringError(str(error)) from None
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:

@@ -10,7 +10,7 @@ from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, compute, fix_up, handover, matrix, moves, stream, touch, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, fix_up, grid, handover, matrix, moves, touch, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.rounds import at_least_once
@@ -124,11 +124,11 @@ def counting(context: Context, index: str, trips: Trips, rolled: bool = False) -
 
 def rounds(context: Context, s: n.Repeated) -> tuple[Trips, Number]:
     """(how many rounds the CTA does of a loop, the first of them)."""
-    if s.divided and int(context.program.grid.stream_k):
-        piece = stream.own_piece(context)
-        return stream.trips_of(context, s, piece.trips), piece.first
+    if s.divided and context.work is not None and context.work.rounds is not None:
+        first, trips = context.work.rounds
+        return grid.trips_of(context, s, trips), first
     number, first = context.number(s.trips), context.number(s.first)
-    return stream.trips_of(context, s, number), first
+    return grid.trips_of(context, s, number), first
 
 
 def some_rounds(context: Context, s: n.Repeated, trips: Trips) -> Number:
@@ -151,25 +151,28 @@ def loop(context: Context, s: n.Loop) -> None:
 
 def fixed_up(context: Context, s: n.FixUp) -> None:
     """The last CTA of a tile has what all of them have, and goes on; the others do not."""
-    if int(context.program.grid.stream_k):
-        streamed(context, s)
+    walk, work = grid.own(context)
+    run = grid.Registers(context)
+    shared = walk.shared(run, work)
+    if not isinstance(shared, int):
+        sometimes_fixed_up(context, s, shared)
         return
-    if int(context.program.grid.parts) == 1:
+    if not shared:
         context.tiles[s.result.name] = context.tiles[s.value.name]
         body(context, s.body)
         return
-    parts = int(context.program.grid.parts)
+    _, parts = walk.owners(run, work, work.tile)
     fix_up.leave(context, s)
     barrier(context)
     done = context.emit.label("gathered")
     context.emit.line(f"@!{fix_up.came_last(context, s, parts)} bra {done};")
-    together = int(s.parts_at_once)
+    together = int(s.parts_at_once) if isinstance(parts, int) else 1
     with context.protocol.block(partial(When, "last CTA")):
         if together > 1:
             for first in range(0, parts, together):
                 fix_up.take_together(context, s, range(first, min(first + together, parts)))
         else:
-            taken(context, s, parts, lambda part: part)
+            taken(context, s, parts, lambda part: walk.place(run, 0, part))
         body(context, s.body)
     context.emit.place_label(done)
 
@@ -188,22 +191,23 @@ def taken(context: Context, s: n.FixUp, parts: Number, place: Callable[[Number],
             fix_up.take_more(context, s, place(context.emit.add(before, 1)), stretch)
 
 
-def streamed(context: Context, s: n.FixUp) -> None:
+def sometimes_fixed_up(context: Context, s: n.FixUp, shared: Number) -> None:
     """The same, of a tile that has as many owners as pieces of rounds meet in it; most have one."""
-    emit = context.emit
+    emit, run = context.emit, grid.Registers(context)
+    walk, work = grid.own(context)
     alone, done = emit.label("alone"), emit.label("gathered")
     context.tiles[s.result.name] = context.tiles[s.value.name]
-    emit.line(f"@!{stream.is_shared(context)} bra {alone};")
+    emit.line(f"@!{shared} bra {alone};")
     tile = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {tile}, {context.tile};")
+    emit.line(f"mov.u32 {tile}, {work.tile};")
     block = emit.open()
     with context.protocol.block(partial(When, "shared tile")):
-        first, count = stream.owners(context, tile)
+        first, count = walk.owners(run, work, tile)
         fix_up.leave(context, s)
         barrier(context)
         emit.line(f"@!{fix_up.came_last(context, s, count)} bra {done};")
         with context.protocol.block(partial(When, "last CTA")):
-            taken(context, s, count, lambda owner: stream.place_of(context, first, owner))
+            taken(context, s, count, lambda owner: walk.place(run, first, owner))
     emit.close()
     emit.block.body.extend(block.lines())
     emit.place_label(alone)

@@ -17,7 +17,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.launching.kernel import Workspace
-from tinygpu.ptx.lowering import stream
+from tinygpu.ptx.lowering import grid
 from tinygpu.ptx.lowering.compute import emit_elementwise, partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
@@ -32,13 +32,11 @@ NOBODY = 0xFFFFFFFF
 
 def workspaces(program: Program) -> tuple[Workspace, ...]:
     """What a launch supplies: places for the values of all parts of each tile, and counters that are zero."""
-    sizes = _area_bytes(program)
-    parts, streamed = int(program.grid.parts), int(program.grid.stream_k)
-    if not sizes or (parts == 1 and not streamed):
+    sizes, scheduler = _area_bytes(program), program.grid.scheduler.settled()
+    if not sizes or not scheduler.shares:
         return ()
-    each = parts * sum(sizes)
-    partials = Workspace(PARTIALS, 0, False, 2 * each) if streamed else Workspace(PARTIALS, each, False)
-    return partials, Workspace(COUNTERS, WORD_BYTES * len(sizes), True)
+    of_tile, of_cta = (places * sum(sizes) for places in scheduler.places)
+    return Workspace(PARTIALS, of_tile, False, of_cta), Workspace(COUNTERS, WORD_BYTES * len(sizes), True)
 
 
 def _areas(program: Program) -> Iterator[tuple[int, n.FixUp]]:
@@ -85,7 +83,8 @@ def _pointer(context: Context, name: str) -> Reg:
 
 def _own_tile(context: Context) -> Number:
     """The number of the CTA's tile: that of its cluster's tiles, and its rank among them."""
-    return context.emit.add(context.emit.mul(context.tile, context.cluster_size), context.cluster_rank_of({}))
+    emit, (_, work) = context.emit, grid.own(context)
+    return emit.add(emit.mul(work.tile, context.cluster_size), context.cluster_rank_of({}))
 
 
 def _place(context: Context, s: n.FixUp, place: Number) -> Number:
@@ -93,10 +92,11 @@ def _place(context: Context, s: n.FixUp, place: Number) -> Number:
     emit = context.emit
     sizes = _area_bytes(context.program)
     area = next(a for a, g in _areas(context.program) if g is s)
-    if int(context.program.grid.stream_k):
+    of_tile, of_cta = context.scheduler.places
+    if of_cta:
         number = emit.add(emit.mul(place, context.cluster_size), context.cluster_rank_of({}))
     else:
-        number = emit.add(emit.mul(_own_tile(context), int(context.program.grid.parts)), place)
+        number = emit.add(emit.mul(_own_tile(context), of_tile), place)
     start = emit.add64(_pointer(context, PARTIALS), emit.wide(number, sum(sizes)))
     start = emit.add64(start, emit.widen(emit.mul(context.role_thread(), WORD_BYTES * int(expr(s.store.vector)))))
     return emit.add64(start, sum(sizes[:area]))
@@ -119,7 +119,8 @@ def _guard(context: Context, s: n.FixUp) -> str:
 def leave(context: Context, s: n.FixUp) -> None:
     """Stores the thread's values of the CTA's part."""
     context.emit.comment(f"{s.name}: leaves its part of {s.value}")
-    own = stream.place_of_own(context) if int(context.program.grid.stream_k) else context.indices[n.PART]
+    walk, work = grid.own(context)
+    own = walk.own_place(grid.Registers(context), work)
     place, guard = _place(context, s, own), _guard(context, s)
     for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
         context.emit.line(guard + s.store.statement(s.value.dtype, "b32", group, address))

@@ -1,10 +1,79 @@
-"""Which tile a CTA works on."""
+"""What a CTA works on: the tile scheduler, carried out in registers."""
 
 from __future__ import annotations
 
-from tinygpu.program.nodes import PART
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.sync import Trips
+from tinygpu.schedulers.raster import place_of
+from tinygpu.schedulers.scheduler import Walk, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What a scheduler computes with, as PTX (`tinygpu.schedulers.run_time.RunTime`)."""
+
+    context: Context
+
+    def own(self) -> Number:
+        return self.context.cluster_number()
+
+    def launched(self) -> Number:
+        emit = self.context.emit
+        return emit.div(emit.computed("r", "mov.u32 {d}, %nctaid.x;"), self.context.cluster_size)
+
+    def tiles(self) -> Number:
+        total: Number = 1
+        for count in tile_counts(self.context):
+            total = self.context.emit.mul(total, count)
+        return total
+
+    def rounds(self) -> Number:
+        return self.context.number(rounds_of_tile(self.context.program))
+
+    def add(self, a: Number, b: Number) -> Number:
+        return self.context.emit.add(a, b)
+
+    def sub(self, a: Number, b: Number) -> Number:
+        return self.context.emit.sub(a, b)
+
+    def mul(self, a: Number, b: Number) -> Number:
+        return self.context.emit.mul(a, b)
+
+    def div(self, a: Number, b: Number) -> Number:
+        return self.context.emit.div(a, b)
+
+    def rem(self, a: Number, b: Number) -> Number:
+        return self.context.emit.rem(a, b)
+
+    def minimum(self, a: Number, b: Number) -> Number:
+        return self.context.emit.minimum(a, b)
+
+    def maximum(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return self.context.emit.computed("r", "max.u32 {d}, {0}, {1};", a, b)
+
+    def less(self, a: Number, b: Number) -> Number:
+        return self.context.emit.less(a, b)
+
+    def equal(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return int(a == b)
+        ordered = (a, b) if isinstance(a, Reg) else (b, a)
+        return self.context.emit.computed("p", "setp.eq.u32 {d}, {0}, {1};", *ordered)
+
+    def both(self, a: Number, b: Number) -> Number:
+        return self.context.emit.both(a, b)
+
+    def select(self, yes: Number, no: Number, condition: Number) -> Number:
+        return self.context.emit.select(yes, no, condition)
 
 
 def tile_counts(context: Context) -> list[Number]:
@@ -17,54 +86,31 @@ def tile_counts(context: Context) -> list[Number]:
     return out
 
 
-def unit_count(context: Context) -> Number:
-    """Parts of all tiles: what is dealt to CTAs, or to clusters."""
-    return context.emit.mul(tile_count(context), int(context.program.grid.parts))
+def rounds_of_tile(program: Program) -> Expr:
+    """Rounds that the divided loops of a program have for a whole tile."""
+    return next(s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided)
 
 
-def tile_count(context: Context) -> Number:
-    """Tiles of the whole grid, or clusters of them."""
-    total: Number = 1
-    for count in tile_counts(context):
-        total = context.emit.mul(total, count)
-    return total
+def enter(context: Context, walk: Walk, item: Number) -> None:
+    """The CTA's cluster works on one of its items: what it does of the tile, and tile numbers along the axes."""
+    run, counts = Registers(context), tile_counts(context)
+    context.walk, context.work = walk, walk.work(run, item)
+    context.indices[n.PART] = context.work.slice
+    axes = context.program.grid.axes
+    found = place_of(run, context.work.tile, counts, int(context.program.grid.group))
+    for place, (axis, number) in enumerate(zip(axes, found, strict=True)):
+        first_of_cluster = context.emit.mul(number, int(axis.cluster))
+        context.indices[axis.index] = context.emit.add(first_of_cluster, context.cluster_rank(place))
 
 
-def tile_indices(context: Context, number: Number) -> None:
-    """Splits the number of a tile's part (or of a cluster of them) into the part, and tile numbers along the axes.
+def own(context: Context) -> tuple[Walk, Work]:
+    """What the CTA's cluster takes, and what it works on."""
+    if context.walk is None or context.work is None:
+        raise LoweringError("no tile is open")
+    return context.walk, context.work
 
-    The parts of a tile follow each other, so that they are done at the same time. The last axis runs fastest. With
-    groups of g, g rows of tiles are visited column by column before the next g rows, so that CTAs that run at the same
-    time share rows and columns in L2.
-    """
-    grid, emit = context.program.grid, context.emit
-    counts = tile_counts(context)
-    parts = int(grid.parts)
-    context.indices[PART] = emit.rem(number, parts)
-    number = emit.div(number, parts)
-    context.tile = number
-    group = int(grid.group)
-    axes = grid.axes
-    found: dict[str, Number] = {}
-    if len(axes) < 2 or group == 1:
-        for axis, count in zip(reversed(axes[1:]), reversed(counts[1:]), strict=True):
-            found[axis.index] = emit.rem(number, count)
-            number = emit.div(number, count)
-        found[axes[0].index] = number
-    else:
-        if len(axes) > 3:
-            raise LoweringError(f"a grouped grid has two or three axes, not {len(axes)}")
-        for axis in axes[:-2]:
-            inner = emit.mul(counts[-2], counts[-1])
-            found[axis.index] = emit.div(number, inner)
-            number = emit.rem(number, inner)
-        rows, columns = counts[-2], counts[-1]
-        per_group = emit.mul(columns, group)
-        first = emit.mul(emit.div(number, per_group), group)
-        inside = emit.rem(number, per_group)
-        height = emit.minimum(emit.sub(rows, first), group)
-        found[axes[-2].index] = emit.add(emit.rem(inside, height), first)
-        found[axes[-1].index] = emit.div(inside, height)
-    for place, axis in enumerate(axes):
-        first_of_cluster = emit.mul(found[axis.index], int(axis.cluster))
-        context.indices[axis.index] = emit.add(first_of_cluster, context.cluster_rank(place))
+
+def trips_of(context: Context, s: n.Repeated, number: Number, ahead: int = 0) -> Trips:
+    """How many rounds a loop has, by what decides it; `ahead`: of the tile that the CTA takes so many tiles later."""
+    dealt = s.divided and context.scheduler.deals_rounds
+    return Trips("the CTA's own rounds" if dealt else str(s.trips), number, ahead, dealt)

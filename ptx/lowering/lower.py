@@ -15,10 +15,9 @@ from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, fix_up, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
-from tinygpu.ptx.lowering.grid import tile_indices
+from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.handover import refuse_unordered
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
-from tinygpu.ptx.lowering.stream import rounds_of_tile
 from tinygpu.ptx.lowering.sync import Protocol, Ring
 
 Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
@@ -69,7 +68,8 @@ def lowered(
     if several:
         roles.write(context, control.body)
     else:
-        tile_indices(context, context.cluster_number())
+        tiles = context.scheduler.walk(Registers(context), (0, 1))
+        enter(context, tiles, tiles.begin)
         control.body(context, program.body)
     context.emit.line("ret;")
     maps = tuple(spec for spec, _ in context.maps)
@@ -116,6 +116,7 @@ def lowered(
             "",
         ]
     )
+    rule = context.scheduler.launch_rule
     kernel = Kernel(
         name,
         program.machine,
@@ -132,9 +133,9 @@ def lowered(
         tuple(sorted(point.items())),
         maps,
         clusters,
-        program.grid.persistent,
+        rule.persistent,
         bool(suffix),
-        int(program.grid.parts),
+        rule.slices,
         fix_up.workspaces(program),
         _stream_k(program),
         rounds.rings(program),
@@ -165,7 +166,7 @@ def _only(instruction: Instruction) -> bool:
 
 def _stream_k(program: Program) -> tuple[str, int] | tuple[()]:
     """(dim, elements per round) of the rounds that CTAs share in a row."""
-    if not int(program.grid.stream_k):
+    if not program.grid.scheduler.settled().launch_rule.by_rounds:
         return ()
     trips = rounds_of_tile(program)
     for name in trips.symbols:
@@ -182,7 +183,7 @@ def _spans(program: Program) -> dict[str, tuple[str, int]]:
         if axis.size.sympy.is_Symbol:
             out[axis.index] = (axis.size.sympy.name, int(axis.extent))
     for s in walk(program.body):
-        if isinstance(s, n.Repeated) and (int(program.grid.parts) == 1 or s.first.same(0)):
+        if isinstance(s, n.Repeated) and (program.grid.scheduler.slices.same(1) or s.first.same(0)):
             for name in s.trips.symbols:
                 for step in _divisors(s.trips):
                     if s.trips.same(ceil_div(symbol(name), step)):

@@ -23,7 +23,7 @@ def _reasons(program: Program) -> Iterator[str]:
     if any(p.completion == "tcgen05 commit" for p in program.pipelines):
         yield "a pipeline is completed by tcgen05 commit"
     if not side_by_side(program):
-        if program.grid.persistent:
+        if program.grid.scheduler.persistent:
             yield "the grid is persistent"
         if not program.grid.cluster.same(1):
             yield f"{program.grid.cluster} CTAs form a cluster"

@@ -10,14 +10,13 @@ from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import leaves, walk
-from tinygpu.ptx.lowering import handover, stream
+from tinygpu.ptx.lowering import handover
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
-from tinygpu.ptx.lowering.grid import tile_indices, unit_count
-from tinygpu.ptx.lowering.share import Share
-from tinygpu.ptx.lowering.stream import trips_of
+from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
 from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitGroup
 from tinygpu.ptx.lowering.sync_text import issue
+from tinygpu.schedulers.scheduler import Walk
 
 WARPGROUP_WARPS = 4
 
@@ -99,53 +98,41 @@ def _by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
 
 def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
     """The role's walk over the tiles: one, or tile after tile."""
-    emit, grid = context.emit, context.program.grid
-    start: Number = context.cluster_number()
-    if not grid.persistent:
-        tile_indices(context, start)
+    emit = context.emit
+    walk = context.scheduler.walk(Registers(context), role.share)
+    if walk.end is None:
+        enter(context, walk, walk.begin)
         body(context, mine)
         return
     rest, every = role.share
-    share = stream.share_of(context) if int(grid.stream_k) else None
-    begin, step, total = (rest, every, share.count) if share else _dealt(context, start, rest, every)
     tile = emit.new("r", len(emit.blocks))
-    emit.line(f"mov.u32 {tile}, {begin};")
-    _skip_tiles(context, mine, share, 0, range(rest))
+    emit.line(f"mov.u32 {tile}, {walk.begin};")
+    _skip_tiles(context, mine, walk, 0, range(rest))
     again, done = emit.label("tile"), emit.label("tiles_done")
     emit.place_label(again)
     over = emit.new("p")
-    emit.line(f"setp.ge.u32 {over}, {tile}, {total};")
+    emit.line(f"setp.ge.u32 {over}, {tile}, {walk.end};")
     emit.line(f"@{over} bra {done};")
     block = emit.open()
     context.looping = True  # all that a role does stands in its walk
     with context.protocol.block(Tiles):
-        if share:
-            stream.enter(context, share, tile)
-        else:
-            tile_indices(context, tile)
+        enter(context, walk, tile)
         body(context, mine)
-        _skip_tiles(context, mine, share, tile, range(1, every))
+        _skip_tiles(context, mine, walk, tile, range(1, every))
     emit.close()
     emit.block.body.extend(block.lines())
-    emit.line(f"add.u32 {tile}, {tile}, {step};")
+    emit.line(f"add.u32 {tile}, {tile}, {walk.step};")
     emit.line(f"bra {again};")
     emit.place_label(done)
 
 
-def _dealt(context: Context, start: Number, rest: int, every: int) -> tuple[Number, Number, Number]:
-    """The parts of tiles that the role takes: (the first, how far apart they are, the number of all)."""
-    emit = context.emit
-    clusters = emit.div(emit.computed("r", "mov.u32 {d}, %nctaid.x;"), context.cluster_size)
-    return emit.add(start, emit.mul(clusters, rest)), emit.mul(clusters, every), unit_count(context)
-
-
 def _skip_tiles(
-    context: Context, mine: tuple[n.Statement, ...], share: Share | None, tile: Number, ahead: range
+    context: Context, mine: tuple[n.Statement, ...], walk: Walk, tile: Number, ahead: range
 ) -> None:
     """Passes over the slots that other roles drain for the tiles that they take: so many tiles ahead of this one."""
     if not ahead:
         return
-    emit = context.emit
+    emit, run = context.emit, Registers(context)
     tiles = [emit.add(tile, distance) for distance in ahead]
     for name, pipe in context.pipes.items():
         if context.program.pipeline(name).completion != "mbarrier":
@@ -153,9 +140,10 @@ def _skip_tiles(
         count: Number = 0
         slots = Slots()
         for distance in ahead:
-            rounds = stream.piece_of(context, share, tiles[distance - ahead.start]).trips if share else None
+            dealt = walk.work(run, tiles[distance - ahead.start]).rounds if context.scheduler.deals_rounds else None
+            rounds = None if dealt is None else dealt[1]
             each, more = _slots_per_tile(context, mine, name, rounds, distance)
-            count = emit.add(count, each) if share else emit.mul(each, len(ahead))
+            count = emit.mul(each, len(ahead)) if dealt is None else emit.add(count, each)
             slots += more
         handover.skip(context, pipe, count, slots)
 

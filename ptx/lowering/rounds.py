@@ -92,7 +92,7 @@ def _largest(program: Program, trips: Expr) -> Expr:
 def _last_values(program: Program) -> dict[str, Expr]:
     """The largest value of every index: of tiles along the grid's axes, of parts, and of loops."""
     lasts = {a.index: (a.size + a.extent - 1) // a.extent - 1 for a in program.grid.axes}
-    lasts[n.PART] = program.grid.parts - 1
+    lasts[n.PART] = program.grid.scheduler.slices - 1
     for s in walk(program.body):
         if isinstance(s, n.Repeated):
             lasts[s.index] = s.first + s.trips - 1

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tinygpu.expressions import expr
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import Order
@@ -28,6 +29,9 @@ from tinygpu.ptx.verification.derived import (
     tiles_per_cta,
 )
 from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.schedulers.run_time import Numbers
+from tinygpu.schedulers.sliced import StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
 # What the words mean that name a run.
 RUNS = (
@@ -174,16 +178,14 @@ def _told(kernel: Kernel, pieces: set[int]) -> int:
 def _first_pieces(tiles: int, rounds: int, clusters: int) -> set[int]:
     """Rounds of the first tile of a cluster that goes on to others, where clusters deal out all rounds in a row.
 
-    As `tinygpu.ptx.lowering.stream` deals them out.
     """
-    shared = tiles - (max(tiles // clusters, 1) - 1) * clusters
-    each, longer = divmod(shared * rounds, clusters)
     found = set()
     for cluster in range(clusters):
-        inside = (cluster * each + min(cluster, longer)) % rounds
-        own = each + (cluster < longer)
-        if own > rounds - inside:
-            found.add(rounds - inside)
+        run = Numbers(cluster, clusters, tiles, rounds)
+        walk = StreamK(expr(1), StaticPersistent()).walk(run, (0, 1))
+        first = walk.work(run, 0).rounds
+        if walk.pieces > 1 and first is not None:
+            found.add(first[1])
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinygpu.extensions import Extension, extension, extensions, without_ours
 from tinygpu.language.machine import Machine
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.users_code import users_code
@@ -40,16 +41,29 @@ class Family:
 
 
 def family(name: str) -> Family:
-    """The machines behind a name: a shipped machine, a family, or `path/to/file.py:ClassName`."""
+    """The machines behind a name: a shipped machine, a family, one of an installed package, or `path/to/file.py:Class`.
+
+    Raises MachineNotFound, and ExtensionError for a name that packages offer and that cannot be used.
+    """
     if ".py" in name:
         return Family(name, (_from_file(name),))
-    key = name.lower().replace("-", "_")
+    offered = extension("machines", name, (*FAMILIES, *SHIPPED))
+    if offered is not None:
+        return Family(offered.name, (_offered(offered),))
+    key = without_ours(name).lower().replace("-", "_")
     if key in FAMILIES:
         return Family(key, tuple(_shipped(m) for m in FAMILIES[key]))
     if key in SHIPPED:
         return Family(key, (_shipped(key),))
-    known = ", ".join([*FAMILIES, *SHIPPED])
+    known = ", ".join([*FAMILIES, *SHIPPED, *(e.name for e in extensions("machines"))])
     raise MachineNotFound(f"there is no machine {name!r}; there are {known}, and your own as path/to/file.py:ClassName")
+
+
+def _offered(offered: Extension) -> type[Machine]:
+    found = offered.imported()
+    if not (isinstance(found, type) and issubclass(found, Machine)):
+        raise offered.wrong(found, "a subclass of Machine")
+    return found
 
 
 def _shipped(name: str) -> type[Machine]:

@@ -15,7 +15,7 @@ from tinygpu.cli.commands.checking import check_command
 from tinygpu.cli.commands.emulating import emulate_command
 from tinygpu.cli.commands.forecasts import predict_command, roofline_command, timeline_command
 from tinygpu.cli.commands.kernels import emit_command, verify_command
-from tinygpu.cli.commands.listing import devices_command, machines_command, show_command
+from tinygpu.cli.commands.listing import devices_command, list_command, machines_command, show_command
 from tinygpu.cli.commands.reporting import report_command
 from tinygpu.cli.commands.running import run_command
 from tinygpu.cli.commands.spaces import explain_command, space_command
@@ -44,6 +44,7 @@ def options_of_all_commands(
     """What stands before a command."""
 
 
+app.command("list")(list_command)
 app.command("machines")(machines_command)
 app.command("show")(show_command)
 app.command("devices")(devices_command)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-MACHINE = Annotated[str, typer.Argument(help="a shipped machine, a family, or path/to/file.py:ClassName")]
+MACHINE = Annotated[str, typer.Argument(help="a machine or family of `tinygpu list`, or path/to/file.py:ClassName")]
 SHAPE = Annotated[str, typer.Option("--shape", help="every dim of the machine: m=4096,n=4096,k=4096")]
-DEVICE = Annotated[str, typer.Option("--device", "-d", help="a GPU of `tinygpu devices`, or a device file")]
+DEVICE = Annotated[str, typer.Option("--device", "-d", help="a GPU of `tinygpu list devices`, or a device file")]
 DTYPE = Annotated[list[str], typer.Option("--dtype", help="f16 for all inputs, or a=f16 per tensor")]
 MAJOR = Annotated[list[str], typer.Option("--major", help="a=col: column-major operands")]
 LD = Annotated[list[str], typer.Option("--ld", help="a=4104: leading dimension in elements")]

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:  # commands that need none of these start without them
     from tinygpu.api.choosing import Finalist
     from tinygpu.ptx.verification.verify import Verification
     from tinygpu.spaces.build import MachineSpace
 
+# Tags of ours; whatever else stands in brackets is text, such as the y[i, j] of a machine's summary.
+_TEXT_IN_BRACKETS = re.compile(r"(?<!\\)\[(?!/?bold( red)?\])")
+
+
+class _Plain(Console):
+    """A console on which a user's brackets are what they are."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(_TEXT_IN_BRACKETS.sub(r"\\[", text), **how)
+
+
 # On a pipe there is no width to fit into.
-console = Console(highlight=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+console = _Plain(highlight=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 
 def table(*columns: str, title: str = "") -> Table:

@@ -83,7 +83,7 @@ class Counts:
             prefetch_iterations=v["prefetch"],
             bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
             held=int(len(self.program.roles) > 1),
-            persistent=int(self.program.grid.persistent),
+            persistent=int(self.program.grid.scheduler.persistent),
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
@@ -219,7 +219,7 @@ class _Counter:
     def named(self) -> dict[str, Expr]:
         p = self.program
         tiles = [ceil_div(a.size, a.extent) for a in p.grid.axes]
-        ctas = p.grid.parts
+        ctas = p.grid.scheduler.slices
         for a in p.grid.axes:
             # where clusters do not divide the tiles, some of their CTAs have a tile beyond the last one
             ctas = ctas * (ceil_div(a.size, a.extent * a.cluster) * a.cluster)
@@ -229,7 +229,7 @@ class _Counter:
             "cluster": p.grid.cluster,
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
-            "even": p.grid.stream_k,
+            "even": p.grid.scheduler.even,
             "smem": buffer_bytes(p, p.body, SMEM),
             "iterations": self.iterations,
             "prefetch": self.operations.prefetch,

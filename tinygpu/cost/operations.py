@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
-from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, symbol, where
+from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.instruction import BulkTransfer, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
@@ -126,53 +126,30 @@ class Operations:
                 tally.add("warp_instructions", times * self.warps * ceil_div(moved, 4 * self.threads))
 
     def _fix_up(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
-        """What the last CTA of a tile does, for which everybody waits: it takes the values of all parts, from L2.
+        """What is left and taken of a tile that CTAs share, through L2, for which everybody waits.
 
-        A structure may leave open whether parts or rounds in a row are shared: each counts where it is chosen.
+        A structure may leave open how tiles are shared: each way counts where it is chosen.
         """
-        self._fix_up_in_a_row(s, tally, times)
-        parts, values, vector = self.program.grid.parts, values_of(s.value), expr(s.store.vector)
-        shared = where(parts > 1, times, 0)
+        grid, values = self.program.grid, values_of(s.value)
         sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
-        tally.add("sectors_written", shared * sectors)
-        tally.add("sectors_read", shared * parts * sectors)
-        issued = (1 + parts) * ceil_div(values, vector) + (parts - 1) * values
-        tally.add("warp_instructions", shared * self.warps * issued)
+        vectors = ceil_div(values, expr(s.store.vector))
         unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
-        each = 2 if unit == "fma_flops" else 1
-        tally.add(unit, shared * self.threads * values * (parts - 1) * each)
-        tally.wait("barriers", shared * 2)
-        # the count, and then the values of some parts at a time
-        tally.wait("global_loads", shared * (1 + ceil_div(parts, s.parts_at_once)))
+        each = self.threads * values * (2 if unit == "fma_flops" else 1)
+        for way in grid.scheduler.sharing(grid.tiles, grid.cluster):
+            shared, tiles = times * way.when, way.tiles
 
-    def _fix_up_in_a_row(self, s: n.FixUp, tally: Tally, times: Expr) -> None:
-        """The same where C clusters share rounds in a row: a tile's share of all that is left and taken.
+            def per_tile(amount: Expr, shared: Expr = shared, tiles: Expr = tiles) -> Expr:
+                return shared * ceil_div(amount, tiles)
 
-        Every place where one cluster ends and the next begins cuts a tile: it is one more addition, and each piece of a
-        tile that is cut is left once and taken once.
-        """
-        grid, values, vector = self.program.grid, values_of(s.value), expr(s.store.vector)
-        if grid.stream_k.same(0):
-            return
-        shared = times * grid.stream_k
-        clusters, tiles = maximum(symbol("device.sm_count") // grid.cluster, 1), expr(1)
-        for axis in grid.axes:
-            tiles = tiles * ceil_div(axis.size, axis.extent * axis.cluster)
-        pieces = clusters + minimum(clusters, tiles)
-
-        def per_tile(amount: Operand) -> Expr:
-            return shared * ceil_div(amount, tiles)
-
-        sectors = ceil_div(self.threads * values * s.value.dtype.bits, 8 * SECTOR_BYTES)
-        tally.add("sectors_written", per_tile(pieces * sectors))
-        tally.add("sectors_read", per_tile(pieces * sectors))
-        vectors = ceil_div(values, vector)
-        tally.add("warp_instructions", per_tile(self.warps * (2 * pieces * vectors + clusters * values)))
-        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.combine.unit, "alu_ops")
-        tally.add(unit, per_tile(self.threads * values * clusters * (2 if unit == "fma_flops" else 1)))
-        cut = minimum(clusters, tiles)
-        tally.wait("barriers", per_tile(2 * cut))
-        tally.wait("global_loads", per_tile(cut + pieces))
+            tally.add("sectors_written", per_tile(way.left * sectors))
+            tally.add("sectors_read", per_tile(way.taken * sectors))
+            issued = (way.left + way.taken) * vectors + way.added * values
+            tally.add("warp_instructions", per_tile(self.warps * issued))
+            tally.add(unit, per_tile(each * way.added))
+            tally.wait("barriers", per_tile(way.waits))
+            some, in_turn = way.trips  # the count among them; and the values of some pieces at a time
+            more = expr(0) if in_turn.same(0) else ceil_div(in_turn, s.parts_at_once)
+            tally.wait("global_loads", per_tile(some + more))
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tinygpu.devices.device import DEVICE_BYTES, Device, device_from_json
+from tinygpu.extensions import Extension, extension, extensions, without_ours
 from tinygpu.files.json_text import parse
 from tinygpu.files.reading import read_file
 
@@ -27,7 +28,9 @@ def devices() -> tuple[Device, ...]:
 def device(name: str | Path | Device) -> Device:
     """The device of that name or alias, in any case and with or without dashes; or of a device file.
 
-    name  "a100", "RTX 4090", "h100-pcie"; or a path that ends in .json
+    name  "a100", "RTX 4090", "h100-pcie"; one that an installed package offers; or a path that ends in .json
+
+    Raises ValueError for a name that is nobody's, and ExtensionError for a package's that cannot be used.
 
     >>> device("RTX 4090").sm_count
     128
@@ -36,11 +39,24 @@ def device(name: str | Path | Device) -> Device:
         return name
     if isinstance(name, Path) or str(name).endswith(".json"):
         return load_device(name)
-    key = _key(name)
-    for candidate in devices():
-        if key in (_key(candidate.name), *map(_key, candidate.aliases)):
-            return candidate
+    key = _key(without_ours(name))
+    ours = [d for d in devices() if key in (_key(d.name), *map(_key, d.aliases))]
+    offered = extension("devices", name, [name] if ours else [])
+    if offered is not None:
+        return _offered(offered)
+    if ours:
+        return ours[0]
     raise ValueError(_unknown(name))
+
+
+def _offered(offered: Extension) -> Device:
+    """A package offers a Device, or the path of a device file."""
+    found = offered.imported()
+    if isinstance(found, (str, Path)):
+        return load_device(found)
+    if not isinstance(found, Device):
+        raise offered.wrong(found, "a Device, and no path of a device file")
+    return found
 
 
 def load_device(path: str | Path) -> Device:
@@ -59,8 +75,9 @@ def _key(name: str) -> str:
 def _unknown(name: str) -> str:
     keys = {_plain(alias): candidate.name for candidate in devices() for alias in (candidate.name, *candidate.aliases)}
     near = list(dict.fromkeys(keys[k] for k in get_close_matches(_plain(name), keys, 4)))
+    offered = [e.name for e in extensions("devices")]
     hint = f"closest: {', '.join(near)}; " if near else ""
     return (
-        f"unknown device {name!r}; {hint}known: {', '.join(d.name for d in devices())}; "
+        f"unknown device {name!r}; {hint}known: {', '.join([*(d.name for d in devices()), *offered])}; "
         "or give the path of a device file that ends in .json"
     )

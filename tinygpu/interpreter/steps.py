@@ -18,7 +18,7 @@ from tinygpu.interpreter.elements import Array, number
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.interpreter.places import Made, extents, reader, writer
 from tinygpu.interpreter.worker import Worker
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.language.users_code import users_code
@@ -120,6 +120,9 @@ class Preparing:
     def store(self, s: n.Store) -> Act:
         get, put = reader(s.value, self.made), self.result(s, s.target)
         meaning = _meaning(s.name, s.instruction)
+        if isinstance(s.instruction, Transfer) and s.instruction.combines:
+            there, combine = reader(s.target, self.made), s.instruction.combine
+            return lambda w: put(w, combine(there(w), meaning(get(w))))
         return lambda w: put(w, meaning(get(w)))
 
     def copy(self, s: n.Copy) -> Act:

@@ -19,6 +19,7 @@ from tinygpu.language.tile import Buffer
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses
+from tinygpu.schedulers.scheduler import TileScheduler
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
 SWIZZLES = (32, 64, 128)
@@ -39,6 +40,7 @@ class Blocks(Checks):
         persistent: bool = False,
         slices: Operand = 1,
         stream_k: Operand = 0,
+        scheduler: TileScheduler | None = None,
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
 
@@ -49,6 +51,7 @@ class Blocks(Checks):
         slices      split-K: CTAs (or clusters) that share each tile; they divide loops, and fix up what they have
         stream_k    1: all CTAs (or clusters) of a persistent grid do the same number of rounds of divided loops, over
                     the tiles in a row; they share, and fix up, the tiles in which one ends and the next begins
+        scheduler   how tiles are dealt, instead of these three (`tinygpu.schedulers.scheduler`)
         """
         if self.grid_node is not None:
             raise self.fail("a program has one grid, and this opens a second; bring all roles into the first")
@@ -64,8 +67,7 @@ class Blocks(Checks):
         ctas = expr(1)
         for axis in made:
             ctas = ctas * axis.cluster
-        self.grid_node = n.Grid(made, expr(raster), ctas, persistent, expr(slices), expr(stream_k))
-        self._check_sharing(self.grid_node)
+        self.grid_node = n.Grid(made, expr(raster), ctas, self._dealt(persistent, slices, stream_k, scheduler))
         yield tuple(symbol(a.index) * a.extent for a in made)
 
     @verb("p.rank")

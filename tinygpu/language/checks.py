@@ -5,7 +5,7 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,10 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
+from tinygpu.schedulers.scheduler import TileScheduler
+from tinygpu.schedulers.sliced import OneTile, StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
 # What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
 DONE = {"produce": "produced", "consume": "consumed", "turn": "taken in turns"}
@@ -82,20 +86,26 @@ class Checks:
             self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
 
     # -- parts of tiles --------------------------------------------------------------------------------------------
-    def _check_sharing(self, grid: n.Grid) -> None:
-        if grid.stream_k.same(0):
-            return
-        if not grid.persistent:
-            raise self.fail("stream-K is for CTAs that take tile after tile; open the grid with persistent=True")
-        self.require(
-            (
-                Condition("stream_k", any_of([grid.stream_k == v for v in (0, 1)]), "stream_k is 0 or 1"),
-                Condition(
-                    "stream-K or split-K", (grid.stream_k == 0) | (grid.parts == 1),
-                    "tiles are shared by rounds in a row, or each by the same number of CTAs",
-                ),
-            )
-        )  # fmt: skip
+    def _dealt(
+        self, persistent: bool, slices: Operand, stream_k: Operand, given: TileScheduler | None
+    ) -> TileScheduler:
+        """How tiles are dealt, by the words of `p.grid`; checked."""
+        made: TileScheduler = StaticPersistent(expr(slices)) if persistent else OneTile(expr(slices))
+        if not expr(stream_k).same(0):
+            made = StreamK(expr(stream_k), made)
+        if given is not None:
+            if not isinstance(given, TileScheduler):
+                raise self.fail(f"p.grid(scheduler=) takes a TileScheduler, not {given!r}")
+            if persistent or made.shares:
+                raise self.fail(
+                    f"p.grid takes a scheduler, here {type(given).__name__}, or persistent, slices and stream_k; leave "
+                    "out the one or the others"
+                )
+            made = given
+        if made.refusal():
+            raise self.fail(made.refusal())
+        self.constraints.extend(made.conditions())
+        return made
 
     def _divides(self, extent: Expr, rounds: Expr) -> Expr:
         """The number of CTAs that divide a loop of so many rounds over an extent."""
@@ -106,14 +116,15 @@ class Checks:
         if self.fixing_up:
             raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up")
         known = self.divided if self.divided is not None else rounds
-        if not self.grid_node.stream_k.same(0) and not known.same(rounds):
+        slices, deals_rounds = self.grid_node.scheduler.slices, self.grid_node.scheduler.deals_rounds
+        if deals_rounds and not known.same(rounds):
             raise self.fail(
                 f"one loop of {known} rounds is divided and one of {rounds}; stream-K deals out rounds that all divided"
                 " loops of a tile have in common"
             )
         self.divided = known
-        self._check_divided(extent, rounds, self.grid_node.parts)
-        return self.grid_node.parts
+        self._check_divided(extent, rounds, slices)
+        return slices
 
     def _check_divided(self, extent: Expr, rounds: Expr, parts: Expr) -> None:
         """Rounds beyond the end of a tensor touch nothing; those beyond another extent would touch what is there."""
@@ -130,13 +141,37 @@ class Checks:
 
     def _writes_alone(self, name: str, target: Tile) -> None:
         """Of the CTAs that share a tile one writes the results."""
-        if target.tensor is not None and self.grid_node and self.grid_node.shares and not self.fixing_up:
-            parts = self.grid_node.parts
-            which = "all" if parts.same(1) else f"each of the {parts}"
+        if target.tensor is not None and self.grid_node and self.grid_node.scheduler.shares and not self.fixing_up:
+            which = self.grid_node.scheduler.writers
             raise self.fail(
                 f"{name} writes {target.name} in {which} CTAs that share a tile; combine what they have, and write "
                 "that inside `with p.fix_up(...)`"
             )
+
+    def _combines(self, name: str, instruction: Transfer, target: Tile) -> None:
+        """What a store combines with is there before the launch; whoever comes when, and how often, is no matter."""
+        if target.tensor is not None and target.tensor.access != "inout":
+            raise self.fail(
+                f"{name} ({instruction}) combines with what {target.name} holds, which is declared Output; declare it "
+                "InOut"
+            )
+
+    def _check_combined(self, body: Sequence[n.Statement]) -> None:
+        """What one store combines into, nothing else reads or writes: they come in any order, of all CTAs."""
+        touching: dict[str, list[n.Statement]] = {}
+        for s in walk(tuple(body)):
+            for tile in (*s.reads, *s.writes):
+                if tile.tensor is not None:
+                    touching.setdefault(tile.tensor.name, []).append(s)
+        for tensor, statements in touching.items():
+            combining = [s for s in statements if any(getattr(i, "combines", False) for i in s.instructions)]
+            others = [s for s in statements if s not in combining or s.instructions != combining[0].instructions]
+            if combining and others:
+                first, other = (getattr(s, "name", str(s)) for s in (combining[0], others[0]))
+                raise self.fail(
+                    f"{first} combines into {tensor} what CTAs store in any order, and {other} touches {tensor} too; "
+                    "give what else is read or written a tensor of its own"
+                )
 
     def _check_fix_up(self, name: str, store: Any, load: Any, value: Tile) -> None:
         stored, loaded = self._instruction(store, (Transfer,), "fix_up"), self._instruction(load, (Transfer,), "fix_up")
@@ -147,6 +182,8 @@ class Checks:
         self._path(load, GMEM, RMEM)
         if load.read_only:
             raise self.fail(f"{loaded} ({load}) reads through the read-only path what other CTAs write; use ld.global")
+        if store.combines:
+            raise self.fail(f"{stored} ({store}) combines with what is there, and a workspace is empty; use st.global")
         vector = expr(store.vector)
         if not vector.same(load.vector):
             raise self.fail(f"{stored} leaves {store.vector} values at once, and {loaded} takes {load.vector}")
@@ -185,7 +222,7 @@ class Checks:
         rest, every = made.share
         if not 0 <= rest < every:
             raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
-        if every > 1 and not (self.grid_node and self.grid_node.persistent):
+        if every > 1 and not (self.grid_node and self.grid_node.scheduler.persistent):
             raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
 
     def _whole_warpgroups(self, role: Role, what: str) -> None:
@@ -236,6 +273,10 @@ class Checks:
             )
 
     def _bring(self, instruction: Any, memory_side: Tile, partition: Partition) -> None:
+        kinds = getattr(instruction, "kinds", ())
+        if kinds and memory_side.dtype.name not in kinds:
+            name, listed = self.machine.attribute_of(instruction), " or ".join(kinds)
+            raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._fits_role(memory_side.name, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(instruction.legality(memory_side, partition))

@@ -32,9 +32,7 @@ def derived_constraints(program: Program) -> list[Constraint]:
         out.append(_turns())
     if not program.grid.cluster.same(1):
         out.append(_cluster(program))
-    if not program.grid.stream_k.same(0):
-        out.append(_rounds(program))
-    return out
+    return [*out, *_dealt_rounds(program)]
 
 
 def _turns() -> Constraint:
@@ -59,15 +57,10 @@ def _cluster(program: Program) -> Constraint:
     )
 
 
-def _rounds(program: Program) -> Constraint:
-    divided = next(s for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided)
-    return Constraint(
-        "rounds in a row",
-        (program.grid.stream_k == 0) | (divided.trips <= n.MOST_ROUNDS),
-        "clusters that share rounds count those of two tiles for each in 32 bits",
-        source="grid",
-        judge="launch",
-    )
+def _dealt_rounds(program: Program) -> tuple[Constraint, ...]:
+    """What the scheduler asks of the rounds that CTAs share."""
+    divided = next((s.trips for s in walk(program.body) if isinstance(s, n.Repeated) and s.divided), expr(1))
+    return program.grid.scheduler.constraints(divided)
 
 
 def _side_by_side(program: Program) -> list[Constraint]:
@@ -96,7 +89,7 @@ def _grid(program: Program) -> Constraint:
     tiles = expr(1)
     for axis in program.grid.axes:
         tiles = tiles * ceil_div(axis.size, axis.extent)
-    tiles = tiles * program.grid.parts
+    tiles = tiles * program.grid.scheduler.slices
     return Constraint(
         "grid size",
         tiles <= 2**31 - 1,

@@ -15,7 +15,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import Does, uses, walk
 
-# Rounds that a CTA does of one tile, where stream-K deals them out.
+# Rounds that a CTA does of one tile, where rounds are dealt.
 OWN_ROUNDS = symbol("rounds_of_its_own")
 Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
@@ -116,12 +116,12 @@ def _check_fix_ups(program: Program) -> None:
 def _counts(program: Program, pipeline: str, does: Does) -> Counts:
     """How often each role produces (or consumes) the pipeline; of divided rounds that may be known at launch only."""
     found: Counts = {}
-    streamed = not program.grid.stream_k.same(0)
+    dealt = program.grid.scheduler.deals_rounds
     for u in uses(program.body, pipeline):
         if u.does == does:
             times = expr(1)
             for loop in u.loops:
-                times = times * (OWN_ROUNDS if streamed and loop.divided else loop.trips)
+                times = times * (OWN_ROUNDS if dealt and loop.divided else loop.trips)
             found[u.place.role] = found.get(u.place.role, expr(0)) + times
     return found
 

@@ -148,6 +148,8 @@ class Transfer(Instruction):
     widths_bytes: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16)
     # The width at which data from GMEM does not pass through L1; 0: none.
     past_l1_bytes: ClassVar[int] = 0
+    # Types of the elements that it moves; (): all.
+    kinds: ClassVar[tuple[str, ...]] = ()
     # Whether it reads through the read-only path: what nothing writes while the kernel runs.
     read_only: ClassVar[bool] = False
     unit: ClassVar[Unit] = "lsu"
@@ -159,6 +161,19 @@ class Transfer(Instruction):
     def meaning(self, values: Any) -> Any:
         """What arrives of a tile: its values as they are."""
         return values
+
+    def combine(self, there: Any, values: Any) -> Any:
+        """For a store that does not replace what is there: what becomes of it, in NumPy.
+
+        Such a store is atomic: whoever stores to an element, however often and in whatever order, nothing gets lost.
+        """
+        raise NotImplementedError
+
+    @property
+    def combines(self) -> bool:
+        """Whether it combines what it stores with what is there."""
+        return type(self).combine is not Transfer.combine
+
     def statement(self, kind: DType, piece: str, registers: Sequence[str], address: str) -> str:
         """PTX that moves neighbouring elements between registers and memory.
 
@@ -178,6 +193,8 @@ class Transfer(Instruction):
         raise NotImplementedError
 
     def unwritten(self) -> str:
+        if self.combines and (self.reads, self.writes) != (RMEM, GMEM):
+            return f"combines on the way from {self.reads} to {self.writes}; what combines is a store from RMEM to GMEM"
         if RMEM in (self.reads, self.writes):
             return f"is completed by a {self.completion}, and what goes through registers at once" * self.asynchronous
         if (self.reads, self.writes) != (GMEM, SMEM) or self.completion != "commit group":

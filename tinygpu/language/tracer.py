@@ -78,7 +78,10 @@ class Tracer(Blocks):
             )
         if target.tensor is not None and target.tensor.access == "in":
             raise self.fail(f"{name} writes {target.name}, which is declared Input; declare it Output or InOut")
-        self._writes_alone(name, target)
+        if isinstance(instruction, Transfer) and instruction.combines:
+            self._combines(name, instruction, target)
+        else:
+            self._writes_alone(name, target)
         self._bring(instruction, target, value.partition)
         self.emit(n.Store(name, instruction, value, target))
 
@@ -313,12 +316,12 @@ class Tracer(Blocks):
             raise self.fail("the program opens no grid; begin with `with p.grid(...)`")
         if not self.roles:
             raise self.fail("no warps do anything; open `with p.role(...)` inside the grid")
-        if self.grid_node.shares and self.divided is None:
-            parts = self.grid_node.parts
-            what = "CTAs share tiles" if parts.same(1) else f"{parts} CTAs share each tile"
-            raise self.fail(f"{what}, and they divide no loop; write p.loop(..., divided=True)")
+        if self.grid_node.scheduler.shares and self.divided is None:
+            who = self.grid_node.scheduler.sharers
+            raise self.fail(f"{who}, and they divide no loop; write p.loop(..., divided=True)")
         for value, what in self.unused.items():
             raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
+        self._check_combined(self.bodies[0])
         return self.grid_node, tuple(self.bodies[0])
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:

@@ -18,13 +18,12 @@ from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
+from tinygpu.schedulers.scheduler import TileScheduler
+from tinygpu.schedulers.sliced import ONE_TILE
 
 ONE = expr(1)
 # The part of a tile that a CTA works on, where several share each tile.
 PART = "part0"
-# Rounds of one tile and clusters of CTAs, at most, where rounds are shared: those of two tiles for each cluster are
-# counted in 32 bits.
-MOST_ROUNDS, MOST_CLUSTERS = 2**17, 2**14
 # Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
 FIX_UP_VECTORS_AT_ONCE = 8
 
@@ -416,33 +415,29 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """How tiles are dealt to CTAs.
+    """The tiles of a program, and how they are dealt to CTAs.
 
-    group       tile rows that are visited together (L2 locality); 1 = row by row
-    cluster     CTAs per cluster: the product over the axes
-    persistent  each CTA takes tile after tile (grid = what is resident) instead of one
-    parts       CTAs (or clusters) that share each tile: each does a part of the rounds of divided loops
-    stream_k    1: all CTAs (or clusters) do the same number of rounds of divided loops, over the tiles in a row, and
-                share those in which the rounds of one end and those of the next begin
+    group      tile rows that are visited together (L2 locality); 1 = row by row
+    cluster    CTAs per cluster: the product over the axes
+    scheduler  which CTA (or cluster) works on what
     """
 
     axes: tuple[Axis, ...]
     group: Expr
     cluster: Expr
-    persistent: bool = False
-    parts: Expr = ONE
-    stream_k: Expr = ZERO
+    scheduler: TileScheduler = ONE_TILE
 
     @property
-    def shares(self) -> bool:
-        """Whether more CTAs than one may work on a tile."""
-        return not (self.parts.same(1) and self.stream_k.same(0))
+    def tiles(self) -> Expr:
+        """Tiles, or clusters of them."""
+        out = expr(1)
+        for axis in self.axes:
+            out = out * ceil_div(axis.size, axis.extent * axis.cluster)
+        return out
 
 
 __all__ = [
     "FIX_UP_VECTORS_AT_ONCE",
-    "MOST_CLUSTERS",
-    "MOST_ROUNDS",
     "ONE",
     "PART",
     "ZERO",

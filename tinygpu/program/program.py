@@ -88,8 +88,5 @@ def _head(p: Program) -> Iterator[str]:
             shape = ", ".join(map(str, b.shape))
             yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
     axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
-    how = " persistent" if p.grid.persistent else ""
     cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
-    parts = "" if p.grid.parts.same(1) else f"; {p.grid.parts} slices of each tile"
-    parts += "" if p.grid.stream_k.same(0) else f"; stream-K: {p.grid.stream_k}"
-    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{how}{parts}"
+    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{p.grid.scheduler.title}"

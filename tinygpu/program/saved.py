@@ -1,9 +1,9 @@
 """Programs as JSON, and back.
 
 Every value of a program is written with the name of its class and its fields, expressions as text (`program.formula`),
-and instructions, and statements that are not ours, with the path of their class, so that a user's own comes back as
-what it was. Values that many statements share (tensors, buffers, partitions, instructions) are written once, under
-"shared".
+and instructions, and statements and tile schedulers that are not ours, with the path of their class, so that a user's
+own comes back as what it was. Values that many statements share (tensors, buffers, partitions, instructions) are
+written once, under "shared".
 
 Loading is data only: it imports nothing, and makes only instructions and statements of classes that exist already.
 """
@@ -37,8 +37,11 @@ from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.formula import FormulaError, read, write
 from tinygpu.program.program import Program
+from tinygpu.schedulers.scheduler import TileScheduler
+from tinygpu.schedulers.sliced import OneTile, StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
-SCHEMA = 4
+SCHEMA = 5
 
 _CLASSES: tuple[type, ...] = (
     Program,
@@ -46,6 +49,9 @@ _CLASSES: tuple[type, ...] = (
     *(c for c in vars(n).values() if isinstance(c, type) and issubclass(c, n.Statement) and is_dataclass(c)),
     n.Axis,
     n.Grid,
+    OneTile,
+    StaticPersistent,
+    StreamK,
     Role,
     Pipeline,
     Token,
@@ -59,6 +65,9 @@ _CLASSES: tuple[type, ...] = (
     Route,
 )
 _NAMED: Mapping[str, type] = {c.__name__: c for c in _CLASSES}
+# Classes of which a user may have their own, and what one is called.
+OPEN_WORDS: Mapping[type, str] = {Instruction: "instruction", n.Statement: "statement", TileScheduler: "tile scheduler"}
+OPEN = tuple(OPEN_WORDS)
 # Written once and referred to by number.
 _SHARED: tuple[type, ...] = (Tensor, Buffer, Partition, Instruction, Route)
 
@@ -150,12 +159,12 @@ class _Writer:
 
 
 def _path(cls: type, where: str) -> str:
-    """module:name of a class of instructions or statements, checked to lead back to it."""
-    if not issubclass(cls, (Instruction, n.Statement)):
+    """module:name of a class of instructions, statements or tile schedulers, checked to lead back to it."""
+    if not issubclass(cls, OPEN):
         raise SaveError(f"{where} holds a {cls.__name__}, which is neither a value of the language nor an Instruction")
     path = _name_of(cls)
     if _at_top(cls) is not cls:
-        what = "instruction" if issubclass(cls, Instruction) else "statement"
+        what = next(word for kind, word in OPEN_WORDS.items() if issubclass(cls, kind))
         raise SaveError(
             f"{where} uses the {what} {cls.__qualname__}, which cannot be imported from {cls.__module__}; "
             "define it at the top of a module"
@@ -176,9 +185,9 @@ def _at_top(cls: type) -> Any:
 
 
 def _named_elsewhere() -> dict[str, type]:
-    """Every class of instructions and of statements that exists, by module:name."""
+    """Every class of instructions, statements and tile schedulers that exists, by module:name."""
     found: dict[str, type] = {}
-    left: list[type] = [Instruction, n.Statement]
+    left: list[type] = [*OPEN]
     while left:
         cls = left.pop()
         left += cls.__subclasses__()

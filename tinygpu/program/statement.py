@@ -119,7 +119,7 @@ class Repeated(Statement):
     """A block whose bodies are carried out `trips` times; `index` counts the rounds from `first` on.
 
     unrolled  lowering writes the rounds out
-    divided   CTAs that share a tile divide the rounds; where the grid is stream-K, `trips` counts those of a whole tile
+    divided   CTAs that share a tile divide the rounds; where rounds are dealt, `trips` counts those of a whole tile
     """
 
     __slots__ = ()

@@ -110,7 +110,7 @@ def script(program: Program, heuristics: tuple[str, ...]) -> Script:
     writer = _Writer(program, heuristics)
     parts = tuple(writer.parts())
     stages = {p.name: writer.number(p.stages) for p in program.pipelines}
-    return Script(parts, stages, compile_scalars(*writer.numbers), program.grid.persistent)
+    return Script(parts, stages, compile_scalars(*writer.numbers), program.grid.scheduler.persistent)
 
 
 @dataclass(slots=True)

@@ -137,7 +137,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
         return Finding(f"on {found}: {verification.checks[0]}")
     pairs = {
         "sectors_read": c.global_load_sectors,
-        "sectors_written": c.global_store_sectors,
+        "sectors_written": c.global_store_sectors + c.global_atomic_sectors,
         "wavefronts_read": c.shared_load_wavefronts,
         "wavefronts_written": c.shared_store_wavefronts,
     }
@@ -186,7 +186,7 @@ def _filled(case: Case, bench: Workbench) -> Program:
 
 def _beyond_listing(program: Program) -> str:
     """Why the CTAs of a program cannot be listed one by one; "" where they can."""
-    if program.grid.shares and not (program.grid.parts.same(1) and program.grid.stream_k.same(0)):
+    if program.grid.scheduler.settled().shares:
         return "CTAs that share a tile do not all do the same"
     return ""
 

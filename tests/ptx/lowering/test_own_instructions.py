@@ -20,6 +20,7 @@ from tinygpu.language import (
     DeclarationError,
     Dim,
     Elementwise,
+    InOut,
     Input,
     Machine,
     MatrixLoad,
@@ -44,6 +45,7 @@ KERNELS = (
     ("double_matmul", "MatmulDouble", "a100", {"m": 40, "n": 36, "k": 24}, "mma.sync.aligned.m8n8k4.row.col.f64.f64"),
     ("pair_loads", "MatmulPairs", "a100", {"m": 40, "n": 48, "k": 40}, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
     ("half_chain", "ScaleShift", "a100", {"m": 5, "n": 130}, "fma.rn.f16x2 %r"),
+    ("atomic_sum", "ColumnSum", "a100", {"m": 30, "n": 130}, "red.global.add.f32 [%d"),
 )
 
 
@@ -202,3 +204,71 @@ def test_what_an_instruction_does_not_state_is_told_when_a_machine_is_declared(i
                 return x
 
     assert str(refused.value) == f"Steps.program: {sentence}"
+
+
+# --- stores that combine ------------------------------------------------------------------------------------------
+
+
+def added(kind: str = "f32", declared: Any = InOut, more: Any = None, **facts: Any) -> type[Machine]:
+    """y += x, by a store that adds."""
+    name = kind
+
+    class Added(Machine):
+        """y += x"""
+
+        n = Dim()
+        x, y = Input(name, n), declared(name, n)
+        ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+        red = kind_of_store(**facts)
+
+        def program(self, p: Any) -> None:
+            who = blocked((64,), threads=32)
+            with p.grid((self.n, 64)) as (i,), p.role("all", warps=1):
+                x = p.load(self.ld, self.x.tile(i, shape=(64,)), who)
+                p.store(self.red, self.y.tile(i, shape=(64,)), x)
+                if more is not None:
+                    more(self, p, i, who, x)
+
+        @staticmethod
+        def reference(x: Any, y: Any = 0) -> Any:
+            return x + y
+
+    return Added
+
+
+def kind_of_store(**facts: Any) -> Any:
+    from atomic_sum import AddGlobal
+
+    return kind(AddGlobal, label="own", **facts)
+
+
+def refused(**made: Any) -> str:
+    with pytest.raises(DeclarationError) as error:
+        added(**made)
+    return str(error.value)
+
+
+def test_what_is_combined_into_is_there_before_and_is_nobody_elses() -> None:
+    added()
+    assert refused(declared=Output) == (
+        "Added.program: red (own) combines with what y holds, which is declared Output; declare it InOut"
+    )
+    assert refused(kind="f16") == "Added.program: red (own) moves f32 or s32, and y is f16"
+    assert refused(writes=SMEM).startswith(
+        "Added.program: red (own) combines on the way from RMEM to SMEM; what combines is a store from RMEM to GMEM"
+    )
+    alone = "give what else is read or written a tensor of its own"
+    assert refused(more=lambda m, p, i, who, x: p.store(m.st, m.y.tile(i, shape=(64,)), x)) == (
+        f"Added.program: red combines into y what CTAs store in any order, and st touches y too; {alone}"
+    )
+
+
+def test_a_program_that_combines_does_so_when_it_is_run() -> None:
+    made = machine("atomic_sum", "ColumnSum")
+    problem = made.problem(m=30, n=130)
+    space = build_space(made, problem, device("a100"))
+    (point,) = map(dict, space.space.sample(1, np.random.default_rng(4)))
+    x = np.arange(30 * 130, dtype=np.float32).reshape(30, 130) % 7
+    y = np.arange(130, dtype=np.float32)
+    ran = space.program(point).run({"x": x, "y": y})
+    assert np.array_equal(ran["y"], y + x.sum(axis=0))

@@ -26,12 +26,14 @@ from tinygpu.program.placement import BufferPlace
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
-from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, stream, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, control, gmem, grid, moves, rounds, smem, warpgroup
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.emitter import Emitter, Reg
 from tinygpu.ptx.lowering.reach import check_reach
 from tinygpu.ptx.verification.verify import verify
+from tinygpu.schedulers.sliced import OneTile, StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
@@ -131,15 +133,16 @@ def test_what_has_no_lowering_is_listed() -> None:
     one = committed("OneTileRoles")
     for program, reasons in (
         (one, "a pipeline is completed by tcgen05 commit"),
-        (replace(one, roles=one.roles[:1], grid=replace(one.grid, persistent=True)),
+        (replace(one, roles=one.roles[:1], grid=replace(one.grid, scheduler=StaticPersistent())),
          "a pipeline is completed by tcgen05 commit and the grid is persistent"),
-        (edited("Rows", grid=replace(programs("Rows")[0][0].grid, persistent=True)), "the grid is persistent"),
+        (edited("Rows", grid=replace(programs("Rows")[0][0].grid, scheduler=StaticPersistent())),
+         "the grid is persistent"),
     ):  # fmt: skip
         with pytest.raises(LoweringError) as refused:
             check_reach(program)
         assert str(refused.value) == f"{program.machine} is not lowered: {reasons}{ALONE}{HANDED}"
     lone = replace(one, roles=one.roles[:1])
-    grouped = replace(lone, grid=replace(lone.grid, cluster=expr(2), persistent=True))
+    grouped = replace(lone, grid=replace(lone.grid, cluster=expr(2), scheduler=StaticPersistent()))
     with pytest.raises(LoweringError) as refused:
         check_reach(grouped)
     three = "a pipeline is completed by tcgen05 commit, the grid is persistent and 2 CTAs form a cluster"
@@ -167,7 +170,7 @@ WHO = rare.WHO.coalesced
         (lambda c: c.role_thread(), "no role is open"),
         (lambda c: c.thread_digit_sum(WHO, 0), "no role is open"),
         (lambda c: moves.one_holder(c, WHO), "no role is open"),
-        (lambda c: stream.own_piece(c), "no tile is open"),
+        (lambda c: grid.own(c), "no tile is open"),
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
         (lambda c: c.number(maximum(symbol("n"), 3)), "Max(3, n) cannot be computed in a kernel"),
         (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
@@ -212,19 +215,10 @@ def test_values_that_a_kernel_computes_from_numbers() -> None:
 def test_rounds_are_known_to_be_there_where_they_are_dealt_out(divided: int, stream_k: int, known: bool) -> None:
     """Of a loop whose rounds depend on the tile: a CTA that is dealt rounds of a tile has some."""
     program = programs("Rows")[0][0]
-    of = context(replace(program, grid=replace(program.grid, stream_k=expr(stream_k))))
+    dealt = StreamK(expr(stream_k), StaticPersistent())
+    of = context(replace(program, grid=replace(program.grid, scheduler=dealt)))
     loop = replace(next(s for s in walk(program.body) if isinstance(s, n.Loop)), divided=bool(divided))
-    assert (control.some_rounds(of, loop, stream.trips_of(of, loop, of.emit.new("r"))) is True) == known
-
-
-def test_groups_are_of_two_axes_or_three() -> None:
-    program = next(p for p, *_ in programs("GroupedBatch"))
-    four = replace(program.grid, group=expr(2), axes=(program.grid.axes[0], *program.grid.axes))
-    of = context(replace(program, grid=four))
-    of.arguments |= {name: of.emit.new("r", 0) for name in ("b", "m", "n")}
-    with pytest.raises(LoweringError) as refused:
-        grid.tile_indices(of, of.emit.new("r", 0))
-    assert str(refused.value) == "a grouped grid has two or three axes, not 4"
+    assert (control.some_rounds(of, loop, grid.trips_of(of, loop, of.emit.new("r"))) is True) == known
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -233,7 +227,7 @@ def test_the_most_rounds_are_those_of_the_tile_the_part_and_the_round_that_have_
     program = programs("SharedRows")[0][0]
     axis = program.grid.axes[0]
     loop = next(s for s in walk(program.body) if isinstance(s, (n.Loop, n.Pipelined)))
-    program = replace(program, grid=replace(program.grid, parts=expr(3)))
+    program = replace(program, grid=replace(program.grid, scheduler=OneTile(expr(3))))
     rng = np.random.default_rng(seed)
     steps = [int(s) for s in rng.integers(-3, 4, 3)]
     index, part, row = symbol(loop.index), symbol(n.PART), symbol(axis.index)

@@ -25,6 +25,8 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import compute, fix_up, handover, moves, release, roles, warpgroup
 from tinygpu.ptx.lowering import lower as lowering
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
+from tinygpu.schedulers.sliced import StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
 
 def of(name: str, **point: object) -> Program:
@@ -71,7 +73,7 @@ def over_two_dims() -> Program:
     program = of("SharedRows")
     loop = statement(program, n.Loop)
     body = exchanged(program.body, loop, replace(loop, trips=symbol("m") + symbol("n")))
-    return replace(program, body=body, grid=replace(program.grid, stream_k=expr(1)))
+    return replace(program, body=body, grid=replace(program.grid, scheduler=StreamK(expr(1), StaticPersistent())))
 
 
 def other_product(c: Context) -> None:

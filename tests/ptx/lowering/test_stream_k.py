@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tinygpu.devices import device
 from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param, blocked
 from tinygpu.machines.matmul_hopper import MatmulHopper
-from tinygpu.program.nodes import MOST_CLUSTERS
 from tinygpu.ptx import isa
 from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.emulator import EmulationFault, emulate
@@ -26,6 +25,7 @@ from tinygpu.ptx.runtime.launch import Launch
 from tinygpu.ptx.verification.inputs import arguments, workspaces
 from tinygpu.ptx.verification.trial import draw
 from tinygpu.ptx.verification.verify import compare, verify
+from tinygpu.schedulers.launch_rule import MOST_CLUSTERS
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.smem import SolverCache

@@ -39,7 +39,7 @@ def test_closed_forms_of_a_cta_equal_listing_its_lanes(machine: Any, chip: str, 
     bench, problem = Workbench(), machine.problem(**sizes)
     space = Case(machine, problem, device(chip)).space(bench)
     points = space.space.sample(16, np.random.default_rng(3))
-    points = [p for p in points if not space.program(p).grid.shares][:4]
+    points = [p for p in points if not space.program(p).grid.scheduler.settled().shares][:4]
     found = [examine("counts", Case(machine, problem, device(chip), point), bench) for point in points]
     assert [f.fault for f in found] == [""] * len(found)
     assert any(f.looked for f in found)
@@ -68,15 +68,15 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
         bm, bn, bk, stages = (int(point[name]) for name in ("bm", "bn", "bk", "stages"))
         read, written = 2 * (m * k + k * n), 2 * m * n
         tiles = -(-m // bm), -(-n // bn)
-        parts = int(filled.grid.parts)
+        parts = int(filled.grid.scheduler.slices)
         # whole clusters, some of whose CTAs may lie beyond the last tile
         clusters = [int(point.get(name, 1)) for name in ("cluster_m", "cluster_n")]
         whole = [-(-tile // cluster) * cluster for tile, cluster in zip(tiles, clusters, strict=True)]
         assert d.ctas == math.prod(whole) * parts
         assert d.threads_per_cta == int(filled.threads)
-        assert (d.persistent, d.held) == (int(filled.grid.persistent), int(len(filled.roles) > 1))
+        assert (d.persistent, d.held) == (int(filled.grid.scheduler.persistent), int(len(filled.roles) > 1))
         assert d.turns == max(role.share[1] for role in filled.roles)
-        assert d.even == int(filled.grid.stream_k)
+        assert d.even == int(filled.grid.scheduler.even)
         assert (d.dram_bytes_written, d.compulsory_dram_bytes) == (written, read + written)
         assert (d.useful_tensor_flops, d.operand, d.accumulator) == (2 * m * n * k, "f16", "f32")
         assert d.tensor_path == ("wgmma" if machine is MatmulHopper else "mma.sync")

@@ -27,6 +27,8 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.touches import touches
 from tinygpu.ptx import isa
+from tinygpu.schedulers.sliced import OneTile, StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
 LD, SMS = 1024, 20
 GRID = n.Grid((n.Axis("i", expr(1000), expr(64)), n.Axis("j", expr(300), expr(32))), expr(1), expr(1))
@@ -396,7 +398,7 @@ def test_parts_of_a_tile_are_left_once_and_all_taken_by_the_last(
     sectors, warps, vectors = -(-threads * values * 4 // 32), -(-threads // 32), values // vector
     together = max(8 // vectors, 1)
     for parts in (1, 2, 3, many):
-        shared = program(n.Grid(GRID.axes, expr(1), expr(1), parts=expr(parts)))
+        shared = program(n.Grid(GRID.axes, expr(1), expr(1), OneTile(expr(parts))))
         expected = {
             "sectors_written": sectors,
             "sectors_read": parts * sectors,
@@ -423,7 +425,8 @@ def test_rounds_in_a_row_cut_one_tile_for_every_cluster(
 ) -> None:
     instruction, unit, each = combine
     axes = (n.Axis("i", expr(m), expr(64), expr(cluster)), n.Axis("j", expr(nn), expr(32)))
-    grid = n.Grid(axes, expr(1), expr(cluster), stream_k=symbol("rows") * 0 + symbol("in_a_row"))
+    in_a_row = symbol("rows") * 0 + symbol("in_a_row")
+    grid = n.Grid(axes, expr(1), expr(cluster), StreamK(in_a_row, StaticPersistent()))
     s, clusters = fix_up(16, instruction, 4), max(sms // cluster, 1)
     tiles = -(-m // (64 * cluster)) * -(-nn // 32)
     tally, operations = Tally(), Operations(program(grid), HEURISTICS, expr(66))

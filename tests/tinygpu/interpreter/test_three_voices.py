@@ -147,5 +147,5 @@ def test_it_does_not_matter_how_many_ctas_share_the_tiles(machine: type[Machine]
             trial = draw(machine, problem, "integers", seed)
             for ctas in (1, 3, 7, 64):
                 agrees(program, trial, ctas)
-            seen += program.grid.persistent or program.grid.shares
+            seen += program.grid.scheduler.persistent or program.grid.scheduler.shares
     assert seen >= 3

@@ -16,6 +16,9 @@ from tinygpu.program import nodes as n
 from tinygpu.program.fill import filler
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
+from tinygpu.schedulers.launch_rule import MOST_CLUSTERS, MOST_ROUNDS
+from tinygpu.schedulers.sliced import OneTile, StaticPersistent
+from tinygpu.schedulers.stream_k import StreamK
 
 X = Tensor("x", dtype("f32"), ("m", "k"), "in", "col")
 BUFFER = Buffer("ring.t", SMEM, dtype("f32"), (expr(4), expr(8)), 1, expr(2), "swizzle", expr(3))
@@ -96,9 +99,9 @@ def test_a_program_prints_all_that_it_is_made_of() -> None:
     assert str(PROGRAM) == TEXT
     last = TEXT.splitlines()[8]
     grids = {
-        replace(PROGRAM.grid, persistent=True): " persistent",
-        replace(PROGRAM.grid, parts=expr(3)): "; 3 slices of each tile",
-        replace(PROGRAM.grid, stream_k=symbol("s")): "; stream-K: s",
+        replace(PROGRAM.grid, scheduler=StaticPersistent()): " persistent",
+        replace(PROGRAM.grid, scheduler=OneTile(expr(3))): "; 3 slices of each tile",
+        replace(PROGRAM.grid, scheduler=StreamK(symbol("s"), StaticPersistent())): " persistent; stream-K: s",
     }
     for grid, more in grids.items():
         assert str(replace(PROGRAM, grid=grid)).splitlines()[8] == last + more
@@ -117,27 +120,27 @@ def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
         s = n.FixUp("g", isa.Add("f32"), isa.StGlobal(vector), isa.LdGlobal(vector), held, GOT, ())
         assert (int(s.vectors), int(s.parts_at_once)) == (vectors, together)
     assert int(replace(s, value=GOT).vectors) == 1
-    assert (n.Grid((), expr(1), expr(1)).shares, PROGRAM.grid.shares) == (False, False)
-    assert replace(PROGRAM.grid, parts=expr(2)).shares
-    assert replace(PROGRAM.grid, stream_k=symbol("s")).shares
+    assert not n.Grid((), expr(1), expr(1)).scheduler.shares
+    assert OneTile(expr(2)).shares
+    assert StreamK(symbol("s"), StaticPersistent()).shares
     # rounds in a row are counted in 32 bits: those of two tiles for each cluster
-    assert 2 * n.MOST_ROUNDS * n.MOST_CLUSTERS == 2**32
-    assert n.MOST_ROUNDS == 131_072
+    assert 2 * MOST_ROUNDS * MOST_CLUSTERS == 2**32
+    assert MOST_ROUNDS == 131_072
     assert not n.Loop("i", expr(1), False, ()).divided
     assert not n.Pipelined("ring", "i", expr(1), (), ()).divided
     assert n.Loop("i", expr(1), False, ()).first.same(0)
-    assert not n.Grid((), expr(1), expr(1)).persistent
+    assert not n.Grid((), expr(1), expr(1)).scheduler.persistent
 
 
 def test_a_program_is_filled_with_all_of_its_parameters_or_not_at_all() -> None:
     """Numbers that several expressions share are computed once; what has no parameter stays as it is."""
-    grid = replace(PROGRAM.grid, group=symbol("a") * symbol("b") + 1, parts=symbol("a") + symbol("m"))
+    grid = replace(PROGRAM.grid, group=symbol("a") * symbol("b") + 1, scheduler=OneTile(symbol("a") + symbol("m")))
     program = replace(PROGRAM, grid=grid)
     prepared = filler(program, frozenset({"a", "b"}))
     assert (prepared.names, [str(e) for e in prepared.closed]) == ({"a", "b"}, ["a*b + 1"])
     filled = prepared.fill({"a": 3, "b": 5, "idle": 7})
     assert int(filled.grid.group) == 16
-    assert filled.grid.parts.same(symbol("m") + 3)
+    assert filled.grid.scheduler.slices.same(symbol("m") + 3)
     assert filled.body is program.body
     with pytest.raises(ValueError) as refused:
         prepared.fill({"idle": 7})

@@ -30,6 +30,7 @@ from tinygpu.program.saved import SaveError, load_program, save_program
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.lower import lower
+from tinygpu.schedulers.sliced import OneTile
 from tinygpu.spaces.build import build_space
 
 PROBLEMS: dict[type[Machine], tuple[Problem, ...]] = {
@@ -168,13 +169,14 @@ def test_fields_that_have_defaults_may_be_left_out() -> None:
     saved.pop("checksum")
     grid = saved["program"]["grid"]
     (halve,) = [entry for entry in saved["shared"] if entry["is"].endswith(":Halve")]
-    assert (grid.pop("persistent"), grid.pop("parts"), halve.pop("times")) == (False, {"expr": "1"}, 3)
+    assert (grid.pop("scheduler"), halve.pop("times")) == ({"is": "OneTile", "parts": {"expr": "1"}}, 3)
     halve["is"] = halve["is"].replace("Halve", "Listed")
     loaded = load_program(saved)
     (apply,) = [s for s in walk(loaded.body) if isinstance(s, n.Apply)]
     assert isinstance(apply.instruction, Listed)
-    assert (apply.instruction.times, apply.instruction.seen, loaded.grid.persistent) == (1, (), False)
-    assert loaded.grid.parts.same(1)
+    assert (apply.instruction.times, apply.instruction.seen) == (1, ())
+    assert type(loaded.grid.scheduler) is OneTile
+    assert loaded.grid.scheduler.slices.same(1)
 
 
 def test_fields_of_unknown_types_come_back() -> None:
@@ -241,7 +243,7 @@ NOT_THERE = (
 @pytest.mark.parametrize(
     ("entry", "value", "sentence"),
     [
-        ("schema", 7, "this version reads saved programs of schema 4, not 7"),
+        ("schema", 7, "this version reads saved programs of schema 5, not 7"),
         ("shared", 7, "the entry shared of a saved program is a list, not 7"),
         ("program", 3, "the entry program holds a int, not a Program"),
         ("checksum", "1234", "the saved program was changed after it was saved: its checksum does not fit"),

@@ -1,13 +1,46 @@
-"""`tinygpu machines`, `show` and `devices`: what there is."""
+"""`tinygpu list`, `machines`, `show` and `devices`: what there is."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
 
 from tinygpu.cli.options import JSON, MACHINE
+
+
+def list_command(
+    what: Annotated[str, typer.Argument(help="machines, instructions, devices or strategies; else all of them")] = "",
+    as_json: JSON = False,
+) -> None:
+    """List what can be asked for by name, with the package that brings it: tinyGPU, or one that is installed beside it.
+
+    Examples: `tinygpu list`, `tinygpu list strategies`
+    """
+    from dataclasses import asdict
+
+    from tinygpu.api.offers import offers, warnings
+    from tinygpu.cli.printing import console, table
+    from tinygpu.extensions import GROUPS
+
+    groups = [what] if what else list(GROUPS)
+    found = [offer for group in groups for offer in offers(group)]
+    if as_json:
+        print(json.dumps([asdict(offer) for offer in found], indent=2))
+    else:
+        for group in groups:
+            rows = table(group, "from", "what it is")
+            for offer in found:
+                if offer.group == group:
+                    rows.add_row(offer.name, offer.whose, offer.what or "cannot be used")
+            console.print(rows)
+    wrong = [*(o.wrong for o in found if o.wrong), *(w for group in groups for w in warnings(group))]
+    for sentence in wrong:
+        print(f"tinygpu: {sentence}", file=sys.stderr)
+    if wrong:
+        raise typer.Exit(1)
 
 
 def machines_command(as_json: JSON = False) -> None:

@@ -1,0 +1,1 @@
+"""Rows: a package beside tinyGPU, found by its entry points."""

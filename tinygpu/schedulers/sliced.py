@@ -1,0 +1,85 @@
+"""Tiles in equal slices (split-K), one slice or as many as a number says: to a CTA each, or dealt round robin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, where
+from tinygpu.schedulers.run_time import RunTime, Value
+from tinygpu.schedulers.scheduler import ONE, Sharing, TileScheduler, Walk, Work
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedWalk(Walk):
+    """Items are slices of tiles; those of a tile follow each other, so that they are done at the same time."""
+
+    slices: int = 1
+
+    def work(self, run: RunTime, item: Value) -> Work:
+        part = run.rem(item, self.slices)
+        return Work(run.div(item, self.slices), part)
+
+    def shared(self, run: RunTime, work: Work) -> bool:
+        return self.slices > 1
+
+    def owners(self, run: RunTime, work: Work, tile: Value) -> tuple[int, int]:
+        return 0, self.slices
+
+    def own_place(self, run: RunTime, work: Work) -> Value:
+        return work.slice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sliced(TileScheduler):
+    """What both have in common.
+
+    parts  slices of each tile
+    """
+
+    parts: Expr = ONE
+
+    @property
+    def slices(self) -> Expr:
+        return self.parts
+
+    @property
+    def title(self) -> str:
+        how = " persistent" if self.persistent else ""
+        return how if self.parts.same(1) else f"{how}; {self.parts} slices of each tile"
+
+    @property
+    def places(self) -> tuple[int, int]:
+        return int(self.parts), 0
+
+    def sharing(self, tiles: Expr, cluster: Expr) -> tuple[Sharing, ...]:
+        """Each leaves its values, and the last one takes those of all, for which everybody waits."""
+        parts = self.parts
+        if parts.same(1):
+            return ()
+        return (Sharing(where(parts > 1, 1, 0), ONE, ONE, parts, parts - 1, ONE * 2, (ONE, parts)),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneTile(Sliced):
+    """Every CTA (or cluster) has one slice of one tile: data-parallel, or split-K."""
+
+    def walk(self, run: RunTime, share: tuple[int, int]) -> SlicedWalk:
+        return SlicedWalk(run.own(), slices=int(self.parts))
+
+
+ONE_TILE = OneTile()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StaticPersistent(Sliced):
+    """As many CTAs as are resident; cluster c takes the slices c, c + clusters, c + 2 clusters, ..."""
+
+    @property
+    def persistent(self) -> bool:
+        return True
+
+    def walk(self, run: RunTime, share: tuple[int, int]) -> SlicedWalk:
+        rest, every = share
+        own, clusters = run.own(), run.launched()
+        begin, step = run.add(own, run.mul(clusters, rest)), run.mul(clusters, every)
+        return SlicedWalk(begin, step, run.mul(run.tiles(), int(self.parts)), int(self.parts))
