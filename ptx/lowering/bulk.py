@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tinygpu.language.instruction import BulkTransfer
+from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import E
 from tinygpu.program import nodes as n
 from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.gmem import gmem_access
+from tinygpu.ptx.lowering.moves import at
 from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.smem import slot_offset
 from tinygpu.ptx.lowering.sync import Bring, Commit
@@ -105,6 +111,12 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     """Boxes from GMEM, completed at `barrier`. One thread executes this."""
     emit = context.emit
     buffer = s.target.buffer
+    if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
+        completes, size = f"[{address(context, barrier)}]", row_bytes(s.source)
+        for shared, tensor in rows(context, s, s.source, buffer):
+            emit.line(s.instruction.row_statement(size, shared, tensor, completes))
+            issue(context, Bring(barrier, size, 1, None))
+        return
     if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.source.tensor is None or buffer.span is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     parts = context.cluster_extent(s.multicast)
@@ -131,6 +143,11 @@ def store(context: Context, s: n.Copy) -> None:
     """Boxes to GMEM, in a bulk group of their own. One thread executes this."""
     emit = context.emit
     buffer = s.source.buffer
+    if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
+        for shared, tensor in rows(context, s, s.target, buffer):
+            emit.line(s.instruction.row_statement(row_bytes(s.target), shared, tensor))
+        issue(context, *touches(context, s), Commit("cp.async.bulk"))
+        return
     if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.target.tensor is None or buffer.span is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     shape = boxes(s.target, buffer)
@@ -143,6 +160,29 @@ def store(context: Context, s: n.Copy) -> None:
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
         emit.line(s.instruction.statement(len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
+
+
+def rows(context: Context, s: n.Copy, window: Tile, buffer: Buffer | None) -> Iterator[tuple[str, str]]:
+    """(address in SMEM, address in GMEM) of each row of a window that is moved to or from a buffer."""
+    if window.tensor is None or buffer is None or not isinstance(s.instruction, BulkTransfer):
+        raise LoweringError(f"{s.name} ({s.instruction}) moves no rows between a tensor and a buffer")
+    down = [axis for axis in range(len(window.shape)) if axis != window.contiguous]
+    extents = [(int(window.shape[axis]), E(axis)) for axis in down]
+    who = Partition(window.shape, Layout.of([], [(size, step) for size, step in extents if size > 1]))
+    rely_on_strides(context, window.tensor, s.instruction.align_bytes)
+    access = gmem_access(context, window, who)
+    if any(access.checked):
+        raise LoweringError(f"the windows of {window.name} may reach beyond it, and {s.name} moves rows that exist")
+    context.emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.source.name}, {who.values.size} rows")
+    base = context.emit.add(context.arguments["smem"], slot_offset(context, buffer))
+    pitch = context.placement.places[buffer.name].pitch_bytes
+    for row in range(who.values.size):
+        yield at((base, row * pitch)), at(access.address(row))
+
+
+def row_bytes(window: Tile) -> int:
+    """Bytes that are moved of each row."""
+    return int(window.shape[window.contiguous or 0]) * window.dtype.bits // 8
 
 
 def tile_bytes(s: n.Copy) -> int:

@@ -165,6 +165,8 @@ class Operations:
             if buffer.span is not None:
                 boxes = ceil_div(run, buffer.span)
                 run = minimum(run, buffer.span)
+            if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
+                boxes = ceil_div(moved, run)
         accesses = moved * ceil_div(run, ACCESS_BYTES)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
         if s.source.memory is GMEM:

@@ -124,6 +124,7 @@ class Blocks(Checks):
             rounds = ceil_div(rounds, parts)
             if not parts.same(1):
                 first = symbol(n.PART) * rounds
+        self.counted[index] = expr(extent), expr(step), expr(1)
         with self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
         self.emit(n.Loop(index, rounds, False, tuple(body), first, divided))

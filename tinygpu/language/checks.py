@@ -47,6 +47,7 @@ class Checks:
     owners: dict[str, str] = field(default_factory=dict)  # register value -> role
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
+    counted: dict[str, tuple[Expr, Expr, Expr]] = field(default_factory=dict)  # index of a loop -> (extent, step, 1)
     depth: int = 0  # loops around the current place
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     fixing_up: bool = False  # whether only the last of them gets here
@@ -295,6 +296,34 @@ class Checks:
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._acts(name, instruction)
         self.constraints.extend(instruction.legality(source, target))
+        if instruction.by_rows:
+            self._whole_windows(name, instruction, source if source.tensor is not None else target)
+
+    def _whole_windows(self, name: str, instruction: BulkTransfer, window: Tile) -> None:
+        """All windows lie within the tensor: they follow one another in steps of their own, which divide the dims."""
+        grid, tensor = self.grid_node, window.tensor
+        if grid is None or tensor is None:
+            return
+        if grid.scheduler.shares:
+            raise self.fail(f"{name} ({instruction}) moves rows that exist, and CTAs that share tiles go beyond them")
+        counted = {a.index: (a.size, a.extent, a.cluster) for a in grid.axes} | self.counted
+        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
+        for axis, (extent, home) in enumerate(zip(window.shape, window.axes, strict=True)):
+            dim = symbol(tensor.dims[home]) if home is not None else expr(1)
+            offset = window.offset[axis].sympy.expand()
+            counters = [s for s in offset.free_symbols if s.name not in known]
+            size, step, ctas = counted.get(counters[0].name, (expr(0),) * 3) if len(counters) == 1 else (expr(0),) * 3
+            if not counters:
+                inside = window.offset[axis] + extent <= dim
+            elif size.same(dim) and step.same(extent) and window.offset[axis].same(symbol(counters[0].name) * extent):
+                inside = dim % (extent * ctas) == 0
+            else:
+                raise self.fail(
+                    f"{name} ({instruction}) moves rows that exist, and the windows of {tensor.name} along axis "
+                    f"{axis}, which begin at {window.offset[axis]}, do not follow one another over {dim}"
+                )
+            sentence = f"whole windows lie within {tensor.name}, of which {instruction.label} moves rows"
+            self.constraints.append(instruction.rule(f"windows along axis {axis} of {tensor.name}", inside, sentence))
 
     def _begins_at_vectors(self, instruction: Transfer, tile: Tile) -> None:
         """The window begins at a whole number of vectors along the contiguous axis, in every round of every loop."""
@@ -322,6 +351,8 @@ class Checks:
         axes = self.grid_node.axes if self.grid_node else ()
         if not isinstance(instruction, BulkTransfer):
             raise self.fail(f"{name} ({instruction}) serves one CTA; only a BulkTransfer is multicast")
+        if instruction.by_rows:
+            raise self.fail(f"{name} ({instruction}) moves rows to one CTA; leave multicast= out")
         if not 0 <= axis < len(axes) or axes[axis].cluster.same(1):
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, along which there is no cluster")
         if any(axes[axis].index in o.symbols for o in source.offset):

@@ -46,6 +46,7 @@ KERNELS = (
     ("pair_loads", "MatmulPairs", "a100", {"m": 40, "n": 48, "k": 40}, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
     ("half_chain", "ScaleShift", "a100", {"m": 5, "n": 130}, "fma.rn.f16x2 %r"),
     ("atomic_sum", "ColumnSum", "a100", {"m": 30, "n": 130}, "red.global.add.f32 [%d"),
+    ("bulk_rows", "ScaleRows", "h100", {"m": 8, "n": 256}, "cp.async.bulk.global.shared::cta.bulk_group [%d"),
 )
 
 
@@ -272,3 +273,71 @@ def test_a_program_that_combines_does_so_when_it_is_run() -> None:
     y = np.arange(130, dtype=np.float32)
     ran = space.program(point).run({"x": x, "y": y})
     assert np.array_equal(ran["y"], y + x.sum(axis=0))
+
+
+# --- rows that are moved one by one -------------------------------------------------------------------------------
+
+
+def moved(
+    rows: Any = lambda self, p, i, j: self.x.tile(i, j, shape=(4, 64)), step: int = 64, **stage: Any
+) -> type[Machine]:
+    """y = x, by rows through a ring."""
+    from bulk_rows import BulkLoad
+
+    class Moved(Machine):
+        """y = x"""
+
+        m, n = Dim(), Dim()
+        x, y = Input("f32", m, n), Output("f32", m, n)
+        bring, get, st = BulkLoad(), isa.LdShared(1), isa.StGlobal(1)
+
+        def program(self, p: Any) -> None:
+            layout = p.smem("f32", (4, 64), **stage)
+            with p.grid((self.m, 4)) as (i,), p.pipeline("ring", 2, x=layout) as ring:
+                with p.role("bring", warps=1), p.loop(self.n, step=step) as j, ring.produce() as s:
+                    p.copy(self.bring, rows(self, p, i, j), s.x)
+                with p.role("store", warps=1, first=1), p.loop(self.n, step=step) as j, ring.consume() as s:
+                    x = p.load(self.get, s.x, blocked((4, 64), threads=32))
+                    p.store(self.st, self.y.tile(i, j, shape=(4, 64)), x)
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    return Moved
+
+
+EXIST = "Moved.program: bring (cp.async.bulk) moves rows that exist, and the windows of x along axis"
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        ({"rows": lambda self, p, i, j: self.x.tile(i, j + 32, shape=(4, 64))},
+         f"{EXIST} 1, which begin at 64*i1 + 32, do not follow one another over n"),
+        ({"step": 32}, f"{EXIST} 1, which begin at 32*i1, do not follow one another over n"),
+        ({"rows": lambda self, p, i, j: self.x.tile(j // 16, j, shape=(4, 64))},
+         f"{EXIST} 0, which begin at 4*i1, do not follow one another over m"),
+        ({"swizzle": 128}, "cp.async.bulk leaves rows as they are: ring.x has neither swizzle= nor layout="),
+        ({"contiguous": 0}, "ring.x has rows along another axis than x: cp.async.bulk moves rows"),
+    ],
+)  # fmt: skip
+def test_rows_that_may_not_exist_or_lie_otherwise_are_refused(made: dict[str, Any], sentence: str) -> None:
+    with pytest.raises((DeclarationError, ValueError)) as error:
+        moved(**made)
+    assert str(error.value).endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("dims", "ld", "why"),
+    [
+        ({"m": 6, "n": 128}, 128, "whole windows lie within x, of which cp.async.bulk moves rows; 6 mod 4 = 2 != 0"),
+        ({"m": 8, "n": 96}, 128, "whole windows lie within x, of which cp.async.bulk moves rows; 96 mod 64 = 32 != 0"),
+        ({"m": 8, "n": 128}, 130, "are multiples of 16 bytes"),
+    ],
+)
+def test_problems_of_which_rows_do_not_exist_are_out(dims: dict[str, int], ld: int, why: str) -> None:
+    made = moved()
+    space = build_space(made, made.problem(**dims, lds={"x": ld}), device("h100")).space
+    assert not space.size
+    assert why in " ".join(v.sentence for v in space.explain({}))
