@@ -1,10 +1,22 @@
 """Sums of columns that many CTAs add up, by an atomic reduction that the library does not have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.language import GMEM, RMEM, Dim, InOut, Input, Machine, Param, Transfer, blocked
+from tinygpu.language import (
+    GMEM,
+    HEURISTICS,
+    RMEM,
+    Dim,
+    Heuristic,
+    InOut,
+    Input,
+    Machine,
+    Param,
+    Transfer,
+    blocked,
+)
 from tinygpu.ptx import isa
 
 
@@ -51,3 +63,22 @@ class ColumnSum(Machine):
     @staticmethod
     def reference(x: Any, y: Any) -> Any:
         return y + x.sum(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class OneByOne(Heuristic):
+    """Atomics that meet at one place are carried out one after another: each lane is charged a sector of its own."""
+
+    name = "atomics one by one"
+
+    def costs(self, s: Any, warps: Any) -> Mapping[str, Any]:
+        if not any(isinstance(i, AddGlobal) for i in s.instructions):
+            return {}
+        lanes = 32 * warps * s.value.partition.value_count
+        return {"sectors_written": lanes - lanes // 8, "global_loads": 1}
+
+
+class ColumnSumInTurn(ColumnSum):
+    """y[j] += sum of x[i, j] over i, where CTAs are charged for waiting for each other"""
+
+    heuristics = (*HEURISTICS, OneByOne())

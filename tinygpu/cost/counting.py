@@ -19,8 +19,8 @@ from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, symbol, where
-from tinygpu.language.declared import HEURISTICS
 from tinygpu.language.derive import buffer_bytes, registers_estimate
+from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
@@ -47,7 +47,7 @@ class Counts:
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     operand: str
     accumulator: str
-    heuristics: tuple[str, ...]
+    heuristics: tuple[str | Heuristic, ...]
     path: TensorPath = "mma.sync"
     expressions: tuple[Expr, ...] = ()
 
@@ -129,8 +129,11 @@ class Counts:
         return "row_panel" in self.names
 
 
-def count(program: Program, heuristics: tuple[str, ...] = HEURISTICS) -> Counts:
-    """Prepares the counts of one structure; what is not among `heuristics` is counted as if it cost nothing."""
+def count(program: Program, heuristics: tuple[str | Heuristic, ...] = HEURISTICS) -> Counts:
+    """Prepares the counts of one structure; what is not among `heuristics` is counted as if it cost nothing.
+
+    heuristics  names of the predictor's own, and costs of the machine's
+    """
     counter = _Counter(program, heuristics)
     counter.run()
     named = counter.named()
@@ -144,7 +147,7 @@ def count(program: Program, heuristics: tuple[str, ...] = HEURISTICS) -> Counts:
 
 
 class _Counter:
-    def __init__(self, program: Program, heuristics: tuple[str, ...]) -> None:
+    def __init__(self, program: Program, heuristics: tuple[str | Heuristic, ...]) -> None:
         self.program = program
         self.operations = Operations(program, heuristics, program.threads)
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}

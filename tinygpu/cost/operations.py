@@ -11,6 +11,7 @@ from typing import Any
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
+from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.instruction import BulkTransfer, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
@@ -50,7 +51,7 @@ class Operations:
     """
 
     program: Program
-    heuristics: tuple[str, ...]
+    heuristics: tuple[str | Heuristic, ...]
     threads: Expr
     prefetch: Expr = field(default_factory=lambda: expr(0))
 
@@ -63,6 +64,9 @@ class Operations:
 
         looped  the statement belongs to the main loop, whose rounds have their global loads under way together
         """
+        for own in self.heuristics:
+            if isinstance(own, Heuristic):
+                self._own(own, s, tally, times)
         match s:
             case n.Constant():
                 return  # registers that are written once, where their first use is
@@ -150,6 +154,17 @@ class Operations:
             some, in_turn = way.trips  # the count among them; and the values of some pieces at a time
             more = expr(0) if in_turn.same(0) else ceil_div(in_turn, s.parts_at_once)
             tally.wait("global_loads", per_tile(some + more))
+
+    def _own(self, heuristic: Heuristic, s: n.Statement, tally: Tally, times: Expr) -> None:
+        """Adds what a cost of the machine's own says of a statement."""
+        for name, amount in heuristic.costs(s, self.warps).items():
+            if name in WORK:
+                tally.add(name, times * amount)
+            elif name in CHAIN:
+                tally.wait(name, times * amount)
+            else:
+                known = ", ".join((*WORK, *CHAIN))
+                raise ValueError(f"the heuristic {heuristic} charges for {name!r}; it may charge for {known}")
 
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.

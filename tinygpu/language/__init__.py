@@ -3,6 +3,7 @@
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, maximum, minimum, symbol, where
 from tinygpu.language.blocked import blocked, register_blocked
+from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import (
     BulkTransfer,
     Elementwise,
@@ -27,6 +28,7 @@ from tinygpu.layouts.step import E
 
 __all__ = [
     "GMEM",
+    "HEURISTICS",
     "L1",
     "L2",
     "RMEM",
@@ -42,6 +44,7 @@ __all__ = [
     "Elementwise",
     "Expr",
     "Fragment",
+    "Heuristic",
     "InOut",
     "Input",
     "Instruction",

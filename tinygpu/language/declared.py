@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.parameters import Choice, DeclarationError, Dim, Named, Option, Param, UnknownLayout
 from tinygpu.language.posing import problem
@@ -18,9 +19,6 @@ from tinygpu.language.route import Route
 from tinygpu.language.tensors import Scalar, TensorDeclaration
 
 Structure = tuple[tuple[str, str | int], ...]
-
-# What the predictor charges for; a machine that leaves one out is predicted as if it had no such cost.
-HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality")
 
 
 class _Namespace(dict[str, Any]):
@@ -55,7 +53,7 @@ class _DeclaredType(type):
 class Declared(metaclass=_DeclaredType):
     """What can be asked of a machine: what it declares, by kind, and what it says of itself."""
 
-    heuristics: ClassVar[tuple[str, ...]] = HEURISTICS
+    heuristics: ClassVar[tuple[str | Heuristic, ...]] = HEURISTICS
     # Whether small integers give the reference's result bit for bit; False for machines that divide or approximate.
     exact: ClassVar[bool] = True
     # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.

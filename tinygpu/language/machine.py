@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tinygpu.language.declared import HEURISTICS, Declared
+from tinygpu.language.declared import Declared
+from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
@@ -47,8 +48,11 @@ def _check(cls: type[Machine]) -> None:
     if count > 12:
         raise DeclarationError(f"{title}: a small machine has about ten instructions at most, not {count}")
     for name in cls.heuristics:
-        if name not in HEURISTICS:
-            raise DeclarationError(f"{title}.heuristics: unknown heuristic {name!r}; known: {', '.join(HEURISTICS)}")
+        if name not in HEURISTICS and not isinstance(name, Heuristic):
+            raise DeclarationError(
+                f"{title}.heuristics: unknown heuristic {name!r}; known: {', '.join(HEURISTICS)}, and instances of a "
+                "Heuristic of your own"
+            )
     known = {p.name for p in cls.params()} | set(cls.dim_names())
     for r in cls.requirements():
         for symbol_name in sorted(r.condition.symbols):

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from tinygpu.cost.counting import PROLOGUE_INSTRUCTIONS, ROUND_INSTRUCTIONS
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally
 from tinygpu.expressions import Expr, ceil_div, compile_scalars, expr, where
+from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -105,7 +106,7 @@ class Script:
     persistent: bool
 
 
-def script(program: Program, heuristics: tuple[str, ...]) -> Script:
+def script(program: Program, heuristics: tuple[str | Heuristic, ...]) -> Script:
     """Writes the script of a traced program; what is not among `heuristics` costs nothing, as in the counts."""
     writer = _Writer(program, heuristics)
     parts = tuple(writer.parts())
@@ -116,7 +117,7 @@ def script(program: Program, heuristics: tuple[str, ...]) -> Script:
 @dataclass(slots=True)
 class _Writer:
     program: Program
-    heuristics: tuple[str, ...]
+    heuristics: tuple[str | Heuristic, ...]
     numbers: list[Expr] = field(default_factory=list)
 
     def number(self, value: Expr) -> int:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tinygpu.cost.counting import count
 from tinygpu.expressions import FloorDiv
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import GMEM, SMEM
@@ -207,7 +208,10 @@ def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str,
     point = case.point or {}
     index = space.structure_index(point)
     axes = {a: int(point[a]) for a in space.traces[index].axes}
-    demand = space.counts(index).demand({**space.environment, **problem.environment(), **axes}, space.device)
+    # Without what the machine charges besides: that is no count of anything.
+    named = tuple(h for h in space.machine.heuristics if isinstance(h, str))
+    counts = space.counts(index) if named == space.machine.heuristics else count(space.traces[index].program, named)
+    demand = counts.demand({**space.environment, **problem.environment(), **axes}, space.device)
 
     def total(name: str) -> int:
         phases = (demand.prologue.work, demand.iteration.work, demand.epilogue.work)

@@ -16,7 +16,7 @@ from tinygpu.cost.operations import Operations, Tally
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language import Partition, Route, blocked
-from tinygpu.language.declared import HEURISTICS
+from tinygpu.language.heuristic import HEURISTICS
 from tinygpu.language.instruction import Transfer, tiled
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.partition import expr
