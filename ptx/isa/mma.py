@@ -31,6 +31,24 @@ def holders(fragment: Layout) -> dict[tuple[int, int], tuple[int, int]]:
     return out
 
 
+def fragments(m: int, k: int, bits: int) -> tuple[Layout, Layout, Layout]:
+    """(lane, value) -> coordinates of a (m, k), b (k, 8) and c (m, 8) of operands of so many bits; m is 8 or 16.
+
+    PTX ISA, matrix fragments of mma.m8n8k* and m16n8k*: lane = 4 g + t. Row g (and g + 8) of A and C, column g of B; t
+    counts registers along k, which hold 32 bits, or one f64, and in C pairs of columns.
+
+    >>> print(fragments(16, 16, 16)[0])
+    ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1))
+    """
+    per = max(1, 32 // bits)  # elements of k in one register
+    quad = 4 * per  # elements of k in four lanes
+    tall, deep = m // 8, k // quad
+    a = f"((4,8),({per},{tall},{deep})):(({per}@1,1@0),(1@1,8@0,{quad}@1))"
+    b = f"((4,8),({per},{deep})):(({per}@0,1@1),(1@0,{quad}@0))"
+    c = f"((4,8),(2,{tall})):((2@1,1@0),(1@1,8@0))"
+    return Layout.parse(a), Layout.parse(b), Layout.parse(c)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One legal combination of m16n8: extents, operand types, accumulator, oldest target and lowest .version."""
@@ -70,18 +88,8 @@ class Shape:
 
     @property
     def fragments(self) -> tuple[Layout, Layout, Layout]:
-        """(lane, value) -> coordinates of a (m, k), b (k, n) and c (m, n).
-
-        PTX ISA, matrix fragments of mma.m16n8k*: lane = 4 g + t. Row g (and g + 8) of A and C, column g of B; t counts
-        32-bit pieces along k, and in C pairs of columns.
-        """
-        per = 32 // self.bits  # elements of k in one register
-        half = 4 * per  # elements of k in 16 bytes
-        deep = self.k // half
-        a = f"((4,8),({per},2,{deep})):(({per}@1,1@0),(1@1,8@0,{half}@1))"
-        b = f"((4,8),({per},{deep})):(({per}@0,1@1),(1@0,{half}@0))"
-        c = "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"
-        return Layout.parse(a), Layout.parse(b), Layout.parse(c)
+        """(lane, value) -> coordinates of a (m, k), b (k, n) and c (m, n)."""
+        return fragments(self.m, self.k, self.bits)
 
 
 # PTX ISA, mma.sync shapes and types; each assembled for its target. The longer k of a type comes first.

@@ -2,7 +2,7 @@
 
 operands   1, 2 or 4 registers per lane; rows of 16 bytes in SMEM, each at an address of its own
 legality   fragment, transpose, row alignment
-meaning    the inverse of ldmatrix: `row_of` and `held_by` of `ldmatrix.py`
+meaning    the inverse of ldmatrix, in the same layouts: `HELD` and `ADDRESSED` (`matrix_fragments`)
 cost       one wavefront per matrix where its eight rows lie in different banks (`tinygpu.cost.banks`)
 lowering   `tinygpu.program.matrices.matrix_addresses` says which lane points at which row
 """

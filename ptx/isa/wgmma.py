@@ -19,6 +19,8 @@ from tinygpu.language.instruction import Completion, Fragment, MatrixMultiply, S
 from tinygpu.language.memories import RMEM, SMEM, Memory
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import E
 
 # PTX ISA, wgmma.mma_async: operand types that go together, and their accumulator.
 TYPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -35,10 +37,20 @@ ROWS = 64
 MOST_COLUMNS = 256
 # PTX ISA, wgmma register fragment D, eight columns of it: each warp has 16 rows, held as by mma.sync.
 ACCUMULATORS = Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
+
 # PTX ISA, matrix descriptor of wgmma: code of the swizzle, by the width of its spans in bytes.
 SWIZZLES = {128: 1, 64: 2, 32: 3}
 # Operands of different signs are younger than the instruction (each assembled).
 MIXED_SIGNS_ISA = (8, 4)
+
+
+def accumulators(columns: Leaf) -> Layout:
+    """(thread of the warpgroup, value) -> row and column of c with so many columns.
+
+    >>> print(accumulators(64))
+    ((4,8,4),(2,2,8)):((2@1,1@0,16@0),(1@1,8@0,8@1))
+    """
+    return Layout.of(ACCUMULATORS[0].steps, [*ACCUMULATORS[1].steps, (columns // 8, 8 * E(1))])
 
 
 @dataclass(frozen=True, eq=False)

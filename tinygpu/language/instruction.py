@@ -354,7 +354,7 @@ class MatrixMove(Instruction):
 
     Each matrix is eight rows of 16 bytes. Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i. Lane l holds
     the row l / 4 and the 32 bits l % 4 of each in one register; where the move is transposed, rows and columns of
-    16-bit elements change places.
+    16-bit elements change places. `matrix_fragments` writes this as layouts, HELD and ADDRESSED.
     """
 
     reads: ClassVar[Memory]

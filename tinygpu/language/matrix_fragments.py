@@ -5,20 +5,33 @@ from __future__ import annotations
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import same
-from tinygpu.layouts.step import E, Step
+from tinygpu.layouts.step import Axis, E, Step
 
 # PTX ISA, ldmatrix and stmatrix: a matrix is eight rows of 16 bytes; one fills a 32-bit register of each lane.
 MATRIX_ROW_BYTES = 16
 WORD_BITS = 32
+# (lane, value) -> row 0 and column 1 of 16-bit elements, and the number m of the matrix; .x4, of which .x1 and .x2 are
+# the first values. Transposed, rows and columns change places.
+HELD = Layout.parse("((4,8),(2,4)):((2@1,1@0),(1@1,1@m))")
+# (lane, nothing) -> row and matrix whose address the lane gives.
+ADDRESSED = Layout.parse("((8,4),1):((1@0,1@m),0)")
+TRANSPOSED: dict[Axis, Axis] = {0: 1, 1: 0, "m": "m"}
+
+
+def matrix(transposed: bool = False) -> Layout:
+    """(lane, element of its register) -> row and column of one 8x8 matrix of 16-bit elements in memory."""
+    held = Layout.of(HELD[0].steps, HELD[1].steps[:1])
+    return held.project(TRANSPOSED) if transposed else held
 
 
 def is_fragment(partition: Partition, per_register: int) -> bool:
-    """Whether lanes and the elements of a register stand as in an 8x8 matrix: four lanes along one axis, then eight."""
+    """Whether lanes and the elements of a register stand as in `HELD`, or as there with the axes exchanged."""
     lanes, first = Layout.of(partition.threads.steps[:2])[0], Layout.of(partition.values.steps[:1])[0]
+    (quad, _), (rows, down) = HELD[0].steps
+    held = Layout.of([(quad, per_register * E(1)), (rows, down)], [(per_register, E(1))])
     return any(
-        lanes == Layout((4, 8), (per_register * E(axis), E(1 - axis)))
-        and (per_register == 1 or first == Layout(per_register, E(axis)))
-        for axis in (0, 1)
+        lanes == fragment[0] and (per_register == 1 or first == fragment[1])
+        for fragment in (held, held.project(TRANSPOSED))
     )
 
 

@@ -245,18 +245,25 @@ class Layout:
         """
         return self._restrided(lambda step: step.along(axis))
 
-    def project(self, axes: Mapping[Axis, Axis | None]) -> Layout:
+    def project(self, axes: Mapping[Axis, Axis | Step | None]) -> Layout:
         """The same modes along other axes; an axis that is left out, or becomes None, disappears.
 
-        A transposition, the reduction along an axis and the part along some axes are projections.
+        A transposition, the reduction along an axis and the part along some axes are projections. An axis that becomes
+        a step is laid along other axes: matrices that are counted by "m" lie side by side.
 
         >>> print(Layout.parse("(4,8):(1@0,1@1)").project({0: 1, 1: 0}))
         (4,8):(1@1,1@0)
+        >>> print(Layout.parse("(8,4):(1@0,1@m)").project({0: 0, "m": 8 * E(1)}))
+        (8,4):(1@0,8@1)
         """
 
         def moved(step: Step) -> Step:
-            kept = [(axes.get(axis), count) for axis, count in step.terms]
-            return Step(tuple((axis, count) for axis, count in kept if axis is not None))
+            out = Step(())
+            for axis, count in step.terms:
+                onto = axes.get(axis)
+                if onto is not None:
+                    out += (onto if isinstance(onto, Step) else E(onto)) * count
+            return out
 
         return self._restrided(moved)
 

@@ -59,6 +59,29 @@ class Picture:
         lines += [_line(label.rjust(head), line, widths) for label, line in zip(self.rows, self.cells, strict=True)]
         return "\n".join(lines)
 
+    def cut(self, rows: int, columns: int) -> Picture:
+        """At most the first rows and columns of the picture; the title says what was left out.
+
+        >>> print(offset_picture(Layout((4, 4), (4, 1))).cut(1, 2))
+        (4,4):(4,1); the first 1 of 4 rows and 2 of 4 columns
+          0 1
+        0 0 1
+        """
+        kept = [
+            f"{most} of {count} {what}"
+            for most, count, what in ((rows, len(self.rows), "rows"), (columns, len(self.columns), "columns"))
+            if most < count
+        ]
+        if not kept:
+            return self
+        return Picture(
+            f"{self.title}; the first {' and '.join(kept)}",
+            self.columns[:columns],
+            self.rows[:rows],
+            tuple(line[:columns] for line in self.cells[:rows]),
+            tuple(line[:columns] for line in self.colours[:rows]),
+        )
+
     def svg(self) -> str:
         """The picture as one SVG element with its own styles, for a file or for a page."""
         longest = max([2, *(len(c) for line in self.cells for c in line), *(len(c) for c in self.columns)])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.matrix_fragments import ADDRESSED
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
@@ -42,7 +43,8 @@ def matrix_addresses(
     count = max(c for c in counts if matrices % c == 0)
     _, across = lanes_of[0 if transposed else 1]
     (row_axis,) = [axis for axis, _ in across.terms] if isinstance(across, Step) else [None]
-    lanes: list[Digit] = [(8, 0 if row_axis is None else E(row_axis))]
+    (rows, _), (most, _) = _digits(ADDRESSED[0])
+    lanes: list[Digit] = [(rows, 0 if row_axis is None else E(row_axis))]
     rest: list[Digit] = []
     steps_in: list[tuple[int, int]] = []  # (size, step of the matrix index) of the lanes' digits
     steps_out: list[tuple[int, int]] = []
@@ -57,8 +59,8 @@ def matrix_addresses(
             steps_out.append((size // taken, below * taken))
         need //= taken
         below *= size
-    if count < 4:
-        lanes.append((4 // count, 0))
+    if count < most:
+        lanes.append((most // count, 0))
     addresses = Partition(partition.shape, Layout.of([*lanes, *warps], rest))
     return MatrixAddresses(count, addresses, _indices(steps_out)[:, None] + _indices(steps_in)[None, :])
 

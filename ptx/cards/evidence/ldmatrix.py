@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
+from tinygpu.language.matrix_fragments import ADDRESSED, matrix
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.picture import holder_picture
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,
@@ -24,7 +27,7 @@ from tinygpu.ptx.cards.specimen import (
     smem_operand,
     target_twin,
 )
-from tinygpu.ptx.isa.ldmatrix import LdMatrix, held_by, row_of
+from tinygpu.ptx.isa.ldmatrix import LdMatrix
 
 
 def variants() -> Iterator[Variant]:
@@ -39,18 +42,20 @@ def variants() -> Iterator[Variant]:
 
 
 def picture(transposed: bool) -> str:
-    """lane:element at every place of an 8x8 matrix in SMEM."""
-    cells = {held_by(lane, e, transposed): f"{lane}:{e}" for lane in range(32) for e in range(2)}
-    lines = ["     " + " ".join(f"{c:>4}" for c in range(8))]
-    for row in range(8):
-        lines.append(f"{row:>4} " + " ".join(f"{cells[row, c]:>4}" for c in range(8)))
-    return "\n".join(lines)
+    """Who holds each place of an 8x8 matrix in SMEM."""
+    return str(holder_picture(matrix(transposed), (8, 8)))
 
 
 def _gather(x: Any, transposed: bool = False) -> Any:
     """What each lane receives of one 8x8 matrix that lane l filled with its two elements at l."""
-    matrix = np.asarray(x).reshape(8, 8)
-    return np.array([[matrix[held_by(lane, e, transposed)] for e in range(2)] for lane in range(32)])
+    row, column = places(transposed)
+    return np.asarray(x).reshape(8, 8)[row, column]
+
+
+def places(transposed: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(32, 2) each: row and column in SMEM of the elements of every lane's register."""
+    row, column = matrix(transposed).coordinates((0, 1)).reshape(2, 32, 2).transpose(2, 1, 0)
+    return row, column
 
 
 def _specimen(
@@ -154,8 +159,8 @@ def cards() -> Iterator[Card]:
         twins=twins,
         variants=variants,
         pictures=lambda: (
-            ("Plain: lane:element at each place of a matrix in SMEM (16-bit columns)", picture(False)),
-            ("With .trans: lane:element at each place of a matrix in SMEM", picture(True)),
+            ("Plain: lane and element (T0:V1) at each place of a matrix in SMEM (16-bit columns)", picture(False)),
+            ("With .trans: lane and element at each place of a matrix in SMEM", picture(True)),
             (
                 "Rows: lanes 0 to 7 point at the rows of matrix 0, lanes 8 to 15 at those of matrix 1, and so on",
                 _rows(),
@@ -165,8 +170,5 @@ def cards() -> Iterator[Card]:
 
 
 def _rows() -> str:
-    lines = ["     " + " ".join(f"m{m}".rjust(4) for m in range(4))]
-    lanes = {row_of(lane): lane for lane in range(32)}
-    for row in range(8):
-        lines.append(f"{row:>4} " + " ".join(f"{lanes[m, row]:>4}" for m in range(4)))
-    return "\n".join(lines)
+    """Who points at each row (down) of each matrix (across)."""
+    return str(holder_picture(ADDRESSED.project({0: 0, "m": 1}), (8, 4)))

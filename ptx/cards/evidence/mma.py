@@ -11,6 +11,7 @@ import numpy as np
 from tinygpu.constraints.condition import evaluator
 from tinygpu.dtypes import dtype
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.picture import holder_picture
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -82,13 +83,9 @@ def _line(m: int, n: int, k: int, a: str, b: str, c: str) -> str:
 
 
 def picture(fragment: Layout) -> str:
-    """The fragment as shape:stride, and lane:value at every coordinate."""
-    held = holders(fragment)
-    rows, columns = 1 + max(r for r, _ in held), 1 + max(c for _, c in held)
-    lines = ["    " + " ".join(f"{c:>5}" for c in range(columns))]
-    for r in range(rows):
-        lines.append(f"{r:>3} " + " ".join(f"{held[r, c][0]}:{held[r, c][1]}".rjust(5) for c in range(columns)))
-    return "\n".join([str(fragment), *(line.rstrip() for line in lines)])
+    """The fragment as shape:stride, and who holds each element."""
+    rows, columns = (fragment.along(axis).cosize for axis in (0, 1))
+    return str(holder_picture(fragment, (rows, columns)))
 
 
 def gather(matrix: Any, fragment: Layout) -> Any:
@@ -223,7 +220,7 @@ def cards() -> Iterator[Card]:
 
 
 def _pictures() -> tuple[tuple[str, str], ...]:
-    """The table of shapes, and lane:value of the fragments of each element width at its longer k."""
+    """The table of shapes, and who holds what in the fragments of each element width at its longer k."""
     columns = ("shape", "a and b", "accumulator", "registers per lane of a, b, c", "from target", "from .version")
     rows = []
     for s in SHAPES:
@@ -236,8 +233,8 @@ def _pictures() -> tuple[tuple[str, str], ...]:
             continue
         a, b, c = s.fragments
         kinds = {16: "f16 and bf16", 32: "tf32", 8: "8-bit types"}[s.bits]
-        out.append((f"a of {s.text} ({kinds}): lane:value, row m by column k", picture(a)))
-        out.append((f"b of {s.text} ({kinds}): lane:value, row k by column n", picture(b)))
+        out.append((f"a of {s.text} ({kinds}): lane and value (T0:V1), row m by column k", picture(a)))
+        out.append((f"b of {s.text} ({kinds}): lane and value, row k by column n", picture(b)))
         if s.bits == 16:
-            out.append(("c of every shape: lane:value, row m by column n", picture(c)))
+            out.append(("c of every shape: lane and value, row m by column n", picture(c)))
     return tuple(out)

@@ -10,7 +10,7 @@ import numpy as np
 from tinygpu.dtypes import dtype
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
-from tinygpu.ptx.cards.evidence.ldmatrix import picture
+from tinygpu.ptx.cards.evidence.ldmatrix import picture, places
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,
@@ -26,7 +26,6 @@ from tinygpu.ptx.cards.specimen import (
     smem_operand,
     target_twin,
 )
-from tinygpu.ptx.isa.ldmatrix import held_by
 from tinygpu.ptx.isa.stmatrix import StMatrix
 
 
@@ -45,11 +44,10 @@ def variants() -> Iterator[Variant]:
 
 def _laid_out(x: Any, transposed: bool = False) -> Any:
     """What lane l finds in row l / 4, pair l % 4 of the matrix that the lanes' registers x made."""
-    matrix = np.zeros((8, 8), np.asarray(x).dtype)
-    for lane in range(32):
-        for e in range(2):
-            matrix[held_by(lane, e, transposed)] = x[lane, e]
-    return matrix.reshape(32, 2)
+    out = np.zeros((8, 8), np.asarray(x).dtype)
+    row, column = places(transposed)
+    out[row, column] = x
+    return out.reshape(32, 2)
 
 
 def _across_bytes(x: Any) -> Any:
@@ -165,7 +163,7 @@ def cards() -> Iterator[Card]:
         twins=twins,
         variants=variants,
         pictures=lambda: (
-            ("Plain: lane:element at each place of a matrix in SMEM (16-bit columns)", picture(False)),
-            ("With .trans: lane:element at each place of a matrix in SMEM", picture(True)),
+            ("Plain: lane and element (T0:V1) at each place of a matrix in SMEM (16-bit columns)", picture(False)),
+            ("With .trans: lane and element at each place of a matrix in SMEM", picture(True)),
         ),
     )

@@ -13,7 +13,6 @@ from tinygpu.layouts.step import Step
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.specimen import compute_capability, gmem_operand, smem_operand
 from tinygpu.ptx.isa.cvt import CONVERSIONS
-from tinygpu.ptx.isa.ldmatrix import held_by
 
 
 def test_an_operation_names_the_types_that_it_exists_for() -> None:
@@ -115,8 +114,8 @@ def test_a_partition_is_a_fragment_if_and_only_if_its_lanes_hold_an_8x8_matrix(
     side = smem_operand(dtype("f16"))
     rule = next(r for r in isa.LdMatrix().legality(side, partition) if "fragment" in r.name)
     held = spread_coordinates(partition)
-    wanted = [[held_by(lane, e, False) for e in range(2)] for lane in range(32)]
-    exchanged = [[held_by(lane, e, True) for e in range(2)] for lane in range(32)]
+    wanted = [[(lane // 4, 2 * (lane % 4) + e) for e in range(2)] for lane in range(32)]
+    exchanged = [[(column, row) for row, column in pair] for pair in wanted]
     assert rule.condition.same(True) == (held in (wanted, exchanged))
 
 

@@ -15,7 +15,6 @@ from tinygpu.layouts import E, Layout
 from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.evidence.mma import gather, scatter
-from tinygpu.ptx.isa.ldmatrix import held_by, row_of
 from tinygpu.ptx.isa.mma import SHAPES, Shape, holders
 
 Formula = Callable[[int, int, int], tuple[int, int]]  # g, t, i -> coordinate
@@ -98,14 +97,6 @@ def test_types_that_mma_does_not_multiply_are_refused() -> None:
 
 
 # -- ldmatrix ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lane", range(32))
-def test_held_by_is_the_formula_of_ldmatrix(lane: int) -> None:
-    for e in range(2):
-        assert held_by(lane, e, False) == (lane >> 2, 2 * (lane & 3) + e)
-        assert held_by(lane, e, True) == (2 * (lane & 3) + e, lane >> 2)
-    assert row_of(lane) == (lane >> 3, lane & 7)
 
 
 def lane_rows(plan_addresses: Partition) -> list[tuple[int, int]]:
