@@ -52,6 +52,25 @@ def _exact_quotient(a: Any, b: Any) -> Any:
     return quotient if sympy.denom(quotient) == 1 else None
 
 
+class Tabulated(sympy.Function):  # type: ignore[misc]
+    """A non-negative integer that has no closed form: what `rule`, a Python function, counts for given integers.
+
+    Made by `tabulated`. Costs may hold such numbers; conditions do not, because no solver knows them.
+    """
+
+    rule: Callable[..., int]
+
+    @classmethod
+    def eval(cls, *args: Any) -> Any:
+        return sympy.Integer(cls.rule(*map(int, args))) if all(a.is_Integer for a in args) else None
+
+    def _eval_is_integer(self) -> bool:
+        return True
+
+    def _eval_is_nonnegative(self) -> bool:
+        return True
+
+
 class Expr:
     """One expression (an integer or a condition); `.sympy` is the wrapped sympy object."""
 
@@ -247,6 +266,18 @@ def any_of(conditions: Iterable[Expr | bool]) -> Expr:
     return Expr(_any(tuple(_node(c) for c in conditions)))
 
 
+def tabulated(name: str, rule: Callable[..., int], *arguments: Operand) -> Expr:
+    """What a rule counts for these arguments; over arrays it is asked once for each combination that occurs.
+
+    name  an identifier of its own for each rule
+
+    >>> evaluate(tabulated("ones", int.bit_count, symbol("n")), {"n": 7})
+    3
+    """
+    kind = type(name, (Tabulated,), {"rule": staticmethod(rule)})
+    return Expr(kind(*map(_node, arguments)))
+
+
 def implies(premise: Expr, conclusion: Expr) -> Expr:
     return Expr(sympy.Or(sympy.Not(premise.sympy), conclusion.sympy))
 
@@ -313,6 +344,8 @@ def _source(node: Any, checked: bool = False) -> str:
         for then, condition in reversed(cases):
             text = f"_where({recurse(condition)}, {recurse(then)}, {text})"
         return text
+    if isinstance(node, Tabulated):
+        return f"{type(node).__name__}({', '.join(map(recurse, node.args))})"
     if node.is_Relational:
         left, right = integer_sides(node)
         return f"({recurse(left)} {node.rel_op} {recurse(right)})"
@@ -326,7 +359,20 @@ def _fold(function: str, parts: list[str]) -> str:
     return out
 
 
+def _by_rows(rule: Callable[..., int]) -> Callable[..., Value]:
+    """The rule over arrays, asked once for each combination of numbers."""
+
+    def counted(*arguments: Value) -> Value:
+        columns = np.broadcast_arrays(*arguments)
+        rows, place = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
+        found = np.array([rule(*map(int, row)) for row in rows], dtype=np.int64)
+        return found[place.reshape(-1)].reshape(columns[0].shape)
+
+    return counted
+
+
 _ARRAYS: Mapping[str, Any] = {
+    "_tabulated": _by_rows,
     "_max": np.maximum,
     "_min": np.minimum,
     "_and": np.logical_and,
@@ -335,6 +381,7 @@ _ARRAYS: Mapping[str, Any] = {
     "_where": np.where,
 }
 _SCALARS: Mapping[str, Any] = {
+    "_tabulated": lambda rule: rule,
     "_max": lambda a, b: a if a > b else b,
     "_min": lambda a, b: a if a < b else b,
     "_and": lambda a, b: bool(a) and bool(b),
@@ -359,9 +406,11 @@ def compile_with(
 ) -> Callable[[Mapping[str, Value]], Any]:
     """A function from {symbol: value} to the values of `expressions` in any number domain.
 
-    names    what `_max`, `_min`, `_and`, `_or`, `_not` and `_where` mean there; with `checked` also `_div` and `_mod`.
-             All other operators are Python's own.
+    names    what `_max`, `_min`, `_and`, `_or`, `_not` and `_where` mean there; with `checked` also `_div` and `_mod`;
+             `_tabulated` makes of a rule for integers one for that domain. All other operators are Python's own.
     """
+    rules = {type(f).__name__: type(f).rule for e in expressions for f in _node(e).atoms(Tabulated)}
+    names = {**names, **{name: names["_tabulated"](rule) for name, rule in rules.items()}}
     body = "".join(_source(_node(e), checked) + ", " for e in expressions)
     function: Callable[[Mapping[str, Value]], Any] = eval(f"lambda e: ({body})", dict(names))
     return function

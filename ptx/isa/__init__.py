@@ -28,7 +28,7 @@ from tinygpu.ptx.isa.mma import MmaSync
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
-from tinygpu.ptx.isa.warp import BarSync, ShflBfly
+from tinygpu.ptx.isa.warp import BarSync, ShflBfly, ShflIdx
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
@@ -65,6 +65,7 @@ __all__ = [
     "Round",
     "Rsqrt",
     "ShflBfly",
+    "ShflIdx",
     "Shl",
     "Shr",
     "Sin",

@@ -2,9 +2,10 @@
 
 operands   shfl.sync: one register per lane; bar.sync: none
 legality   32-bit values between lanes of one warp; barrier ids and whole warps
-meaning    lane l gets the value of lane l ^ mask; what was written before the barrier is read after it
+meaning    lane l gets the value of lane l ^ mask, or of the lane that it names; what was written before the barrier is
+           read after it
 cost       one request per warp; a wait for the slowest warp
-lowering   reductions write shuffles; lowering places barriers where a buffer is handed over
+lowering   reductions and relayouts write shuffles; lowering places barriers where a buffer is handed over
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinygpu.language.instruction import Instruction, Scope, Shuffle
+from tinygpu.language.instruction import Instruction, LaneRead, Scope, Shuffle
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,25 @@ class ShflBfly(Shuffle):
 
     def statement(self, result: str, value: str, mask: int) -> str:
         return f"{self.opcode} {result}, {value}, {mask}, 31, -1;"
+
+
+@dataclass(frozen=True, eq=False)
+class ShflIdx(LaneRead):
+    """shfl.sync.idx.b32: every lane gets the value of the lane that it names; by shfl.sync.bfly where a mask does."""
+
+    opcode: ClassVar[str] = "shfl.sync.idx.b32"
+    butterfly: ClassVar[str] = ShflBfly.opcode
+    source: ClassVar[str] = "PTX ISA, shfl.sync"
+
+    @property
+    def label(self) -> str:
+        return "shfl.sync.idx"
+
+    def statement(self, result: str, value: str, mask: int) -> str:
+        return f"{self.butterfly} {result}, {value}, {mask}, 31, -1;"
+
+    def read(self, result: str, value: str, lane: str) -> str:
+        return f"{self.opcode} {result}, {value}, {lane}, 31, -1;"
 
 
 @dataclass(frozen=True, eq=False)

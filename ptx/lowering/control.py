@@ -10,7 +10,7 @@ from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, compute, fix_up, grid, handover, matrix, moves, touch, warpgroup
+from tinygpu.ptx.lowering import bulk, compute, fix_up, grid, handover, matrix, moves, relayout, touch, warpgroup
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.rounds import at_least_once
@@ -64,6 +64,8 @@ def statement(context: Context, s: n.Statement) -> None:
             matrix.multiply(context, s)
         case n.Reduce():
             compute.reduce(context, s)
+        case n.Relayout():
+            relayout.write(context, s)
         case n.Loop() if s.unrolled:
             unrolled(context, s)
         case n.Loop():

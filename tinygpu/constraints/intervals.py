@@ -145,6 +145,11 @@ def _where(condition: Operand, then: Operand, otherwise: Operand) -> Interval:
     return c._join(both, lo, hi)
 
 
+def _tabulated(_: Callable[..., int]) -> Callable[..., Interval]:
+    """What a rule may count: nothing is known but that it is not negative."""
+    return lambda *arguments: Interval(0, 2**31)
+
+
 # The names that compiled expressions use, over intervals.
 INTERVAL_NAMES: dict[str, Any] = {
     "_max": _fold(max),
@@ -153,4 +158,5 @@ INTERVAL_NAMES: dict[str, Any] = {
     "_or": _fold(max),
     "_not": _not,
     "_where": _where,
+    "_tabulated": _tabulated,
 }

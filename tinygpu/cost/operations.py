@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
+from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.instruction import BulkTransfer, Transfer
@@ -114,8 +115,22 @@ class Operations:
                 tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
                 tally.wait("smem_loads", 5)
                 tally.wait("fmas", times * values)
+            case n.Relayout():
+                self._relayout(s, tally, times)
             case _:
                 self._by_tiles(s, tally, times)
+
+    def _relayout(self, s: n.Relayout, tally: Tally, times: Expr) -> None:
+        """Shuffles go through shared memory's crossbar, a warp in each clock (CUDA programming guide, arithmetic
+        instructions: 32 results per clock and SM); what is selected and permuted through the integer lanes.
+        """
+        counts = exchanged(s)
+        moved = counts.selects + counts.permutes
+        tally.add("warp_instructions", times * self.warps * (counts.shuffles + moved))
+        tally.add("smem_load_wavefronts", times * self.warps * counts.shuffles)
+        tally.add("alu_ops", times * self.threads * moved)
+        if s.shuffle is not None:
+            tally.wait("smem_loads", times)
 
     def _by_tiles(self, s: n.Statement, tally: Tally, times: Expr) -> None:
         """A statement of which nothing is known but what it reads and writes: once, in whole vectors of 4 bytes."""

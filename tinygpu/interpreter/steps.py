@@ -85,6 +85,8 @@ class Preparing:
                 return self.multiply(s), False
             case n.Reduce():
                 return self.reduce(s), False
+            case n.Relayout():
+                return self.relayout(s), False
             case n.Loop():
                 return self.loop(s)
             case n.Pipelined():
@@ -169,6 +171,11 @@ class Preparing:
         get, put = reader(s.source, self.made), self.result(s, s.result)
         combine, meaning = _meaning(s.name, s.combine), _meaning(s.name, s.shuffle)
         return lambda w: put(w, meaning(combine, get(w), s.axis))
+
+    def relayout(self, s: n.Relayout) -> Act:
+        """The tile is the same, whoever holds it."""
+        get, put = reader(s.source, self.made), self.result(s, s.result)
+        return lambda w: put(w, get(w))
 
     def result(self, s: n.Statement, tile: Tile) -> Callable[[Worker, Any], None]:
         """Stores what a statement makes of its tile, which has the tile's extents."""

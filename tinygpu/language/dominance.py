@@ -33,7 +33,7 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
     listed = tuple(params)
     patterns = [p for p in listed if isinstance(p, AccessPattern)]
     vectors = _vector_params(program, listed)
-    shapes = _shapes(program)
+    shapes = _shapes(program) | _relaid(program)
     out = []
     for p in patterns:
         if p.name not in shapes:
@@ -123,6 +123,19 @@ def _shapes(program: Program) -> set[str]:
             for e in b.shape:
                 found |= e.symbols
     return found
+
+
+def _relaid(program: Program) -> set[str]:
+    """Names that decide to whom values go within a warp: with other holders other rounds are needed."""
+    return {
+        name
+        for s in walk(program.body)
+        if isinstance(s, n.Relayout)
+        for tile in (*s.reads, *s.writes)
+        if tile.partition is not None
+        for e in expressions(tile.partition.layout)
+        for name in e.symbols
+    }
 
 
 def _arranges(program: Program, v: Param) -> set[str]:

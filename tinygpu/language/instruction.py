@@ -8,7 +8,7 @@ An instruction belongs to one of seven families, which say how its operands are 
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     Elementwise      computes value by value (fma, add, ex2, cvt)
-    Shuffle          exchanges values between lanes (shfl.sync)
+    Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane
 
 Each says in `meaning` what it does to whole tiles, in NumPy, whoever holds which element: what `Program.run` carries
 out, and what `tinygpu check` compares with the text. An instruction that does something else says so in its own.
@@ -654,12 +654,25 @@ class Shuffle(Instruction):
             low, high, rest = np.split(values, [count // 2, count // 2 * 2], axis=axis)
             values = np.concatenate([combine(low, high), rest], axis=axis)
         return values
+
     def statement(self, result: str, value: str, mask: int) -> str:
         """PTX that gives each lane the value of the lane whose number differs in the bits of `mask`; in 32 bits."""
         raise NotImplementedError
 
     def unwritten(self) -> str:
         return self._owes(Shuffle, "statement")
+
+
+@dataclass(frozen=True, eq=False)
+class LaneRead(Shuffle):
+    """A shuffle in which each lane may read any lane of its warp, and one lane may be read by many."""
+
+    def read(self, result: str, value: str, lane: str) -> str:
+        """PTX that gives each lane the value of lane `lane`, a register or a number; in 32 bits."""
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        return super().unwritten() or self._owes(LaneRead, "read")
 
 
 def since(what: str, target: int, only: tuple[int, ...] = ()) -> str:

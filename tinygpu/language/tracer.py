@@ -16,10 +16,12 @@ from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.blocks import Blocks
 from tinygpu.language.checks import axes_of, extents_of
+from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import (
     BulkTransfer,
     Elementwise,
     Instruction,
+    LaneRead,
     MatrixLoad,
     MatrixMultiply,
     MatrixStore,
@@ -29,11 +31,13 @@ from tinygpu.language.instruction import (
     tiled,
 )
 from tinygpu.language.memories import RMEM, TMEM
+from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.verb import verb
+from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
@@ -267,6 +271,69 @@ class Tracer(Blocks):
         result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
         self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
         return result
+
+    @verb("p.relayout")
+    def relayout(
+        self,
+        value: Tile,
+        partition: Partition,
+        by: LaneRead | Route | None = None,
+        *,
+        contiguous: int = -1,
+        pad: Operand = 0,
+        layout: UnknownLayout | None = None,
+    ) -> Tile:
+        """The same tile, held by others: under `partition`, which is one of its extents.
+
+        by  what brings values to other threads. A LaneRead: to other lanes of their warps, in the fewest rounds.
+            Route(load=, store=): through a buffer in shared memory, where they are stored under the partition of the
+            value and loaded under the new one; `contiguous`, `pad` and `layout` are those of the buffer. None: every
+            thread keeps its values
+        """
+        if value.partition is None:
+            raise self.fail(f"p.relayout moves values in registers, and {value.name} lies in {value.memory}")
+        self._same_shape("p.relayout", value, partition)
+        if value.dtype.bits not in (8, 16, 32, 64):
+            sizes = "elements of 8, 16, 32 or 64 bits"
+            raise self.fail(f"p.relayout moves {sizes}, and %{value.name} is {value.dtype}; convert it first")
+        if isinstance(by, Route):
+            return self._through_memory(by, value, partition, contiguous, expr(pad), layout)
+        if contiguous != -1 or not expr(pad).same(0) or layout is not None:
+            raise self.fail("p.relayout has no buffer without a Route; leave out contiguous, pad and layout")
+        name = "p.relayout" if by is None else self._instruction(by, (LaneRead, Route), "relayout")
+        self._use(value)
+        self._fits_role(f"%{value.name}", partition)
+        holders = same_threads if by is None else same_warps
+        try:
+            self.require(holders(f"%{value.name}", value.partition, partition, self.machine.params()))
+        except LayoutError as error:
+            raise self.fail(f"p.relayout: {error}") from None
+        if by is not None:
+            self._acts(name, by)
+        result = self._value(value.dtype, partition, f"the relayout of %{value.name}")
+        self.emit(n.Relayout(name, by, value, result))
+        return result
+
+    def _through_memory(
+        self,
+        route: Route,
+        value: Tile,
+        partition: Partition,
+        contiguous: int,
+        pad: Expr,
+        layout: UnknownLayout | None,
+    ) -> Tile:
+        """A relayout by a slot of a buffer of the tile's extents, which the role fills and then reads."""
+        self._instruction(route, (Route,), "relayout")
+        if len(value.shape) > 2:
+            axes = f"%{value.name} has {len(value.shape)}"
+            raise self.fail(f"p.relayout through shared memory takes tiles with one or two axes, and {axes}")
+        buffer = self.smem(value.dtype, value.shape, contiguous=contiguous, pad=pad, layout=layout)
+        with self.pipeline(self._name("relayout"), 1, tile=buffer) as ring:
+            with ring.produce() as slot:
+                self.store(route.store, slot.tile, value)
+            with ring.consume() as slot:
+                return self.load(route.load, slot.tile, partition)
 
     @verb("p.fix_up")
     @contextmanager

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, ceil_div, expr, maximum
-from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, MatrixStore, Shuffle, Transfer
+from tinygpu.language.instruction import (
+    Elementwise,
+    Instruction,
+    LaneRead,
+    MatrixMultiply,
+    MatrixStore,
+    Shuffle,
+    Transfer,
+)
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.route import Route
@@ -244,6 +252,35 @@ class Reduce(Statement):
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{self.result} = {self.name} {self.source} along {self.axis}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relayout(Statement):
+    """A tile goes to other holders: from register to register, and between the lanes of each warp.
+
+    shuffle  what lanes read each other with; None: every thread keeps its values
+    """
+
+    name: str
+    shuffle: LaneRead | None
+    source: Tile
+    result: Tile
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return () if self.shuffle is None else (self.shuffle,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        by = "" if self.shuffle is None else f" by {self.name}"
+        return f"{self.result} = relayout {self.source}{by}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from tinygpu.ptx.cards.specimen import (
     Variant,
     target_twin,
 )
-from tinygpu.ptx.isa.warp import BarSync, ShflBfly
+from tinygpu.ptx.isa.warp import BarSync, ShflBfly, ShflIdx
 
 
 def shuffle_variants() -> Iterator[Variant]:
@@ -29,6 +29,17 @@ def shuffle_variants() -> Iterator[Variant]:
                 legal = f"shfl.sync.{mode}.{kind}" == ShflBfly.opcode
                 reason = "reductions need the butterfly alone" if kind == "b32" and not legal else ""
                 yield Variant(f"shfl.sync.{mode}.{kind} %{r}0, %{r}1, 1, 31, -1;", target, legal, reason)
+
+
+def lane_read_variants() -> Iterator[Variant]:
+    """Ways of naming the lane: a number or a register, beside the butterfly."""
+    instruction = ShflIdx()
+    for target, _ in TARGETS:
+        for lane in ("0", "31", "%r2"):
+            yield Variant(instruction.read("%r0", "%r1", lane), target, True)
+        yield Variant(instruction.read("%r0", "%r1", "%d0"), target, False)
+        yield Variant(instruction.read("%d0", "%d1", "0"), target, False)
+        yield Variant(instruction.statement("%r0", "%r1", 16), target, True)
 
 
 def barrier_variants() -> Iterator[Variant]:
@@ -98,6 +109,73 @@ def shuffle_card() -> Card:
     )
 
 
+def _lane_read(title: str, lane: str, guard: str = "", threads: int = 32) -> Specimen:
+    """Each lane reads the lane behind it; `lane` computes its number into %r2."""
+    lines = [
+        "ld.global.b32 %r0, [%x];",
+        lane,
+        *([guard] if guard else []),
+        ShflIdx().read("%r1", "%r0", "%r2"),
+        *(["$past:"] if guard else []),
+        "st.global.b32 [%out], %r1;",
+    ]
+    fields = (Field("x", "f32", 1), Field("out", "f32", 1, "out"))
+    at = np.arange(threads)
+    return Specimen(title, "\n".join(lines), fields, lambda x: x[at // 32 * 32 + (at + 1) % 32], threads=threads)
+
+
+def lane_read_card() -> Card:
+    """The card of shfl.sync.idx."""
+    instruction = ShflIdx()
+    width = Guarantee("shfl.sync.idx type", "values are 32 bits wide; others go as words or halves", "assembler")
+    within = Guarantee("shfl.sync.idx within a warp", "a lane reads lanes of its own warp", "emulator")
+    together = Guarantee(
+        "shfl.sync.idx convergence", "all lanes that the member mask names execute it together", "emulator"
+    )
+    behind = "add.u32 %r2, %t, 1;"
+    good = _lane_read("shfl.sync.idx: the lane behind", behind)
+    wide = Specimen(
+        "shfl.sync.idx: 64 bits",
+        good.body.replace("shfl.sync.idx.b32 %r1, %r0", "shfl.sync.idx.b64 %d1, %d0"),
+        good.fields,
+        good.meaning,
+    )
+    twins = (
+        target_twin(instruction, good),
+        Twin(width.name, "assembler", good, wide, "Unexpected instruction types"),
+        Twin(
+            within.name,
+            "emulator",
+            _lane_read("shfl.sync.idx: two warps, each in itself", behind, threads=64),
+            _lane_read("shfl.sync.idx: a lane of the other warp", "add.u32 %r2, %t, 32;", threads=64),
+            WRONG_VALUES,
+        ),
+        Twin(
+            together.name,
+            "emulator",
+            good,
+            _lane_read("shfl.sync.idx: half a warp", behind, guard="setp.ge.u32 %p0, %t, 16;\n@%p0 bra $past;"),
+            "shfl",
+        ),
+    )
+    return Card(
+        name="shfl.sync.idx",
+        instruction=instruction,
+        operands=(
+            ("value", "RMEM", "one per lane", "any of 32 bits"),
+            ("lane", "RMEM", "one per lane", "a number of a lane"),
+            ("result", "RMEM", "one per lane", "as the value"),
+        ),
+        rules=(instruction.target_rule(),),
+        guarantees=(width, within, together),
+        meaning="result = value[lane]",
+        cost="one request per warp",
+        example=good,
+        twins=twins,
+        variants=lane_read_variants,
+    )
+
+
 def _exchange(title: str, barrier: str) -> Specimen:
     """Two warps exchange values through SMEM."""
     lines = [
@@ -160,4 +238,5 @@ def barrier_card() -> Card:
 
 def cards() -> Iterator[Card]:
     yield shuffle_card()
+    yield lane_read_card()
     yield barrier_card()

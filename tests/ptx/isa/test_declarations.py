@@ -42,6 +42,7 @@ def test_a_conversion_names_the_pairs_that_exist() -> None:
         (isa.LdMatrix(), "ldmatrix"),
         (isa.MmaSync(short=True), "mma.sync.short"),
         (isa.ShflBfly(), "shfl.sync"),
+        (isa.ShflIdx(), "shfl.sync.idx"),
         (isa.BarSync(), "bar.sync"),
     ],
 )

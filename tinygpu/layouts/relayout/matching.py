@@ -43,7 +43,7 @@ def plan(
         content = np.full_like(words.content[0], -1)
         for lane, held in given.items():
             content[lane] = words.content[held][lane]
-        sources = np.arange(LANES)
+        sources = np.full(LANES, _most_read(matched))
         for edge in matched:
             sources[edge.taker] = edge.giver
         word = words.assembled(content, own)
@@ -55,6 +55,11 @@ def plan(
     if len(found) < len(outputs):
         raise ValueError("the rounds do not bring all values that are wanted")
     return words.plan(found)
+
+
+def _most_read(matched: list[Edge]) -> int:
+    """The lane that most read, for those who need nothing in a round: lanes that have the same select nothing later."""
+    return Counter(edge.giver for edge in matched).most_common(1)[0][0]
 
 
 def _edges(a: NDArray[np.int64], b: NDArray[np.int64], per_word: int) -> list[Edge] | None:
@@ -82,11 +87,10 @@ def _edges(a: NDArray[np.int64], b: NDArray[np.int64], per_word: int) -> list[Ed
 
 
 def rounds(edges: list[Edge]) -> list[list[Edge]]:
-    """The edges by round; matchings, or several readers of one word."""
-    matchings = _matchings(edges)
+    """The edges by round: matchings, or where a word has several readers, rounds in which they read it together."""
     if len({(e.giver, e.word) for e in edges}) == len(edges):
-        return matchings
-    return min(matchings, _shared(edges), key=len)
+        return _matchings(edges)
+    return min(_shared(edges), _matchings(edges), key=len)
 
 
 def most_at_a_lane(edges: Iterable[Edge]) -> int:

@@ -38,8 +38,8 @@ def relayout(source: Layout, target: Layout, extents: tuple[int, ...], bits: int
     packing = registers_of(before.shape[1], value_bytes), registers_of(after.shape[1], value_bytes)
     if before.shape == after.shape and np.array_equal(before, after):
         return _nothing(before.shape[1] // packing[0])
-    if missing := set(after.ravel().tolist()) - set(before.ravel().tolist()):
-        raise LayoutError(f"{target} holds coordinates that {source} does not, {len(missing)} of them")
+    if missing := np.setdiff1d(after, before).size:
+        raise LayoutError(f"{target} holds coordinates that {source} does not, {missing} of them")
     warps = _warps(before, after)
     found = None if warps is None else _within_warp(warps[0], warps[1], value_bytes, packing)
     return found or RelayoutPlan("shared", before.shape[1] // packing[0])

@@ -50,17 +50,17 @@ class Words:
 
         most  None where it would take bytes of more words than these
         """
-        place = np.full(wanted.shape, -1)
-        for order, word in enumerate(pool):
-            found = wanted[:, :, None] == self.content[word][:, None, :]
-            fresh = (place < 0) & found.any(axis=2) & (wanted >= 0)
-            place = np.where(fresh, WORD_BYTES * order + found.argmax(axis=2), place)
-        if (place[wanted >= 0] < 0).any():
-            return None
-        used = sorted(set((place[wanted >= 0] // WORD_BYTES).tolist()))
-        if most is not None and len(used) > most:
-            return None
-        return self._tree(wanted, [pool[order] for order in used] or pool[:1])
+        there = np.stack([self._has(wanted, word) for word in pool])  # (words, lanes, bytes)
+        used: list[int] = []
+        left = wanted >= 0
+        while left.any() and (most is None or len(used) < most):
+            counts = (there & left).sum(axis=(1, 2))
+            best = int(counts.argmax())  # the first of those that have most of what is left
+            if not counts[best]:
+                return None
+            used.append(best)
+            left = left & ~there[best]
+        return None if left.any() else self._tree(wanted, [pool[order] for order in sorted(used)] or pool[:1])
 
     def _tree(self, wanted: Bytes, pool: list[int]) -> int:
         """Pairs of words, then pairs of what they give: bytes that are wanted of each part stand in their place."""
@@ -73,10 +73,13 @@ class Words:
 
     def _of(self, wanted: Bytes, pool: list[int]) -> Bytes:
         """The wanted bytes that some word of the pool has."""
-        there = np.zeros(wanted.shape, dtype=np.bool_)
-        for word in pool:
-            there |= (wanted[:, :, None] == self.content[word][:, None, :]).any(axis=2)
+        there = np.any([self._has(wanted, word) for word in pool], axis=0)
         return np.where(there, wanted, -1)
+
+    def _has(self, wanted: Bytes, word: int) -> NDArray[np.bool_]:
+        """(lanes, bytes of a word) which of the wanted bytes a word has, at whatever place."""
+        found: NDArray[np.bool_] = (wanted[:, :, None] == self.content[word][:, None, :]).any(axis=2)
+        return found
 
     def _pick(self, wanted: Bytes, first: int, second: int) -> int:
         both = np.concatenate([self.content[first], self.content[second]], axis=1)
