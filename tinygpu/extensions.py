@@ -18,6 +18,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
+from tinygpu.users_code import said
+
 GROUPS = ("machines", "instructions", "devices", "strategies")
 OURS = "tinygpu"
 T = TypeVar("T")
@@ -66,8 +68,6 @@ class Extension:
         try:
             return self.entry.load()
         except (Exception, SystemExit) as error:
-            from tinygpu.language.users_code import said  # the language loads sympy; devices do without
-
             how = said(error) if isinstance(error, Exception) else f"it ends the process, with status {error.code!r}"
             raise ExtensionError(f"{self} cannot be loaded from {self.entry.value}: {how}") from error
 

@@ -101,7 +101,7 @@ def record(
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
     stand_ins = {name: _StandIn(calls, {"input": name}, where) for name in names}
     # Recording is done where kernels are searched; the machine that times them may lack what the language needs.
-    from tinygpu.language.users_code import users_code
+    from tinygpu.users_code import users_code
 
     with users_code(f"{where}: its reference", CannotRecord):
         result = reference(**stand_ins, **constants)

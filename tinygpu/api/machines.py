@@ -12,7 +12,7 @@ from pathlib import Path
 from tinygpu.extensions import Extension, extension, extensions, without_ours
 from tinygpu.language.machine import Machine
 from tinygpu.language.parameters import DeclarationError
-from tinygpu.language.users_code import users_code
+from tinygpu.users_code import users_code
 
 # Name -> module:class. A family lists machines for one operation; the first one decides default types.
 SHIPPED: Mapping[str, str] = {

@@ -75,7 +75,9 @@ def main() -> None:
     except Exception as error:
         if not expected(error):
             raise
-        print(f"tinygpu: {error}", file=sys.stderr)
+        from tinygpu.users_code import with_place
+
+        print(f"tinygpu: {with_place(error)}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -21,8 +21,8 @@ from tinygpu.interpreter.worker import Worker
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
-from tinygpu.language.users_code import users_code
 from tinygpu.program import nodes as n
+from tinygpu.users_code import users_code
 
 Act: TypeAlias = Callable[[Worker], None]
 Wait: TypeAlias = Callable[[Worker], Iterator[str]]

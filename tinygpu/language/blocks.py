@@ -20,6 +20,7 @@ from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses
 from tinygpu.schedulers.scheduler import TileScheduler
+from tinygpu.users_code import line_under_way
 
 # PTX ISA, "Swizzling Modes": the widths that TMA, wgmma and tcgen05 share.
 SWIZZLES = (32, 64, 128)
@@ -213,6 +214,7 @@ class Blocks(Checks):
         for b in made:
             self._check_spans(b)
         position = len(self.pipelines)
+        self.places[name] = line_under_way()
         self.pipelines.append(Pipeline(name, expr(stages), made))
         with self.nested() as body:
             yield Ring(self, name, made)

@@ -44,6 +44,7 @@ class Checks:
     bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
     counter: int = 0
     unused: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)  # value or pipeline -> the user's line that made it
     owners: dict[str, str] = field(default_factory=dict)  # register value -> role
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None

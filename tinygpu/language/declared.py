@@ -17,6 +17,7 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.require import Require
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Scalar, TensorDeclaration
+from tinygpu.users_code import line_under_way
 
 Structure = tuple[tuple[str, str | int], ...]
 
@@ -27,8 +28,10 @@ class _Namespace(dict[str, Any]):
     def __init__(self, title: str) -> None:
         super().__init__()
         self.title = title
+        self.places: dict[str, str] = {}
 
     def __setitem__(self, key: str, value: Any) -> None:
+        self.places[key] = line_under_way()
         if isinstance(value, (Named, Instruction, Route)) and key in RESERVED:
             raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
         if isinstance(value, Named):
@@ -47,7 +50,8 @@ class _DeclaredType(type):
         return _Namespace(name)
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
-        return super().__new__(cls, name, bases, dict(namespace), **kwargs)
+        places = namespace.places if isinstance(namespace, _Namespace) else {}
+        return super().__new__(cls, name, bases, {**namespace, "_places": places}, **kwargs)
 
 
 class Declared(metaclass=_DeclaredType):
@@ -154,6 +158,11 @@ class Declared(metaclass=_DeclaredType):
         """
         extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "aligns", "options") if k in dims}
         return problem(cls, dims, **extra)
+
+    @classmethod
+    def _place_of(cls, name: str) -> str:
+        """`file.py:12`, where the class or one that it derives from says what a name is; "" where none does."""
+        return next((vars(base)["_places"][name] for base in cls.__mro__ if name in vars(base).get("_places", ())), "")
 
     # -- inside a trace --------------------------------------------------------------------------------------------
     def attribute_of(self, instruction: Any) -> str:

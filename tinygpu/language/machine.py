@@ -17,6 +17,7 @@ from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace_default
+from tinygpu.users_code import at
 
 
 class Machine(Declared):
@@ -26,7 +27,11 @@ class Machine(Declared):
         super().__init_subclass__(**kwargs)
         if cls.program is Machine.program:
             return  # a base class for other machines
-        _check(cls)
+        try:
+            _check(cls)
+        except DeclarationError as error:
+            named = str(error).removeprefix(f"{cls.__name__}.").partition(":")[0]
+            raise at(error, cls._place_of(named)) from error.__cause__
         trace_default(cls)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language.declared import Declared
-from tinygpu.language.users_code import UsersCodeError, users_code
+from tinygpu.users_code import UsersCodeError, at, place_of, users_code
 
 
 def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]]) -> Callable[..., dict[str, Any]]:
@@ -22,6 +22,12 @@ def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]])
     here = f"{machine.__name__}.reference"
 
     def call(**arguments: Any) -> dict[str, Any]:
+        try:
+            return given(**arguments)
+        except UsersCodeError as error:
+            raise at(error, "" if place_of(error) else machine._place_of("reference")) from error.__cause__
+
+    def given(**arguments: Any) -> dict[str, Any]:
         with users_code(here):
             result = machine.reference(**arguments)
         named = result if isinstance(result, Mapping) else dict.fromkeys(list(shapes)[:1], result)

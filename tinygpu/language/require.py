@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from tinygpu.constraints.constraint import Constraint, Judge, Kind
 from tinygpu.expressions import Expr
 from tinygpu.language.parameters import Named
@@ -17,6 +19,8 @@ class Require(Named):
         self.condition = condition
         if not isinstance(condition, Expr):
             self.mistake = f"a Require takes a condition on parameters, not {condition!r}"
+        elif kind not in get_args(Kind):
+            self.mistake = f"a Require is of kind {' or '.join(get_args(Kind))}, not {kind!r}"
         elif kind == "dominance" and not why:
             self.mistake = "a dominance constraint says why what it removes is never the best; give why=..."
         self.sentence = sentence

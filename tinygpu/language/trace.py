@@ -21,11 +21,11 @@ from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tracer import Tracer
 from tinygpu.language.under_way import check_sums_under_way
-from tinygpu.language.users_code import raised_by_them, said
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.schedule import schedule
 from tinygpu.program.tree import expressions, walk
+from tinygpu.users_code import at, raised_by_them, said, where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ def trace_default(machine: type[Declared]) -> None:
     impossible = [_impossible(trace(machine, default, structure)) for structure in machine.structures()]
     if all(impossible):
         sentence = f"it can never work, whatever the parameters: {impossible[0]}"
-        raise DeclarationError(f"{machine.__name__}.program: {sentence}")
+        raise at(DeclarationError(f"{machine.__name__}.program: {sentence}"), machine._place_of("program"))
 
 
 def _impossible(traced: Trace) -> str:
@@ -91,25 +91,31 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         raise DeclarationError(f"{machine.__name__}.program: {_unknown(error, instance, tracer)}") from error
     except (TypeError, ValueError) as error:
         sentence = said(error) if raised_by_them(error) else str(error)
-        raise DeclarationError(f"{machine.__name__}.program: {sentence}") from error
+        place = "" if where(error) else machine._place_of("program")
+        raise at(DeclarationError(f"{machine.__name__}.program: {sentence}"), place) from error
     except Exception as error:
         raise DeclarationError(f"{machine.__name__}.program: {said(error)}") from error
-    grid, body = tracer.finish()
-    scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalars(dict(signature[1])))
-    program = Program(
-        machine.__name__,
-        structure,
-        made,
-        scalars,
-        grid,
-        tuple(tracer.roles),
-        tuple(tracer.pipelines),
-        body,
-    )
-    check_handover(program)
-    check_sums_under_way(program)
-    program = schedule(program)
-    _check_outputs(machine, program)
+    try:
+        grid, body = tracer.finish()
+        scalars = tuple(n.ScalarArgument(s.name, s.dtype) for s in machine.scalars(dict(signature[1])))
+        program = Program(
+            machine.__name__,
+            structure,
+            made,
+            scalars,
+            grid,
+            tuple(tracer.roles),
+            tuple(tracer.pipelines),
+            body,
+        )
+        check_handover(program)
+        check_sums_under_way(program)
+        program = schedule(program)
+        _check_outputs(machine, program)
+    except DeclarationError as error:
+        # of the pipeline that it is about, where it names one
+        about = (place for name, place in tracer.places.items() if repr(name) in str(error))
+        raise at(error, next(about, machine._place_of("program"))) from error.__cause__
     own = [r.constraint(machine.__name__) for r in machine.requirements()]
     legal = _distinct([*tracer.constraints, *derived_constraints(program), *own])
     constraints = (*legal, *dominance(program, legal, machine.params()))

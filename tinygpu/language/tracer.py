@@ -40,6 +40,7 @@ from tinygpu.language.verb import verb
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
+from tinygpu.users_code import at, line_under_way
 
 
 @dataclass(slots=True, eq=False)
@@ -387,13 +388,14 @@ class Tracer(Blocks):
             who = self.grid_node.scheduler.sharers
             raise self.fail(f"{who}, and they divide no loop; write p.loop(..., divided=True)")
         for value, what in self.unused.items():
-            raise self.fail(f"{what} (%{value}) is never used; store it, or leave it out")
+            raise at(self.fail(f"{what} (%{value}) is never used; store it, or leave it out"), self.places[value])
         self._check_combined(self.bodies[0])
         return self.grid_node, tuple(self.bodies[0])
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")
         self.unused[name] = what
+        self.places[name] = line_under_way()
         if self.current_role is not None:
             self.owners[name] = self.current_role.name
         zero = tuple(expr(0) for _ in partition.shape)

@@ -158,5 +158,5 @@ def build_space(machine: type[Machine], problem: Problem, device: Device) -> Mac
         idle = {p.name: p.values[0] for p in machine.params() if p.name not in traced.axes}
         constraints = (*preferences(machine, problem, structure), *traced.constraints)
         parts.append(Part(dict(structure) | idle, axes, constraints, environment))
-    space = Space(f"{machine.__name__} {problem} on {device.name}", tuple(parts))
+    space = Space(f"{machine.__name__} {problem} on {device.name}", tuple(parts), place=machine._place_of("program"))
     return MachineSpace(machine, problem, device, space, structures, traces, environment)

@@ -21,6 +21,7 @@ from tinygpu.spaces.nearest import Nearest, find_nearest
 from tinygpu.spaces.part import Choice, Part, Point, SpaceError
 from tinygpu.spaces.points import points_at
 from tinygpu.spaces.solution import FunnelRow, PartSolution, Rule, funnel, judge, read_rules, solve
+from tinygpu.users_code import at
 
 if TYPE_CHECKING:
     from tinygpu.constraints.query import Notebook
@@ -45,6 +46,7 @@ class Space:
                 error in the declaration; else it rejects the point
     origin      what the points are candidates of, for a search that knows more than points: the `MachineSpace` that
                 this space was built for, or None
+    place       `file.py:12`, where the user says what the points are candidates of; "" where that is not known
 
     Raises `SpaceError` when two parts share a point.
     """
@@ -54,6 +56,7 @@ class Space:
     row_budget: int = field(default=DEFAULT_ROW_BUDGET, kw_only=True)
     strict: bool = field(default=True, kw_only=True)
     origin: object | None = field(default=None, kw_only=True)
+    place: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -88,7 +91,7 @@ class Space:
         try:
             return solve(self.parts, self.row_budget, strict=self.strict)
         except SpaceError as refused:
-            raise type(refused)(f"[{self.name}] {refused}") from refused
+            raise at(type(refused)(f"[{self.name}] {refused}"), self.place) from refused
 
     def count(self, choices: Mapping[str, Choice | Iterable[Choice]]) -> int:
         """Number of survivors with these values; a name may be given several values, and others are free."""

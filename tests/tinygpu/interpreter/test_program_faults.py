@@ -13,12 +13,12 @@ from tinygpu.devices import device
 from tinygpu.expressions import expr
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, blocked
-from tinygpu.language.users_code import UsersCodeError
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 from tinygpu.spaces.build import build_space
+from tinygpu.users_code import UsersCodeError
 
 SIZES = {"m": 70, "n": 40, "k": 136}
 

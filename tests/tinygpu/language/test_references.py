@@ -11,7 +11,7 @@ import pytest
 
 from tinygpu.language.declared import Declared
 from tinygpu.language.reference import reference_of
-from tinygpu.language.users_code import LIBRARIES, PACKAGE, UsersCodeError, is_theirs, raised_by_them, said, users_code
+from tinygpu.users_code import LIBRARIES, PACKAGE, UsersCodeError, is_theirs, raised_by_them, said, users_code
 
 ONE, TWO = {"y": (2, 3)}, {"y": (2, 3), "z": (4,)}
 Y, Z = np.zeros((2, 3)), np.zeros(4)

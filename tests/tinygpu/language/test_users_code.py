@@ -14,8 +14,8 @@ from tinygpu.api.machines import family
 from tinygpu.cli.app import app
 from tinygpu.language import bound_tensor, tracer
 from tinygpu.language.parameters import DeclarationError
-from tinygpu.language.users_code import UsersCodeError
 from tinygpu.language.verb import KINDS
+from tinygpu.users_code import UsersCodeError
 
 SAXPY = '''from tinygpu.language import Dim, InOut, Input, Machine, Param, Scalar, blocked
 from tinygpu.ptx import isa

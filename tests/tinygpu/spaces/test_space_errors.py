@@ -273,6 +273,6 @@ def test_a_partial_point_is_in_where_any_completion_is(left: int) -> None:
 def test_what_a_space_counts_with_is_said_by_name() -> None:
     parameters = signature(Space).parameters
     named = [name for name, one in parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
-    assert named == ["row_budget", "strict", "origin"]
+    assert named == ["row_budget", "strict", "origin", "place"]
     with pytest.raises(TypeError, match="positional arguments"):
         Space("few", (), 40)  # type: ignore[misc]

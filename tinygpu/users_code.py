@@ -6,16 +6,23 @@ raise is an answer to them: the line of theirs that was running, what it says, a
 
 from __future__ import annotations
 
+import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import TypeVar
 
 # The standard library and what pip installed: never where a mistake of the user's is.
 LIBRARIES = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+_PLACE = re.compile(r"\.py:\d+")
+INSTALLED = {"site-packages", "dist-packages"}  # wherever else these lie
 # The folder of this package, and of the rooms that are mapped into it where the install is editable.
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[0]
 ROOMS = (PACKAGE, PACKAGE.parent / "ptx", PACKAGE.parent / "search")
 
 
@@ -32,7 +39,7 @@ def users_code(what: str, *passed_on: type[Exception]) -> Iterator[None]:
     >>> with users_code("Twice.reference"):
     ...     [][1]
     Traceback (most recent call last):
-    tinygpu.language.users_code.UsersCodeError: Twice.reference: IndexError: list index out of range
+    tinygpu.users_code.UsersCodeError: Twice.reference: IndexError: list index out of range
     """
     try:
         yield
@@ -67,18 +74,66 @@ def where(error: BaseException) -> str:
     return f"{_name(last.filename)}:{last.lineno}{inside}{f' ({last.line})' if last.line else ''}: "
 
 
+E = TypeVar("E", bound=Exception)
+
+
+def at(error: E, place: str) -> E:
+    """The error with the place in the user's code that it is about, where no line of theirs was running.
+
+    place  "file.py:12"; "" where it is not known
+    """
+    if place and not getattr(error, "place", ""):
+        error.place = place  # type: ignore[attr-defined]
+        error.add_note(f"at {place}")
+    return error
+
+
+def place_of(error: BaseException) -> str:
+    """`file.py:12`, the line of the user's that an error is about; "" where it is about none.
+
+    It is what was said with `at`, or else the last line of theirs that was running, also where the error was raised
+    again on its way.
+    """
+    chain = [error]
+    while (behind := chain[-1].__cause__ or chain[-1].__context__) is not None and behind not in chain:
+        chain.append(behind)
+    for one in chain:
+        if place := getattr(one, "place", ""):
+            return str(place)
+    for one in reversed(chain):
+        theirs = [frame for frame in traceback.extract_tb(one.__traceback__) if is_theirs(frame.filename)]
+        if theirs:
+            return f"{_name(theirs[-1].filename)}:{theirs[-1].lineno}"
+    return ""
+
+
+def with_place(error: BaseException) -> str:
+    """The sentence of an error behind the place in the user's code that it is about, unless it says one already."""
+    place, sentence = place_of(error), str(error)
+    return sentence if not place or _PLACE.search(sentence) else f"{place}: {sentence}"
+
+
+def line_under_way() -> str:
+    """`file.py:12`, the line of the user's that is running; "" where none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_theirs(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"{_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
 def raised_by_them(error: BaseException) -> bool:
     """Whether the user's own line raised, and nothing of ours that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and is_theirs(frames[-1].filename)
 
 
+@cache
 def is_theirs(filename: str) -> bool:
     """Whether a file holds the user's code; a machine that ships counts, since it is written as theirs are."""
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    libraries = any(path.is_relative_to(library) for library in LIBRARIES)
+    libraries = any(path.is_relative_to(library) for library in LIBRARIES) or INSTALLED & set(path.parts)
     if path.is_relative_to(PACKAGE / "machines"):
         return True
     return not libraries and not any(path.is_relative_to(room) for room in ROOMS)
