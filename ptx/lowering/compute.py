@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr
-from tinygpu.language.instruction import Elementwise
+from tinygpu.language.instruction import OPERANDS, Elementwise
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
@@ -15,9 +15,6 @@ from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of, packing
-
-# The operands of an element-wise instruction in its text; {d} is the result.
-OPERANDS = "abcefghij"
 
 
 def constant(context: Context, s: n.Constant) -> None:

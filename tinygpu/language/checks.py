@@ -20,6 +20,7 @@ from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Buffer, Tile
+from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
@@ -381,6 +382,32 @@ class Checks:
             raise self.fail(f"{name} stands outside a role; say which warps do it with `with p.role(...)`")
         if instruction.scope == "warpgroup":
             self._whole_warpgroups(self.current_role, str(instruction))
+
+    def _fragments_fit(self, name: str, instruction: MatrixMultiply, operands: tuple[Tile, Tile, Tile]) -> None:
+        """Operands in registers are held as the instruction holds them: whole registers, each element by one lane."""
+        a, b, _ = operands
+        if instruction.traced_only:
+            return
+        lanes = 128 if instruction.scope == "warpgroup" else 32
+        for tile, fragment, what in zip(operands, instruction.fragments(a.dtype, b.dtype), "abc", strict=True):
+            if tile.memory is not RMEM or tile.partition is None:
+                continue
+            here = f"{name} ({instruction}) has {what} in registers, and"
+            if fragment is None:
+                raise self.fail(f"{here} fragments() does not say who holds it")
+            threads, values = fragment.modes
+            if threads.size != lanes:
+                raise self.fail(f"{here} its fragment {fragment} is held by {threads.size} lanes, not by {lanes}")
+            if values.size * tile.dtype.bits % 32:
+                held = f"{values.size} value{'s' * (values.size > 1)} of {tile.dtype}"
+                raise self.fail(f"{here} a lane holds {held} of its fragment {fragment}, no whole 32-bit registers")
+            places = {tuple(map(int, place)) for place in fragment.coordinates((0, 1))}
+            if len(places) != fragment.size or len(places) != fragment.along(0).cosize * fragment.along(1).cosize:
+                raise self.fail(f"{here} its fragment {fragment} does not hold every element once")
+            for of, held_by in ((threads, tile.partition.threads), (values, tile.partition.values)):
+                first = held_by.steps[: len(of.steps)]
+                if Layout.of(first)[0] != Layout.of(of.steps)[0]:
+                    raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
 
     def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         extents = (*accumulator.shape, a.shape[1])

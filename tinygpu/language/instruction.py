@@ -104,6 +104,15 @@ class Instruction:
         """Why no kernel can be written with it, as what follows its name; "" where one can."""
         return ""
 
+    def _silent(self, name: str, *arguments: Any) -> str:
+        """Why a method that gives PTX gives none for these arguments; "" where it does."""
+        try:
+            said = getattr(self, name)(*arguments)
+        except Exception as error:  # the author's own code
+            return f"cannot be written: {name}() raises {type(error).__name__}: {error}"
+        given = isinstance(said, str) and bool(said.strip())
+        return "" if given else f"cannot be written: {name}() gives {said!r}, and PTX is text"
+
     def _owes(self, family: type[Instruction], *names: str) -> str:
         """What of its family's interface the class does not state."""
         missing = [f"{name}()" for name in names if getattr(type(self), name) is getattr(family, name)]
@@ -407,7 +416,9 @@ class MatrixMove(Instruction):
             return f"moves {self.reads} to {self.writes}, and matrices are moved between SMEM and registers"
         if self.counts[0] != 1:
             return f"moves {_or(self.counts)} matrices, and not a single one"
-        return self._owes(MatrixMove, "statement")
+        tried = [(["%r0"] * count, "[%r1]", across) for count in self.counts for across in (False, True)]
+        silent = (self._silent("statement", *arguments) for arguments in tried)
+        return self._owes(MatrixMove, "statement") or next(filter(None, silent), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -638,7 +649,19 @@ class Elementwise(Instruction):
         if not (self.text() or self.packed_text()):
             return "states neither text() nor packed_text()"
         kind = dtype(self.types()[1])
-        return "" if self.text() or kind.bits < 32 else f"states no text(), and a register holds a single {kind}"
+        if not self.text() and kind.bits >= 32:
+            return f"states no text(), and a register holds a single {kind}"
+        count = len(self.types()[0])
+        if count > len(OPERANDS):
+            return f"takes {count} operands, and a text names {len(OPERANDS)} at most"
+        names = {"d": "%r0"} | {f"{letter}{i}": "%r1" for letter in OPERANDS[:count] for i in ("", *range(4))}
+        for text in (self.text(), self.packed_text()):
+            try:
+                text.format(**names)
+            except (KeyError, IndexError, ValueError):
+                letters = ", ".join(f"{{{letter}}}" for letter in OPERANDS[:count])
+                return f"cannot be written: in {text!r} {{d}}, {letters} are filled in, and other braces are doubled"
+        return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -660,7 +683,11 @@ class Shuffle(Instruction):
         raise NotImplementedError
 
     def unwritten(self) -> str:
-        return self._owes(Shuffle, "statement")
+        return self._owes(Shuffle, "statement") or self._silent("statement", "%r0", "%r1", 1)
+
+
+# The operands of an element-wise instruction in its text; {d} is the result.
+OPERANDS = "abcefghij"
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from tinygpu.language import (
     Elementwise,
     InOut,
     Input,
+    Layout,
     Machine,
     MatrixLoad,
     MatrixMultiply,
@@ -29,6 +30,7 @@ from tinygpu.language import (
     Shuffle,
     Transfer,
     blocked,
+    dtype,
 )
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
@@ -205,6 +207,117 @@ def test_what_an_instruction_does_not_state_is_told_when_a_machine_is_declared(i
                 return x
 
     assert str(refused.value) == f"Steps.program: {sentence}"
+
+
+# --- what an instruction says has to be PTX, and its fragments whole ----------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Product(MatrixMultiply):
+    """A product of 16 x 8 x 16 with fragments of one's own."""
+
+    a: Any = "((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1))"
+    label = "product"
+
+    def shape(self, a: Any, b: Any) -> tuple[int, int, int]:
+        return 16, 8, 16
+
+    def fragments(self, a: Any, b: Any) -> Any:
+        rest = "((4,8),(2,2)):((2@0,1@1),(1@0,8@0))", "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"
+        return tuple(text and Layout.parse(text) for text in (self.a, *rest))
+
+    def accumulator(self, a: Any, b: Any) -> Any:
+        return dtype("f32")
+
+    def text(self, a: Any, b: Any) -> str:
+        return "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+
+
+def multiplied(instruction: Any, who: Any = None) -> type[Machine]:
+    class Products(Machine):
+        """c = a @ b"""
+
+        m, n, k = Dim(), Dim(), Dim()
+        a, b, c = Input("f16", m, k), Input("f16", k, n), Output("f32", m, n)
+        ld, st, product = isa.LdGlobal(1), isa.StGlobal(1), instruction
+
+        def program(self, p: Any) -> None:
+            t = p.tiled(self.product, "f16", "f16", (16, 8), (1, 1))
+            with p.grid((self.m, 16), (self.n, 8)) as (i, j), p.role("all", warps=1):
+                c = p.full(t.c, "f32")
+                with p.loop(self.k, step=16) as kk:
+                    a = p.load(self.ld, self.a.tile(i, kk, shape=(16, 16)), who or t.a)
+                    p.multiply(self.product, c, a, p.load(self.ld, self.b.tile(kk, j, shape=(16, 8)), t.b))
+                p.store(self.st, self.c.tile(i, j, shape=(16, 8)), c)
+
+        @staticmethod
+        def reference(a: Any, b: Any) -> Any:
+            return a @ b
+
+    return Products
+
+
+HERE = "product (product) has a in registers, and"
+
+
+@pytest.mark.parametrize(
+    ("fragment", "sentence"),
+    [
+        ("((4,4),(2,2,4)):((2@1,1@0),(1@1,8@1,4@0))",
+         "its fragment ((4,4),(2,2,4)):((2@1,1@0),(1@1,8@1,4@0)) is held by 16 lanes, not by 32"),
+        ("((4,8),1):((1@1,1@0),0)",
+         "a lane holds 1 value of f16 of its fragment ((4,8),1):((1@1,1@0),0), no whole 32-bit registers"),
+        ("((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,0))",
+         "its fragment ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,0)) does not hold every element once"),
+    ],
+)  # fmt: skip
+def test_fragments_that_registers_cannot_hold_are_refused(fragment: str, sentence: str) -> None:
+    multiplied(Product())
+    with pytest.raises(DeclarationError) as error:
+        multiplied(Product(a=fragment))
+    assert str(error.value) == f"Products.program: {HERE} {sentence}"
+
+
+def test_an_operand_that_is_held_otherwise_is_refused() -> None:
+    with pytest.raises(DeclarationError) as error:
+        multiplied(Product(), blocked((16, 16), threads=32, vector=2))
+    said = str(error.value)
+    assert said.startswith(f"Products.program: {HERE} %v")
+    assert said.endswith(" is held otherwise; take its partition from p.tiled")
+
+
+FILLED_IN = "{d}, {a} are filled in, and other braces are doubled"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "sentence"),
+    [
+        (
+            kind(
+                Elementwise, label="own", operands=("f32",), result="f32", template="{ .reg .f32 t; mov.b32 {d}, {a}; }"
+            ),
+            f"own (own) cannot be written: in '{{ .reg .f32 t; mov.b32 {{d}}, {{a}}; }}' {FILLED_IN}",
+        ),
+        (
+            kind(Elementwise, label="own", operands=("f32",), result="f32", template="add.f32 {d}, {a}, {b};"),
+            f"own (own) cannot be written: in 'add.f32 {{d}}, {{a}}, {{b}};' {FILLED_IN}",
+        ),
+        (
+            kind(Elementwise, label="own", operands=("f32",) * 10, result="f32", template="mov.b32 {d}, {a};"),
+            "own (own) takes 10 operands, and a text names 9 at most",
+        ),
+        (
+            kind(Shuffle, label="own", statement=lambda self, d, a, mask: None),
+            "own (own) cannot be written: statement() gives None, and PTX is text",
+        ),
+        (
+            kind(MatrixLoad, label="own", statement=lambda self, registers, address, across: registers[3]),
+            "own (own) cannot be written: statement() raises IndexError: list index out of range",
+        ),
+    ],
+)
+def test_what_gives_no_text_is_told_when_a_machine_is_declared(instruction: Any, sentence: str) -> None:
+    assert f"own (own) {instruction.unwritten()}" == sentence
 
 
 # --- stores that combine ------------------------------------------------------------------------------------------
