@@ -17,6 +17,7 @@ from tinygpu.expressions import Expr, expr
 from tinygpu.language.parameters import DeclarationError, Named
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
+from tinygpu.schedulers.scheduler import TileScheduler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,6 +81,7 @@ KINDS: Mapping[str, Kind] = {
     "int": Kind(lambda v: isinstance(v, int) and not isinstance(v, bool), "a whole number"),
     "int | None": Kind(lambda v: v is None or (isinstance(v, int) and not isinstance(v, bool)), "a whole number"),
     "bool": Kind(lambda v: isinstance(v, bool), "True or False"),
+    "TileScheduler | None": Kind(lambda v: v is None or isinstance(v, TileScheduler), "a tile scheduler"),
     "str": Kind(lambda v: isinstance(v, str), "a name, as a string"),
 }
 
