@@ -246,10 +246,12 @@ def ceil_div(a: Operand, b: Operand) -> Expr:
 
 
 def maximum(*terms: Operand) -> Expr:
+    """The largest of some numbers."""
     return Expr(_greatest(tuple(_node(t) for t in terms)))
 
 
 def minimum(*terms: Operand) -> Expr:
+    """The smallest of some numbers."""
     return Expr(sympy.Min(*[_node(t) for t in terms]))
 
 
@@ -259,10 +261,12 @@ def where(condition: Expr, then: Operand, otherwise: Operand) -> Expr:
 
 
 def all_of(conditions: Iterable[Expr | bool]) -> Expr:
+    """The condition that all of some conditions hold."""
     return Expr(_all(tuple(_node(c) for c in conditions)))
 
 
 def any_of(conditions: Iterable[Expr | bool]) -> Expr:
+    """The condition that one of some conditions holds."""
     return Expr(_any(tuple(_node(c) for c in conditions)))
 
 
@@ -279,6 +283,7 @@ def tabulated(name: str, rule: Callable[..., int], *arguments: Operand) -> Expr:
 
 
 def implies(premise: Expr, conclusion: Expr) -> Expr:
+    """The condition that the conclusion holds where the premise does."""
     return Expr(sympy.Or(sympy.Not(premise.sympy), conclusion.sympy))
 
 
