@@ -71,6 +71,8 @@ class Context:
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
     held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
+    spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
+    log: Reg = field(init=False)  # where its thread goes on recording
     products: list[str] = field(default_factory=list)  # wgmma put off until the threads have written their operands
 
     @property

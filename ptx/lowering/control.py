@@ -10,7 +10,19 @@ from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, compute, fix_up, grid, handover, matrix, moves, relayout, touch, warpgroup
+from tinygpu.ptx.lowering import (
+    bulk,
+    compute,
+    fix_up,
+    grid,
+    handover,
+    matrix,
+    moves,
+    probe,
+    relayout,
+    touch,
+    warpgroup,
+)
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.rounds import at_least_once
@@ -75,7 +87,9 @@ def statement(context: Context, s: n.Statement) -> None:
         case n.Produce() if handover.between_roles(context.program, s.pipeline):
             handover.fill(context, s)
         case n.Consume() if handover.between_roles(context.program, s.pipeline):
-            handover.drain(context, s, body)
+            handover.drain(context, s, partial(_probed, s))
+            if not handover.overlaps(context, context.pipes[s.pipeline]):
+                probe.registers(context, s, *probe.sums(s))
         case n.Consume() if context.program.pipeline(s.pipeline).completion == "turn":
             handover.turn(context, s, body)
         case n.Produce():
@@ -91,6 +105,14 @@ def statement(context: Context, s: n.Statement) -> None:
             body(context, s.body)
         case _:
             raise LoweringError(f"there is no PTX for the statement {s.headline(frozenset())!r}")
+    if not s.children:
+        probe.registers(context, s, *s.writes)
+
+
+def _probed(s: n.Consume, context: Context, statements: tuple[n.Statement, ...]) -> None:
+    """What is done with a slot, which is recorded first where the kernel is probed."""
+    probe.slot(context, s, s.pipeline)
+    body(context, statements)
 
 
 def unrolled(context: Context, s: n.Loop) -> None:
@@ -149,6 +171,7 @@ def loop(context: Context, s: n.Loop) -> None:
             context.in_rounds = around
         del context.indices[s.index]
         handover.settle(context)
+        probe.registers(context, s, *probe.sums(s))
 
 
 def fixed_up(context: Context, s: n.FixUp) -> None:
@@ -161,6 +184,7 @@ def fixed_up(context: Context, s: n.FixUp) -> None:
         return
     if not shared:
         context.tiles[s.result.name] = context.tiles[s.value.name]
+        probe.registers(context, s, s.result)
         body(context, s.body)
         return
     _, parts = walk.owners(run, work, work.tile)
@@ -175,6 +199,7 @@ def fixed_up(context: Context, s: n.FixUp) -> None:
                 fix_up.take_together(context, s, range(first, min(first + together, parts)))
         else:
             taken(context, s, parts, lambda part: walk.place(run, 0, part))
+        probe.registers(context, s, s.result)
         body(context, s.body)
     context.emit.place_label(done)
 
@@ -214,6 +239,7 @@ def sometimes_fixed_up(context: Context, s: n.FixUp, shared: Number) -> None:
     emit.block.body.extend(block.lines())
     emit.place_label(alone)
     with context.protocol.block(partial(When, "last CTA")):
+        probe.registers(context, s, s.result)
         body(context, s.body)
     emit.place_label(done)
 
@@ -308,6 +334,7 @@ def _several_stages(
             issue(context, Commit("cp.async"))
         context.indices[s.index] = index
         context.slots[s.pipeline] = reading
+        probe.slot(context, s, s.pipeline)
         body(context, s.consume)
         if finish:
             context.indices[s.index] = ahead_index
@@ -328,6 +355,7 @@ def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, gr
         if grouped:
             issue(context, WaitGroup("cp.async", None))
         barrier(context)
+        probe.slot(context, s, s.pipeline)
         body(context, s.consume)
         barrier(context)
 
@@ -359,5 +387,6 @@ def _drained_in_bulk(program: Program, pipeline: str) -> bool:
 
 def drain(context: Context, s: n.Consume) -> None:
     barrier(context)
+    probe.slot(context, s, s.pipeline)
     body(context, s.body)
     context.dirty = True

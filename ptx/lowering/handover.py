@@ -215,7 +215,7 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
             issue(context, Commit("wgmma"))
             if release.read_by_threads(context.program, s.pipeline):
                 issue(context, *release.after_threads())
-            if _overlaps(context, pipe):
+            if overlaps(context, pipe):
                 issue(context, WaitGroup("wgmma", 1))
                 give_back(context, pipe, pipe.held, held=True)
                 _hold(context, pipe, slot)
@@ -236,7 +236,7 @@ def _read_in_bulk(context: Context, s: n.Consume) -> bool:
 def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
-    if _overlaps(context, pipe):
+    if overlaps(context, pipe):
         issue(context, WaitGroup("wgmma", 0))
         give_back(context, pipe, pipe.held, held=True)
     body(context, s.body)
@@ -248,13 +248,13 @@ def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, bod
             issue(context, *touch.touches(context, product))
     issue(context, Commit("wgmma"))
     issue(context, *release.after_threads())
-    if _overlaps(context, pipe):
+    if overlaps(context, pipe):
         _hold(context, pipe, slot)
     else:
         _give_back_now(context, pipe, slot)
 
 
-def _overlaps(context: Context, pipe: Pipe) -> bool:
+def overlaps(context: Context, pipe: Pipe) -> bool:
     """Whether the products of a round end in the next one: there is one, and a slot that can be brought meanwhile."""
     return context.in_rounds and pipe.stages > 1
 

@@ -13,7 +13,7 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control, fix_up, roles, rounds
+from tinygpu.ptx.lowering import control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.handover import refuse_unordered
@@ -44,8 +44,16 @@ def lower(
     return lowered(program, problem, point, swizzles).kernel
 
 
+def probed(
+    program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None, log_bytes: int
+) -> Kernel:
+    """The same kernel, in which each thread also keeps a log of so many bytes: see `tinygpu.ptx.lowering.probe`."""
+    return lowered(program, problem, point, swizzles, log_bytes).kernel
+
+
 def lowered(
-    program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None
+    program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None,
+    log_bytes: int = 0,
 ) -> Lowered:
     """PTX for a filled-in program, and the protocol of its hand-overs.
 
@@ -63,6 +71,8 @@ def lowered(
     context.threads = int(program.threads)
     context.thread = context.emit.computed("r", "mov.u32 {d}, %tid.x;")
     context.arguments["tid"] = context.thread
+    if log_bytes:
+        probe.begin(context, log_bytes)
     _limits(context, program.body)
     context.spans = _spans(program)
     if several:
@@ -74,8 +84,9 @@ def lowered(
     context.emit.line("ret;")
     maps = tuple(spec for spec, _ in context.maps)
     parameters = (*parameters, *(Parameter(m.name, "map", "b8") for m in maps))
+    workspaces = fix_up.workspaces(program) + ((probe.workspace(program, log_bytes),) if log_bytes else ())
     if context.workspace:
-        parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in fix_up.workspaces(program)))
+        parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in workspaces))
         prologue += [
             line
             for name, register in context.workspace.items()
@@ -136,7 +147,7 @@ def lowered(
         rule.persistent,
         bool(suffix),
         rule.slices,
-        fix_up.workspaces(program),
+        workspaces,
         _stream_k(program),
         rounds.rings(program),
         rounds.turns(program),

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import evaluate, maximum
-from tinygpu.interpreter.dealing import Work, deal
+from tinygpu.interpreter.dealing import Dealing, Work, deal
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.interpreter.ring import Ring, Turns, takes
@@ -82,7 +82,7 @@ def interpret(
         _scalars(program, scalars),
         watch,
     )
-    dealing = deal(program.grid, dims, ctas, lambda: _rounds_of_tile(program, dims))
+    dealing = dealt(program, dims, ctas)
     blocks = _prepared(program)
     with np.errstate(all="ignore"):
         for cta, works in enumerate(dealing.ctas()):
@@ -93,6 +93,11 @@ def interpret(
         if missing:
             raise ProgramFault(f"{program.machine}: {missing} is never written")
     return {name: stored.array for name, stored in results.items()}
+
+
+def dealt(program: Traced, dims: Mapping[str, int], ctas: int | None) -> Dealing:
+    """What each CTA of a run works on; `ctas`: that are launched of a persistent grid, at most."""
+    return deal(program.grid, dims, ctas, lambda: _rounds_of_tile(program, dims))
 
 
 # ---- what is given -------------------------------------------------------------------------------------------------
@@ -272,5 +277,7 @@ def _role(
         if not takes(role, tile):
             continue
         known = {**dims, n.PART: work.part}
+        if work.rounds is not None:
+            known[n.FIRST_ROUND] = work.rounds[0]
         known |= {axis.index: at for axis, at in zip(program.grid.axes, work.tile, strict=True)}
         yield from block.run(Worker(launch, role, rings, turns, known, work, tile))

@@ -14,14 +14,15 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, compile_scalars
-from tinygpu.interpreter.elements import Array, number
-from tinygpu.interpreter.fault import ProgramFault
+from tinygpu.interpreter.elements import Array, as_elements, number
+from tinygpu.interpreter.fault import NoMeaning, ProgramFault
 from tinygpu.interpreter.places import Made, extents, reader, writer
-from tinygpu.interpreter.worker import Worker
+from tinygpu.interpreter.worker import Moment, Worker
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 from tinygpu.users_code import users_code
 
 Act: TypeAlias = Callable[[Worker], None]
@@ -136,7 +137,12 @@ class Preparing:
         takes, _ = s.instruction.types()
         gets = [self.operand(o, kind) for o, kind in zip(s.operands, takes, strict=True)]
         put, meaning = self.result(s, s.result), _meaning(s.name, s.instruction)
-        return lambda w: put(w, meaning(*[get(w) for get in gets]))
+
+        def act(w: Worker) -> None:
+            values = [get(w) for get in gets]
+            put(w, meaning(*values), *values)
+
+        return act
 
     def operand(self, operand: Tile | n.ScalarArgument | Expr | float, kind: str) -> Callable[[Worker], Any]:
         """The operand's values: a tile, or one number."""
@@ -162,27 +168,32 @@ class Preparing:
         operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
 
         def act(w: Worker) -> None:
-            left, right = operand(a(w), kinds[0]), operand(b(w), kinds[1])
-            put(w, meaning(old(w).astype(np.float64), left, right))
+            values = old(w).astype(np.float64), operand(a(w), kinds[0]), operand(b(w), kinds[1])
+            put(w, meaning(*values), *values)
 
         return act
 
     def reduce(self, s: n.Reduce) -> Act:
         get, put = reader(s.source, self.made), self.result(s, s.result)
         combine, meaning = _meaning(s.name, s.combine), _meaning(s.name, s.shuffle)
-        return lambda w: put(w, meaning(combine, get(w), s.axis))
+
+        def act(w: Worker) -> None:
+            values = get(w)
+            put(w, meaning(combine, values, s.axis), values)
+
+        return act
 
     def relayout(self, s: n.Relayout) -> Act:
         """The tile is the same, whoever holds it."""
         get, put = reader(s.source, self.made), self.result(s, s.result)
         return lambda w: put(w, get(w))
 
-    def result(self, s: n.Statement, tile: Tile) -> Callable[[Worker, Any], None]:
-        """Stores what a statement makes of its tile, which has the tile's extents."""
+    def result(self, s: n.Statement, tile: Tile) -> Callable[..., None]:
+        """Stores what a statement makes of its tile, which has the tile's extents, and of which operands."""
         put, shape, kept = writer(tile, self.made), extents(tile), tile.memory is RMEM
         name = tile.name
 
-        def store(w: Worker, values: Any) -> None:
+        def store(w: Worker, values: Any, *operands: Any) -> None:
             if np.shape(values) != shape:
                 try:
                     values = np.broadcast_to(values, shape)
@@ -192,32 +203,61 @@ class Preparing:
                     want = " x ".join(map(str, shape))
                     said = f"the meaning of {what} makes {have} values of {name}, which has {want}"
                     raise ProgramFault(said) from None
-            put(w, values)
             if kept and w.launch.watch is not None:
-                w.registers[name] = w.launch.watch(s, w.known, w.registers[name])
+                moment = Moment(s, tile, w.known, as_elements(values, tile.dtype), None, operands)
+                values = w.launch.watch(moment)
+            put(w, values)
 
         return store
 
+    def settled(self, s: n.Loop | n.Consume) -> Act:
+        """Where a block ends, what asynchronous instructions have added up in it is there."""
+        sums = {m.accumulator.name: m.accumulator for m in walk(s.body) if isinstance(m, n.Multiply) and m.token}
+        tiles = [tile for tile in sums.values() if tile.memory is RMEM]
+        ends = [(tile, reader(tile, self.made), writer(tile, self.made)) for tile in tiles]
+
+        def act(w: Worker) -> None:
+            watch = w.launch.watch
+            if watch is not None:
+                for tile, get, put in ends:
+                    put(w, watch(Moment(s, tile, w.known, get(w))))
+
+        return act
+
+    def full(self, s: n.Statement, pipeline: str) -> Act:
+        """Where a slot is consumed, what its producers have left in it is there."""
+
+        def act(w: Worker) -> None:
+            watch = w.launch.watch
+            if watch is not None:
+                for stages in w.rings[pipeline].buffers.values():
+                    stored = stages[w.slots[pipeline]]
+                    stored.array[...] = watch(Moment(s, stored.tile, w.known, stored.array, stored.written))
+
+        return act
+
     # -- rounds -----------------------------------------------------------------------------------------------------
     def loop(self, s: n.Loop) -> tuple[Any, bool]:
-        inner, rounds, index = self.block(s.body), _rounds(s), s.index
+        inner, rounds, index, settled = self.block(s.body), _rounds(s), s.index, self.settled(s)
 
         def act(w: Worker) -> None:
             for number_of in rounds(w):
                 w.known[index] = number_of
                 inner.act(w)
+            settled(w)
 
         def run(w: Worker) -> Iterator[str]:
             for number_of in rounds(w):
                 w.known[index] = number_of
                 yield from inner.run(w)
+            settled(w)
 
         return (run, True) if inner.waits else (act, False)
 
     def pipelined(self, s: n.Pipelined) -> Wait:
         """Producing runs as many rounds ahead as there are slots but one."""
         producing = self.produce(n.Produce(s.pipeline, s.produce))
-        consuming = self.consume(n.Consume(s.pipeline, s.consume))
+        consuming = self.consume(n.Consume(s.pipeline, s.consume), s)
         rounds, index, name = _rounds(s), s.index, s.pipeline
 
         def run(w: Worker) -> Iterator[str]:
@@ -246,8 +286,10 @@ class Preparing:
 
         return run
 
-    def consume(self, s: n.Consume) -> Wait:
+    def consume(self, s: n.Consume, of: n.Statement | None = None) -> Wait:
+        """Uses the next full slot; `of`: the block that does, where this is a part of it."""
         inner, name = self.block(s.body), s.pipeline
+        full, settled = self.full(of or s, name), self.settled(s)
 
         def run(w: Worker) -> Iterator[str]:
             if name in w.turns:
@@ -258,7 +300,9 @@ class Preparing:
             ring = w.rings[name]
             yield from ring.wait(w.role)
             w.slots[name] = ring.consuming(w.role)
+            full(w)
             yield from inner.run(w)
+            settled(w)
             del w.slots[name]
             ring.release(w.role)
 
@@ -309,7 +353,7 @@ def _meaning(name: str, instruction: Instruction) -> Callable[..., Any]:
     """An instruction's meaning; what it raises names the instruction and the line of its author's."""
     found = getattr(instruction, "meaning", None)
     if found is None:
-        raise ProgramFault(f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy")
+        raise NoMeaning(f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy")
     meaning: Callable[..., Any] = found
 
     def meant(*values: Any) -> Any:
@@ -317,7 +361,7 @@ def _meaning(name: str, instruction: Instruction) -> Callable[..., Any]:
             return meaning(*values)
         except NotImplementedError:
             sentence = f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy"
-            raise ProgramFault(sentence) from None
+            raise NoMeaning(sentence) from None
         except Exception as error:
             with users_code(f"the meaning of {name} ({instruction})", ProgramFault):
                 raise error

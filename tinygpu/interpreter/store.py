@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer
+from tinygpu.language.tile import Buffer, Tile, buffer_tile, gmem_tile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
     """A tensor, or one slot of a buffer.
 
+    tile     the whole of it
     written  per element whether it has a value; None: all have
     """
 
-    name: str
+    tile: Tile
     array: Array
     written: NDArray[np.bool_] | None = None
 
@@ -49,17 +50,22 @@ class Stored:
         index = [p if isinstance(p, int) else p.start + next(inside) for p in place]
         return f"{self.name}[{', '.join(map(str, index))}]"
 
+    @property
+    def name(self) -> str:
+        return self.tile.name
+
 
 def stored_tensor(tensor: Tensor, array: Array, given: bool) -> Stored:
     """A tensor of a run; where it was not given, none of its elements has a value."""
-    return Stored(tensor.name, array, None if given else np.zeros(array.shape, dtype=np.bool_))
+    whole = gmem_tile(tensor, (0,) * tensor.rank, array.shape)
+    return Stored(whole, array, None if given else np.zeros(array.shape, dtype=np.bool_))
 
 
 def slots(buffer: Buffer) -> list[Stored]:
     """The stages of a buffer, of which nothing was written."""
     shape = tuple(int(s) for s in buffer.shape)
     return [
-        Stored(buffer.name, np.zeros(shape, buffer.dtype.numpy), np.zeros(shape, dtype=np.bool_))
+        Stored(buffer_tile(buffer), np.zeros(shape, buffer.dtype.numpy), np.zeros(shape, dtype=np.bool_))
         for _ in range(int(buffer.stages))
     ]
 

@@ -6,16 +6,40 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinygpu.interpreter.dealing import Work
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.ring import Ring, Turns
 from tinygpu.interpreter.store import Stored
 from tinygpu.language.roles import Role
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 
-# Told of every tile that a statement leaves in registers, with the numbers of the loops around it; what it returns
-# stands in the registers from there on.
-Watch: TypeAlias = Callable[[n.Statement, Mapping[str, int], Array], Array]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A tile as it stands while a program runs: what a statement left in registers, or a slot that is full.
+
+    statement  that made it; where a slot is consumed, the block that does
+    tile       what it is called
+    known      dims, numbers of the tile of the grid, and indices of the loops around
+    values     its elements
+    written    per element whether it has a value; None: all have
+    operands   what it was made of
+    """
+
+    statement: n.Statement
+    tile: Tile
+    known: Mapping[str, int]
+    values: Array
+    written: NDArray[np.bool_] | None = None
+    operands: tuple[Array, ...] = ()
+
+
+# Told of every moment; what it returns stands in place of the values from there on.
+Watch: TypeAlias = Callable[[Moment], Array]
 
 
 @dataclass(slots=True, eq=False)

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr
 from tinygpu.language.checks import DONE, Checks
 from tinygpu.language.memories import Memory
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Buffer, Tile, buffer_tile
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses, walk
 
@@ -92,15 +92,7 @@ class Ring:
         del tracer.slots[self.name]
 
     def _slot(self) -> Slot:
-        zero = expr(0)
-        return Slot(
-            {
-                b.name.split(".")[-1]: Tile(
-                    b.name, b.memory, b.dtype, b.shape, tuple(zero for _ in b.shape), (), None, b, None
-                )
-                for b in self.buffers
-            }
-        )
+        return Slot({b.name.split(".")[-1]: buffer_tile(b) for b in self.buffers})
 
 
 def completion(body: tuple[n.Statement, ...], pipeline: str) -> str:

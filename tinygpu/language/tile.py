@@ -205,3 +205,9 @@ def gmem_tile(
         tensor=tensor,
         fixed=tuple(enumerate(leading)),
     )
+
+
+def buffer_tile(buffer: Buffer) -> Tile:
+    """The whole of a buffer: one stage of it."""
+    zeros = tuple(expr(0) for _ in buffer.shape)
+    return Tile(buffer.name, buffer.memory, buffer.dtype, buffer.shape, zeros, (), None, buffer, None)

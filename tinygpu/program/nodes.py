@@ -32,6 +32,8 @@ from tinygpu.schedulers.sliced import ONE_TILE
 ONE = expr(1)
 # The part of a tile that a CTA works on, where several share each tile.
 PART = "part0"
+# The first of its rounds, where they share rounds in a row.
+FIRST_ROUND = "round0"
 # Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
 FIX_UP_VECTORS_AT_ONCE = 8
 
@@ -474,6 +476,7 @@ class Grid:
 
 
 __all__ = [
+    "FIRST_ROUND",
     "FIX_UP_VECTORS_AT_ONCE",
     "ONE",
     "PART",

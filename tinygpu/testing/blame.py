@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import chain
 
+from tinygpu.ptx.verification.voices import who_is_wrong
 from tinygpu.spaces import Part, Space
 from tinygpu.testing.case import Case, Point
 from tinygpu.testing.coverage import stores
@@ -31,6 +32,9 @@ def pointers(
     if statement:
         out.append(f"the statement: {statement}")
     if judged.stage == "wrong":
+        voice = _alone(case, judged)
+        if voice:
+            out.append(voice)
         by = stores(case.space(bench).program(case.point or {}))
         listed = "; ".join(f"{name} by {' and '.join(names)}" for name, names in by.items())
         out.append(f"stored: {listed}; wanted: {case.machine.__name__}.reference")
@@ -38,6 +42,14 @@ def pointers(
     if judged.stage == "wrong" and not any("one is too loose" in line for line in decided):
         out += helpful(case, larger, bench, Allowance.of(REPAIR_SECONDS))
     return (*out, *decided)
+
+
+def _alone(case: Case, judged: Judgement) -> str:
+    """Which of reference, program and kernel differs from the other two, and where."""
+    built = judged.built
+    if built is None:
+        return ""
+    return who_is_wrong(built.program, built.layouts.swizzles, built.kernel, case.machine, case.problem)
 
 
 def faulty_statement(judged: Judgement) -> str:

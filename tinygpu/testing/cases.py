@@ -32,6 +32,7 @@ from tinygpu.testing.coverage import (
 from tinygpu.testing.enumeration import enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
+from tinygpu.testing.statements import mean_what_they_do
 from tinygpu.testing.workbench import Workbench
 
 # Pointers at the start of a row of banks and rows in whole sectors: the layouts for which closed forms are exact.
@@ -44,7 +45,7 @@ HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 def examine(check: str, case: Case, bench: Workbench | None = None) -> Finding:
     """What one of the checks says of a case.
 
-    check  "traces", "partitions", "layouts", "counts", "meter", "kernel" or "refused"
+    check  "traces", "partitions", "layouts", "counts", "meter", "meanings", "kernel" or "refused"
     """
     if check not in CHECKS:
         raise ValueError(f"there is no check {check!r}; there are {', '.join(CHECKS)}")
@@ -171,6 +172,7 @@ CHECKS: Mapping[str, Callable[[Case, Workbench], Finding]] = {
     "layouts": lays_out,
     "counts": counts,
     "meter": meter,
+    "meanings": mean_what_they_do,
     "kernel": kernel,
     "refused": refused,
 }

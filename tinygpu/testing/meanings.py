@@ -1,4 +1,7 @@
-"""Element-wise instructions: what `meaning` says is what the text does, emulated on values of every size."""
+"""Instructions do what they say: `meaning` is what the text does.
+
+Element-wise ones are emulated on values of every size; those of every family in kernels, on whole tiles.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.language.instruction import Elementwise
+from tinygpu.interpreter.fault import NoMeaning, ProgramFault
+from tinygpu.language.instruction import Elementwise, Instruction
 from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, UnsupportedInstruction, emulate
 from tinygpu.testing.bench import Bench
+from tinygpu.testing.case import Case
 from tinygpu.testing.report import Failure, Row
+from tinygpu.testing.statements import Identity, recorded_words, used, wrong_statements
+from tinygpu.testing.workbench import Allowance
+from tinygpu.users_code import UsersCodeError
 
 THREADS = 256
 OPERANDS = "abce"
 # Exponents of the random operands: beyond them approximate functions promise less, and products leave 16-bit types.
 EXPONENTS = (-4, 3)
+# Kernels in which instructions of every family are looked at, at most, and CPU time after which no more are begun.
+KERNELS, TILES_SECONDS = 6, 3.0
+# Candidates of a structure, of which the smallest is looked at.
+POINTS = 6
+# What keeps a program from being run; an instruction without a meaning is noted apart.
+NOT_RUN = (ProgramFault, UsersCodeError)
 # Rounding errors, in units of the last place, that a result may have per operation, of its own size and of its terms'.
 UNITS = 4
 
 
 def check_meanings(bench: Bench) -> Row:
-    """The row of tier 1 about element-wise instructions: those of the class and those that programs make."""
+    """The row of tier 1 about instructions: those of the class and those that programs make."""
     instructions: dict[tuple[object, ...], tuple[str, Elementwise]] = {}
     for _, space in bench.spaces():
         for traced in space.traces:
@@ -47,9 +61,48 @@ def check_meanings(bench: Bench) -> Row:
         tried += 1
         if fault:
             failures.append(Failure(f"{name} ({instruction.label}): {fault}"))
+    failed = {name for name, instruction in instructions.values() if any(f"{name} (" in f.sentence for f in failures)}
+    known = {(name, type(instruction)) for name, instruction in instructions.values() if name not in unsaid}
+    whole, more = _on_tiles(bench, failed)
+    failures += more
+    tried = len(known | whole)
     notes = [f"without a meaning: {', '.join(unsaid)}"] if unsaid else []
-    absent = "" if instructions else "element-wise instructions"
+    absent = "" if instructions or whole else "instructions that programs use"
     return Row(1, "instructions do what they say", tried, "instructions", tuple(failures), tuple(notes), absent)
+
+
+def _on_tiles(bench: Bench, failed: set[str]) -> tuple[set[Identity], list[Failure]]:
+    """(instructions of every family that were tried in kernels, what is wrong beside `failed`).
+
+    One candidate of each structure that uses what no other has shown, of a few at most.
+    """
+    tried: set[Identity] = set()
+    wrong: dict[str, Failure] = {}
+    kernels, allowance = 0, Allowance.of(TILES_SECONDS)
+    for case, space in bench.spaces():
+        for traced in space.traces:
+            new = {identity for identity, _ in used(traced.program)} - tried
+            if not new or kernels == KERNELS or (kernels and allowance.spent):
+                continue
+            part = space.space.restrict(dict(traced.program.structure))
+            if not part.size:
+                continue
+            points = part.sample(POINTS, bench.rng(f"{kernels} on tiles"))
+            point = min(points, key=lambda p: recorded_words(space.program(p)))
+            bench.progress(f"what {', '.join(sorted({name for name, _ in new if name}))} mean of whole tiles")
+            kernels += 1
+            of = Case(case.machine, case.problem, case.device, point)
+            try:
+                found, seen = wrong_statements(of, bench.workbench)
+            except NoMeaning:
+                continue  # it is among those without a meaning
+            except NOT_RUN as fault:
+                found, seen = {("", Instruction): f"the program cannot be run as it is written: {fault}"}, new
+            tried |= seen
+            for (name, _), sentence in found.items():
+                if name not in failed:
+                    wrong.setdefault(name, Failure(sentence, "meanings", of))
+    return {identity for identity in tried if identity[0]}, list(wrong.values())
 
 
 def applied(program: Program) -> Iterator[tuple[str, Elementwise]]:

@@ -79,6 +79,7 @@ def verify_command(
 
     from tinygpu.cli.printing import verification_report
     from tinygpu.ptx.verification.verify import verify
+    from tinygpu.ptx.verification.voices import who_is_wrong
 
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
     result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)
@@ -87,6 +88,12 @@ def verify_command(
     else:
         print("candidate " + " ".join(f"{k}={v}" for k, v in made.built.kernel.point))
         verification_report(result)
+    if not result.passed and not as_json:
+        built = made.built
+        found = who_is_wrong(
+            built.program, built.layouts.swizzles, built.kernel, made.space.machine, made.space.problem, seed=seed
+        )
+        print(found or "program and kernel do not differ in the runs that were looked at")
     if not result.passed:
         raise typer.Exit(1)
 

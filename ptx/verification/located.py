@@ -1,0 +1,121 @@
+"""Where a kernel goes wrong: it is lowered again with probes, and compared with its program statement by statement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.interpreter.interpret import dealt
+from tinygpu.interpreter.worker import Moment
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.program.placement import Swizzles
+from tinygpu.program.program import Program
+from tinygpu.ptx.emulator import EmulationFault, Order, PreparedKernel, emulate, prepare
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.lowering.lower import probed
+from tinygpu.ptx.lowering.probe import PROBES, VECTOR, WORD_BYTES, Spot, spots
+from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.lockstep import Lockstep
+from tinygpu.ptx.verification.probe_log import recorded
+from tinygpu.ptx.verification.trial import Trial, rounding_of
+
+# Bytes of the logs of all threads, at most.
+MOST_LOG_BYTES = 2**30
+
+
+class TooLong(ValueError):
+    """A run that leaves more to be looked at than fits into memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probed:
+    """The probed variant of a kernel, ready to run.
+
+    kernel  the variant
+    code    its text, prepared for the emulator
+    words   of the log of each thread
+    grid    CTAs
+    """
+
+    program: Program
+    kernel: Kernel
+    code: PreparedKernel
+    spots: Mapping[tuple[int, str], Spot]
+    words: int
+    grid: tuple[int, int, int]
+
+
+def with_probes(
+    program: Program, swizzles: Swizzles, kernel: Kernel, trial: Trial, ctas: int | None = None
+) -> Probed:
+    """The probed variant of a program's kernel, with logs that are long enough for inputs of the trial's sizes.
+
+    ctas  CTAs that are launched of a persistent grid, at most
+
+    Raises TooLong, and ProgramFault where the program cannot be run to its end.
+    """
+    grid = kernel.grid(trial.problem, ctas)
+    words = log_words(program, trial, grid[0])
+    total = words * WORD_BYTES * kernel.threads * grid[0]
+    if total > MOST_LOG_BYTES:
+        raise TooLong(f"the tiles of all statements are {total:,} bytes, and {MOST_LOG_BYTES:,} are looked at")
+    variant = probed(program, trial.problem, dict(kernel.point), swizzles, words * WORD_BYTES)
+    return Probed(program, variant, prepare(variant.ptx), spots(program), words, grid)
+
+
+def follow(
+    made: Probed, machine: type[Machine], trial: Trial, *, order: Order = "late", alone: bool = False, seed: int = 0
+) -> Lockstep:
+    """Runs a program beside its probed kernel, on the inputs of a trial.
+
+    alone  clusters run one after another
+
+    Raises ProgramFault where the program cannot be run to its end.
+    """
+    problem, operands, kernel = trial.problem, trial.operands(), made.kernel
+    spaces = workspaces(kernel, problem, made.grid[0])
+    fault = ""
+    try:
+        emulate(
+            made.code, grid=made.grid, block=(kernel.threads, 1, 1), cluster=kernel.cluster,
+            args=arguments(kernel, problem, operands, dict(trial.scalars), spaces), dynamic_smem=kernel.smem_bytes,
+            seed=seed, order=order, check=False, together=math.prod(kernel.clusters) if alone else None,
+        )  # fmt: skip
+    except EmulationFault as found:
+        fault = str(found)
+    logs = spaces[PROBES].array.view(np.uint32).reshape(made.grid[0], kernel.threads, made.words)
+    rounding = rounding_of(machine, problem)
+    exact = trial.inputs == "integers" and rounding.exact
+    tiles = recorded(made.spots.values(), logs)
+    steps = Lockstep(made.program, made.spots, tiles, exact, rounding.approximation, fault)
+    meant = made.program.run(trial.arrays, trial.scalars, sizes=problem.dim, ctas=made.grid[0], watch=steps)
+    if not steps.partings and not fault:
+        steps.outputs(meant, {o.name: operands[o.name].array for o in problem.operands if o.access != "in"})
+    return steps
+
+
+def log_words(program: Program, trial: Trial, ctas: int) -> int:
+    """Words of the log of one thread, at most: of the tiles that leave most, as many as a CTA works on."""
+    problem: Problem = trial.problem
+    known = spots(program)
+    axes = [a.index for a in program.grid.axes]
+    words: dict[tuple[int, int], dict[tuple[int, ...], int]] = {}
+
+    def counted(moment: Moment) -> NDArray[Any]:
+        spot = known.get((id(moment.statement), moment.tile.name))
+        if spot is not None:
+            of_role = words.setdefault(spot.threads, {})
+            tile = tuple(moment.known[a] for a in axes)
+            of_role[tile] = of_role.get(tile, 0) + spot.words
+        return moment.values
+
+    program.run(trial.arrays, trial.scalars, sizes=problem.dim, ctas=ctas, watch=counted)
+    tiles = max((len(works) for works in dealt(program, problem.dim, ctas).ctas()), default=0)
+    longest = max((sum(sorted(t.values())[-tiles:]) for t in words.values()), default=0)
+    return -(-(longest + 1) // VECTOR) * VECTOR

@@ -1,0 +1,52 @@
+"""Three voices about one candidate: its reference, its program run in NumPy, and its kernel emulated. Who is alone?"""
+
+from __future__ import annotations
+
+import time
+
+from tinygpu.interpreter.fault import ProgramFault
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.program.placement import Swizzles
+from tinygpu.program.program import Program
+from tinygpu.ptx.emulator import Order
+from tinygpu.ptx.launching.kernel import Kernel
+from tinygpu.ptx.verification.comparison import compare_arrays
+from tinygpu.ptx.verification.located import TooLong, follow, with_probes
+from tinygpu.ptx.verification.plan import plan
+from tinygpu.ptx.verification.trial import draw
+
+ORDERS: tuple[Order, ...] = ("late", "early", "random")
+# CPU time after which no more runs are begun.
+CPU_SECONDS = 20.0
+
+
+def who_is_wrong(
+    program: Program, swizzles: Swizzles, kernel: Kernel, machine: type[Machine], problem: Problem, *, seed: int = 0,
+    cpu_seconds: float = CPU_SECONDS,
+) -> str:  # fmt: skip
+    """Whether the program itself is wrong, or after which statement its kernel parts from it; "" where neither shows.
+
+    On the inputs and sizes of verification, the smallest runs first.
+    """
+    begun = time.process_time()
+    runs = plan(kernel, machine, problem, ORDERS, True, True)
+    for run in sorted(runs, key=lambda r: r.rounds(kernel)):
+        if time.process_time() - begun > cpu_seconds:
+            break
+        trial = draw(machine, run.problem, run.inputs, seed)
+        ctas = kernel.grid(run.problem, run.ctas)[0]
+        try:
+            made = program.run(trial.arrays, trial.scalars, sizes=run.problem.dim, ctas=ctas)
+            check = compare_arrays(trial, made, run.order)
+            if check.wrong:
+                return f"the program itself is wrong, run as it is written on {run.problem}: {check.worst}"
+            probed = with_probes(program, swizzles, kernel, trial, run.ctas)
+            steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
+        except ProgramFault as fault:
+            return f"the program itself cannot be run, as it is written: {fault}"
+        except TooLong:
+            continue
+        if steps.partings:
+            return f"the program is right, and its kernel parts from it {steps.partings[0]}, on {run.problem}"
+    return ""

@@ -1,0 +1,143 @@
+"""A probed kernel does what the kernel does and records every tile; program and kernel agree at every statement."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty_instructions import TEXTS
+from test_three_voices import OF_ONE_PROBLEM, OF_USERS, SHIPPED, candidates
+from typer.testing import CliRunner
+
+from tinygpu.cli.app import app
+from tinygpu.language import Machine
+from tinygpu.language.memories import RMEM
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.lowering.lower import lower, probed
+from tinygpu.ptx.lowering.probe import spots
+from tinygpu.ptx.verification.located import follow, with_probes
+from tinygpu.ptx.verification.lockstep import Lockstep
+from tinygpu.ptx.verification.trial import draw
+from tinygpu.solver.smem import SolverCache
+from tinygpu.testing.statements import recorded_words
+
+# What a probed kernel has more: comments, stores to its log, reads of slots, and the arithmetic of addresses.
+WORDS_OF_PROBES = 20_000
+
+
+def followed(machine: type[Machine], seed: int, count: int, *inputs: Any) -> list[tuple[Program, Lockstep]]:
+    out = []
+    for program, problem, point in candidates(machine, seed, count):
+        if recorded_words(program) > WORDS_OF_PROBES:
+            continue
+        built = build(program, problem, point, SolverCache())
+        for kind in inputs:
+            trial = draw(machine, problem, kind, seed)
+            made = with_probes(
+                program, built.layouts.swizzles, built.kernel, trial, 2 * math.prod(built.kernel.clusters)
+            )
+            out.append((program, follow(made, machine, trial, seed=seed)))
+    return out
+
+
+def leaving_tiles(program: Program) -> set[str]:
+    """Statements that leave a tile in registers, or in a buffer that is consumed."""
+    leaves = [s for s in walk(program.body) if not s.children]
+    return {s.headline(frozenset()) for s in leaves if any(t.memory is RMEM or t.buffer for t in s.writes)}
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("machine", [*SHIPPED[1:], *OF_USERS, *OF_ONE_PROBLEM])
+def test_program_and_kernel_agree_at_every_statement(machine: type[Machine]) -> None:
+    for program, steps in followed(machine, 1, 1, "integers"):
+        assert not steps.partings, "\n".join(map(str, steps.partings))
+        assert {s.headline(frozenset()) for s in steps.judged.values()} >= leaving_tiles(program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [*SHIPPED, *OF_USERS, *OF_ONE_PROBLEM])
+def test_they_agree_on_many_problems(machine: type[Machine]) -> None:
+    for seed in range(40, 46):
+        for _, steps in followed(machine, seed, 2, "integers", "random", "specials"):
+            assert not steps.partings, "\n".join(map(str, steps.partings))
+
+
+@pytest.mark.parametrize("machine", [SHIPPED[3], SHIPPED[5]])
+def test_a_kernel_without_probes_is_the_probed_one_less_its_records(machine: type[Machine]) -> None:
+    """Lowering with probes leaves nothing behind: the text before and after is the same, and the waits are in both."""
+    (program, problem, point), *_ = candidates(machine, 2, 1)
+    swizzles = build(program, problem, point, SolverCache()).layouts.swizzles
+    before = lower(program, problem, point, swizzles).ptx
+    variant = probed(program, problem, point, swizzles, 1 << 16).ptx
+    assert lower(program, problem, point, swizzles).ptx == before
+    assert "probes" not in before
+    assert variant.count("// record ") >= len(spots(program))
+    for waits in ("bar.sync", "mbarrier.try_wait", "wgmma.wait_group", "cp.async.wait_group", "mma", "cp.async.bulk"):
+        assert variant.count(waits) == before.count(waits), waits
+    kept = [line for line in variant.splitlines() if re.match(r"\s*st\.global", line) and "%" in line]
+    assert len(kept) > len([line for line in before.splitlines() if re.match(r"\s*st\.global", line)])
+
+
+@pytest.mark.end_to_end
+def test_what_verify_says_of_a_wrong_kernel_names_statement_tile_round_and_element(tmp_path: Path) -> None:
+    faulty = TEXTS["a product with exchanged halves"]
+    (tmp_path / "wrong.py").write_text(
+        "import sys\n"
+        f"sys.path += {[str(Path(__file__).parent), *_folders()]!r}\n"
+        "from faulty_instructions import TEXTS\n"
+        "Wrong = TEXTS['a product with exchanged halves'].machine()\n"
+    )
+    words = [f"{name}={value}" for name, value in faulty.values.items()]
+    asked = ",".join(f"{name}={size}" for name, size in faulty.asked.items())
+    result = CliRunner().invoke(
+        app, ["verify", f"{tmp_path}/wrong.py:Wrong", "--shape", asked, "--device", "a100", *words]
+    )
+    assert result.exit_code == 1
+    last = result.stdout.strip().splitlines()[-1]
+    assert re.fullmatch(
+        r"the program is right, and its kernel parts from it after `%v\d+ \+= mma %v\d+, %v\d+`, tile \(0, 0\), round "
+        r"i\d+ = 0, u\d+ = 0, element \(\d+, \d+\): -?\d+ in the program, -?\d+ emulated; [\d,]+ of [\d,]+ elements "
+        r"differ, on .*",
+        last,
+    ), last
+
+
+def _folders() -> list[str]:
+    tests = Path(__file__).parents[2]
+    return [str(tests / "tinygpu" / "testing"), str(tests / "ptx" / "lowering")]
+
+
+def test_a_program_that_is_itself_wrong_is_told_from_its_kernel() -> None:
+    from right_machines import Saxpy
+
+    from tinygpu.ptx.verification.voices import who_is_wrong
+
+    class Backwards(Saxpy):
+        """y = a * x + y, and its reference is another"""
+
+        @staticmethod
+        def reference(a: Any, x: Any, y: Any) -> Any:
+            return a * x - y
+
+    (program, problem, point), *_ = candidates(Backwards, 1, 1)
+    built = build(program, problem, point, SolverCache())
+    said = who_is_wrong(program, {}, built.kernel, Backwards, problem)
+    assert said.startswith("the program itself is wrong, run as it is written on n="), said
+    assert re.search(r": y\[\d+\] is \S+, wanted \S+ \(bound 0\)$", said), said
+
+
+def test_a_statement_of_a_new_class_is_recorded_by_what_it_writes() -> None:
+    (program, *_), *_ = candidates(SHIPPED[3], 2, 1)
+    known = spots(program)
+    written = {t.name for s in walk(program.body) if not s.children for t in s.writes if t.partition is not None}
+    assert {name for _, name in known} >= written
+    assert len({spot.number for spot in known.values()}) == len(known)
+    assert all(isinstance(spot.statement, n.Statement) and spot.words % 4 == 0 for spot in known.values())
+    assert np.all(np.diff([spot.number for spot in known.values()]) > 0)
