@@ -92,7 +92,8 @@ def _since(card: Card) -> str:
 
 
 def _family(card: Card) -> str:
-    bases = [b.__name__ for b in type(card.instruction).__mro__ if b.__module__ == "tinygpu.language.instruction"]
+    families = "tinygpu.language.instruction."
+    bases = [b.__name__ for b in type(card.instruction).__mro__ if b.__module__.startswith(families)]
     return bases[0]
 
 

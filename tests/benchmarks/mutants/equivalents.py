@@ -134,7 +134,7 @@ EQUIVALENTS = (
         "of tiles with one axis and with two, axis 1 counted on from the first is the last one, as axis -1 is",
     ),
     Equivalent(
-        "tinygpu/language/instruction.py",
+        "tinygpu/language/instruction/base.py",
         'return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]',
         'return words[(-1)] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]',
         "of one word the first is the last",

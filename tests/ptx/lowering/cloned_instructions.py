@@ -28,7 +28,7 @@ _MADE = {
 
 def family_of(kind: type[Instruction]) -> type[Instruction]:
     """The nearest class of the language that an instruction derives from."""
-    return next(base for base in kind.__mro__ if base.__module__ == families.__name__)
+    return next(base for base in kind.__mro__ if base.__module__.startswith(families.__name__))
 
 
 @cache

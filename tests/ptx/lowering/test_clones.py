@@ -136,7 +136,7 @@ def test_a_clone_is_derived_from_its_family_alone() -> None:
     assert {"MmaSync", "LdMatrix", "StMatrix", "Wgmma", "CpAsync", "TmaLoad", "TmaStore"} <= {k.__name__ for k in kinds}
     for kind in kinds:
         own, (base,) = clone(kind), clone(kind).__bases__
-        assert base.__module__ == "tinygpu.language.instruction"
+        assert base.__module__.startswith("tinygpu.language.instruction.")
         assert not issubclass(own, kind)
         assert own.__name__ != kind.__name__
     assert CLONES.Fma("f32").label == "own fma.rn.f32"

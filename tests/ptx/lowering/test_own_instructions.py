@@ -168,6 +168,9 @@ ALL_IN_RMEM = (
             kind(MatrixMultiply, **PRODUCT, places=(SMEM, SMEM, RMEM), scope="warpgroup", completion="wgmma group"),
             "own (own) does not state descriptor(), as a MatrixMultiply does",
         ),
+        (kind(Transfer, label="own"), "own (own) does not say its reads and writes"),
+        (kind(Transfer, label="own", reads=GMEM, writes=RMEM), "own (own) does not say its opcode"),
+        (kind(BulkTransfer, label="own", reads=GMEM), "own (own) does not say its writes and completion"),
         (kind(Shuffle, label="own"), "own (own) does not state statement(), as a Shuffle does"),
         (kind(Elementwise, label="own"), "own (own) states neither text() nor packed_text()"),
         (

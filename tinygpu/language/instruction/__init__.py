@@ -1,0 +1,59 @@
+"""Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
+
+An instruction belongs to one of seven families, which say how its operands are partitioned:
+
+    Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
+    BulkTransfer     moves a whole tile, issued by one thread (TMA)
+    MatrixLoad       moves matrices from SMEM or TMEM to fragments in registers (ldmatrix, tcgen05.ld)
+    MatrixStore      moves fragments from registers to SMEM (stmatrix)
+    MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
+    Elementwise      computes value by value (fma, add, ex2, cvt)
+    Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane
+
+Each says in `meaning` what it does to whole tiles, in NumPy, whoever holds which element: what `Program.run` carries
+out, and what `tinygpu check` compares with the text. An instruction that does something else says so in its own.
+
+A user's own instruction subclasses one of them, in the user's own file; it is then bound, searched, costed and lowered
+like a shipped one: lowering knows the families alone, and what it needs of an instruction its family asks for. Rates
+and latencies belong to the Device, so that calibration never edits an instruction.
+"""
+
+from tinygpu.language.instruction.base import (
+    OLDEST_TARGET,
+    WRITTEN_FOR,
+    Completion,
+    Instruction,
+    Scope,
+    Unit,
+    since,
+)
+from tinygpu.language.instruction.bulk import BulkTransfer
+from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
+from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
+from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
+from tinygpu.language.instruction.shuffle import LaneRead, Shuffle
+from tinygpu.language.instruction.tiling import Tiled, tiled
+from tinygpu.language.instruction.transfer import Transfer
+
+__all__ = [
+    "OLDEST_TARGET",
+    "OPERANDS",
+    "WRITTEN_FOR",
+    "BulkTransfer",
+    "Completion",
+    "Elementwise",
+    "Fragment",
+    "Instruction",
+    "LaneRead",
+    "MatrixLoad",
+    "MatrixMove",
+    "MatrixMultiply",
+    "MatrixStore",
+    "Scope",
+    "Shuffle",
+    "Tiled",
+    "Transfer",
+    "Unit",
+    "since",
+    "tiled",
+]

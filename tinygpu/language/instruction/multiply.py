@@ -1,0 +1,102 @@
+"""MatrixMultiply: products of fragments, or of tiles in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType, tf32_read
+from tinygpu.language.instruction.base import Instruction, Scope, Unit, and_of
+from tinygpu.language.memories import RMEM, SMEM, Memory
+from tinygpu.language.tile import Tile
+from tinygpu.layouts.layout import Layout
+
+# Who holds what of one operand of a matrix instruction: (lane or thread, value) -> coordinates along its two axes, low
+# element of the first register first; None for an operand that lies in memory.
+Fragment: TypeAlias = Layout | None
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixMultiply(Instruction):
+    """c += a @ b on fragments or tiles: a is (m, k), b is (k, n), c is (m, n).
+
+    places  the memories of a, b and c: all RMEM for a warp, at once; or b, and perhaps a, in SMEM for a warpgroup, in
+            wgmma groups
+    ctas    CTAs of a cluster that multiply together: each holds its own rows of a and c, and 1/ctas of the columns of b
+    """
+
+    scope: ClassVar[Scope] = "warp"
+    unit: ClassVar[Unit] = "tensor"
+    places: ClassVar[tuple[Memory, Memory, Memory]] = (RMEM, RMEM, RMEM)
+    ctas: ClassVar[int] = 1
+
+    def meaning(self, accumulator: Any, a: Any, b: Any) -> Any:
+        """(m, n) the accumulator afterwards, of the tiles before: of an accumulator (m, n), a (m, k) and b (k, n).
+
+        All of them are f64, which holds every element of the narrower types; what is returned is rounded to the
+        accumulator's type, once.
+        """
+        return accumulator + a @ b
+
+    def operand(self, values: Any, kind: DType) -> Any:
+        """The numbers that the unit reads of the elements of a or b, in f64: of tf32 its upper 19 bits."""
+        return np.asarray(tf32_read(values) if kind.name == "tf32" else values, dtype=np.float64)
+
+    def operand_rules(self, a: Tile, b: Tile) -> tuple[Constraint, ...]:
+        """What it asks of operands that lie in memory: layouts, majors."""
+        return ()
+
+    def target_rule_for(self, a: DType, b: DType) -> Constraint:
+        """The devices that have it for these operand types."""
+        return self.target_rule()
+
+    def shape(self, a: DType, b: DType) -> tuple[int, int, int]:
+        """(m, n, k) of one instruction for these operand types."""
+        raise NotImplementedError
+
+    def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
+        """Fragments of a, b and c; one that is smaller than its operand repeats, along axis 0 first."""
+        raise NotImplementedError
+
+    def accumulator(self, a: DType, b: DType) -> DType:
+        raise NotImplementedError
+
+    def text(self, a: DType, b: DType) -> str:
+        """The opcode with its types."""
+        raise NotImplementedError
+
+    def statement(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool] = (False, False)) -> str:
+        """PTX of one instruction, d += x @ y.
+
+        d       registers of the accumulator, in braces, in the order of the fragment's values
+        x, y    those of a and b; or a register of 64 bits with the descriptor of an operand in SMEM
+        across  whether a in SMEM is contiguous along m, and b in SMEM along n
+        """
+        return f"{self.text(a, b)} {d}, {x}, {y}, {d};"
+
+    def descriptor(self, span_bytes: int, apart_bytes: int, across: bool) -> int:
+        """The 64 bits that describe an operand in SMEM, less its address: that is added in 16 bytes, in bits 0 to 13.
+
+        span_bytes   32, 64 or 128: width of the swizzled spans of its rows
+        apart_bytes  from a span of all rows to the next
+        across       whether it is contiguous along m or n, not k
+        """
+        raise NotImplementedError
+
+    def unwritten(self) -> str:
+        owed = self._owes(MatrixMultiply, "shape", "fragments", "accumulator")
+        if type(self).statement is MatrixMultiply.statement:
+            owed = owed or self._owes(MatrixMultiply, "text")
+        if self.places == (RMEM, RMEM, RMEM) and self.scope == "warp" and not self.asynchronous:
+            return owed
+        in_groups = self.places[1:] == (SMEM, RMEM) and self.places[0] in (SMEM, RMEM)
+        if not in_groups or self.scope != "warpgroup" or self.completion != "wgmma group":
+            places = and_of([f"{name} in {place}" for name, place in zip("abc", self.places, strict=True)])
+            return (
+                f"is of a {self.scope}, with {places}; a MatrixMultiply is of a warp with all in RMEM, completed at "
+                "once, or of a warpgroup with b in SMEM, a in SMEM or RMEM and c in RMEM, completed by wgmma group"
+            )
+        return owed or self._owes(MatrixMultiply, "descriptor")

@@ -1,0 +1,88 @@
+"""A matrix instruction over a tile: the partitions of its operands among the warps of a role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Operand, expr
+from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
+from tinygpu.language.partition import Condition, Partition
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.step import E, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiled:
+    """A matrix instruction repeated over a tile by the warps of a role: the partitions of a, b and c.
+
+    m, n, k  extents of one instruction
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Partition
+    b: Partition
+    c: Partition
+
+
+def tiled(
+    instruction: MatrixMultiply, a: DType, b: DType, shape: tuple[Operand, Operand], warps: tuple[Operand, Operand]
+) -> Tiled:
+    """Partitions of one step of `instruction` over an m x n tile, `warps` = (along m, along n) the grid of warps."""
+    m, n, k = instruction.shape(a, b)
+    bm, bn = expr(shape[0]), expr(shape[1])
+    wm, wn = expr(warps[0]), expr(warps[1])
+    (la, va), (lb, vb), (lc, vc) = (
+        _held(f, extents) for f, extents in zip(instruction.fragments(a, b), ((m, k), (k, n), (m, n)), strict=True)
+    )
+    conditions = (
+        Condition(
+            f"{instruction.label} rows", bm % (wm * m) == 0, f"each warp's rows are a whole number of {m}-row fragments"
+        ),
+        Condition(
+            f"{instruction.label} columns",
+            bn % (wn * n) == 0,
+            f"each warp's columns are a whole number of {n}-column fragments",
+        ),
+    )
+    threads = (128 if instruction.scope == "warpgroup" else 32) * wm * wn
+    along_m, along_n = (wm, (bm // wm) * E(0)), (wn, (bn // wn) * E(1))
+    repeat_m, repeat_n = (bm // (wm * m), m * E(0)), (bn // (wn * n), n * E(1))
+    idle_m, idle_n = (wm, 0), (wn, 0)
+    a_held = Layout.of([*la, along_m, idle_n], [*va, repeat_m])
+    b_held = Layout.of([*lb, idle_m, along_n], [*vb, repeat_n])
+    c_held = Layout.of([*lc, along_m, along_n], [*vc, repeat_m, repeat_n])
+    return Tiled(
+        m,
+        n,
+        k,
+        Partition((bm, expr(k)), a_held, conditions, threads),
+        Partition((expr(k), bn), b_held, conditions, threads),
+        Partition((bm, bn), c_held, conditions, threads),
+    )
+
+
+Digits: TypeAlias = tuple[tuple[Leaf, Leaf | Step], ...]
+
+
+def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[Digits, Digits]:
+    """Digits of the threads and of the values of an operand of these extents, over which a fragment repeats."""
+    if fragment is None:
+        return (), ()
+    threads, values = fragment.modes
+    repeats: list[tuple[Leaf, Leaf | Step]] = []
+    for axis, extent in enumerate(extents):
+        reach = fragment.along(axis).cosize
+        if (expr(extent) % reach).is_number and int(expr(extent) % reach):
+            raise ValueError(
+                f"the fragment {fragment} has an extent of {reach} along axis {axis}, and its operand has {extent}, "
+                "which is no multiple of it"
+            )
+        times = expr(extent) // reach
+        if not times.same(1):
+            repeats.append((times, reach * E(axis)))
+    return threads.steps, (*values.steps, *repeats)
