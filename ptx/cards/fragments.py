@@ -186,7 +186,7 @@ def page() -> str:
             first = alike[0]
             parts.append(f"### `{first.layout}`")
             parts.append(f"{_sentence(alike)} Rows are {first.rows}, columns are {first.columns}.")
-            picture = holder_picture(first.drawn, first.extents).cut(ROWS, COLUMNS)
+            picture = holder_picture(first.drawn, first.extents, (ROWS, COLUMNS))
             parts.append(f"```text\n{picture}\n```")
     return "\n\n".join(parts) + "\n"
 

@@ -19,7 +19,7 @@ from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf, times
 from tinygpu.layouts.picture import Picture, holder_picture
-from tinygpu.layouts.step import Step
+from tinygpu.layouts.step import Axis, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,8 +141,11 @@ class Partition:
         """(threads, values, axes): who holds what."""
         return self.thread_coordinates()[:, None, :] + self.value_coordinates()[None, :, :]
 
-    def picture(self) -> Picture:
-        """Who holds each element of a tile with two axes, as T3:V1: thread 3, its value 1.
+    def picture(self, window: tuple[int, int] | None = None) -> Picture:
+        """Who holds each element of a tile, as T3:V1: thread 3, its value 1; `window` rows and columns, None for all.
+
+        Rows are the first of two axes that are longer than 1; a tile with one such axis is one row. Raises ValueError
+        for a tile with more.
 
         >>> print(Partition((2, 4), Layout.parse("(4,2):(1@1,1@0)")).picture())
         (4,2):(1@1,1@0) in 2 x 4
@@ -150,8 +153,14 @@ class Partition:
         0 T0:V0 T1:V0 T2:V0 T3:V0
         1 T0:V1 T1:V1 T2:V1 T3:V1
         """
-        rows, columns = (int(extent) for extent in self.shape)
-        return holder_picture(self.layout, (rows, columns))
+        shape = [int(extent) for extent in self.shape]
+        long = [axis for axis, extent in enumerate(shape) if extent > 1]
+        if len(long) > 2:
+            listed = " x ".join(map(str, shape))
+            raise ValueError(f"a tile of {listed} has {len(long)} axes longer than 1; a picture shows two")
+        onto: dict[Axis, Axis] = {axis: 2 - len(long) + place for place, axis in enumerate(long)}
+        rows, columns = [1, 1, *(shape[axis] for axis in long)][-2:]
+        return holder_picture(self.layout.project(onto), (rows, columns), window)
 
     def stores(self) -> NDArray[np.bool_]:
         """(threads,): the thread that stores, where several hold the same values."""

@@ -59,29 +59,6 @@ class Picture:
         lines += [_line(label.rjust(head), line, widths) for label, line in zip(self.rows, self.cells, strict=True)]
         return "\n".join(lines)
 
-    def cut(self, rows: int, columns: int) -> Picture:
-        """At most the first rows and columns of the picture; the title says what was left out.
-
-        >>> print(offset_picture(Layout((4, 4), (4, 1))).cut(1, 2))
-        (4,4):(4,1); the first 1 of 4 rows and 2 of 4 columns
-          0 1
-        0 0 1
-        """
-        kept = [
-            f"{most} of {count} {what}"
-            for most, count, what in ((rows, len(self.rows), "rows"), (columns, len(self.columns), "columns"))
-            if most < count
-        ]
-        if not kept:
-            return self
-        return Picture(
-            f"{self.title}; the first {' and '.join(kept)}",
-            self.columns[:columns],
-            self.rows[:rows],
-            tuple(line[:columns] for line in self.cells[:rows]),
-            tuple(line[:columns] for line in self.colours[:rows]),
-        )
-
     def svg(self) -> str:
         """The picture as one SVG element with its own styles, for a file or for a page."""
         longest = max([2, *(len(c) for line in self.cells for c in line), *(len(c) for c in self.columns)])
@@ -133,21 +110,24 @@ def offset_picture(layout: Layout | ComposedLayout) -> Picture:
     )
 
 
-def holder_picture(partition: Layout, extents: tuple[int, int]) -> Picture:
+def holder_picture(partition: Layout, extents: tuple[int, int], window: tuple[int, int] | None = None) -> Picture:
     """Who holds each element of a tile: cells such as T3:V1, thread 3's value 1. Colours go by thread.
 
     partition   (thread, value) -> axis 0, the rows, and axis 1, the columns; mode 0 is the thread, mode 1 the value
     extents     rows and columns of the tile; an element that nobody holds stays empty, one with several holders
                 shows the first and how many more
+    window      rows and columns that are drawn, at most; the title says what was left out. None: all
 
     A layout into linear indices of the tile becomes such a partition by composing Layout.identity with it.
     """
     threads, _ = _two_modes(partition.extents, str(partition))
-    rows, columns = _checked_grid(extents, str(partition))
+    most = extents if window is None else (min(extents[0], window[0]), min(extents[1], window[1]))
+    rows, columns = _checked_grid(most, str(partition))
     partition.linearised(extents)  # refuses a partition that leaves the tile
     holders: list[list[list[int]]] = [[[] for _ in range(columns)] for _ in range(rows)]
-    for index, (row, column) in enumerate(partition.coordinates((0, 1)).tolist()):
-        holders[row][column].append(index)
+    at = partition.coordinates((0, 1))
+    for index in np.flatnonzero((at < most).all(axis=1)).tolist():
+        holders[at[index, 0]][at[index, 1]].append(index)
 
     def cell(indices: list[int]) -> str:
         if not indices:
@@ -156,7 +136,7 @@ def holder_picture(partition: Layout, extents: tuple[int, int]) -> Picture:
         return first if len(indices) == 1 else f"{first}+{len(indices) - 1}"
 
     return Picture(
-        f"{partition} in {rows} x {columns}",
+        f"{partition} in {extents[0]} x {extents[1]}{_left_out((rows, columns), extents, ('rows', 'columns'))}",
         _numbers(columns),
         _numbers(rows),
         tuple(tuple(cell(indices) for indices in line) for line in holders),
@@ -164,15 +144,19 @@ def holder_picture(partition: Layout, extents: tuple[int, int]) -> Picture:
     )
 
 
-def bank_picture(layout: Layout | ComposedLayout, element_bits: int) -> Picture:
+def bank_picture(
+    layout: Layout | ComposedLayout, element_bits: int, unit_bits: int | None = None, lines: int | None = None
+) -> Picture:
     """What lies in each bank of shared memory: one row per 128 bytes, one column per 4-byte bank.
 
-    A cell names the coordinates of the elements that start in that word, first..last; an element wider than a
-    word fills several banks. Colours go by mode 0, so that one colour in one column is a conflict of a walk along
-    mode 1.
+    A cell names the elements that start in that word, first..last, by a linear index into each mode; an element wider
+    than a word fills several banks. Colours go by mode 0, so that one colour in one column is a conflict of a walk
+    along mode 1.
 
-    layout         offsets in elements
+    layout         offsets in units of `unit_bits`
     element_bits   width of one element; it must divide 32 or be a multiple of 32
+    unit_bits      what an offset counts: 8 where they are bytes; None: elements
+    lines          rows of 128 bytes that are drawn, at most; the title says what was left out. None: all
     """
     if element_bits < 1 or (BANK_BITS % element_bits and element_bits % BANK_BITS):
         raise LayoutError(
@@ -180,32 +164,41 @@ def bank_picture(layout: Layout | ComposedLayout, element_bits: int) -> Picture:
             f"or be a multiple of it"
         )
     offsets = layout.offsets()
-    words = (offsets * element_bits) // BANK_BITS
+    words = offsets * (unit_bits or element_bits) // BANK_BITS
     per_element = max(1, element_bits // BANK_BITS)
-    lines, banks = _checked_grid((-(-(int(words.max()) + per_element) // BANKS), BANKS), str(layout))
+    reached = -(-(int(words.max()) + per_element) // BANKS)
+    drawn, banks = _checked_grid((min(reached, lines or reached), BANKS), str(layout))
     extents = layout.extents
-    found: list[list[int]] = [[] for _ in range(lines * banks)]
-    for index in np.argsort(offsets, kind="stable").tolist():
-        for word in range(int(words[index]), int(words[index]) + per_element):
+    along = tuple(map(shapes.size, extents)) if isinstance(extents, tuple) else extents
+    found: list[list[int]] = [[] for _ in range(drawn * banks)]
+    order = np.argsort(offsets, kind="stable")
+    for index in order[words[order] < drawn * banks].tolist():
+        for word in range(int(words[index]), min(int(words[index]) + per_element, drawn * banks)):
             found[word].append(index)
     first_mode = shapes.size(extents[0]) if isinstance(extents, tuple) and extents else 1
 
     def name(index: int) -> str:
-        return shapes.text(shapes.coordinate_of(index, extents)).removeprefix("(").removesuffix(")")
+        return shapes.text(shapes.coordinate_of(index, along)).removeprefix("(").removesuffix(")")
 
     def cell(indices: Sequence[int]) -> str:
         if len(indices) <= 1:
             return name(indices[0]) if indices else ""
         return f"{name(indices[0])}..{name(indices[-1])}"
 
-    grid = [found[line * banks : (line + 1) * banks] for line in range(lines)]
+    grid = [found[line * banks : (line + 1) * banks] for line in range(drawn)]
     return Picture(
-        f"{layout}, elements of {element_bits} bits, by bank",
+        f"{layout}, elements of {element_bits} bits, by bank{_left_out((drawn,), (reached,), ('lines of 128 B',))}",
         _numbers(banks),
-        tuple(f"{line * banks * BANK_BITS // 8} B" for line in range(lines)),
+        tuple(f"{line * banks * BANK_BITS // 8} B" for line in range(drawn)),
         tuple(tuple(cell(indices) for indices in line) for line in grid),
         tuple(tuple(indices[0] % first_mode if indices else 0 for indices in line) for line in grid),
     )
+
+
+def _left_out(drawn: Sequence[int], whole: Sequence[int], names: Sequence[str]) -> str:
+    """What a picture does not show, as the end of its title."""
+    kept = [f"{d} of {w} {name}" for d, w, name in zip(drawn, whole, names, strict=True) if d < w]
+    return f"; the first {' and '.join(kept)}" if kept else ""
 
 
 def _two_modes(shape: shapes.IntTuple, name: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tinygpu.cli.options import JSON, MACHINE
+from tinygpu.cli.options import ALIGN, DTYPE, JSON, LD, MACHINE, MAJOR, OPTION, POINT
 
 
 def list_command(
@@ -65,16 +65,68 @@ def machines_command(as_json: JSON = False) -> None:
         console.print(f"family [bold]{name}[/bold]: every one of {', '.join(members)} that is legal is searched")
 
 
-def show_command(machine: MACHINE, as_json: JSON = False) -> None:
-    """Show a machine: parameters, instructions, constraints, and its program for every structure.
+def show_command(
+    machine: MACHINE,
+    point: POINT = [],
+    layouts: Annotated[
+        bool, typer.Option("--layouts", help="who holds what and lies where; in numbers with --shape and --device")
+    ] = False,
+    shape: Annotated[str, typer.Option("--shape", help="with --layouts: every dim, for a candidate's numbers")] = "",
+    device: Annotated[str, typer.Option("--device", "-d", help="with --layouts: the candidate's GPU")] = "",
+    dtype: DTYPE = [],
+    major: MAJOR = [],
+    ld: LD = [],
+    align: ALIGN = [],
+    option: OPTION = [],
+    as_json: JSON = False,
+) -> None:
+    """Show a machine: parameters, instructions, constraints, and its program; or every layout of it.
 
-    Examples: `tinygpu show matmul_ampere`, `tinygpu show my_machine.py:Softplus`
+    `--layouts` alone is symbolic, of the machine's first structure (or the one that name=value chooses). With --shape
+    and --device the layouts are those of one candidate, with pictures; parameters that are left out are chosen by the
+    predictor.
+
+    Examples: `tinygpu show matmul_ampere`, `tinygpu show my_machine.py:Softplus`, `tinygpu show matmul_ampere --layouts
+    --shape m=512,n=512,k=512 --device a100 bm=64 bn=64`
     """
     from tinygpu.api.machines import family
     from tinygpu.cli.show import show, show_json
 
+    words = (dtype, major, ld, align, option)
+    if layouts:
+        _show_layouts(machine, shape, device, point, words, as_json)
+        return
+    if point or shape or device or any(words):
+        raise typer.BadParameter("a problem, a device and name=value choose the candidate of --layouts: add --layouts")
     for m in family(machine).machines:
         print(json.dumps(show_json(m), indent=2)) if as_json else show(m)
+
+
+def _show_layouts(
+    machine: str, shape: str, device: str, point: list[str], words: tuple[list[str], ...], as_json: bool
+) -> None:
+    from tinygpu.api.layouts import layouts_of_candidate, layouts_of_machine
+    from tinygpu.api.machines import family
+    from tinygpu.cli.arguments import asked
+    from tinygpu.cli.arguments import point as read_point
+    from tinygpu.cli.layouts import layouts_json, layouts_text
+    from tinygpu.devices import device as find
+
+    if bool(shape) != bool(device):
+        given, missing = ("--shape", "--device") if shape else ("--device", "--shape")
+        raise typer.BadParameter(f"layouts with numbers are for a problem on a device: {given} needs {missing} too")
+    if any(words) and not shape:
+        raise typer.BadParameter("what is said of a problem's tensors needs the problem: give --shape and --device too")
+    chosen = read_point(point)
+    if shape:
+        found = [layouts_of_candidate(family(machine), asked(shape, *words), find(device), chosen)]
+    else:
+        found = [layouts_of_machine(m, chosen) for m in family(machine).machines]
+    for k, layouts in enumerate(found):
+        if as_json:
+            print(json.dumps(layouts_json(layouts), indent=2))
+        else:
+            print(("\n" if k else "") + layouts_text(layouts))
 
 
 def devices_command(

@@ -1,0 +1,111 @@
+"""`tinygpu show --layouts`: who holds what and what lies where, as shape:stride and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tinygpu.api.layouts import Layouts
+from tinygpu.program.layouts import BufferLayout, Distribution
+
+WINDOW = (16, 16)  # rows and columns of a picture of holders
+LINES = 8  # of 128 bytes, of a picture of banks
+
+
+def layouts_text(layouts: Layouts) -> str:
+    """The layouts for people."""
+    return "\n".join(_lines(layouts))
+
+
+def _lines(layouts: Layouts) -> Iterator[str]:
+    yield layouts.title
+    yield ""
+    yield "distributions: (threads, values) -> coordinates of the tile, first modes fastest"
+    statement = None
+    for d in layouts.distributions:
+        if d.statement != statement:
+            yield f"  {d.statement}"
+            statement = d.statement
+        yield f"    {d.tile}: {d.dtype}[{d.shape}]  {d.layout}"
+    if not layouts.distributions:
+        yield "  none: no statement holds a tile in registers"
+    yield ""
+    yield "buffers: (coordinates, stage) -> bytes of shared memory, or lanes and columns of tensor memory"
+    for b in layouts.buffers:
+        yield f"  {b.buffer.name}: {b.buffer.dtype}[{b.shape}] in {b.buffer.memory}  {_laid_out(b)}"
+        yield f"    {_facts(b)}"
+    if not layouts.buffers:
+        yield "  none"
+    if not layouts.numbers:
+        yield ""
+        yield "pictures are of candidates: give --shape and --device, and name=value for parameters"
+        return
+    for title, drawn in _pictures(layouts):
+        yield ""
+        yield title
+        yield from (f"  {line}" for line in drawn.split("\n"))
+
+
+def _laid_out(b: BufferLayout) -> str:
+    return "elements narrower than a column have no shape:stride here" if b.layout is None else str(b.layout)
+
+
+def _facts(b: BufferLayout) -> str:
+    """Stages, pitch, spans and swizzle of a buffer."""
+    facts = [f"{b.buffer.stages} x {b.buffer.stage_bytes} B"]
+    if b.buffer.span is None:
+        facts.append(f"rows {b.buffer.pitch_bytes} B apart")
+    else:
+        facts.append(f"rows cut into spans of {b.buffer.span} B")
+    return ", ".join([*facts, f"swizzle {b.swizzle}"])
+
+
+def _pictures(layouts: Layouts) -> Iterator[tuple[str, str]]:
+    """A title and a picture of every layout that differs from those before it."""
+    seen: dict[str, list[Distribution]] = {}
+    for d in layouts.distributions:
+        seen.setdefault(f"{d.shape} {d.layout}", []).append(d)
+    for alike in seen.values():
+        names = ", ".join(dict.fromkeys(d.tile for d in alike))
+        yield f"who holds what of {names} (T3:V1+1 is value 1 of thread 3, and one more holder)", _drawn(alike[0])
+    for b in layouts.buffers:
+        picture = b.picture(LINES)
+        if picture is not None:
+            yield f"what lies in each bank of {b.buffer.name}, first stage (row,column of elements)", str(picture)
+
+
+def _drawn(d: Distribution) -> str:
+    try:
+        return str(d.picture(WINDOW))
+    except ValueError as several:
+        return str(several)
+
+
+def layouts_json(layouts: Layouts) -> dict[str, Any]:
+    """The same as data; pictures are text, and only numbers have them."""
+    return {
+        "machine": layouts.machine,
+        "candidate" if layouts.numbers else "structure": dict(layouts.point),
+        "distributions": [
+            {"statement": d.statement, "tile": d.tile, "dtype": d.dtype, "shape": d.shape, "layout": str(d.layout)}
+            | ({"picture": _drawn(d)} if layouts.numbers else {})
+            for d in layouts.distributions
+        ],
+        "buffers": [_buffer_json(b) for b in layouts.buffers],
+    }
+
+
+def _buffer_json(b: BufferLayout) -> dict[str, Any]:
+    picture = b.picture(LINES)
+    return {
+        "buffer": b.buffer.name,
+        "pipeline": b.pipeline,
+        "memory": str(b.buffer.memory),
+        "dtype": str(b.buffer.dtype),
+        "shape": b.shape,
+        "stages": str(b.buffer.stages),
+        "pitch_bytes": str(b.buffer.pitch_bytes),
+        "span_bytes": None if b.buffer.span is None else str(b.buffer.span),
+        "swizzle": b.swizzle,
+        "layout": None if b.layout is None else str(b.layout),
+    } | ({} if picture is None else {"picture": str(picture)})

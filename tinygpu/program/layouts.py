@@ -1,0 +1,137 @@
+"""Every layout of a program, as values: who holds each register tile, and where the elements of each buffer lie.
+
+Of a traced program the layouts are symbolic; of one that is filled in they are numbers, and have pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr
+from tinygpu.language.memories import SMEM
+from tinygpu.language.partition import Partition
+from tinygpu.language.tile import Buffer
+from tinygpu.layouts.algebra import concatenate
+from tinygpu.layouts.composed import ComposedLayout
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.leaf import Leaf
+from tinygpu.layouts.picture import Picture, bank_picture
+from tinygpu.layouts.step import E, Step
+from tinygpu.program.placement import Placement
+from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
+
+COLUMN_BITS = 32  # of tensor memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distribution:
+    """Who holds a tile of registers in one statement.
+
+    statement  as the listing of the program has it
+    tile       its name; of a copy through registers the buffer or tensor that is written
+    """
+
+    statement: str
+    tile: str
+    dtype: str
+    partition: Partition
+
+    @property
+    def layout(self) -> Layout:
+        """(threads, values) -> coordinates of the tile, in the fewest modes."""
+        return self.partition.coalesced.layout
+
+    @property
+    def shape(self) -> str:
+        return " x ".join(map(str, self.partition.shape))
+
+    def picture(self, window: tuple[int, int]) -> Picture:
+        """Who holds each element, at most so many rows and columns; for numbers."""
+        return self.partition.coalesced.picture(window)
+
+
+def distributions(program: Program) -> Iterator[Distribution]:
+    """The partition of every register tile that a statement touches, and of every copy that threads carry out."""
+    turns = frozenset(p.name for p in program.pipelines if not p.buffers)
+    for s in walk(program.body):
+        line = s.headline(turns).rstrip(":")
+        tiles = {tile.name: tile for tile in (*s.writes, *s.reads) if tile.partition is not None}
+        for tile in tiles.values():
+            if tile.partition is not None:
+                yield Distribution(line, tile.name, str(tile.dtype), tile.partition)
+        if s.moves_under is not None:
+            (moved,) = s.writes
+            yield Distribution(line, moved.name, str(moved.dtype), s.moves_under)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferLayout:
+    """Where the elements of one buffer lie.
+
+    layout   (coordinate along each axis, stage) -> bytes from the start of the buffer's first stage, or lanes and
+             columns of tensor memory; None where elements are narrower than a column
+    swizzle  what is said of it in words
+    """
+
+    buffer: Buffer
+    pipeline: str
+    layout: Layout | ComposedLayout | None
+    swizzle: str
+
+    @property
+    def shape(self) -> str:
+        return " x ".join(map(str, self.buffer.shape))
+
+    def picture(self, lines: int) -> Picture | None:
+        """What lies in each bank in the first stage, at most so many lines of 128 bytes; for numbers in SMEM."""
+        if not isinstance(self.layout, ComposedLayout):
+            return None
+        first = concatenate(*self.layout.layout.modes[:-1])
+        stage = ComposedLayout(self.layout.swizzle, first, self.layout.outer)
+        return bank_picture(stage, self.buffer.dtype.bits, 8, lines)
+
+
+def buffer_layouts(program: Program, placement: Placement | None = None) -> Iterator[BufferLayout]:
+    """The layout of every buffer: of a filled-in program as it was placed, else symbolic."""
+    for pipeline in program.pipelines:
+        for b in pipeline.buffers:
+            if placement is not None and b.memory is SMEM:
+                place = placement.places[b.name]
+                swizzled = f"of the hardware, in spans of {place.span_bytes} B" if place.span_bytes else "solved"
+                yield BufferLayout(b, pipeline.name, place.layout, swizzled if place.xor else "none")
+            else:
+                yield BufferLayout(b, pipeline.name, _symbolic(b), _said(b))
+
+
+def _said(b: Buffer) -> str:
+    if b.memory is not SMEM:
+        return "none"
+    if b.span is not None:
+        return f"of the hardware, in spans of {b.span} B"
+    return f"{b.layout}, solved for each candidate" if b.layout else "none"
+
+
+def _symbolic(b: Buffer) -> Layout | None:
+    """Before any swizzle, with the names of parameters."""
+    if b.memory is not SMEM:
+        return _tensor_memory(b)
+    modes: list[list[tuple[Leaf, Leaf | Step]]] = []
+    for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True)):
+        if axis != b.contiguous:
+            modes.append([(extent, step * (b.pitch_bytes if b.span is None else b.span))])
+        elif b.span is None:
+            modes.append([(extent, b.dtype.bytes)])
+        else:
+            per: Expr = b.span // b.dtype.bytes
+            modes.append([(per, b.dtype.bytes), (extent // per, b.rows * b.span)])
+    return Layout.of(*modes, [(b.stages, b.stage_bytes)])
+
+
+def _tensor_memory(b: Buffer) -> Layout | None:
+    """A row is a lane; stages lie side by side."""
+    if b.dtype.bits != COLUMN_BITS or len(b.shape) != 2:
+        return None
+    rows, columns = b.shape
+    return Layout.of([(rows, E("lane"))], [(columns, E("column"))], [(b.stages, columns * E("column"))])
