@@ -65,20 +65,6 @@ def between_roles(program: Program, pipeline: str) -> bool:
     return program.pipeline(pipeline).completion == "mbarrier"
 
 
-def refuse_unordered(program: Program) -> None:
-    """Raises LoweringError for a pipeline between roles of which nothing would order the fills and the drains."""
-    for pipeline in program.pipelines:
-        if pipeline.completion in ("mbarrier", "turn", "tcgen05 commit"):
-            continue
-        filling, draining = ([r.name for r in users(program, pipeline.name, k)] for k in (n.Produce, n.Consume))
-        if filling != draining:
-            by = "cp.async" if pipeline.completion == "commit group" else "stores"
-            raise LoweringError(
-                f"{pipeline.name} is produced by {by} in {' and '.join(filling)} and consumed in "
-                f"{' and '.join(draining)}; between roles, lowering hands over only what TMA produces"
-            )
-
-
 def multicast_axes(program: Program, pipeline: str) -> tuple[int, ...]:
     """Axes of the grid along which CTAs of a cluster fill each other's slots."""
     found = {

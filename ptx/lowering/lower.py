@@ -16,7 +16,6 @@ from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
-from tinygpu.ptx.lowering.handover import refuse_unordered
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.sync import Protocol, Ring
 
@@ -62,8 +61,6 @@ def lowered(
     """
     check_reach(program)
     several = side_by_side(program)
-    if several:
-        refuse_unordered(program)
     facts = Facts(problem.environment())
     context = Context(program, facts, place(program, swizzles or {}))
     parameters = _parameters(program)

@@ -24,7 +24,8 @@ WARPGROUP_WARPS = 4
 def write(context: Context, body: handover.Body) -> None:
     """All roles of a program, each in a branch of its own warps."""
     emit, program = context.emit, context.program
-    handover.initialise(context)
+    if context.placement.barriers:  # else every role hands over to itself alone
+        handover.initialise(context)
     end = emit.label("end")
     for number, role in enumerate(program.roles):
         context.barrier_id = number + 1

@@ -17,6 +17,8 @@ from tinygpu.program.tree import Does, uses, walk
 
 # Rounds that a CTA does of one tile, where rounds are dealt.
 OWN_ROUNDS = symbol("rounds_of_its_own")
+# What tells that a slot is full, where threads of the role itself do, and by what they fill it.
+BY_THREADS = {"barrier": "stores", "commit group": "cp.async"}
 Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 
 
@@ -30,6 +32,11 @@ def check_handover(program: Program) -> None:
         else:
             _check_slots(program, pipeline, produces, consumes)
             _check_order(program, pipeline)
+    for pipeline in program.pipelines:
+        if pipeline.completion == "mbarrier":
+            _check_agents(program, pipeline)
+        elif pipeline.completion in BY_THREADS:
+            _check_threads(program, pipeline)
 
 
 def _check_order(program: Program, pipeline: Pipeline) -> None:
@@ -84,6 +91,53 @@ def _check_slots(program: Program, pipeline: Pipeline, produces: Counts, consume
                     f"pipeline {pipeline.name!r} is produced {_times(slots)} a tile by {_and(produced)}, "
                     f"and consumed {_times(consumes[name])} by {name}{which}",
                 )
+
+
+def _check_threads(program: Program, pipeline: Pipeline) -> None:
+    """What threads fill stays with them: nothing but their own barriers tells that a slot is full."""
+    found = list(uses(program.body, pipeline.name))
+    produced, consumed = (
+        list(dict.fromkeys(u.place.role for u in found if u.does == does)) for does in ("produce", "consume")
+    )
+    if sorted(produced) != sorted(consumed):
+        raise _error(
+            program,
+            f"pipeline {pipeline.name!r} is produced by {BY_THREADS[pipeline.completion]} in {_and(produced)} and "
+            f"consumed in {_and(consumed)}; from role to role only what TMA brings is handed over",
+        )
+
+
+def _check_agents(program: Program, pipeline: Pipeline) -> None:
+    """TMA fills for other roles, by copies and nothing else; those who release its slots are as many in every tile."""
+    roles = {r.name: r for r in program.roles}
+    found = list(uses(program.body, pipeline.name))
+    consuming = list(dict.fromkeys(u.place.role for u in found if u.does == "consume"))
+    for u in found:
+        if u.does != "produce":
+            continue
+        if u.place.role in consuming:
+            raise _error(
+                program,
+                f"role {u.place.role} produces {pipeline.name!r} by TMA and consumes it itself; give it to another "
+                "role",
+            )
+        for s in u.body.statements:
+            if not any(t.completion == "mbarrier" for t in s.tokens):
+                raise _error(
+                    program,
+                    f"{pipeline.name!r} is produced by TMA, and its produce() does more than copy by TMA: "
+                    f"{s.headline(frozenset())}",
+                )
+    first, *others = (roles[name] for name in consuming)
+    for other in others:
+        if other.share[1] != first.share[1]:
+            raise _error(program, f"the roles that consume {pipeline.name!r} share the tiles in different ways")
+        if other.share != first.share and not other.warps.same(first.warps):
+            raise _error(
+                program,
+                f"the roles that take turns at consuming {pipeline.name!r} have different numbers of warps: "
+                f"{first.name} has {first.warps}, {other.name} has {other.warps}",
+            )
 
 
 def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:

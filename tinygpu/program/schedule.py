@@ -82,11 +82,15 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: froze
 
     consumed  the pipelines that the same role consumes; what others consume keeps its own loop
     """
+
+    def inside(s: n.Statement) -> n.Statement:
+        return s.with_children(*(_interleave(program, inner.statements, consumed) for inner in s.children))
+
     out: list[n.Statement] = []
     waiting: dict[str, tuple[n.Loop, n.Produce]] = {}
     for s in body:
         if not isinstance(s, n.Loop) or s.unrolled:
-            out.append(s.with_children(*(_interleave(program, inner.statements, consumed) for inner in s.children)))
+            out.append(inside(s))
             continue
         produces = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
         consumes = [d for d in s.body if isinstance(d, n.Consume)]
@@ -94,7 +98,7 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: froze
             case [produce], [] if len(s.body) == 1:
                 waiting[produce.pipeline] = s, produce
             case _, [consume] if consume.pipeline in waiting:
-                out.append(_fuse(program, *waiting.pop(consume.pipeline), s, consume))
+                out.append(inside(_fuse(program, *waiting.pop(consume.pipeline), s, consume)))
             case [produce], [consume] if produce.pipeline == consume.pipeline:
                 if len(s.body) != 2:
                     raise DeclarationError(
@@ -102,9 +106,9 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: froze
                         "nothing beside; move the other statements into one of the two"
                     )
                 bodies = produce.body, consume.body
-                out.append(n.Pipelined(produce.pipeline, s.index, s.trips, *bodies, s.first, s.divided))
+                out.append(inside(n.Pipelined(produce.pipeline, s.index, s.trips, *bodies, s.first, s.divided)))
             case _:
-                out.append(replace(s, body=_interleave(program, s.body, consumed)))
+                out.append(inside(s))
     for pipeline in waiting:
         raise DeclarationError(
             f"{program.machine}.program: the warps that produce {pipeline!r} also consume it, so the loop that "

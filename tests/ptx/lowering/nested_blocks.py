@@ -9,23 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.language import Dim, Input, Machine, Output, Param, Route, blocked
 from tinygpu.ptx import isa
 
 ROWS, COLUMNS = 8, 32
 WHO = blocked((ROWS, COLUMNS), threads=32, across=32)
+HALF = blocked((ROWS // 2, COLUMNS), threads=32, across=32)
+BROUGHT = ("whole", "whole", "written out", "looped", "routed", "stored", "chained")
+Ids = frozenset[int]  # of rings between roles
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """kind: "add" a window of x; "loop" over k; "unroll"; "ring": add what its slots bring, and do what is inside.
 
-    form  of a ring: how it is filled and drained
+    form     of a ring: how it is produced and consumed
+    brought  how a slot is filled: by one copy, by copies of halves in a loop that is written out or in one at run
+             time, through registers, by a load and a store, or from a slot of a ring inside
+    here     a ring is declared where it is used, not around all roles
+    own      a ring is produced by the warps that consume it, whatever other rings are
     """
 
     kind: str
     inside: tuple[Block, ...] = ()
     form: str = ""
+    brought: str = "whole"
+    here: bool = False
+    own: bool = True
 
 
 def block(rng: np.random.Generator, depth: int, kind: str = "") -> Block:
@@ -35,9 +45,9 @@ def block(rng: np.random.Generator, depth: int, kind: str = "") -> Block:
         return Block("add")
     inside = tuple(block(rng, depth - 1) for _ in range(rng.integers(1, 3))) if depth else ()
     form = str(rng.choice(["two loops", "one loop", "no loop", "filled inside"])) if kind == "ring" else ""
-    if kind != "ring" and not inside:
-        inside = (Block("add"),)
-    return Block(kind, inside, form)
+    if kind != "ring":
+        return Block(kind, inside or (Block("add"),), form)
+    return Block(kind, inside, form, str(rng.choice(BROUGHT)), bool(rng.integers(2)), bool(rng.integers(3) == 0))
 
 
 def total(blocks: tuple[Block, ...], x: Any, column: int) -> Any:
@@ -57,35 +67,46 @@ def total(blocks: tuple[Block, ...], x: Any, column: int) -> Any:
     return out
 
 
-def machine(root: Block, between_roles: bool) -> type[Machine]:
-    """A machine that carries out the block for every tile of rows; its rings within one role, or between two."""
+def machine(root: Block, between_roles: bool, consumers: int = 1) -> type[Machine]:
+    """A machine that carries out the block for every tile of rows, in one role or in two that do the same.
+
+    Its rings are within the role, or, but for those of its own, between a producer and the others.
+    """
+    shared = [r for r in rings_of(root) if between_roles and not r.own]
 
     class Nested(Machine):
         """y = sums of windows of x"""
 
         m, k, w = Dim(), Dim(), Dim()
         x = Input("f32", m, k)
-        y = Output("f32", m, w)
+        y, z = Output("f32", m, w), Output("f32", m, w)
         stages = Param(1, 2, 3)
         tma, cp, ld, ld_x, st, add = (
             isa.TmaLoad(), isa.CpAsync(1), isa.LdShared(1), isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32")
         )  # fmt: skip
+        put, route = isa.StShared(1), Route(isa.LdGlobal(1), isa.StShared(1))
 
         def program(self, p: Any) -> None:
-            rings: dict[int, Any] = {}
-            with p.grid((self.m, ROWS), persistent=between_roles) as (i,), _rings(self, p, root, rings, between_roles):
-                with p.role("all", warps=1):
-                    total = p.full(WHO, "f32")
-                    _consume(self, p, (root,), i, 0, rings, total, not between_roles)
-                    p.store(self.st, self.y.tile(i, 0, shape=(ROWS, COLUMNS)), total)
-                if rings and between_roles:
-                    with p.role("producer", warps=1, first=1):
+            with (
+                p.grid((self.m, ROWS), persistent=bool(shared)) as (i,),
+                _rings(self, p, shared, {}, {"swizzle": 128}) as rings,
+            ):
+                for number in range(consumers):
+                    own = [r for r in rings_of(root) if id(r) not in rings and not r.here]
+                    with _rings(self, p, own, rings, {}) as all_rings, p.role(f"all{number}", warps=1, first=number):
+                        total = p.full(WHO, "f32")
+                        _consume(self, p, (root,), i, 0, all_rings, total, frozenset(rings))
+                        for to in (self.y, self.z)[number : number + 3 - consumers]:
+                            p.store(self.st, to.tile(i, 0, shape=(ROWS, COLUMNS)), total)
+                if shared:
+                    with p.role("producer", warps=1, first=consumers):
                         _produce(self, p, (root,), i, 0, rings)
 
         @staticmethod
         def reference(x: Any) -> Any:
             rest = -x.shape[1] % COLUMNS
-            return total((root,), np.pad(x, ((0, 0), (0, rest))), 0)
+            out = total((root,), np.pad(x, ((0, 0), (0, rest))), 0)
+            return {"y": out, "z": out}
 
     return Nested
 
@@ -96,57 +117,90 @@ def rings_of(b: Block) -> list[Block]:
 
 
 @contextmanager
-def _rings(m: Any, p: Any, root: Block, rings: dict[int, Any], between_roles: bool) -> Iterator[None]:
-    waiting = [r for r in rings_of(root) if id(r) not in rings]
+def _rings(
+    m: Any, p: Any, waiting: list[Block], rings: dict[int, Any], swizzle: dict[str, Any]
+) -> Iterator[dict[int, Any]]:
+    """The rings that there are, and new ones for blocks that wait for theirs."""
     if not waiting:
-        yield
+        yield rings
         return
-    swizzle = {"swizzle": 128} if between_roles else {}
-    with p.pipeline(f"ring{len(rings)}", m.stages, x=p.smem("f32", (ROWS, COLUMNS), **swizzle)) as ring:
-        rings[id(waiting[0])] = ring
-        with _rings(m, p, root, rings, between_roles):
-            yield
+    buffer = p.smem("f32", (ROWS, COLUMNS), **swizzle)
+    with (
+        p.pipeline(f"ring{len(p.pipelines)}", m.stages, x=buffer) as ring,
+        _rings(m, p, waiting[1:], {**rings, id(waiting[0]): ring}, swizzle) as found,
+    ):
+        yield found
 
 
 def _consume(
-    m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rings: dict[int, Any], acc: Any, fills: bool
+    m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rings: dict[int, Any], acc: Any, shared: Ids
 ) -> None:
-    def fill(ring: Any, r: Any) -> None:
-        with ring.produce() as s:
-            p.copy(m.cp, m.x.tile(i, r, shape=(ROWS, COLUMNS)), s.x, WHO)
-
-    def drain(b: Block, r: Any) -> None:
-        with rings[id(b)].consume() as s:
-            p.apply(m.add, acc, p.load(m.ld, s.x, WHO), into=acc)
-            _consume(m, p, b.inside, i, r, rings, acc, fills)
-
     for b in blocks:
         if b.kind == "add":
             p.apply(m.add, acc, p.load(m.ld_x, m.x.tile(i, column, shape=(ROWS, COLUMNS)), WHO), into=acc)
         elif b.kind == "loop":
             with p.loop(m.k, step=COLUMNS) as r:
-                _consume(m, p, b.inside, i, r, rings, acc, fills)
+                _consume(m, p, b.inside, i, r, rings, acc, shared)
         elif b.kind == "unroll":
             with p.unroll(2):
-                _consume(m, p, b.inside, i, column, rings, acc, fills)
-        elif b.form == "no loop":
-            if fills:
-                fill(rings[id(b)], column)
-            drain(b, column)
-        elif not fills:
-            with p.loop(m.k, step=COLUMNS) as r:
-                drain(b, r)
-        elif b.form == "two loops":
-            with p.loop(m.k, step=COLUMNS) as r:
-                fill(rings[id(b)], r)
-            with p.loop(m.k, step=COLUMNS) as r:
-                drain(b, r)
+                _consume(m, p, b.inside, i, column, rings, acc, shared)
+        elif id(b) in rings:
+            _ring(m, p, b, i, column, rings, acc, shared)
         else:
-            with p.loop(m.k, step=COLUMNS) as r:
-                fill(rings[id(b)], r)
-                if b.form == "filled inside":
-                    p.apply(m.add, acc, acc_of_nothing(m, p, i, r), into=acc)
-                drain(b, r)
+            with p.pipeline(f"here{len(p.pipelines)}", m.stages, x=p.smem("f32", (ROWS, COLUMNS))) as ring:
+                _ring(m, p, b, i, column, {**rings, id(b): ring}, acc, shared)
+
+
+def _ring(m: Any, p: Any, b: Block, i: Any, column: Any, rings: dict[int, Any], acc: Any, shared: Ids) -> None:
+    ring, fills = rings[id(b)], id(b) not in shared
+
+    def fill(r: Any) -> None:
+        with ring.produce() as s:
+            _fill(m, p, b, i, r, s)
+
+    def drain(r: Any) -> None:
+        with ring.consume() as s:
+            p.apply(m.add, acc, p.load(m.ld, s.x, WHO), into=acc)
+            _consume(m, p, b.inside, i, r, rings, acc, shared)
+
+    if b.form == "no loop":
+        if fills:
+            fill(column)
+        drain(column)
+    elif not fills:
+        with p.loop(m.k, step=COLUMNS) as r:
+            drain(r)
+    elif b.form == "two loops":
+        with p.loop(m.k, step=COLUMNS) as r:
+            fill(r)
+        with p.loop(m.k, step=COLUMNS) as r:
+            drain(r)
+    else:
+        with p.loop(m.k, step=COLUMNS) as r:
+            fill(r)
+            if b.form == "filled inside":
+                p.apply(m.add, acc, acc_of_nothing(m, p, i, r), into=acc)
+            drain(r)
+
+
+def _fill(m: Any, p: Any, b: Block, i: Any, r: Any, s: Any) -> None:
+    """Brings a window of x into a slot."""
+    half = ROWS // 2
+    if b.brought in ("written out", "looped"):
+        with p.unroll(ROWS, step=half) if b.brought == "written out" else p.loop(ROWS, step=half) as h:
+            p.copy(m.cp, m.x.tile(i + h, r, shape=(half, COLUMNS)), s.x.window((h, 0), (half, COLUMNS)), HALF)
+        return
+    whole = m.x.tile(i, r, shape=(ROWS, COLUMNS))
+    if b.brought == "stored":
+        p.store(m.put, s.x, p.load(m.ld_x, whole, WHO))
+    elif b.brought == "chained":
+        with p.pipeline(f"first{len(p.pipelines)}", 1, x=p.smem("f32", (ROWS, COLUMNS))) as first:
+            with first.produce() as f:
+                p.copy(m.cp, whole, f.x, WHO)
+            with first.consume() as f:
+                p.store(m.put, s.x, p.load(m.ld, f.x, WHO))
+    else:
+        p.copy(m.route if b.brought == "routed" else m.cp, whole, s.x, WHO)
 
 
 def acc_of_nothing(m: Any, p: Any, i: Any, r: Any) -> Any:
@@ -156,12 +210,13 @@ def acc_of_nothing(m: Any, p: Any, i: Any, r: Any) -> Any:
 
 def _produce(m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rings: dict[int, Any]) -> None:
     def fill(b: Block, r: Any) -> None:
-        with rings[id(b)].produce() as s:
-            p.copy(m.tma, m.x.tile(i, r, shape=(ROWS, COLUMNS)), s.x)
+        if id(b) in rings:
+            with rings[id(b)].produce() as s:
+                p.copy(m.tma, m.x.tile(i, r, shape=(ROWS, COLUMNS)), s.x)
         _produce(m, p, b.inside, i, r, rings)
 
     for b in blocks:
-        if not rings_of(b):
+        if not any(id(r) in rings for r in rings_of(b)):
             continue
         if b.kind == "loop" or (b.kind == "ring" and b.form != "no loop"):
             with p.loop(m.k, step=COLUMNS) as r:

@@ -21,20 +21,18 @@ from tinygpu.spaces.build import build_space
 sys.path.insert(0, str(Path(__file__).parent))
 from nested_blocks import WHO, block, machine
 
-SENTENCES = (
-    r"Nested\.program: 'ring\d' is produced in one block and consumed in another inside consume\(\) of 'ring\d', by "
-    r"the same warps; there, consume each slot right behind what produces it, or let another role produce it",
-    r"Nested\.program: a loop that produces and consumes 'ring\d' does nothing beside; move the other statements into "
-    r"one of the two",
+SENTENCE = (
+    r"Nested\.program: a loop that produces and consumes '(ring|here)\d+' does nothing beside; move the other "
+    r"statements into one of the two"
 )
 
 
 def ended(seed: int) -> str:
     """ "right", or the sentence with which the machine of this seed is refused."""
     rng = np.random.default_rng(seed)
-    root, between_roles = block(rng, int(rng.integers(1, 4)), "ring"), bool(rng.integers(2))
+    root, between_roles = block(rng, int(rng.integers(1, 4 if seed < 100 else 5)), "ring"), bool(rng.integers(2))
     try:
-        made = machine(root, between_roles)
+        made = machine(root, between_roles, int(rng.integers(1, 3)))
     except DeclarationError as refused:
         return str(refused)
     problem = made.problem(m=19, k=int(rng.choice([16, 64, 100])), w=32)
@@ -72,7 +70,7 @@ def test_windows_of_registers_are_refused() -> None:
                 return x
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(s, marks=pytest.mark.slow) for s in range(8, 120))])
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.slow) if s > 3 else s for s in range(200)])
 def test_blocks_nested_at_random_are_right_or_refused(seed: int) -> None:
     end = ended(seed)
-    assert end == "right" or any(re.fullmatch(sentence, end) for sentence in SENTENCES), end
+    assert end == "right" or re.fullmatch(SENTENCE, end), end

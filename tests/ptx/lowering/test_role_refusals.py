@@ -194,14 +194,6 @@ def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
     )
 
 
-@pytest.mark.parametrize(("completion", "by"), [("commit group", "cp.async"), ("barrier", "stores")])
-def test_nothing_but_tma_is_handed_over(completion: str, by: str) -> None:
-    assert refused_whole(completed(of("RowsBetweenRoles"), completion), "RowsBetweenRoles") == (
-        f"ring is produced by {by} in producer and consumed in consumer; between roles, lowering hands over only what "
-        "TMA produces"
-    )
-
-
 def test_a_role_does_not_drain_what_it_fills_by_tma() -> None:
     assert refused_whole(in_one_role(of("OneTileRoles")), "OneTileRoles") == (
         "role producer produces ring by TMA and consumes it itself; give it to another role"

@@ -74,7 +74,7 @@ class WeighedRows(Machine):
 
 
 class TurnedCopies(Machine):
-    """y += x.T: one role brings tiles, by threads or by an engine, and two others take turns at them"""
+    """y += x.T: one role brings tiles by an engine, or would by threads, and two others take turns at them"""
 
     m, n = Dim(), Dim()
     x = Input("f16", m, n)
@@ -83,7 +83,7 @@ class TurnedCopies(Machine):
     bm, bn, stages = Param(8, 12, 64), Param(32, 64), Param(1, 2, 3)
     vector, pad, span = Param(1, 2, 8), Param(0, 8), Param(32, 64)
     cluster = Param(1, 2)
-    how = Option("threads", "engine")
+    how = Option("engine", "threads")
     bring: Any = Choice(isa.CpAsync(vector), Route(isa.LdGlobal(vector), isa.StShared(vector)), ordered="no registers")
     tma, get, put = TmaLoad(), isa.LdShared(1), isa.StGlobal(1)
     read, add = isa.LdGlobal(1), isa.Add("f16")

@@ -69,9 +69,16 @@ def well_apart(s: Stage) -> None:
         s.consume()
 
 
-@pytest.mark.parametrize("inner", [well, well_in_loops, well_apart])
+@pytest.mark.parametrize("inner", [well, well_in_loops])
 def test_slots_that_are_produced_and_consumed_are_declared(inner: Callable[[Stage], None]) -> None:
     thing(pipelined(inner), **SHARED)
+
+
+def copied_apart(s: Stage) -> None:
+    with s.role("a"), s.ring.produce() as slot:
+        s.p.copy(s.machine.ahead, s.x, slot.t, s.who)
+    with s.role("b", first=1):
+        s.consume()
 
 
 def never_consumed(s: Stage) -> None:
@@ -195,6 +202,16 @@ def two_pipelines(s: Stage) -> None:
             "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by all, "
             "and consumed FloorDiv(n + 63, 64) times by all",
         ),
+        (
+            well_apart,
+            "pipeline 'ring' is produced by stores in a and consumed in b; from role to role only what TMA brings is "
+            "handed over",
+        ),
+        (
+            copied_apart,
+            "pipeline 'ring' is produced by cp.async in a and consumed in b; from role to role only what TMA brings is "
+            "handed over",
+        ),
         (unequal_roles, "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by a, and consumed once by b"),
         (
             two_produce,
@@ -257,7 +274,11 @@ def test_roles_of_different_tiles_consume_one_ring_in_turn(in_turn: tuple[str, .
                             s.consume()
 
     if len(in_turn) == 2:
-        thing(pipelined(inner, persistent=True), **SHARED)
+        by_threads = (
+            "Thing.program: pipeline 'ring' is produced by stores in bring and consumed in a and b; from role to role "
+            "only what TMA brings is handed over"
+        )
+        refused(lambda: thing(pipelined(inner, persistent=True), **SHARED), by_threads)
         return
     sentence = (
         "Thing.program: roles a and b take different tiles and consume 'ring' at the same time; let them take turns, "
@@ -267,10 +288,11 @@ def test_roles_of_different_tiles_consume_one_ring_in_turn(in_turn: tuple[str, .
 
 
 def overlapping(s: Stage) -> None:
-    with s.role("a"), s.p.loop(s.machine.n, step=32):
+    with s.role("a"):
         s.produce()
-    with s.role("b"), s.p.loop(s.machine.n, step=32):
         s.consume()
+    with s.role("b"):
+        s.p.store(s.machine.st, s.y, s.load())
 
 
 def test_roles_that_share_warps_can_never_work() -> None:
