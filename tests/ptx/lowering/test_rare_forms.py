@@ -168,7 +168,7 @@ WHO = rare.WHO.coalesced
     ("call", "sentence"),
     [
         (lambda c: c.role_thread(), "no role is open"),
-        (lambda c: c.thread_digit_sum(WHO, 0), "no role is open"),
+        (lambda c: c.thread_part(WHO.threads, 0), "no role is open"),
         (lambda c: moves.one_holder(c, WHO), "no role is open"),
         (lambda c: grid.own(c), "no tile is open"),
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
@@ -186,10 +186,6 @@ WHO = rare.WHO.coalesced
         (
             lambda c: bulk.boxes(window("OneTileRoles"), buffered("OneTileRoles").buffer, 3),
             "8 rows of x are not divided among 3 CTAs",
-        ),
-        (
-            lambda c: smem.axes(replace(buffered("OneTileRoles").buffer, shape=(expr(2), expr(2), expr(2)))),
-            "ring.x has 3 axes; shared-memory buffers have one or two",
         ),
     ],
 )  # fmt: skip
