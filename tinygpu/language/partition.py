@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Condition:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Partition:
     """Who holds what of a tile.
 
@@ -88,7 +89,7 @@ class Partition:
         shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
         kept = self.layout.project({a: a for a in self.axes if a != axis})
         values = [(size, stride) for size, stride in kept[1].steps if isinstance(stride, Step)]
-        return Partition(shape, Layout.of(kept[0].steps, values), self.conditions, self.made_for)
+        return Partition(shape, Layout.regrouped(kept[0].steps, values), self.conditions, self.made_for)
 
     @property
     def T(self) -> Partition:
@@ -123,10 +124,10 @@ class Partition:
 
     # -- with numbers in -------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def coalesced(self) -> Partition:
         """The same partition in the fewest digits."""
-        layout = Layout.of(coalesce(self.threads).steps, coalesce(self.values).steps)
+        layout = Layout.regrouped(coalesce(self.threads).steps, coalesce(self.values).steps)
         return Partition(self.shape, layout, self.conditions, self.made_for)
 
     def thread_coordinates(self) -> NDArray[np.int64]:

@@ -32,7 +32,7 @@ def coalesce(layout: Layout) -> Layout:
             out[-1] = (times(out[-1][0], size), out[-1][1])
         else:
             out.append((size, stride))
-    return Layout.of(out)[0]
+    return Layout.regrouped(out)[0]
 
 
 def _goes_on(mode: tuple[Leaf, Leaf | Step], stride: Leaf | Step) -> bool:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.expressions import Expr
 from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.leaf import Leaf, filled, same
+from tinygpu.layouts.leaf import Leaf, filled, leaf, same
 from tinygpu.layouts.shapes import IntTuple, ShapeTree, StrideTree
 from tinygpu.layouts.step import Axis, E, Step, axes_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The map x -> sum of x_i * stride_i over the leaves of a nested shape.
 
@@ -44,12 +46,25 @@ class Layout:
         object.__setattr__(self, "stride", stride)
         if not shapes.congruent(shape, stride):
             raise LayoutError(f"{self}: shape and stride must be nested alike, with one stride per size")
-        leaves = shapes.flatten(stride)
-        for leaf in leaves:
-            if isinstance(leaf, int) and leaf < 0:
-                raise LayoutError(f"{self}: stride {leaf} is negative; offsets count up from 0")
-        if self.axes and any(not isinstance(leaf, Step) and not same(leaf, 0) for leaf in leaves):
+        for _, step in self.steps:
+            if isinstance(step, int) and step < 0:
+                raise LayoutError(f"{self}: stride {step} is negative; offsets count up from 0")
+        if self.axes and any(not isinstance(step, Step) and not same(step, 0) for _, step in self.steps):
             raise LayoutError(f"{self}: strides count offsets, or they are steps along axes, not some of each")
+
+    @classmethod
+    def regrouped(cls, *modes: Sequence[tuple[Leaf, Leaf | Step]]) -> Layout:
+        """As `of`, of leaves that are those of other layouts and were checked there."""
+        sizes, strides = zip(*(_nested(mode) for mode in modes), strict=True) if modes else ((), ())
+        return cls._known(sizes, strides)
+
+    @classmethod
+    def _known(cls, shape: ShapeTree, stride: StrideTree) -> Layout:
+        """A layout made of parts of others, which were checked."""
+        out = object.__new__(cls)
+        object.__setattr__(out, "shape", shape)
+        object.__setattr__(out, "stride", stride)
+        return out
 
     @classmethod
     def column_major(cls, shape: IntTuple) -> Layout:
@@ -71,13 +86,8 @@ class Layout:
         ((4,8),2):((2@1,1@0),1@1)
         """
 
-        def nested(leaves: Sequence[Any], none: int) -> Any:
-            return tuple(leaves) if len(leaves) > 1 else leaves[0] if leaves else none
-
-        return cls(
-            tuple(nested([size for size, _ in mode], 1) for mode in modes),
-            tuple(nested([stride for _, stride in mode], 0) for mode in modes),
-        )
+        sizes, strides = zip(*(_nested(mode) for mode in modes), strict=True) if modes else ((), ())
+        return cls(sizes, strides)
 
     @classmethod
     def identity(cls, extents: tuple[int, ...]) -> Layout:
@@ -138,19 +148,19 @@ class Layout:
     def __hash__(self) -> int:
         return hash((self.shape, self.stride))
 
-    @property
+    @cached_property
     def extents(self) -> IntTuple:
         """The shape of a layout whose sizes are numbers; one with expressions is refused."""
         if not all(isinstance(size, int) for size in shapes.flatten(self.shape)):
             raise LayoutError(f"{self}: its sizes are expressions; fill in their numbers first")
         return shapes.normalised(self.shape, "a shape")
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many coordinates the domain has."""
         return shapes.size(self.extents)
 
-    @property
+    @cached_property
     def cosize(self) -> int:
         """One more than the largest offset."""
         return 1 + sum((s - 1) * d for s, d in self.leaves)
@@ -160,17 +170,17 @@ class Layout:
         """How many modes the shape has at the top; an integer shape is one mode."""
         return len(self.modes)
 
-    @property
+    @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """The axes that some mode moves along; none for a layout into offsets."""
-        return axes_of(shapes.flatten(self.stride))
+        return axes_of(stride for _, stride in self.steps)
 
-    @property
+    @cached_property
     def steps(self) -> tuple[tuple[Leaf, Leaf | Step], ...]:
         """(size, stride) of every leaf, fastest first; strides are offsets or steps."""
         return tuple(zip(shapes.flatten(self.shape), shapes.flatten(self.stride), strict=True))
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[tuple[int, int], ...]:
         """(size, stride) of every leaf, fastest first, of a layout of numbers into offsets; any other is refused."""
         if self.axes:
@@ -181,12 +191,12 @@ class Layout:
             raise LayoutError(f"{self}: its sizes and strides are expressions; fill in their numbers first")
         return tuple(found)
 
-    @property
+    @cached_property
     def modes(self) -> tuple[Layout, ...]:
         """The top-level modes, each a layout of its own."""
         if not isinstance(self.shape, tuple) or not isinstance(self.stride, tuple):
             return (self,)
-        return tuple(Layout(s, d) for s, d in zip(self.shape, self.stride, strict=True))
+        return tuple(Layout._known(s, d) for s, d in zip(self.shape, self.stride, strict=True))
 
     def __getitem__(self, mode: int) -> Layout:
         modes = self.modes
@@ -274,8 +284,19 @@ class Layout:
     def coordinates(self, axes: tuple[Axis, ...] | None = None) -> NDArray[np.int64]:
         """(size, axes) the values of every coordinate of the domain, in colexicographic order."""
         wanted = self.axes if axes is None else axes
-        found = [self.along(axis).offsets() for axis in wanted]
-        return np.stack(found, axis=-1) if found else np.zeros((self.size, 0), dtype=np.int64)
+        if any(isinstance(stride, int) and stride for _, stride in self.steps):
+            raise LayoutError(f"{self} is a map into offsets and has no axes")
+        place = {axis: number for number, axis in enumerate(wanted)}
+        total = np.zeros((self.size, len(wanted)), dtype=np.int64)
+        index, below = np.arange(self.size, dtype=np.int64), 1
+        for (_, stride), size in zip(self.steps, shapes.flatten(self.extents), strict=True):
+            for axis, count in stride.terms if isinstance(stride, Step) and size > 1 else ():
+                if not isinstance(count, int):
+                    raise LayoutError(f"{self}: its steps are expressions; fill in their numbers first")
+                if axis in place:
+                    total[:, place[axis]] += index // below % size * count
+            below *= size
+        return total
 
     def linearised(self, extents: tuple[int, ...]) -> Layout:
         """The layout into linear indices of a tensor with these extents, the first axis running fastest.
@@ -301,10 +322,33 @@ class Layout:
     def _restrided(self, change: Callable[[Step], Leaf | Step]) -> Layout:
         if any(not isinstance(d, Step) and not same(d, 0) for _, d in self.steps):
             raise LayoutError(f"{self} is a map into offsets and has no axes")
-        strides = tuple(change(d) if isinstance(d, Step) else 0 for _, d in self.steps)
-        return Layout(self.shape, shapes.unflatten(strides, self.shape))
+        return Layout._known(self.shape, _changed(self.stride, lambda d: change(d) if isinstance(d, Step) else 0))
 
     # -- with expressions ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Those among the sizes and strides."""
+        found: list[Expr] = []
+        for size, stride in self.steps:
+            counts = (count for _, count in stride.terms) if isinstance(stride, Step) else (stride,)
+            found += [leaf for leaf in (size, *counts) if isinstance(leaf, Expr)]
+        return tuple(found)
+
+    def replaced(self, function: Callable[[Expr], Expr]) -> Layout:
+        """The layout with every expression replaced; one in which none changes is itself."""
+        made = {id(found): function(found) for found in self.expressions}
+        if all(made[id(found)] is found for found in self.expressions):
+            return self
+
+        def changed(value: Any) -> Any:
+            if isinstance(value, Step):
+                return value.replaced(lambda found: made[id(found)])
+            return leaf(made[id(value)], "a size or stride") if isinstance(value, Expr) else value
+
+        shape, stride = _changed(self.shape, changed), _changed(self.stride, changed)
+        whole = all(not isinstance(size, int) or size > 0 for size in shapes.flatten(shape))
+        return Layout._known(shape, stride) if whole else Layout(shape, stride)
 
     def fill(self, values: Mapping[str, int]) -> Layout:
         """The layout with numbers in place of its expressions; every symbol in them needs a value.
@@ -316,6 +360,21 @@ class Layout:
         sizes = tuple(filled(size, values) for size, _ in self.steps)
         strides = tuple(d.fill(values) if isinstance(d, Step) else filled(d, values) for _, d in self.steps)
         return Layout(shapes.unflatten(sizes, self.shape), shapes.unflatten(strides, self.shape))
+
+
+def _nested(leaves: Sequence[tuple[Leaf, Leaf | Step]]) -> tuple[Any, Any]:
+    """The shape and stride of one mode."""
+    if len(leaves) == 1:
+        return leaves[0]
+    return (tuple(size for size, _ in leaves), tuple(stride for _, stride in leaves)) if leaves else (1, 0)
+
+
+def _changed(tree: StrideTree, change: Callable[[Any], Any]) -> Any:
+    """The tree with every leaf changed; a step along no axis is 0."""
+    if isinstance(tree, tuple):
+        return tuple(_changed(branch, change) for branch in tree)
+    made = change(tree)
+    return 0 if isinstance(made, Step) and not made.terms else made
 
 
 def _strides(tree: Any) -> StrideTree:

@@ -6,10 +6,11 @@ An axis is a number (0, 1: the axes of a tile) or a word ("lane" and "column" of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tinygpu.expressions import Expr
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.leaf import Leaf, filled, leaf, same, times
 
@@ -27,6 +28,10 @@ class Step:
     terms: tuple[tuple[Axis, Leaf], ...]
 
     def __post_init__(self) -> None:
+        if len(self.terms) == 1:
+            axis, count = self.terms[0]
+            if type(axis) is int and type(count) is int and axis >= 0 and count > 0:
+                return  # most are plain
         total: dict[Axis, Leaf] = {}
         for axis, count in self.terms:
             if not isinstance(axis, str) and (isinstance(axis, bool) or not isinstance(axis, int) or axis < 0):
@@ -64,6 +69,15 @@ class Step:
     def along(self, axis: Axis) -> Leaf:
         """Steps along one axis."""
         return next((count for found, count in self.terms if found == axis), 0)
+
+    def replaced(self, function: Callable[[Expr], Expr]) -> Step:
+        """The same with every expression replaced."""
+        if all(isinstance(count, int) for _, count in self.terms):
+            return self
+        changed = (
+            (axis, leaf(function(count), "a step") if isinstance(count, Expr) else count) for axis, count in self.terms
+        )
+        return Step(tuple(changed))
 
     def fill(self, values: Mapping[str, int]) -> Step:
         """The same with numbers in place of its expressions."""

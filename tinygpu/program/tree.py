@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 from tinygpu.expressions import Expr
+from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 
 T = TypeVar("T")
@@ -149,6 +150,8 @@ def expressions(value: Any) -> Iterator[Expr]:
     """All expressions inside a value."""
     if isinstance(value, Expr):
         yield value
+    elif isinstance(value, Layout):
+        yield from value.expressions
     elif isinstance(value, tuple):
         for item in value:
             yield from expressions(item)
@@ -164,6 +167,8 @@ def replace_expressions(value: Any, function: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, tuple):
         new = tuple(replace_expressions(v, function) for v in value)
         return value if all(a is b for a, b in zip(value, new, strict=True)) else new
+    if isinstance(value, Layout):
+        return value.replaced(function)
     if is_dataclass(value) and not isinstance(value, type):
         old = [getattr(value, name) for name in field_names(type(value))]
         made = [replace_expressions(v, function) for v in old]
