@@ -32,7 +32,7 @@ class Work:
     warp_instructions      instructions issued, counted per warp, of all kinds
     smem_load_wavefronts   shared-memory wavefronts of loads (ld.shared, ldmatrix)
     smem_store_wavefronts  shared-memory wavefronts of stores (st.shared, and the shared side of cp.async)
-    l1_wavefronts          wavefronts of the same array in which global loads pass through L1
+    l1_wavefronts          wavefronts of the same array in which global loads pass through L1, and rounds of shuffles
     sectors_read           32-byte sectors that global loads ask of L2
     sectors_written        32-byte sectors that global stores send to L2
     accesses_read          accesses of L2, of up to 64 bytes each, that bring these sectors; more than half as many as

@@ -127,7 +127,7 @@ class Operations:
         counts = exchanged(s)
         moved = counts.selects + counts.permutes
         tally.add("warp_instructions", times * self.warps * (counts.shuffles + moved))
-        tally.add("smem_load_wavefronts", times * self.warps * counts.shuffles)
+        tally.add("l1_wavefronts", times * self.warps * counts.shuffles)
         tally.add("alu_ops", times * self.threads * moved)
         if s.shuffle is not None:
             tally.wait("smem_loads", times)
