@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, PreparedKernel, Report, emulate, prepare
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare
@@ -50,6 +51,11 @@ class Verification:
     @property
     def passed(self) -> bool:
         return bool(self.checks) and all(c.passed for c in self.checks)
+
+    def _repr_html_(self) -> str:
+        return notebook.verdict(self.passed, str(self)) + notebook.folded(
+            f"{len(self.checks)} runs", notebook.sentences(map(str, self.checks))
+        )
 
     def __str__(self) -> str:
         head = f"{self.kernel} on {self.problem}: {'emulated, right' if self.passed else 'WRONG'}"

@@ -15,6 +15,8 @@ from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, problems
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
+from tinygpu.notebook import html as notebook
+from tinygpu.notebook.in_banks import in_banks
 from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.lowering.build import Built
@@ -90,6 +92,33 @@ class Finalist:
         ]
         lines += [f"layout      {name}: {solution}" for name, solution in self.refined.layouts.solutions.items()]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same with pictures: where the time goes, and how buffers lie in the banks; the program and the PTX."""
+        account = dict(line.split(maxsplit=1) for line in str(self).splitlines()[2:] if not line.startswith("layout"))
+        seconds = float(self.prediction.seconds)
+        parts = {name: s for name, s in self.prediction.breakdown().items() if s > 0}
+        time = notebook.bars(
+            "predicted, not measured: busy and lost time",
+            {name: s / seconds for name, s in parts.items()},
+            {name: f"{s * 1e6:,.2f} us" for name, s in parts.items()},
+        )
+        solved = self.refined.layouts.solutions
+        layouts = [
+            notebook.paragraph(f"{name}: {solution}") + in_banks(name, solution.layout).svg()
+            for name, solution in solved.items()
+        ]
+        title = f"{self.built.kernel.machine} for {self.space.problem} on {self.space.device.name}"
+        return "".join(
+            [
+                notebook.paragraph(title),
+                notebook.table(("", ""), account.items()),
+                time,
+                *layouts,
+                notebook.folded("program", notebook.code(str(self.built.program))),
+                notebook.folded("PTX", notebook.code(self.ptx)),
+            ]
+        )
 
     @property
     def score(self) -> float:

@@ -25,11 +25,13 @@ from tinygpu.api.machines import Family, MachineNotFound, family
 from tinygpu.api.on_arrays import emulate_on, run_on
 from tinygpu.api.problems import Asked
 from tinygpu.api.report import report, run_of
+from tinygpu.api.timeline import SPANS
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.verification import verify as verification
 from tinygpu.ptx.verification.verify import Verification
@@ -89,6 +91,11 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n  ".join([f"{self.space}: {'out' if self.sentences else 'in'}", *self.sentences])
+
+    def _repr_html_(self) -> str:
+        return notebook.verdict(not self.sentences, f"{self.space}: {'out' if self.sentences else 'in'}") + (
+            notebook.sentences(self.sentences) if self.sentences else ""
+        )
 
 
 def explain(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Explanation:
@@ -182,7 +189,7 @@ def predict(
     """
     if launch not in ("graph", "stream"):
         raise ValueError(f'launches are queued in a "graph" or in a "stream", not {launch!r}')
-    return predicting.predict_in(_space("predict", space), _point(point, values), launch=launch)
+    return predicting.predict_in(_space("predict", space), _point(point, values), launch=launch, keep=SPANS[".svg"])
 
 
 def emit(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Finalist:

@@ -12,11 +12,13 @@ from tinygpu.api.problems import Asked
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
+from tinygpu.notebook import html as notebook
 from tinygpu.ptx.assembling.assembler import AssemblerUnavailable, Assembly
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.refine import Refined
 from tinygpu.simulator.simulate import Simulation
 from tinygpu.simulator.simulator import Simulator
+from tinygpu.simulator.timeline import timeline_svg
 from tinygpu.spaces.build import MachineSpace
 
 
@@ -69,6 +71,21 @@ class Predicted:
                 f"bottleneck  {s.sentence()}",
             ]
         )
+
+    def _repr_html_(self) -> str:
+        """The same with the time of the closed form by cause, and the simulated timeline where spans were kept."""
+        first, *rest = str(self).splitlines()
+        if not math.isfinite(self.seconds):
+            return notebook.verdict(False, "\n".join([first, *rest]))
+        parts = {name: s for name, s in self.simulation.prediction.breakdown().items() if s > 0}
+        time = notebook.bars(
+            "closed form, predicted: busy and lost time",
+            {name: s / self.seconds for name, s in parts.items()},
+            {name: f"{s * 1e6:,.2f} us" for name, s in parts.items()},
+        )
+        drawn = timeline_svg(self.simulation, self.title) if self.simulation.spans else ""
+        account = notebook.table(("", ""), [line.split(maxsplit=1) for line in rest])
+        return notebook.paragraph(first) + account + time + drawn
 
     def demand(self) -> Demand:
         """What the candidate asks for, with the conflicts of its layouts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,12 @@ class Partition:
     def coordinates(self) -> NDArray[np.int64]:
         """(threads, values, axes): who holds what."""
         return self.thread_coordinates()[:, None, :] + self.value_coordinates()[None, :, :]
+
+    def _repr_html_(self) -> str:
+        """The picture where extents are numbers and at most two are longer than 1; else the partition in words."""
+        if all(extent.is_number for extent in self.shape) and sum(int(extent) > 1 for extent in self.shape) <= 2:
+            return self.picture((16, 32)).svg()
+        return f"<code>{escape(str(self))}</code>"
 
     def picture(self, window: tuple[int, int] | None = None) -> Picture:
         """Who holds each element of a tile, as T3:V1: thread 3, its value 1; `window` rows and columns, None for all.

@@ -14,10 +14,13 @@ from tinygpu.expressions import Expr, maximum
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.interpret import interpret
 from tinygpu.interpreter.worker import Watch
+from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
+from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
 from tinygpu.program.nodes import Grid, ScalarArgument, Statement
+from tinygpu.program.tree import walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +39,15 @@ class Program:
     def __str__(self) -> str:
         turns = frozenset(p.name for p in self.pipelines if not p.buffers)
         return "\n".join([*_head(self), *listing(self.body, "    ", turns)])
+
+    def _repr_html_(self) -> str:
+        """The listing, and who holds what of its tiles, as pictures where the program is filled in."""
+        pictures = [
+            notebook.folded(str(partition), partition._repr_html_())
+            for partition in _partitions(self)
+            if all(extent.is_number for extent in partition.shape)
+        ]
+        return notebook.code(str(self)) + "".join(pictures)
 
     def pipeline(self, name: str) -> Pipeline:
         return next(p for p in self.pipelines if p.name == name)
@@ -66,6 +78,16 @@ class Program:
     def threads(self) -> Expr:
         """Threads per CTA: the end of the last role."""
         return maximum(*[(r.first + r.warps) * 32 for r in self.roles])
+
+
+def _partitions(p: Program) -> tuple[Partition, ...]:
+    """Who holds what of the values in registers, each way once."""
+    found: dict[str, Partition] = {}
+    for s in walk(p.body):
+        for tile in s.writes:
+            if tile.partition is not None:
+                found.setdefault(str(tile.partition), tile.partition)
+    return tuple(found.values())
 
 
 def _head(p: Program) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tinygpu.language.declared import Structure
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.trace import Trace, preferences, trace
+from tinygpu.notebook import html as notebook
 from tinygpu.program.fill import Filler, filler
 from tinygpu.program.program import Program
 from tinygpu.seeds import check_seed
@@ -91,16 +92,19 @@ class MachineSpace:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(kind)}</td><td>{escape(source)}</td>"
-            f"<td style='text-align:right'>{gone:,}</td></tr>"
-            for (name, kind, source), gone in self.removed().items()
-        )
-        head = "<tr><th>constraint</th><th>kind</th><th>brought by</th><th>points removed</th></tr>"
-        return (
-            f"<p>{escape(self.space.name)}: {self.size:,} of {self.space.raw_size:,} points are left</p>"
-            f"<table>{head}{rows}</table>"
-        )
+        """What is left behind each constraint, on a logarithmic scale, and how many points each removes."""
+        left, before = {}, self.space.raw_size
+        removed = self.removed()
+        for (name, *_), gone in removed.items():
+            before -= gone
+            left[name] = before
+        whole = math.log1p(self.space.raw_size)
+        title = f"{self.space.name}: {self.size:,} of {self.space.raw_size:,} points are left"
+        shares = {name: math.log1p(count) / whole if whole else 0.0 for name, count in left.items()}
+        picture = notebook.bars("points left behind each constraint", shares, {n: f"{c:,}" for n, c in left.items()})
+        rows = [(*key, f"{gone:,}") for key, gone in removed.items()]
+        listed = notebook.table(("constraint", "kind", "brought by", "points removed>"), rows)
+        return notebook.paragraph(title) + picture + notebook.folded("constraints", listed)
 
     # -- what lies behind it ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinygpu.files.writing import write_file
+from tinygpu.notebook import html as notebook
 from tinygpu.ptx.verification.plan import RUNS
 from tinygpu.testing.case import Case
 
@@ -135,6 +136,11 @@ class CheckReport:
     @property
     def failures(self) -> tuple[Failure, ...]:
         return tuple(f for row in self.rows for f in row.failures)
+
+    def _repr_html_(self) -> str:
+        return notebook.verdict(self.ok, "nothing is wrong" if self.ok else "something is wrong") + notebook.code(
+            str(self)
+        )
 
     def __str__(self) -> str:
         out = [
