@@ -120,7 +120,8 @@ def _recorded(
 
 def sums(s: n.Statement) -> list[Tile]:
     """What asynchronous instructions add up in a block, in registers."""
-    if not isinstance(s, (n.Loop, n.Consume)):
+    rounds = isinstance(s, n.Repeated) or any(inner.consumes for inner in s.children)
+    if not isinstance(s, n.Block) or not rounds:
         return []
     found = {m.accumulator.name: m.accumulator for m in walk(s.body) if isinstance(m, n.Multiply) and m.token}
     return [tile for tile in found.values() if tile.memory is RMEM]
