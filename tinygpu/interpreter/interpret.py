@@ -1,4 +1,5 @@
-"""Runs a filled-in program by the meanings of its instructions: whole tiles in NumPy, one CTA after another.
+"""Runs a filled-in program by the meanings of its instructions: whole tiles in NumPy, one CTA after another (those of
+a cluster side by side, where they carry out instructions together).
 
 The roles of a CTA are coroutines that meet in their pipelines, so that slots are produced and consumed in an order
 that the pipelines allow, and roles that wait for each other for ever are found. No partition, layout or PTX decides a
@@ -7,7 +8,9 @@ value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,11 +19,13 @@ from tinygpu.dtypes import DType
 from tinygpu.expressions import evaluate, maximum
 from tinygpu.interpreter.dealing import Dealing, Work, deal
 from tinygpu.interpreter.elements import Array, as_elements, number
+from tinygpu.interpreter.exchange import Exchange
 from tinygpu.interpreter.fault import ProgramFault
 from tinygpu.interpreter.ring import Ring, Turns, takes
 from tinygpu.interpreter.steps import Block, Preparing
 from tinygpu.interpreter.store import slots, stored_tensor
 from tinygpu.interpreter.worker import Launch, Watch, Worker
+from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role
@@ -85,8 +90,11 @@ def interpret(
     dealing = dealt(program, dims, ctas)
     blocks = _prepared(program)
     with np.errstate(all="ignore"):
-        for cta, works in enumerate(dealing.ctas()):
-            _cta(program, launch, blocks, dims, cta, works)
+        together = max((m.ctas for m in _multiplied(program)), default=1)
+        size = math.prod(dealing.cluster) if together > 1 else 1
+        ctas_works = list(dealing.ctas())
+        for first in range(0, len(ctas_works), size):
+            _ctas(program, launch, blocks, dims, first, ctas_works[first : first + size])
     results = {t.name: launch.tensors[t.name] for t in program.tensors if t.access != "in"}
     for stored in results.values():
         missing = stored.missing()
@@ -224,29 +232,40 @@ def _areas(program: Traced) -> dict[int, int]:
 # ---- one CTA -------------------------------------------------------------------------------------------------------
 
 
-def _cta(
-    program: Traced, launch: Launch, blocks: Mapping[str, Block], dims: Mapping[str, int], cta: int, works: list[Work]
-) -> None:
-    """All roles of a CTA, until each has done its tiles."""
-    rings, turns = _pipelines(program)
-    running = {r.name: _role(program, launch, blocks[r.name], r, rings, turns, dims, works) for r in program.roles}
+def _multiplied(program: Traced) -> list[MatrixMultiply]:
+    return [s.instruction for s in walk(program.body) if isinstance(s, n.Multiply)]
+
+
+def _ctas(
+    program: Traced, launch: Launch, blocks: Mapping[str, Block], dims: Mapping[str, int], first: int,
+    works: list[list[Work]],
+) -> None:  # fmt: skip
+    """All roles of a CTA, or of those of a cluster that carry out instructions together, until all tiles are done."""
+    exchange = Exchange()
+    running: dict[tuple[int, str], Iterator[str]] = {}
+    counted: list[Ring | Turns | Exchange] = [exchange]
+    for rank, mine in enumerate(works):
+        rings, turns = _pipelines(program)
+        counted += [*rings.values(), *turns.values()]
+        for role in program.roles:
+            worker = Worker(launch, role, rings, turns, {}, _NOTHING, exchange, rank)
+            running[first + rank, role.name] = _role(program, blocks[role.name], worker, dims, mine)
     while running:
-        waiting: dict[str, str] = {}
-        before, many = _moves(rings, turns), len(running)
-        for name in list(running):
-            found = next(running[name], None)
+        waiting: dict[tuple[int, str], str] = {}
+        before, many = sum(c.moves for c in counted), len(running)
+        for who in list(running):
+            found = next(running[who], None)
             if found is None:
-                del running[name]
+                del running[who]
             else:
-                waiting[name] = found
-        if len(waiting) == many and _moves(rings, turns) == before:
-            said = "; ".join(f"role {name} waits {what}" for name, what in waiting.items())
-            raise ProgramFault(f"{program.machine} waits for ever in CTA {cta}: {said}")
+                waiting[who] = found
+        if len(waiting) == many and sum(c.moves for c in counted) == before:
+            stuck = next(iter(waiting))[0]
+            said = "; ".join(f"role {name} waits {what}" for (cta, name), what in waiting.items() if cta == stuck)
+            raise ProgramFault(f"{program.machine} waits for ever in CTA {stuck}: {said}")
 
 
-def _moves(rings: Mapping[str, Ring], turns: Mapping[str, Turns]) -> int:
-    """How often roles have handed something over."""
-    return sum(r.moves for r in rings.values()) + sum(t.moves for t in turns.values())
+_NOTHING = Work((), 0, None, 1)
 
 
 def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
@@ -269,15 +288,14 @@ def _consumed(body: tuple[n.Statement, ...]) -> set[str]:
 
 
 def _role(
-    program: Traced, launch: Launch, block: Block, role: Role, rings: dict[str, Ring], turns: dict[str, Turns],
-    dims: Mapping[str, int], works: list[Work],
-) -> Iterator[str]:  # fmt: skip
+    program: Traced, block: Block, worker: Worker, dims: Mapping[str, int], works: list[Work]
+) -> Iterator[str]:
     """One role's walk over the tiles of its CTA; yields what it waits for."""
     for tile, work in enumerate(works):
-        if not takes(role, tile):
+        if not takes(worker.role, tile):
             continue
         known = {**dims, n.PART: work.part}
         if work.rounds is not None:
             known[n.FIRST_ROUND] = work.rounds[0]
         known |= {axis.index: at for axis, at in zip(program.grid.axes, work.tile, strict=True)}
-        yield from block.run(Worker(launch, role, rings, turns, known, work, tile))
+        yield from block.run(replace(worker, known=known, work=work, tile=tile, registers={}, slots={}))

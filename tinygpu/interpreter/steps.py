@@ -82,6 +82,8 @@ class Preparing:
                 return self.copy(s), False
             case n.Apply():
                 return self.apply(s), False
+            case n.Multiply() if s.instruction.ctas > 1:
+                return self.multiply_together(s), True
             case n.Multiply():
                 return self.multiply(s), False
             case n.Reduce():
@@ -158,11 +160,6 @@ class Preparing:
         return lambda w: value
 
     def multiply(self, s: n.Multiply) -> Act:
-        if s.instruction.ctas > 1:
-            raise ProgramFault(
-                f"{s.name} ({s.instruction}) multiplies on {s.instruction.ctas} CTAs of a cluster together, and a "
-                "program is run one CTA after another"
-            )
         a, b, old = (reader(t, self.made) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), _meaning(s.name, s.instruction)
         operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
@@ -172,6 +169,20 @@ class Preparing:
             put(w, meaning(*values), *values)
 
         return act
+
+    def multiply_together(self, s: n.Multiply) -> Wait:
+        """Several CTAs of a cluster: each has rows of a and of the accumulator of its own, and some columns of b."""
+        a, b, old = (reader(t, self.made) for t in (s.a, s.b, s.accumulator))
+        put, meaning = self.result(s, s.accumulator), _meaning(s.name, s.instruction)
+        operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
+
+        def run(w: Worker) -> Iterator[str]:
+            parts: list[Array] = []
+            yield from w.exchange.meet(id(s), w.rank, s.instruction.ctas, operand(b(w), kinds[1]), parts)
+            values = old(w).astype(np.float64), operand(a(w), kinds[0]), np.concatenate(parts, axis=1)
+            put(w, meaning(*values), *values)
+
+        return run
 
     def reduce(self, s: n.Reduce) -> Act:
         get, put = reader(s.source, self.made), self.result(s, s.result)

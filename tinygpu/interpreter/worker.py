@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.interpreter.dealing import Work
 from tinygpu.interpreter.elements import Array
+from tinygpu.interpreter.exchange import Exchange
 from tinygpu.interpreter.ring import Ring, Turns
 from tinygpu.interpreter.store import Stored
 from tinygpu.language.roles import Role
@@ -64,6 +65,8 @@ class Worker:
     known      dims, indices of loops, numbers of the tile
     registers  name of a value -> the whole tile, as all threads hold it together
     slots      name of a pipeline -> its slot that is open
+    exchange   what it brings to the other CTAs of its cluster
+    rank       of the CTA among them
     tile       number of the tile among those of the CTA
     work       what the CTA does of it
     """
@@ -74,6 +77,8 @@ class Worker:
     turns: dict[str, Turns]
     known: dict[str, int]
     work: Work
+    exchange: Exchange
+    rank: int = 0
     tile: int = 0
     registers: dict[str, Array] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)

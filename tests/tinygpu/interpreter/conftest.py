@@ -4,4 +4,5 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2]
-sys.path += [str(Path(__file__).parent), str(TESTS / "ptx" / "lowering"), str(TESTS / "tinygpu" / "testing")]
+HERE = Path(__file__).parent
+sys.path += [str(HERE), *(str(TESTS / room) for room in ("ptx/lowering", "tinygpu/testing", "tinygpu/language"))]
