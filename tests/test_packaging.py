@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,13 @@ def test_every_file_of_ptx_stands_in_a_package_that_the_plan_lists() -> None:
     folders = {path.parent.name for path in (ROOT / "tests" / "ptx").glob("*/test_*.py")}
     assert folders <= packages, folders - packages
     assert not list((ROOT / "tests" / "ptx").glob("test_*.py"))
+
+
+def test_every_package_of_the_first_room_is_in_the_plan() -> None:
+    written = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    plan = written.split("Inside `tinygpu/`")[1].split("\n\n")[1]
+    rows = {name for line in plan.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert rows == {path.parent.name for path in (ROOT / "tinygpu").glob("*/__init__.py")}
 
 
 def test_every_dependency_has_a_lower_bound() -> None:

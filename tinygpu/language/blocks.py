@@ -159,7 +159,7 @@ class Blocks(Checks):
     ) -> BufferSpec:
         """A shared-memory buffer for `pipeline`; `pad` elements are added to every row.
 
-        swizzle  bytes of the spans in which TMA and wgmma lay rows out (32, 64 or 128), instead of pad and layout
+        swizzle  width of the swizzle in bytes, as TMA and wgmma lay rows out (32, 64 or 128), instead of pad and layout
         """
         made = self.buffer(SMEM, dtype_of, shape, contiguous=contiguous, pad=pad, layout=layout)
         if swizzle is None:
