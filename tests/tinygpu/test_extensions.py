@@ -241,3 +241,31 @@ def test_nothing_of_a_package_is_imported_before_it_is_asked_for() -> None:
         command = [sys.executable, "-c", program]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_an_offered_instruction_is_checked_by_itself(tmp_path: Path) -> None:
+    """What its text does on random operands, beside its meaning; a wrong one is found."""
+    from tinygpu.testing.offered import CannotBeChecked, check_instruction
+
+    text = (KIT / "row_kit" / "instruction.py").read_text()
+    assert text.count("np.abs(b))") == 1
+    (tmp_path / "wrong_kit.py").write_text(text.replace("np.abs(b))", "b)"))
+    packages = {
+        **ROW_KIT,
+        "wrong-kit": {"instructions": {"wrong": "wrong_kit:Farther", "load": "tinygpu.ptx.isa:LdMatrix",
+                                       "sums": "tinygpu.ptx.isa:Wgmma"}},
+    }  # fmt: skip
+    with installed(packages, KIT, tmp_path):
+
+        def told(name: str) -> str:
+            one = extension("instructions", name)
+            assert one is not None
+            return check_instruction(one)
+
+        assert told("farther") == ""
+        assert told("wrong").startswith("'wrong' of wrong-kit 1.0 (tinygpu.instructions): ")
+        moves = r"^'load' of .* moves or combines tiles; check a machine that uses it$"
+        with pytest.raises(CannotBeChecked, match=moves):
+            told("load")
+        with pytest.raises(CannotBeChecked, match=r"^'sums' of .* takes arguments; check a machine that uses it, or "):
+            told("sums")

@@ -31,13 +31,17 @@ def check_command(
 ) -> None:
     """Property-test a machine: declaration, partitions, heuristics, legality, kernels, and what constraints are worth.
 
+    Also an instruction that an installed package offers by itself: whether its meaning is what its text does.
+
     Examples: `tinygpu check my_machine.py:Softplus`, `tinygpu check matmul_simt --shape m=64,n=33,k=20 --tiers 1,2,5`
     """
-    from tinygpu.api.machines import family
+    from tinygpu.api.machines import MachineNotFound, family
     from tinygpu.api.problems import problems as problems_of
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.arguments import tiers as read_tiers
+    from tinygpu.extensions import extension
     from tinygpu.testing import run_check
+    from tinygpu.testing.offered import check_instruction
 
     ok = True
     reports = []
@@ -48,7 +52,17 @@ def check_command(
         settings |= {"candidates": 4 * candidates, "seconds": math.inf}
     if device:
         settings["devices"] = (device,)
-    given = family(machine)
+    try:
+        given = family(machine)
+    except MachineNotFound:
+        instruction = extension("instructions", machine)
+        if instruction is None:
+            raise
+        fault = check_instruction(instruction, seed=seed)
+        print(fault or f"{instruction}: its meaning is what its text does")
+        if fault:
+            raise typer.Exit(1) from None
+        return
     known = {}
     if shape:
         accepted, _ = problems_of(given, asked(shape, dtype, major, ld, align, option))
