@@ -154,10 +154,12 @@ def lowered(
 
 def _protocol(program: Program, context: Context) -> Protocol:
     (body,) = context.protocol.bodies
-    rings = (
-        Ring(p.name, int(p.stages) if p.buffers else 1, tuple(b.name for b in p.buffers), p.completion)
-        for p in program.pipelines
-    )
+    rings = []
+    for p in program.pipelines:
+        places = [context.placement.places[b.name] for b in p.buffers if b.name in context.placement.places]
+        bytes_of = tuple((at.offset_bytes, at.offset_bytes + at.stages * at.stage_bytes) for at in places)
+        stages = int(p.stages) if p.buffers else 1
+        rings.append(Ring(p.name, stages, tuple(b.name for b in p.buffers), p.completion, bytes_of))
     return Protocol(tuple(rings), tuple(int(a.cluster) for a in program.grid.axes), tuple(body))
 
 

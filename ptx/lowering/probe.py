@@ -27,6 +27,8 @@ from tinygpu.ptx.lowering import grid, moves
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, kind_of, packing
+from tinygpu.ptx.lowering.sync import MeetWarp
+from tinygpu.ptx.lowering.sync_text import issue
 
 PROBES = "probes"
 WORD_BYTES = 4
@@ -120,8 +122,7 @@ def _recorded(
 
 def sums(s: n.Statement) -> list[Tile]:
     """What asynchronous instructions add up in a block, in registers."""
-    rounds = isinstance(s, n.Repeated) or any(inner.consumes for inner in s.children)
-    if not isinstance(s, n.Block) or not rounds:
+    if not isinstance(s, (n.Loop, n.Consume)):
         return []
     found = {m.accumulator.name: m.accumulator for m in walk(s.body) if isinstance(m, n.Multiply) and m.token}
     return [tile for tile in found.values() if tile.memory is RMEM]
@@ -173,7 +174,7 @@ def slot(context: Context, s: n.Statement, pipeline: str) -> None:
     for spot, tile in found:
         _append(context, spot, moves.read(context, ReadsSlot(1), tile, spot.partition))
     if found:
-        context.emit.line("bar.warp.sync -1;")
+        issue(context, MeetWarp())
 
 
 def _append(context: Context, spot: Spot, tile: RegisterTile) -> None:

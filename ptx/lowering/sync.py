@@ -302,12 +302,20 @@ Step: TypeAlias = Action | Block
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A pipeline of the kernel: its slots, the buffers that they consist of, and what tells that one is full."""
+    """A pipeline of the kernel: its slots, the buffers that they consist of, and what tells that one is full.
+
+    places  (start, end) of each buffer with all of its slots, in bytes of shared memory
+    """
 
     name: str
     stages: int
     buffers: tuple[str, ...]
     completion: str
+    places: tuple[tuple[int, int], ...] = ()
+
+    def overlaps(self, other: Ring) -> bool:
+        """Whether some of its memory is memory of the other as well: their scopes follow each other."""
+        return any(a < d and c < b for a, b in self.places for c, d in other.places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.automaton import Automaton, Irregular, automaton
-from tinygpu.ptx.protocol.counting import Count, ahead, passed, used
+from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
 from tinygpu.ptx.protocol.execution import Instance, roles
 from tinygpu.ptx.protocol.exploration import Explored, explore
-from tinygpu.ptx.protocol.induction import CLAIMS, RLIMIT, STUCK, Question, RingProof, answer
+from tinygpu.ptx.protocol.induction import (
+    CLAIMS,
+    OVERWRITTEN,
+    RLIMIT,
+    STUCK,
+    UNFILLED,
+    Question,
+    RingProof,
+    answer,
+)
+from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 
 Verdict: TypeAlias = Literal["proved", "refuted", "unknown"]
+# What is proved of pipelines within a role; its threads meet at barriers, all of them as often.
+WITHIN = (OVERWRITTEN, UNFILLED, STUCK)
 # States that are looked at where nothing is proved.
 EXPLORED_STATES = 60_000
 ASSUMED = (
@@ -37,6 +49,7 @@ class RingCertificate:
     open      claims that are not known
     explored  what was enumerated instead
     asked     questions that Z3 has answered
+    states    of pipelines within a role, of which there are finitely many: all were looked at
     """
 
     ring: sync.Ring
@@ -48,6 +61,7 @@ class RingCertificate:
     open: tuple[str, ...] = ()
     explored: tuple[Explored, ...] = ()
     asked: int = 0
+    states: int = 0
 
     @property
     def what(self) -> str:
@@ -62,14 +76,36 @@ class RingCertificate:
             unknown += f"; nothing is wrong in {' and '.join(map(str, self.explored))}"
         if self.verdict == "unknown" and not self.claims:
             return unknown
-        stages = f"all stages{f' from {self.least} on' if self.least > 1 else ''}, " if self.ring.buffers else "all "
-        proved = f"proved: {self.what} (for {stages}rounds, tiles and CTAs): {'; '.join(self.claims)}"
+        proved = f"proved: {self.what} ({self._scope}): {'; '.join(self.claims)}"
         return f"{proved}\n{unknown}" if self.open else proved
+
+
+    @property
+    def _scope(self) -> str:
+        """For what it is proved."""
+        if self.states:
+            stages = f"{self.ring.stages} stage{'s' if self.ring.stages > 1 else ''}"
+            return f"for {stages} and all rounds, tiles and CTAs; in all of {self.states:,} states"
+        least = f" from {self.least} on" if self.least > 1 else ""
+        return f"for all {f'stages{least}, ' if self.ring.buffers else ''}rounds, tiles and CTAs"
+
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.ring.name,
+            "verdict": self.verdict,
+            "claims": list(self.claims),
+            "open": list(self.open),
+            "for": self._scope,
+            "reason": self.reason,
+            "round": self.round,
+            "sentence": str(self),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """All pipelines of a kernel that are handed over between roles."""
+    """All pipelines of a kernel."""
 
     rings: tuple[RingCertificate, ...]
 
@@ -83,46 +119,113 @@ class Certificate:
 
     def __str__(self) -> str:
         if not self.rings:
-            return "no pipeline is handed over between roles"
+            return "there is no pipeline"
         return "\n".join([*map(str, self.rings), f"assumed: {ASSUMED}"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Solver:
-    notebook: Notebook | None
-    rlimit: int
+@dataclass(slots=True, eq=False)
+class Proofs:
+    """What is proved already, by the moves that it is about: kernels of one structure make the same ones.
 
-    def ask(self, questions: Iterable[Question], ring: str) -> int:
-        """How many questions were asked. Raises Irregular where Z3 does not say that the claims hold."""
-        asked = list(questions)
-        for question in asked:
+    rlimit  of each question, in Z3's own units
+    """
+
+    rlimit: int = RLIMIT
+    notebook: Notebook = field(default_factory=Notebook)
+    known: dict[RingProof | TurnProof, int | str] = field(default_factory=dict)
+
+    def prove(self, proof: RingProof | TurnProof) -> int:
+        """How many questions it took. Raises Irregular where Z3 does not say that the claims hold."""
+        if proof not in self.known:
+            self.known[proof] = self._ask(list(proof.questions()), proof.ring)
+        found = self.known[proof]
+        if isinstance(found, str):
+            raise Irregular(found)
+        return found
+
+    def _ask(self, questions: list[Question], ring: str) -> int | str:
+        for question in questions:
             said = answer(question, ring, self.notebook, self.rlimit)
             if said.verdict == "unknown":
-                raise Irregular(f"Z3 does not know whether {question.claim} ({question.name}: {said.reason})")
+                return f"Z3 does not know whether {question.claim} ({question.name}: {said.reason})"
             if said.verdict == "sat":
-                raise Irregular(f"that {question.claim} does not follow ({question.name})")
-        return len(asked)
+                return f"that {question.claim} does not follow ({question.name})"
+        return len(questions)
 
 
-def certify(protocol: sync.Protocol, notebook: Notebook | None = None, rlimit: int = RLIMIT) -> Certificate:
-    """Proves the hand-overs of a kernel; what cannot be proved is explored.
+def certify(protocol: sync.Protocol, proofs: Proofs | None = None) -> Certificate:
+    """Proves the hand-overs of a kernel; what cannot be proved is explored. `proofs` keeps what is proved."""
+    found = {c.ring.name: c for c in (*_within_roles(protocol), *_between_roles(protocol, proofs or Proofs()))}
+    return Certificate(tuple(found[ring.name] for ring in protocol.rings if ring.name in found))
 
-    notebook  where answers of Z3 are kept: kernels of one structure ask the same questions
-    rlimit    of each question, in Z3's own units
-    """
-    ask = _Solver(notebook, rlimit)
+
+def _between_roles(protocol: sync.Protocol, proofs: Proofs) -> tuple[RingCertificate, ...]:
     rings = [ring for ring in protocol.rings if ring.completion in ("mbarrier", "turn")]
+    if not rings:
+        return ()
+    if not _made_for_all(protocol):
+        sentence = "round 0: a role may use barriers that are not made yet; all meet behind the fence that follows them"
+        return tuple(RingCertificate(ring, "refuted", reason=sentence, round=0) for ring in rings)
     try:
         automata = tuple(automaton(protocol, role) for role in roles(protocol))
     except Irregular as why:
-        return Certificate(_explored(protocol, rings, str(why)))
-    found = {}
-    for ring in rings:
+        return _explored(protocol, rings, str(why))
+    try:
+        return tuple(_certified(protocol, ring, automata, proofs) for ring in rings)
+    except Irregular as why:
+        return _explored(protocol, rings, str(why))
+
+
+def _within_roles(protocol: sync.Protocol) -> Iterator[RingCertificate]:
+    """Pipelines that the warps of one role fill and read themselves."""
+    own = [ring for ring in protocol.rings if ring.completion in ("barrier", "commit group")]
+    alone = sync.RoleBody("all", 0, False, (0, 1), protocol.body)
+    using: dict[str, list[str]] = {}
+    for role in roles(protocol) or (alone,):
+        for ring in own:
+            if any(isinstance(s, sync.Touch) and s.pipeline == ring.name for s in steps_of(role.body)):
+                using.setdefault(ring.name, []).append(role.role)
+    for role in roles(protocol) or (alone,):
+        mine = tuple(ring for ring in own if using.get(ring.name) == [role.role])
+        meetings = {s.threads for s in steps_of(role.body) if isinstance(s, sync.Meet)}
         try:
-            found[ring.name] = _certified(protocol, ring, automata, ask)
+            found = sequence(mine, role.body, 32 * role.warps or max(meetings, default=0)) if mine else None
         except Irregular as why:
-            return Certificate(_explored(protocol, rings, str(why)))
-    return Certificate(tuple(found.values()))
+            yield from (RingCertificate(ring, "unknown", reason=str(why), open=WITHIN) for ring in mine)
+            continue
+        for ring in mine:
+            if found and found.violation and found.violation.pipeline == ring.name:
+                wrong = found.violation
+                yield RingCertificate(ring, "refuted", reason=wrong.sentence, round=wrong.round)
+            elif found and found.violation:
+                reason = f"{found.violation.pipeline} fails, which it is used with"
+                yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
+            elif found:
+                yield RingCertificate(ring, "proved", WITHIN, states=found.states)
+    for ring in own:
+        if len(names := using.get(ring.name, [])) > 1:
+            reason = f"{' and '.join(names)} share its slots, each between barriers of its own"
+            yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
+
+
+def _made_for_all(protocol: sync.Protocol) -> bool:
+    """Whether the threads that may use barriers meet between the fence behind their making and all roles."""
+    fenced = False
+    for step in protocol.body:
+        match step:
+            case sync.Init():
+                fenced = False
+            case sync.Fence(text):
+                fenced |= text.startswith("fence.mbarrier_init")
+            case sync.MeetCluster():
+                if fenced:
+                    return True
+            case sync.Meet():
+                if fenced and math.prod(protocol.cluster) == 1:
+                    return True
+            case sync.RoleBody():
+                return False
+    return False
 
 
 def _explored(protocol: sync.Protocol, rings: list[sync.Ring], why: str) -> tuple[RingCertificate, ...]:
@@ -159,12 +262,12 @@ def _look(protocol: sync.Protocol) -> tuple[Explored, ...]:
 
 
 def _certified(
-    protocol: sync.Protocol, ring: sync.Ring, automata: tuple[Automaton, ...], solver: _Solver
+    protocol: sync.Protocol, ring: sync.Ring, automata: tuple[Automaton, ...], proofs: Proofs
 ) -> RingCertificate:
     mine = tuple(a for a in automata if a.of(ring.name))
     if ring.completion == "turn":
         order = in_order(protocol, ring.name, mine)
-        asked = solver.ask(TurnProof(ring.name, len(order)).questions(), ring.name)
+        asked = proofs.prove(TurnProof(ring.name, len(order)))
         return RingCertificate(ring, "proved", (ONE_AT_A_TIME, *CLAIMS[2:]), asked=asked)
     producers = tuple(a for a in mine if any(m.side == "empty" and m.kind == "wait" for m in a.of(ring.name)))
     consumers = tuple(a for a in mine if a not in producers)
@@ -174,9 +277,8 @@ def _certified(
     _check_slots(ring.name, producers, consumers)
     asked = 0
     for least in (1, 2):
-        proof = RingProof(ring.name, producers, consumers, least, apart)
         try:
-            asked += solver.ask(proof.questions(), ring.name)
+            asked += proofs.prove(RingProof.of(ring.name, producers, consumers, least, apart))
             break
         except Irregular:
             if least == 2 or ring.stages < 2:

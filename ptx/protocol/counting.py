@@ -13,9 +13,17 @@ Term: TypeAlias = tuple[tuple[str, int], ...]
 Count: TypeAlias = "Counter[Term]"
 
 
+def steps_of(steps: tuple[sync.Step, ...]) -> Iterator[sync.Step]:
+    """All steps, those within others included."""
+    for step in steps:
+        yield step
+        if isinstance(step, (sync.Tiles, sync.Rounds, sync.When, sync.Ahead)):
+            yield from steps_of(step.body)
+
+
 def used(role: sync.RoleBody, ring: str) -> Count:
     """Slots of a ring that a role uses of each tile that it takes."""
-    slots = {s.pipe.slot.name for s in _walk(role.body) if isinstance(s, sync.Start) and s.pipe.name == ring}
+    slots = {s.pipe.slot.name for s in steps_of(role.body) if isinstance(s, sync.Start) and s.pipe.name == ring}
     return _used(_of_tile(role), slots)
 
 
@@ -23,8 +31,8 @@ def passed(role: sync.RoleBody, ring: str) -> tuple[Count, Count]:
     """Slots of a ring that a role passes over: before its first tile, and behind each."""
     first, behind = Counter[Term](), Counter[Term]()
     inside = _of_tile(role)
-    within = {id(step) for step in _walk(inside)}
-    for step in _walk(role.body):
+    within = {id(step) for step in steps_of(inside)}
+    for step in steps_of(role.body):
         if isinstance(step, sync.Skip) and step.pipe.name == ring:
             (behind if id(step) in within and inside is not role.body else first).update(_polynomial(step.slots))
     return first, behind
@@ -37,13 +45,6 @@ def ahead(count: Count, tiles: int) -> Count:
 
 def _of_tile(role: sync.RoleBody) -> tuple[sync.Step, ...]:
     return next((step.body for step in role.body if isinstance(step, sync.Tiles)), role.body)
-
-
-def _walk(steps: tuple[sync.Step, ...]) -> Iterator[sync.Step]:
-    for step in steps:
-        yield step
-        if isinstance(step, (sync.Tiles, sync.Rounds, sync.When, sync.Ahead)):
-            yield from _walk(step.body)
 
 
 def _used(steps: tuple[sync.Step, ...], slots: set[str]) -> Count:

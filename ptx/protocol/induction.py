@@ -135,17 +135,31 @@ def invariant(v: Names) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RingProof:
-    """The questions about one ring.
+    """The questions about one ring: equal for all kernels whose roles make the same moves.
 
-    least  stages that it has at least
-    apart  whether CTAs of a cluster fill each other's slots
+    produced, consumed  moves of the roles that do so
+    through, ended      how far these are when they have ended
+    least               stages that the ring has at least
+    apart               whether CTAs of a cluster fill each other's slots
     """
 
     ring: str
-    producers: tuple[Automaton, ...]
-    consumers: tuple[Automaton, ...]
+    produced: tuple[Move, ...]
+    consumed: tuple[Move, ...]
+    through: tuple[Progress, ...]
+    ended: tuple[Progress, ...]
     least: int
     apart: bool
+
+    @staticmethod
+    def of(
+        ring: str, producers: tuple[Automaton, ...], consumers: tuple[Automaton, ...], least: int, apart: bool
+    ) -> RingProof:
+        through, ended = (
+            tuple(sorted({_counts(dict(end)[ring]) for machine in group for end in machine.ends}))
+            for group in (producers, consumers)
+        )
+        return RingProof(ring, _moves(producers, ring), _moves(consumers, ring), through, ended, least, apart)
 
     def questions(self) -> Iterator[Question]:
         yield from self._progress()
@@ -153,10 +167,10 @@ class RingProof:
         for apart in (False, True) if self.apart else (False,):
             where = ", of a neighbour" if apart else ""
             yield from self._barriers(apart, where)
-            for produced in _moves(self.producers, self.ring):
+            for produced in self.produced:
                 for of in ("x", "y") if apart else ("x",):
                     yield from self._of_producer(produced, apart, of, where)
-            for consumed in _moves(self.consumers, self.ring):
+            for consumed in self.consumed:
                 yield from self._of_consumer(consumed, apart, where)
 
     def _initial(self, context: Any) -> list[Any]:
@@ -244,10 +258,8 @@ class RingProof:
 
     def _progress(self) -> Iterator[Question]:
         """Of producers that wait, one that is behind no other waits for a consumer that is further than it."""
-        waits = [m for m in _moves(self.producers, self.ring) if m.kind == "wait"]
-        takes = [m for m in _moves(self.consumers, self.ring) if m.kind == "wait"]
-        ended = {dict(end)[self.ring] for a in self.consumers for end in a.ends}
-        through = {dict(end)[self.ring] for a in self.producers for end in a.ends}
+        waits = [m for m in self.produced if m.kind == "wait"]
+        takes = [m for m in self.consumed if m.kind == "wait"]
         for move in waits:
             for take in takes:
                 for other in waits:
@@ -255,10 +267,10 @@ class RingProof:
                         STUCK, "a producer and a consumer wait",
                         partial(self._both_wait, move=move, take=take, other=other),
                     )  # fmt: skip
-            for end in ended:
+            for end in self.ended:
                 yield Question(STUCK, "a producer waits", partial(self._producer_waits, move=move, end=end))
         for take in takes:
-            for end in through:
+            for end in self.through:
                 yield Question(STUCK, "a consumer waits", partial(self._consumer_waits, take=take, end=end))
 
     def _both_wait(self, context: Any, move: Move, take: Move, other: Move) -> list[Any]:
@@ -297,15 +309,16 @@ def _changed(v: Names, change: Mapping[str, Any], apart: bool) -> dict[str, Any]
     return after
 
 
-def _moves(automata: tuple[Automaton, ...], ring: str) -> list[Move]:
+def _counts(of: Progress) -> Progress:
+    """How far a role is, in numbers alone."""
+    return Progress(of.waited, of.expected, of.brought, of.released)
+
+
+def _moves(automata: tuple[Automaton, ...], ring: str) -> tuple[Move, ...]:
     """Moves that differ in what a proof looks at."""
-    found: dict[tuple[object, ...], Move] = {}
-    for machine in automata:
-        for m in machine.of(ring):
-            before = m.before
-            key = (m.kind, m.use, m.flipped, before.waited, before.expected, before.brought, before.released)
-            found.setdefault(key, m)
-    return list(found.values())
+    moves = (m for machine in automata for m in machine.of(ring))
+    plain = (Move(m.kind, ring, m.side, m.use, m.flipped, _counts(m.before), _counts(m.after)) for m in moves)
+    return tuple(dict.fromkeys(plain))
 
 
 def answer(question: Question, ring: str, notebook: Notebook | None, rlimit: int = RLIMIT) -> Answer:

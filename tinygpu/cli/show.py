@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinygpu.api.handovers import Handovers, handovers, of_point
 from tinygpu.cli.printing import console, table
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace
+from tinygpu.spaces.build import MachineSpace
 
 
 def show(machine: type[Machine]) -> None:
@@ -36,6 +38,21 @@ def show(machine: type[Machine]) -> None:
     console.print(constraints)
     console.print(f"\nthe first of {len(structures)} structures:")
     print(first.program)
+    _show_handovers(handovers(machine))
+
+
+def show_candidate(space: MachineSpace, point: dict[str, int | str]) -> None:
+    """The program of one candidate, and what is known of its hand-overs."""
+    print(space.program(point))
+    _show_handovers(of_point(space, point))
+
+
+def _show_handovers(found: Handovers | None) -> None:
+    if found is None:
+        console.print("\nhand-overs: no candidate was found to look at; name one with --shape and --device")
+        return
+    print(f"\nhand-overs of {found.candidate}:")
+    print(found.certificate)
 
 
 def show_json(machine: type[Machine]) -> dict[str, Any]:
@@ -43,6 +60,7 @@ def show_json(machine: type[Machine]) -> dict[str, Any]:
     default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
     structure = next(iter(machine.structures()))
     traced = trace(machine, default, structure)
+    found = handovers(machine)
     return {
         "machine": machine.__name__,
         "summary": machine.summary(),
@@ -60,6 +78,9 @@ def show_json(machine: type[Machine]) -> dict[str, Any]:
             for c in traced.constraints
         ],
         "program": str(traced.program),
+        "handovers": None
+        if found is None
+        else {"candidate": found.candidate, "pipelines": [ring.to_json() for ring in found.certificate.rings]},
     }
 
 

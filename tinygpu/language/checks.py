@@ -383,15 +383,6 @@ class Checks:
         if instruction.scope == "warpgroup":
             self._whole_warpgroups(self.current_role, str(instruction))
 
-    def _described(self, name: str, instruction: MatrixMultiply, operands: tuple[Tile, Tile]) -> None:
-        """Descriptors are of buffers whose rows are cut into swizzled spans."""
-        for tile in operands:
-            if tile.buffer is not None and tile.buffer.span is None and not instruction.traced_only:
-                raise self.fail(
-                    f"{name} ({instruction}) reads {tile.name} by a descriptor: say in which spans {tile.buffer.name} "
-                    "lies, with swizzle="
-                )
-
     def _fragments_fit(self, name: str, instruction: MatrixMultiply, operands: tuple[Tile, Tile, Tile]) -> None:
         """Operands in registers are held as the instruction holds them: whole registers, each element by one lane."""
         a, b, _ = operands

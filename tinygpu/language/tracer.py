@@ -246,7 +246,6 @@ class Tracer(Blocks):
         self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
         self.constraints.extend(instruction.operand_rules(a, b))
         self._fragments_fit(name, instruction, (a, b, accumulator))
-        self._described(name, instruction, (a, b))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)

@@ -1,7 +1,6 @@
 """A script: what each role of a CTA does, in order, and what it waits for. The arrow from Program to the simulator.
 
-It is the program's own tree: its loops, rings and slots, in which stretches of work stand for statements. Those between
-two waits are one `Do`: the units work on them side by side, as the assembler interleaves unrolled
+Statements between two waits are one `Do`: the units work on them side by side, as the assembler interleaves unrolled
 rounds. Copies into a pipeline are `Fetch`: the role issues them and goes on. Amounts are those of the predictor's
 counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask for the same.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tinygpu.cost.counting import PROLOGUE_INSTRUCTIONS, ROUND_INSTRUCTIONS
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally
@@ -19,12 +18,16 @@ from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import places, walk
+from tinygpu.program.tree import walk
+
+# acquire: wait for a free slot; publish: hand a filled one over; wait: for a filled slot; release: give it back;
+# take and give: the turn of roles that alternate.
+Verb = Literal["acquire", "publish", "wait", "release", "take", "give"]
 
 
 @dataclass(frozen=True, slots=True)
-class Do(n.Statement):
-    """Work that the role waits for: what stands between two waits.
+class Do:
+    """Work that the role waits for.
 
     amounts   index of its numbers: those of Work, then those of Chain
     main      it belongs to the main loop
@@ -38,7 +41,7 @@ class Do(n.Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch(n.Statement):
+class Fetch:
     """A copy from global memory into a slot of a pipeline; the role goes on while it is under way."""
 
     label: str
@@ -47,18 +50,46 @@ class Fetch(n.Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Hand:
+    """A step of handing a pipeline over."""
+
+    verb: Verb
+    pipeline: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`trips` rounds, by the index of their number."""
+
+    trips: int
+    body: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Rounds in which the same warps drain one slot, and fill the one `stages - 1` rounds ahead."""
+
+    pipeline: str
+    trips: int
+    fill: tuple[Action, ...]
+    drain: tuple[Action, ...]
+
+
+Action: TypeAlias = "Do | Fetch | Hand | Repeat | Ring"
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """What one role does for a tile.
 
     share  (r, n): it takes the tiles of its CTA whose number leaves r when divided by n
     warps  index of their number
-    body   the role's own loops, rings and slots, with stretches of work in the place of statements
     """
 
     role: str
     warps: int
     share: tuple[int, int]
-    body: tuple[n.Statement, ...]
+    actions: tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,15 +97,11 @@ class Script:
     """The scripts of all roles of one structure.
 
     stages   pipeline -> index of the number of its slots
-    turns    pipelines without buffers
-    trips    rounds of a loop (the expression of SymPy) -> index of their number
     compute  the numbers, for values of parameters, dims and tensor facts
     """
 
     parts: tuple[Part, ...]
     stages: Mapping[str, int]
-    turns: frozenset[str]
-    trips: Mapping[Any, int]
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     persistent: bool
 
@@ -84,9 +111,7 @@ def script(program: Program, heuristics: tuple[str | Heuristic, ...]) -> Script:
     writer = _Writer(program, heuristics)
     parts = tuple(writer.parts())
     stages = {p.name: writer.number(p.stages) for p in program.pipelines}
-    compute = compile_scalars(*writer.numbers)
-    turns = frozenset(p.name for p in program.pipelines if not p.buffers)
-    return Script(parts, stages, turns, writer.trips, compute, program.grid.scheduler.persistent)
+    return Script(parts, stages, compile_scalars(*writer.numbers), program.grid.scheduler.persistent)
 
 
 @dataclass(slots=True)
@@ -94,7 +119,6 @@ class _Writer:
     program: Program
     heuristics: tuple[str | Heuristic, ...]
     numbers: list[Expr] = field(default_factory=list)
-    trips: dict[Any, int] = field(default_factory=dict)
 
     def number(self, value: Expr) -> int:
         self.numbers.append(value)
@@ -113,12 +137,12 @@ class _Writer:
             writer.label = "setup"
             writer.write(self.program.body, expr(1))
             writer.close()
-            yield Part(role.name, self.number(ceil_div(threads, 32)), role.share, tuple(writer.out))
+            yield Part(role.name, self.number(ceil_div(threads, 32)), role.share, tuple(writer.actions))
 
 
 @dataclass(slots=True)
 class _RoleWriter:
-    """Writes what one role does.
+    """Writes the actions of one role.
 
     tally  work since the last wait
     loads  loads from global memory since then; the assembler moves them ahead of what else is in the stretch
@@ -128,7 +152,7 @@ class _RoleWriter:
     role: str
     operations: Operations
     phase: Literal["prologue", "iteration", "epilogue"] = "iteration"
-    out: list[n.Statement] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     loads: Tally = field(default_factory=Tally)
     tally: Tally = field(default_factory=Tally)
     label: str = ""
@@ -150,9 +174,15 @@ class _RoleWriter:
             case n.Loop():
                 self.write(s.body, times * s.trips)
             case n.Produce() if times.same(1):
-                self._slot(s)
+                self._hand("acquire", s.pipeline)
+                self.write(s.body, times)
+                self._hand("publish", s.pipeline)
             case n.Consume() if times.same(1):
-                self._slot(s)
+                buffers = bool(self.whole.program.pipeline(s.pipeline).buffers)
+                self._hand("wait" if buffers else "take", s.pipeline)
+                self.tally.wait("barriers")
+                self.write(s.body, times)
+                self._hand("release" if buffers else "give", s.pipeline)
             case n.Constant():
                 return
             case n.Copy() if s.source.memory is GMEM and s.target.memory is SMEM and s.token is not None:
@@ -177,20 +207,20 @@ class _RoleWriter:
         pipeline = s.target.name.split(".")[0]
         own = Tally()
         self.operations.add(s, own, times, self.phase == "iteration")
-        self.out.append(Fetch(f"{s.source.name} by {s.instruction}", self._amounts(own), pipeline))
+        self.actions.append(Fetch(f"{s.source.name} by {s.instruction}", self._amounts(own), pipeline))
 
     def _ring(self, s: n.Pipelined) -> None:
         self.close()
         stages = self.whole.program.pipeline(s.pipeline).stages
         outer, self.phase = self.phase, "iteration"
-        fill = tuple(self._fetched(part, s.pipeline) for part in s.produce)
+        fill = self._within(s.produce, None, fetches=s.pipeline)
         first = Tally()
         first.wait("barriers", where(stages == 1, 2, 1))
         if outer == "prologue":
             first.add("warp_instructions", ceil_div(self.operations.threads, 32) * ROUND_INSTRUCTIONS)
-        drain = self._within(s.consume, first, "round")
+        drain = self._within(s.consume, first)
         self.phase = "epilogue" if outer == "prologue" else outer
-        self._rounds(s.with_children(fill, drain), s.trips)
+        self.actions.append(Ring(s.pipeline, self.whole.number(s.trips), fill, drain))
 
     def _loop(self, s: n.Loop) -> None:
         self.close()
@@ -199,48 +229,37 @@ class _RoleWriter:
         if not s.unrolled and outer == "prologue":
             self.phase = "iteration"
             first.add("warp_instructions", ceil_div(self.operations.threads, 32) * ROUND_INSTRUCTIONS)
-        body = self._within(s.body, first, "round")
+        body = self._within(s.body, first)
         self.phase = "epilogue" if self.phase != outer else outer
-        self._rounds(s.with_children(body), s.trips)
+        self.actions.append(Repeat(self.whole.number(s.trips), body))
 
-    def _rounds(self, s: n.Statement, trips: Expr) -> None:
-        if trips.sympy not in self.whole.trips:
-            self.whole.trips[trips.sympy] = self.whole.number(trips)
-        self.out.append(s)
-
-    def _slot(self, s: n.InSlot) -> None:
+    def _within(self, body: tuple[n.Statement, ...], first: Tally | None, fetches: str = "") -> tuple[Action, ...]:
+        """The actions of a body of its own, whose work begins with that of `first`."""
+        outer, self.actions = self.actions, []
+        if first is not None:
+            self.tally = first
+            self.label = "round"
+        if fetches:
+            for s in body:
+                own = Tally()
+                self.operations.add(s, own, expr(1), True)
+                name = f"{s.source.name} by {s.instruction}" if isinstance(s, (n.Copy, n.Load)) else type(s).__name__
+                self.actions.append(Fetch(name, self._amounts(own), fetches))
+        else:
+            self.write(body, expr(1))
         self.close()
-        first = Tally()
-        if isinstance(s, n.Consume):
-            first.wait("barriers")
-        self.out.append(s.with_children(self._within(s.body, first, "")))
-
-    def _fetched(self, s: n.Statement, pipeline: str) -> Fetch:
-        """What fills a slot ahead of its round, as one copy."""
-        own = Tally()
-        for place in places((s,)):
-            if not place.statement.children:
-                times = expr(1)
-                for loop in place.loops:
-                    times = times * loop.trips
-                self.operations.add(place.statement, own, times, True)
-        name = f"{s.source.name} by {s.instruction}" if isinstance(s, (n.Copy, n.Load)) else type(s).__name__
-        return Fetch(name, self._amounts(own), pipeline)
-
-    def _within(self, body: tuple[n.Statement, ...], first: Tally, label: str) -> tuple[n.Statement, ...]:
-        """What is done in a body of its own, whose work begins with that of `first`."""
-        outer, self.out = self.out, []
-        self.tally, self.label = first, label
-        self.write(body, expr(1))
-        self.close()
-        inner, self.out = self.out, outer
+        inner, self.actions = self.actions, outer
         return tuple(inner)
+
+    def _hand(self, verb: Verb, pipeline: str) -> None:
+        self.close()
+        self.actions.append(Hand(verb, pipeline))
 
     def close(self) -> None:
         """Ends the stretch of work that is open."""
         for tally, label in ((self.loads, "loads"), (self.tally, self.label or "work")):
             if not all(v.same(0) for v in (*tally.work.values(), *tally.chain.values())):
-                self.out.append(Do(label, self._amounts(tally), self.phase == "iteration", tally is self.loads))
+                self.actions.append(Do(label, self._amounts(tally), self.phase == "iteration", tally is self.loads))
         self.loads, self.tally, self.label = Tally(), Tally(), ""
 
     def _amounts(self, tally: Tally) -> int:
@@ -253,4 +272,4 @@ def _hands_over(s: n.Loop) -> bool:
     return any(body.produces or body.consumes for inner in walk(s.body) for body in inner.children)
 
 
-__all__ = ["Do", "Fetch", "Part", "Script", "script"]
+__all__ = ["Action", "Do", "Fetch", "Hand", "Part", "Repeat", "Ring", "Script", "script"]

@@ -18,9 +18,8 @@ from tinygpu.cost.occupancy import Occupancy
 from tinygpu.cost.operations import CHAIN, WORK
 from tinygpu.cost.predictor import CAUSES, Launch, Prediction, Rates, contended, predict
 from tinygpu.devices import Device
-from tinygpu.program import nodes as n
 from tinygpu.simulator import engine
-from tinygpu.simulator.script import Do, Fetch, Part, Script
+from tinygpu.simulator.script import Action, Do, Fetch, Hand, Part, Repeat, Ring, Script
 
 # Steps that are simulated at most; of longer launches a few waves are, and the ones between are taken to be alike.
 MOST_EVENTS = 150_000
@@ -234,8 +233,6 @@ class _Planner:
         self.idle = 1.0
         self.latency_s = float(self.rates.memory_cycles(demand)) / self.rates.clock_hz
         self.stages = {name: int(numbers[i]) for name, i in script.stages.items()}
-        self.places = script.trips
-        self.turns = script.turns
         self.extra = extra_wavefronts
         self.rounds = int(np.asarray(demand.iterations))
         self.part = part
@@ -250,43 +247,34 @@ class _Planner:
     def role(self, part: Part) -> engine.RolePlan:
         # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
         self.idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
-        steps = self.steps(part.body)
+        steps = self.steps(part.actions)
         filled, drained = _slots_of(steps, "acquire"), _slots_of(steps, "wait")
         strides = {name: count for name, count in drained.items() if name not in filled} if part.share[1] > 1 else {}
         return engine.RolePlan(part.role, part.share, steps, strides)
 
-    def steps(self, body: Sequence[n.Statement]) -> tuple[engine.Step, ...]:
-        return tuple(step for s in body for step in self._step(s))
+    def steps(self, actions: Sequence[Action]) -> tuple[engine.Step, ...]:
+        return tuple(step for action in actions for step in self._step(action))
 
-    def _step(self, s: n.Statement) -> tuple[engine.Step, ...]:
-        match s:
+    def _step(self, action: Action) -> tuple[engine.Step, ...]:
+        match action:
             case Do():
-                extra, self.extra = (self.extra, 0.0) if s.main else (0.0, self.extra)
-                return (engine.Work(self.stretch(s.label, s.amounts, extra, s.together)),)
+                extra, self.extra = (self.extra, 0.0) if action.main else (0.0, self.extra)
+                return (engine.Work(self.stretch(action.label, action.amounts, extra, action.together)),)
             case Fetch():
-                return (engine.Work(self.stretch(s.label, s.amounts, 0.0, True), s.pipeline),)
-            case n.Produce():
-                return self._handed("acquire", s, "publish")
-            case n.Consume() if s.pipeline in self.turns:
-                return self._handed("take", s, "give")
-            case n.Consume():
-                return self._handed("wait", s, "release")
-            case n.Loop():
-                return (engine.Rounds(self._trips(s), self.steps(s.body)),)
-            case n.Pipelined():
-                fill = tuple(step for step in self.steps(s.produce) if isinstance(step, engine.Work))
-                ahead = self.stages[s.pipeline] - 1
-                drain = self.steps(s.consume)
-                return (engine.RingRounds(s.pipeline, self._trips(s), ahead, fill, drain),)
-            case _:
-                raise ValueError(f"[simulator] nothing says how long the statement {s.headline(frozenset())!r} takes")
+                return (engine.Work(self.stretch(action.label, action.amounts, 0.0, True), action.pipeline),)
+            case Hand():
+                return (engine.Signal(action.verb, action.pipeline),)
+            case Repeat():
+                return (engine.Rounds(self._trips(action.trips), self.steps(action.body)),)
+            case Ring():
+                fill = tuple(step for step in self.steps(action.fill) if isinstance(step, engine.Work))
+                ahead = self.stages[action.pipeline] - 1
+                drain = self.steps(action.drain)
+                return (engine.RingRounds(action.pipeline, self._trips(action.trips), ahead, fill, drain),)
 
-    def _handed(self, begins: str, s: n.InSlot, ends: str) -> tuple[engine.Step, ...]:
-        return (engine.Signal(begins, s.pipeline), *self.steps(s.body), engine.Signal(ends, s.pipeline))
-
-    def _trips(self, s: n.Repeated) -> int:
-        """Rounds; of the main loop that part of them which each CTA does."""
-        trips = int(self.numbers[self.places[s.trips.sympy]])
+    def _trips(self, number: int) -> int:
+        """Of a loop; of the main one that part of them which each CTA does."""
+        trips = int(self.numbers[number])
         return math.ceil(trips * self.part) if trips == self.rounds else trips
 
     def stretch(self, label: str, amounts: int, extra_wavefronts: float, together: bool) -> engine.Stretch:

@@ -17,6 +17,9 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import executions, walk
 from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.lowering.context import LoweringError
+from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
@@ -45,7 +48,7 @@ HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 def examine(check: str, case: Case, bench: Workbench | None = None) -> Finding:
     """What one of the checks says of a case.
 
-    check  "traces", "partitions", "layouts", "counts", "meter", "meanings", "kernel" or "refused"
+    check  "traces", "partitions", "layouts", "counts", "meter", "meanings", "handovers", "kernel" or "refused"
     """
     if check not in CHECKS:
         raise ValueError(f"there is no check {check!r}; there are {', '.join(CHECKS)}")
@@ -166,6 +169,22 @@ def refused(case: Case, bench: Workbench) -> Finding:
     return Finding(f"it lowers, assembles and is right, and yet the space rejects it: {reasons}")
 
 
+def hands_over(case: Case, bench: Workbench) -> Finding:
+    """What pipelines hand over is proved, of the kernel's own waits and arrivals; or explored, and nothing is wrong."""
+    program = _filled(case, bench)
+    if not program.pipelines:
+        return Finding(absent="pipelines")
+    try:
+        made = lowered(program, case.problem, case.point or {}, solve_buffers(program, bench.solver).swizzles)
+    except LoweringError as error:
+        return Finding(blind=f"it is not lowered: {error}")
+    found = certify(made.protocol, bench.proofs)
+    if found.refuted:
+        return Finding(str(found.refuted[0]))
+    unknown = [ring for ring in found.rings if ring.verdict == "unknown"]
+    return Finding(blind=str(unknown[0])) if unknown else Finding(note="\n".join(map(str, found.rings)))
+
+
 CHECKS: Mapping[str, Callable[[Case, Workbench], Finding]] = {
     "traces": traces,
     "partitions": covers,
@@ -173,6 +192,7 @@ CHECKS: Mapping[str, Callable[[Case, Workbench], Finding]] = {
     "counts": counts,
     "meter": meter,
     "meanings": mean_what_they_do,
+    "handovers": hands_over,
     "kernel": kernel,
     "refused": refused,
 }

@@ -36,7 +36,7 @@ POINTING_SECONDS = 2.0
 # CPU seconds that a check may take by default, and what share of them each row has.
 SECONDS = 15.0
 SHARES = {"partitions": 0.06, "layouts": 0.06, "counts": 0.08, "meter": 0.08, "legality": 0.25, "needed": 0.04}
-SHARES |= {"dominance": 0.04, "kernel": 0.39}
+SHARES |= {"dominance": 0.04, "handovers": 0.05, "kernel": 0.34}
 
 
 class CheckError(ValueError):
@@ -139,7 +139,8 @@ def _later_tiers(bench: Bench, wanted: tuple[int, ...], seconds: float) -> tuple
             rows.append(dominance)
             library += slower
     if 5 in wanted:
-        left = {"kernel": SHARES["kernel"]}
+        left = {name: SHARES[name] for name in ("handovers", "kernel")}
+        rows.append(_each(bench, 5, "hand-overs are proved", "handovers", share("handovers")))
         rows.append(_kernels(bench, share("kernel"), thorough=math.isinf(seconds)))
     return rows, tuple(library)
 
@@ -183,6 +184,7 @@ def _each(bench: Bench, tier: int, name: str, check: str, allowance: Allowance, 
     failures: list[Failure] = []
     absent: dict[str, int] = {}
     blind: dict[str, int] = {}
+    said: dict[str, None] = {}
     cases = bench.draw(check, count)
     tried = asked = 0
     for number, case in enumerate(cases, 1):
@@ -192,6 +194,7 @@ def _each(bench: Bench, tier: int, name: str, check: str, allowance: Allowance, 
         asked += 1
         found = bench.examined(check, case)
         tried += found.looked
+        said |= dict.fromkeys(found.note.splitlines())
         if found.absent:
             absent[found.absent] = absent.get(found.absent, 0) + 1
         elif found.blind:
@@ -201,6 +204,7 @@ def _each(bench: Bench, tier: int, name: str, check: str, allowance: Allowance, 
             if len(failures) == ENOUGH:
                 break
     notes = [f"{count} not looked at: {reason}" for reason, count in blind.items()]
+    notes += said
     untried = 0 if failures else len(cases) - asked + sum(blind.values())
     none = next(iter(absent)) if absent and not tried and not blind else ""
     return Row(tier, name, tried, "candidates", tuple(failures), tuple(notes), none, untried)

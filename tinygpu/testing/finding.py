@@ -12,11 +12,13 @@ class Finding:
     fault   what is wrong; "" where nothing is
     absent  what the case has none of, so that there is nothing to look at: "buffers in shared memory"
     blind   why the check cannot look at what is there
+    note    what it has found out, beyond that nothing is wrong
     """
 
     fault: str = ""
     absent: str = ""
     blind: str = ""
+    note: str = ""
 
     @property
     def looked(self) -> bool:

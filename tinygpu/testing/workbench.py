@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.ptx.protocol.certificate import Proofs
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
@@ -19,12 +20,14 @@ SPACES = 64
 
 @dataclass(slots=True, eq=False)
 class Workbench:
-    """Spaces and layouts, made once.
+    """Spaces, layouts and proofs, made once.
 
     solver  layouts of shared memory by the question
+    proofs  of hand-overs, by the moves of their roles
     """
 
     solver: SolverCache = field(default_factory=SolverCache)
+    proofs: Proofs = field(default_factory=Proofs)
     _spaces: OrderedDict[tuple[type[Machine], Problem, str], MachineSpace] = field(default_factory=OrderedDict)
 
     def space(self, machine: type[Machine], problem: Problem, device: Device) -> MachineSpace:

@@ -10,7 +10,6 @@ import numpy as np
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
-from tinygpu.language.instruction.bulk_rules import has_axes
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -44,14 +43,14 @@ def load_variants() -> Iterator[Variant]:
         for axes, (form, mask) in itertools.product(range(7), (("", ""), (".multicast::cluster", ", %h0"))):
             for given in range(7):
                 text = _load_line(instruction.text(axes, bool(form)), given, mask)
-                legal = exists_on(instruction, target) and axes == given and has_axes(axes)
+                legal = exists_on(instruction, target) and axes == given and instruction.has_axes(axes)
                 yield Variant(text, target, legal)
         if not exists_on(instruction, target):
             continue
         for axes, place, mode in itertools.product(range(7), _PLACES, (".tile", "", ".im2col")):
             for form, mask in itertools.product(("", ".multicast::cluster"), ("", ", %h0")):
                 opcode = f"{instruction.label}.{axes}d.{place}.global{mode}.mbarrier::complete_tx::bytes{form}"
-                fits = has_axes(axes) and bool(form) == bool(mask)
+                fits = instruction.has_axes(axes) and bool(form) == bool(mask)
                 if opcode == instruction.text(axes, bool(form)) and bool(form) == bool(mask):
                     continue
                 reason = ""
@@ -72,11 +71,11 @@ def store_variants() -> Iterator[Variant]:
     for target, _ in TARGETS:
         exists = exists_on(instruction, target)
         for axes, given in itertools.product(range(7), range(7)):
-            legal = exists and axes == given and has_axes(axes)
+            legal = exists and axes == given and instruction.has_axes(axes)
             yield Variant(f"{instruction.text(axes)} [%x, {_coordinates(given)}], [%s];", target, legal)
         for axes, place, mode, end in itertools.product(range(7), _PLACES, (".tile", ""), (".bulk_group", "")):
             opcode = f"{instruction.label}.{axes}d.global.{place}{mode}{end}"
-            fits = exists and has_axes(axes) and place == "shared::cta" and end
+            fits = exists and instruction.has_axes(axes) and place == "shared::cta" and end
             if opcode != instruction.text(axes):
                 text = f"{opcode} [%x, {_coordinates(axes)}], [%s];"
                 yield Variant(text, target, False, _SHORT if fits else "")

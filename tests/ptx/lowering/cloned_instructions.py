@@ -53,28 +53,6 @@ def clone(kind: type[Instruction]) -> type[Instruction]:
     return made
 
 
-MARK = "OWN "
-
-
-@cache
-def marked(kind: type[Instruction]) -> type[Instruction]:
-    """A clone of which every statement begins with a mark."""
-
-    def wrapped(name: str) -> Any:
-        said = getattr(kind, name)
-        return lambda self, *arguments, **named: "\n".join(
-            MARK + line for line in said(self, *arguments, **named).split("\n") if line
-        )
-
-    if issubclass(kind, families.Elementwise):
-        spoken = ["text", "packed_text"]
-    else:
-        family = family_of(kind)
-        own = [name for name in ("copy", "row_statement") if getattr(kind, name, 0) is not getattr(family, name, 0)]
-        spoken = ["statement", *own]
-    return type(f"Marked{kind.__name__}", (clone(kind),), {name: wrapped(name) for name in spoken})
-
-
 class Isa:
     """`tinygpu.ptx.isa`, of clones."""
 

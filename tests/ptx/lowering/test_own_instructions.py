@@ -145,7 +145,7 @@ ALL_IN_RMEM = (
         ),
         (
             kind(BulkTransfer, **COPY, completion="mbarrier"),
-            "own (own) does not state statement(), as a BulkTransfer does",
+            "own (own) does not state statement() and legality(), as a BulkTransfer does",
         ),
         (
             kind(BulkTransfer, **COPY, completion="bulk group"),
@@ -321,80 +321,6 @@ FILLED_IN = "{d}, {a} are filled in, and other braces are doubled"
 )
 def test_what_gives_no_text_is_told_when_a_machine_is_declared(instruction: Any, sentence: str) -> None:
     assert f"own (own) {instruction.unwritten()}" == sentence
-
-
-# --- boxes and descriptors ----------------------------------------------------------------------------------------
-
-
-def by_boxes(swizzle: int | None, product: bool) -> type[Machine]:
-    """y = x through boxes; or c = a @ b of tiles in shared memory."""
-
-    class Bring(BulkTransfer):
-        """cp.async.bulk.tensor, and nothing else said."""
-
-        reads, writes, completion, target, label = GMEM, SMEM, "mbarrier", 90, "boxes"
-
-        def statement(self, rank: int, shared: str, tensor: str, barrier: str = "", ctas: str = "") -> str:
-            form = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-            return f"cp.async.bulk.tensor.{rank}d.{form} {shared}, {tensor}, {barrier};"
-
-    class Group(isa.Wgmma):
-        """wgmma that asks nothing of its operands."""
-
-        def operand_rules(self, a: Any, b: Any) -> tuple[()]:
-            return ()
-
-    class Boxes(Machine):
-        """y = x; or c = x @ x^T"""
-
-        m, n = Dim(), Dim()
-        x, y = Input("f16", m, n), Output("f32" if product else "f16", m, m if product else n)
-        bring, get, st, group = Bring(), isa.LdShared(1), isa.StGlobal(1), Group(64)
-
-        def program(self, p: Any) -> None:
-            spans: dict[str, Any] = {} if swizzle is None else {"swizzle": swizzle}
-            a, b = p.smem("f16", (64, 64), **spans), p.smem("f16", (64, 64), contiguous=0, **spans)
-            t = p.tiled(self.group, "f16", "f16", (64, 64), (1, 1))
-            with (
-                p.grid((self.m, 64), (self.m if product else self.n, 64)) as (i, j),
-                p.pipeline("ring", 2, a=a, **({"b": b} if product else {})) as ring,
-            ):
-                with p.role("bring", warps=1), p.loop(64 if not product else self.n, step=64) as k, ring.produce() as s:
-                    p.copy(self.bring, self.x.tile(i, k if product else j, shape=(64, 64)), s.a)
-                    if product:
-                        p.copy(self.bring, self.x.tile(j, k, shape=(64, 64)).T, s.b)
-                with p.role("take", warps=4, first=4):
-                    c = p.full(t.c, "f32") if product else None
-                    with p.loop(64 if not product else self.n, step=64), ring.consume() as s:
-                        if not product:
-                            y = p.load(self.get, s.a, blocked((64, 64), threads=128))
-                            p.store(self.st, self.y.tile(i, j, shape=(64, 64)), y)
-                        else:
-                            with p.unroll(64, step=16) as k:
-                                p.multiply(self.group, c, s.a.window((0, k), (64, 16)), s.b.window((k, 0), (16, 64)))
-                    if product:
-                        p.store(self.st, self.y.tile(i, j, shape=(64, 64)), c)
-
-        @staticmethod
-        def reference(x: Any) -> Any:
-            return x @ x.T if product else x
-
-    return Boxes
-
-
-@pytest.mark.parametrize("product", [False, True])
-def test_what_a_tensor_map_asks_comes_with_the_family(product: bool) -> None:
-    made = by_boxes(128, product)
-    space = build_space(made, made.problem(m=128, n=128), device("h100"))
-    (point,) = map(dict, space.space.sample(1, np.random.default_rng(0)))
-    kernel = build(space.program(point), space.problem, point, SolverCache()).kernel
-    assert verify(kernel, made, space.problem, orders=("late",), random_inputs=False).passed
-    odd = build_space(made, made.problem(m=128, n=128, lds={"x": 130}), device("h100")).space
-    assert not odd.size
-    assert "are multiples of 16 bytes" in " ".join(v.sentence for v in odd.explain({}))
-    with pytest.raises(DeclarationError) as error:
-        by_boxes(None, product)
-    assert "ring.a is moved by TMA: say in which spans its rows lie, with swizzle=" in str(error.value)
 
 
 # --- stores that combine ------------------------------------------------------------------------------------------

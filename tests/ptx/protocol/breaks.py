@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -95,7 +96,19 @@ def _wrong(step: sync.Step, within: tuple[sync.Step, ...]) -> Iterator[tuple[str
                     )  # fmt: skip
             if ctas > 1:
                 yield "a release of the own CTA only", (replace(step, ctas=1, axes=()),)
-        case sync.WaitGroup("wgmma", pending):
+        case sync.WaitGroup("cp.async", None):
+            yield "a missing wait for copies", ()
+        case sync.WaitGroup("cp.async.bulk") if inside:
+            yield "a missing wait for copies", ()
+        case sync.Meet() if not _of_fix_up(step, within):
+            yield "a missing barrier", ()
+        case sync.MeetCluster() if not within and step.aligned:
+            yield "a missing barrier", ()
+        case sync.Commit():
+            yield "a missing group", ()
+        case sync.Set(register, int(value)) if value != sync.NOBODY:
+            yield "a slot that begins elsewhere", (sync.Set(register, value + 1),)
+        case sync.WaitGroup("wgmma" | "cp.async", pending):
             yield "a group too few waited for", (replace(step, pending=(pending or 0) + 1),)
         case sync.Advance(_, stages, parity):
             for other in (stages - 1, stages + 1):
@@ -108,6 +121,13 @@ def _wrong(step: sync.Step, within: tuple[sync.Step, ...]) -> Iterator[tuple[str
             yield "slots that are not passed over", ()
         case sync.Flip():
             yield "a parity that does not flip", ()
+
+
+def _of_fix_up(step: sync.Meet, within: tuple[sync.Step, ...]) -> bool:
+    """Whether a barrier orders what CTAs leave for each other in global memory, and no slots."""
+    siblings = getattr(within[-1], "body", ()) if within else ()
+    following = next((b for a, b in itertools.pairwise(siblings) if a is step), None)
+    return step.any is not None or (isinstance(following, sync.Meet) and following.any is not None)
 
 
 def _flips(body: tuple[sync.Step, ...], start: sync.Start) -> bool:

@@ -1,4 +1,4 @@
-"""Protocols of kernels: of all structures of the machines that ship with rings between roles, and of small machines."""
+"""Protocols of kernels: of all structures of the machines that ship with pipelines, and of small machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import ring_machines
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import sync
@@ -141,6 +143,10 @@ HOPPER: dict[str, Any] = {
 }  # fmt: skip
 SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
 SMALL = (300, 72, 320)
+AMPERE: dict[str, Any] = {
+    "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "put": "direct",
+    "bm": 32, "bn": 32, "bk": 32, "wm": 2, "wn": 1, "group": 1, "stages": 3,
+}  # fmt: skip
 
 # Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
@@ -157,6 +163,15 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "hopper, pingpong in clusters": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "cluster_m": 2}),
     "hopper, pingpong, split-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "split_k": 2}),
     "hopper, pingpong, stream-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "stream_k": 1}),
+    **{
+        f"ampere, {stages} stage{'s' if stages > 1 else ''}": (MatmulAmpere, (70, 90, 136), AMPERE | {"stages": stages})
+        for stages in range(1, 7)
+    },
+    "ampere, staged": (MatmulAmpere, (70, 90, 136), AMPERE | {"put": "staged"}),
+    "ampere, through registers": (
+        MatmulAmpere, (70, 91, 137), {"copy_a": "ld.global+st.shared", "copy_b": "ld.global+st.shared", "stages": 3},
+    ),
+    "simt": (MatmulSimt, (70, 90, 136), {"copy_a": "cp.async", "stages": 3}),
     "skinny": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 1}),
     "skinny, several warps": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 4}),
     "skinny, wgmma": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4}),
@@ -172,6 +187,9 @@ SMALL_ONES: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "sums in turn": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 0, "parts": 1}),
     "sums in turn, stream-K": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 1, "parts": 1}),
     "read twice": (ring_machines.ReadTwice, (72, 40, 72), {"stages": 2, "along_m": 1, "along_n": 2}),
+    "two rings": (ring_machines.TwoRings, (12, 72), {"stages": 3, "again": 2}),
+    "parts of slots": (ring_machines.PartOfSlot, (12, 120, 32), {"stages": 3}),
+    "slots again": (ring_machines.SlotsAgain, (12, 72), {}),
     "one slot": (rare_machines.OneSlot, tuple(rare_machines.MACHINES[rare_machines.OneSlot].values()), {}),
 }
 STRUCTURES = SHIPPED | SMALL_ONES

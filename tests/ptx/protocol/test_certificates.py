@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 from breaks import Break, breaks, early_releases
 from structures import STRUCTURES, CopiedInBulk, RingInRing, protocol, structure
 
-from tinygpu.constraints.query import Notebook
 from tinygpu.devices import device
 from tinygpu.ptx.lowering.build import build
-from tinygpu.ptx.protocol.certificate import Certificate, certify
+from tinygpu.ptx.protocol.certificate import Certificate, Proofs, certify
 from tinygpu.ptx.protocol.execution import Instance
 from tinygpu.ptx.protocol.exploration import explore
 from tinygpu.ptx.verification.verify import verify
@@ -25,12 +27,12 @@ ASSUMED = (
     "and loops of the same trip count have the same number of rounds in all roles"
 )
 # In the quick suite: turns and tiles passed over; a cluster; threads as readers of different numbers.
-QUICK = ("sums in turn", "hopper, stream-K", "2 readers")
-NOTEBOOK = Notebook()
+QUICK = ("sums in turn", "hopper, stream-K", "2 readers", "ampere, staged", "two rings")
+PROOFS = Proofs()
 
 
 def certificate(name: str) -> Certificate:
-    return certify(structure(name), NOTEBOOK)
+    return certify(structure(name), PROOFS)
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
@@ -39,17 +41,22 @@ def test_every_ring_between_roles_is_proved(name: str) -> None:
     found = certificate(name)
     assert found.rings
     assert found.proved, str(found)
-    assert all(ring.asked for ring in found.rings)
+    assert all(bool(ring.asked) != bool(ring.states) for ring in found.rings)
 
 
 def test_a_certificate_says_what_is_proved_for_what_and_what_is_assumed() -> None:
     """A slot that wgmma reads is given back a round later: with one stage its producer would wait for ever."""
-    assert str(certificate("hopper, pingpong")).splitlines() == [
+    assert str(certificate("hopper, pingpong in clusters")).splitlines() == [
         f"proved: ring of a, b (for all stages from 2 on, rounds, tiles and CTAs): {PROVED}",
         "proved: turns of math (for all rounds, tiles and CTAs): roles take their turns one at a time, in their order; "
         "no phase is missed; no wait lasts for ever",
         ASSUMED,
     ]
+    ring, *_ = str(certificate("ampere, 3 stages")).splitlines()
+    assert re.sub(r"of [0-9,]+ states", "of N states", ring) == (
+        "proved: ring of a, b (for 3 stages and all rounds, tiles and CTAs; in all of N states): no slot is "
+        "overwritten before it was read; no slot is read before it was filled; no wait lasts for ever"
+    )
     assert str(certificate("2 readers")).splitlines() == [
         f"proved: ring of x (for all stages, rounds, tiles and CTAs): {PROVED}",
         ASSUMED,
@@ -57,7 +64,7 @@ def test_a_certificate_says_what_is_proved_for_what_and_what_is_assumed() -> Non
 
 
 def test_what_a_solver_does_not_know_is_unknown_with_what_was_enumerated() -> None:
-    found = certify(structure("1 readers"), rlimit=1)
+    found = certify(structure("1 readers"), Proofs(rlimit=1))
     (ring,) = found.rings
     assert (ring.verdict, found.proved, found.refuted) == ("unknown", False, ())
     sentence = str(found).splitlines()[0]
@@ -70,7 +77,7 @@ def test_what_a_solver_does_not_know_is_unknown_with_what_was_enumerated() -> No
 
 
 def test_who_waits_for_whom_through_two_rings_is_unknown() -> None:
-    found = certify(protocol(RingInRing, (40, 256), {"stages": 2}), NOTEBOOK)
+    found = certify(protocol(RingInRing, (40, 256), {"stages": 2}), PROOFS)
     assert [ring.verdict for ring in found.rings] == ["unknown", "unknown"]
     assert [ring.open for ring in found.rings] == [("no wait lasts for ever",)] * 2
     proved, unknown, *_ = str(found).splitlines()
@@ -89,7 +96,7 @@ def test_who_waits_for_whom_through_two_rings_is_unknown() -> None:
 def test_a_slot_that_bulk_copies_read_is_given_back_by_all_warps_when_they_have(
     stages: int, warps: int, across: int
 ) -> None:
-    found = certify(protocol(CopiedInBulk, (40, 200), {"stages": stages, "warps": warps, "across": across}), NOTEBOOK)
+    found = certify(protocol(CopiedInBulk, (40, 200), {"stages": stages, "warps": warps, "across": across}), PROOFS)
     assert found.proved, str(found)
 
 
@@ -106,10 +113,19 @@ def test_what_bulk_copies_bring_and_take_away_is_right(warps: int) -> None:
 # ---- what is broken -------------------------------------------------------------------------------------------------
 
 
-def unrefuted(name: str, every: int = 1) -> list[str]:
-    """Breaks of a structure that are not refuted with a round; every n-th."""
+# Breaks that break nothing, by kind: how many there are.
+HARMLESS = {
+    # the second ring lies in memory of its own, and its first slots are written by who has read the first ring
+    ("two rings", "a missing barrier"): 1,
+}
+
+
+def unrefuted(name: str) -> list[str]:
+    """Breaks of a structure that are not refuted with a round."""
     seeded = (*breaks(structure(name)), *early_releases(structure(name)))
-    return [f"{b.kind}: {b.what}" for b in seeded[::every] if not _fails(certify(b.protocol, NOTEBOOK))]
+    left = [b for b in seeded if not _fails(certify(b.protocol, PROOFS))]
+    harmless = Counter({kind: count for (of, kind), count in HARMLESS.items() if of == name})
+    return [] if Counter(b.kind for b in left) == harmless else [f"{b.kind}: {b.what}" for b in left]
 
 
 def _fails(found: Certificate) -> bool:
@@ -168,5 +184,6 @@ def test_breaks_are_of_every_kind() -> None:
         "a missing arrival", "wrong expected bytes", "a missing copy", "a missing release",
         "a release of the neighbour's slot", "a release of the own CTA only", "a group too few waited for",
         "slots that end elsewhere", "a parity that does not flip", "a slot that stands still",
-        "slots that are not passed over", "an early release",
+        "slots that are not passed over", "an early release", "a missing barrier", "a missing wait for copies",
+        "a missing group", "a slot that begins elsewhere",
     }  # fmt: skip

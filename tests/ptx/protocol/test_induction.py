@@ -22,7 +22,7 @@ def proof(name: str) -> RingProof:
     automata = tuple(automaton(of, role) for role in roles(of))
     producers = tuple(a for a in automata if any(m.kind == "bring" for m in a.of("ring")))
     consumers = tuple(a for a in automata if a.of("ring") and a not in producers)
-    return RingProof("ring", producers, consumers, 2, any(extent > 1 for extent in of.cluster))
+    return RingProof.of("ring", producers, consumers, 2, any(extent > 1 for extent in of.cluster))
 
 
 @pytest.mark.parametrize("name", ["hopper, stream-K", "2 readers"])

@@ -114,7 +114,7 @@ def test_what_is_no_structure_is_refused_in_a_sentence(words: list[str], sentenc
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["warps=2"], "a problem, a device and name=value choose the candidate of --layouts: add --layouts"),
+        (["warps=2"], "one candidate is named by --shape and --device, with the rest of its problem and name=value"),
         (
             ["--layouts", "--shape", "m=3,n=4"],
             "layouts with numbers are for a problem on a device: --shape needs --device too",

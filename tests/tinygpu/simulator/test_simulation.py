@@ -21,10 +21,8 @@ from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
-from tinygpu.program import nodes as n
-from tinygpu.program.tree import places
 from tinygpu.simulator.engine import SERVERS
-from tinygpu.simulator.script import Do, Fetch, Script
+from tinygpu.simulator.script import Action, Do, Fetch, Repeat, Ring, Script
 from tinygpu.simulator.simulate import Simulation, simulate
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -97,13 +95,15 @@ def test_simulations_are_deterministic(index: int, seed: int) -> None:
     )  # fmt: skip
 
 
-def amounts(script: Script, numbers: Sequence[float], body: tuple[n.Statement, ...]) -> Iterator[np.ndarray]:
+def amounts(script: Script, numbers: Sequence[float], actions: Sequence[Action], times: float) -> Iterator[np.ndarray]:
     """Work of every stretch of a role's script, times how often it is carried out."""
-    for place in places(body):
-        if isinstance(place.statement, Do | Fetch):
-            times = math.prod(numbers[script.trips[loop.trips.sympy]] for loop in place.loops)
-            first = place.statement.amounts
-            yield times * np.array(numbers[first : first + len(WORK)])
+    for action in actions:
+        if isinstance(action, Do | Fetch):
+            yield times * np.array(numbers[action.amounts : action.amounts + len(WORK)])
+        elif isinstance(action, Repeat):
+            yield from amounts(script, numbers, action.body, times * numbers[action.trips])
+        elif isinstance(action, Ring):
+            yield from amounts(script, numbers, (*action.fill, *action.drain), times * numbers[action.trips])
 
 
 def values_of(space: MachineSpace, point: Mapping[str, int | str]) -> dict[str, int]:
@@ -123,7 +123,7 @@ def test_a_script_asks_for_the_same_work_as_the_counts(index: int, seed: int) ->
     found = np.zeros(len(WORK))
     for part in script.parts:
         if part.share[0] == 0:
-            found += sum(amounts(script, numbers, part.body), np.zeros(len(WORK)))
+            found += sum(amounts(script, numbers, part.actions, 1.0), np.zeros(len(WORK)))
     expected = np.array([float(np.asarray(getattr(demand.total, name))) for name in WORK])
     for name, got, wanted in zip(WORK, found, expected, strict=True):
         if name == "warp_instructions":  # beside the machine's own: loop counters, whose roles are counted apart

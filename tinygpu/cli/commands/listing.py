@@ -71,8 +71,8 @@ def show_command(
     layouts: Annotated[
         bool, typer.Option("--layouts", help="who holds what and lies where; in numbers with --shape and --device")
     ] = False,
-    shape: Annotated[str, typer.Option("--shape", help="with --layouts: every dim, for a candidate's numbers")] = "",
-    device: Annotated[str, typer.Option("--device", "-d", help="with --layouts: the candidate's GPU")] = "",
+    shape: Annotated[str, typer.Option("--shape", help="with --device: one candidate for these dims")] = "",
+    device: Annotated[str, typer.Option("--device", "-d", help="with --shape: the candidate's GPU")] = "",
     dtype: DTYPE = [],
     major: MAJOR = [],
     ld: LD = [],
@@ -80,24 +80,34 @@ def show_command(
     option: OPTION = [],
     as_json: JSON = False,
 ) -> None:
-    """Show a machine: parameters, instructions, constraints, and its program; or every layout of it.
+    """Show a machine: parameters, instructions, constraints, its program, what is proved of its hand-overs; or layouts.
+
+    With --shape and --device, the program of one candidate, and what is proved of that.
 
     `--layouts` alone is symbolic, of the machine's first structure (or the one that name=value chooses). With --shape
     and --device the layouts are those of one candidate, with pictures; parameters that are left out are chosen by the
     predictor.
 
     Examples: `tinygpu show matmul_ampere`, `tinygpu show my_machine.py:Softplus`, `tinygpu show matmul_ampere --layouts
-    --shape m=512,n=512,k=512 --device a100 bm=64 bn=64`
+    --shape m=512,n=512,k=512 --device a100 bm=64 bn=64`, `tinygpu show matmul_hopper --shape m=512,n=512,k=512
+    --device h100 schedule=pingpong`
     """
     from tinygpu.api.machines import family
-    from tinygpu.cli.show import show, show_json
+    from tinygpu.cli.show import show, show_candidate, show_json
 
     words = (dtype, major, ld, align, option)
     if layouts:
         _show_layouts(machine, shape, device, point, words, as_json)
         return
-    if point or shape or device or any(words):
-        raise typer.BadParameter("a problem, a device and name=value choose the candidate of --layouts: add --layouts")
+    if bool(shape) != bool(device) or (not shape and (point or any(words))):
+        named = "one candidate is named by --shape and --device, with the rest of its problem and name=value"
+        raise typer.BadParameter(named)
+    if shape:
+        from tinygpu.cli.commands.kernels import point_of
+
+        made = point_of(machine, shape, device, point, *words)
+        show_candidate(made.space, made.point)
+        return
     for m in family(machine).machines:
         print(json.dumps(show_json(m), indent=2)) if as_json else show(m)
 

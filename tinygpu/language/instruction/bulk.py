@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, all_of, expr
 from tinygpu.language.instruction.base import Instruction, Unit
-from tinygpu.language.instruction.bulk_rules import box_rules, part_rules, row_rules
 from tinygpu.language.memories import GMEM, SMEM, Memory
 from tinygpu.language.tile import Tile
+
+# Rows that a BulkTransfer moves one by one: a statement each.
+MOST_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class BulkTransfer(Instruction):
                 f"moves {self.reads} to {self.writes}, {done}; a BulkTransfer moves GMEM to SMEM by mbarrier, or SMEM "
                 "to GMEM by bulk group"
             )
-        return "" if self.by_rows else self._owes(BulkTransfer, "statement")
+        return "" if self.by_rows else self._owes(BulkTransfer, "statement", "legality")
 
     def meaning(self, values: Any) -> Any:
         """What arrives of a tile: its values as they are."""
@@ -67,9 +69,39 @@ class BulkTransfer(Instruction):
 
     def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
         """Constraints from moving `source` to `target`."""
-        rules = row_rules if self.by_rows else box_rules
-        return rules(self, self.align_bytes, source, target)
+        if not self.by_rows:
+            raise NotImplementedError
+        window, side = (source, target) if source.tensor is not None else (target, source)
+        tensor, buffer, axis = window.tensor, side.buffer, window.contiguous
+        if tensor is None or buffer is None or axis is None:
+            raise ValueError(f"{self.label} moves rows between a tensor in GMEM and a buffer in SMEM")
+        if axis != buffer.contiguous:
+            raise ValueError(f"{buffer.name} has rows along another axis than {tensor.name}: {self.label} moves rows")
+        if buffer.span is not None or buffer.layout:
+            raise ValueError(f"{self.label} leaves rows as they are: {buffer.name} has neither swizzle= nor layout=")
+        if not all(o.same(0) for o in side.offset) or not buffer.shape[0].same(side.shape[0]):
+            raise ValueError(f"{self.label} moves to or from all of {buffer.name}, not a window of it")
+        row_bytes = window.shape[axis] * tensor.dtype.bits // 8
+        pitches = [buffer.pitch_bytes, *([tensor.ld * tensor.dtype.bits // 8] if tensor.rank > 1 else [])]
+        aligned = [of % self.align_bytes == 0 for of in (tensor.align, row_bytes, *pitches)]
+        rows = expr(1)
+        for along, extent in enumerate(window.shape):
+            rows = rows * (1 if along == axis else extent)
+        return (
+            self.rule(
+                f"rows of {tensor.name}",
+                all_of(aligned),
+                f"the pointer and the rows of {tensor.name}, and what is moved of each, are multiples of "
+                f"{self.align_bytes} bytes",
+            ),
+            self.rule(
+                f"number of rows of {tensor.name}",
+                rows <= MOST_ROWS,
+                f"a thread issues the moves of {MOST_ROWS} rows at most, one after another",
+                "model",
+            ),
+        )
 
     def multicast_rules(self, source: Tile, target: Tile, ctas: Expr) -> tuple[Constraint, ...]:
         """What it asks where `ctas` CTAs of a cluster each bring a part of the tile to all of them."""
-        return () if self.by_rows or self.traced_only else part_rules(self, source, target, ctas)
+        return ()
