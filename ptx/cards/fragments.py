@@ -12,8 +12,8 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language.matrix_fragments import ADDRESSED, HELD, TRANSPOSED
 from tinygpu.layouts.algebra import coalesce
+from tinygpu.layouts.draw import holder_picture
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.picture import holder_picture
 from tinygpu.layouts.step import E
 from tinygpu.ptx.cards.specimen import markdown_table
 from tinygpu.ptx.isa import mma, tcgen05_ld

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,10 @@ from numpy.typing import NDArray
 from tinygpu.expressions import Expr, expr
 from tinygpu.layouts import shapes
 from tinygpu.layouts.algebra import coalesce
-from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.draw import holder_picture
+from tinygpu.layouts.layout import WINDOW, Layout
 from tinygpu.layouts.leaf import Leaf, times
-from tinygpu.layouts.picture import Picture, holder_picture
+from tinygpu.layouts.picture import Picture, notebook
 from tinygpu.layouts.step import Axis, Step
 
 
@@ -143,12 +143,6 @@ class Partition:
         """(threads, values, axes): who holds what."""
         return self.thread_coordinates()[:, None, :] + self.value_coordinates()[None, :, :]
 
-    def _repr_html_(self) -> str:
-        """The picture where extents are numbers and at most two are longer than 1; else the partition in words."""
-        if all(extent.is_number for extent in self.shape) and sum(int(extent) > 1 for extent in self.shape) <= 2:
-            return self.picture((16, 32)).svg()
-        return f"<code>{escape(str(self))}</code>"
-
     def picture(self, window: tuple[int, int] | None = None) -> Picture:
         """Who holds each element of a tile, as T3:V1: thread 3, its value 1; `window` rows and columns, None for all.
 
@@ -169,6 +163,12 @@ class Partition:
         onto: dict[Axis, Axis] = {axis: 2 - len(long) + place for place, axis in enumerate(long)}
         rows, columns = [1, 1, *(shape[axis] for axis in long)][-2:]
         return holder_picture(self.layout.project(onto), (rows, columns), window)
+
+    def _repr_html_(self) -> str:
+        """Notebooks show this: the notation, and with numbers who holds what of the first rows and columns."""
+        numbers = self.layout.is_numeric and all(extent.is_number for extent in self.shape)
+        drawable = numbers and sum(int(extent) > 1 for extent in self.shape) < 3
+        return notebook(str(self), self.coalesced.picture(WINDOW) if drawable else None)
 
     def stores(self) -> NDArray[np.bool_]:
         """(threads,): the thread that stores, where several hold the same values."""

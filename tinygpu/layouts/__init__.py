@@ -19,10 +19,11 @@ from tinygpu.layouts.algebra import (
 )
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.composition import compose
+from tinygpu.layouts.draw import bank_picture, holder_picture, offset_picture
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.linear import LinearLayout
-from tinygpu.layouts.picture import Picture, bank_picture, holder_picture, offset_picture
+from tinygpu.layouts.picture import Picture
 from tinygpu.layouts.shapes import IntTuple
 from tinygpu.layouts.step import E, Step
 from tinygpu.layouts.swizzle import Swizzle

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tinygpu.layouts.composition import compose
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.layout import WINDOW, Layout
 from tinygpu.layouts.linear import LinearLayout
+from tinygpu.layouts.picture import drawn_offsets, notebook
 from tinygpu.layouts.shapes import IntTuple, ShapeTree
 from tinygpu.layouts.swizzle import Swizzle
 
@@ -72,6 +73,13 @@ class ComposedLayout:
         moved = isinstance(self.swizzle, LinearLayout) or self.swizzle.bits
         parts = (self.outer, self.swizzle if moved or self.outer is None else None, self.layout)
         return " o ".join(str(part) for part in parts if part is not None)
+
+    def _repr_html_(self) -> str:
+        """Notebooks show this: the notation, and the offsets of the first rows and columns of two modes."""
+        sizes = [mode.size for mode in self.layout.modes]
+        if len(sizes) != 2 or self.size > 1 << 16:
+            return notebook(str(self), None)
+        return notebook(str(self), drawn_offsets("offsets", self.offsets().reshape(sizes[::-1]).T, WINDOW))
 
     @property
     def shape(self) -> ShapeTree:

@@ -14,8 +14,13 @@ from tinygpu.expressions import Expr
 from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.leaf import Leaf, filled, leaf, same
+from tinygpu.layouts.picture import Picture, drawn_holders, drawn_offsets, notebook
 from tinygpu.layouts.shapes import IntTuple, ShapeTree, StrideTree
 from tinygpu.layouts.step import Axis, E, Step, axes_of
+
+WINDOW = (16, 32)
+"""Rows and columns of a picture in a notebook."""
+_LISTED = 1 << 16  # values up to which a notebook's picture lists them
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +152,32 @@ class Layout:
 
     def __hash__(self) -> int:
         return hash((self.shape, self.stride))
+
+    def _repr_html_(self) -> str:
+        """Notebooks show this: the notation, and of numbers a picture of the first rows and columns."""
+        return notebook(str(self), self._picture() if self.is_numeric else None)
+
+    def _picture(self) -> Picture | None:
+        """Offsets, or with up to two axes who holds what; rows and columns are the first two modes."""
+        sizes = [mode.size for mode in self.modes]
+        if len(sizes) > 2 or len(self.axes) > 2 or self.size > _LISTED:
+            return None
+        if not self.axes and self.cosize > 1 << 62:
+            return None
+        if not self.axes:
+            rows, columns = [1, *sizes][-2:] if sizes else (1, 1)
+            return drawn_offsets("offsets", self.offsets().reshape(columns, rows).T, WINDOW)
+        at = np.concatenate([np.zeros((self.size, 2 - len(self.axes)), dtype=np.int64), self.coordinates()], axis=1)
+        extents = (int(at[:, 0].max()) + 1, int(at[:, 1].max()) + 1)
+        ways = ("down", "across")[-len(self.axes) :]
+        title = ", ".join(f"axis {axis} {way}" for axis, way in zip(self.axes, ways, strict=True))
+        return drawn_holders(f"who holds what: {title}", sizes[0], at, extents, WINDOW)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all sizes and strides are numbers, and none an expression."""
+        counts = [n for _, d in self.steps for n in ([c for _, c in d.terms] if isinstance(d, Step) else [d])]
+        return all(isinstance(n, int) for n in (*counts, *(size for size, _ in self.steps)))
 
     @cached_property
     def extents(self) -> IntTuple:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tinygpu.layouts.picture import BANKS, Picture
+from tinygpu.layouts.draw import BANKS
+from tinygpu.layouts.picture import Picture
 from tinygpu.solver.smem_layout import SmemLayout
 
 _LINE_BYTES = BANKS * 4

@@ -14,9 +14,10 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Buffer
 from tinygpu.layouts.algebra import concatenate
 from tinygpu.layouts.composed import ComposedLayout
+from tinygpu.layouts.draw import bank_picture
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
-from tinygpu.layouts.picture import Picture, bank_picture
+from tinygpu.layouts.picture import Picture
 from tinygpu.layouts.step import E, Step
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tinygpu.layouts.picture import BANKS
+from tinygpu.layouts.draw import BANKS
 from tinygpu.report.chart import box, drawn, text
 from tinygpu.report.run import Placed
 from tinygpu.solver.smem_layout import SmemLayout

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tinygpu.dtypes import dtype
 from tinygpu.language.matrix_fragments import ADDRESSED, matrix
 from tinygpu.language.partition import Partition
+from tinygpu.layouts.draw import holder_picture
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.picture import holder_picture
 from tinygpu.ptx.cards.specimen import (
     COLUMNS,
     ROWS,

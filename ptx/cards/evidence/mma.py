@@ -10,8 +10,8 @@ import numpy as np
 
 from tinygpu.constraints.condition import evaluator
 from tinygpu.dtypes import dtype
+from tinygpu.layouts.draw import holder_picture
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.picture import holder_picture
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tinygpu.expressions import symbol
 from tinygpu.language import E, Layout, Partition, blocked, register_blocked
 from tinygpu.language.partition import expr
 from tinygpu.layouts.step import Step
@@ -146,3 +147,31 @@ def test_a_line_has_no_transpose() -> None:
     with pytest.raises(ValueError) as refused:
         _: Any = blocked((8,), threads=8).T
     assert str(refused.value) == "a partition of a tile with 1 axes has no transpose; it takes two"
+
+
+@settings(max_examples=60)
+@given(shape=st.lists(st.sampled_from([1, 2, 3, 6]), min_size=1, max_size=4))
+def test_pictures_and_notebooks_show_tiles_with_up_to_two_axes_that_are_longer_than_one(shape: list[int]) -> None:
+    """Each thread holds one element; rows are the first of the long axes."""
+    digits = [(extent, E(axis)) for axis, extent in enumerate(shape) if extent > 1]
+    who = Partition(tuple(map(expr, shape)), Layout.of(digits, []))
+    long = [extent for extent in shape if extent > 1]
+    page = who._repr_html_()
+    assert page.startswith(f"<div><code>{who}</code>")
+    assert page.count("<svg") == (len(long) < 3)
+    if len(long) > 2:
+        listed = " x ".join(map(str, shape))
+        sentence = f"a tile of {listed} has {len(long)} axes longer than 1; a picture shows two"
+        with pytest.raises(ValueError, match=f"^{sentence}$"):
+            who.picture()
+        return
+    rows, columns = [1, 1, *long][-2:]
+    cells = tuple(tuple(f"T{row + rows * column}:V0" for column in range(columns)) for row in range(rows))
+    assert who.picture().cells == cells
+    assert all(page.count(f">{cell}</text>") == 1 for line in cells for cell in line)
+    assert page.count("<rect") == rows * columns
+
+
+def test_a_symbolic_partition_is_shown_as_its_notation() -> None:
+    who = Partition((symbol("m"), expr(8)), Layout.of([(8, E(1))], [(symbol("m"), E(0))]))
+    assert who._repr_html_() == "<div><code>[mx8] (8,m):(1@1,1@0)</code></div>"

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layout_strategies import any_layouts
 
+from tinygpu.expressions import symbol
 from tinygpu.layouts import (
     ComposedLayout,
+    E,
     Layout,
     LayoutError,
     Picture,
@@ -170,3 +172,84 @@ def test_every_refusal():
         (("1",),),
         ((0, 0),),
     )
+
+
+# -- notebooks -----------------------------------------------------------------------------------------------------
+
+
+def table_of(value):
+    """The notation, the title and the cells of what a notebook shows; the last two are None without a picture."""
+    page = ET.fromstring(value._repr_html_())
+    assert page.tag == "div"
+    drawing = page.find(f"{SVG}svg")
+    if drawing is None:
+        return page.findtext("code"), None, None
+    title, *labels = drawing.findall(f"{SVG}text")
+    first = next(k for k, label in enumerate(labels) if label.get("class") == "row")
+    columns = {label.get("x"): k for k, label in enumerate(labels[:first])}
+    lines = []
+    for label in labels[first:]:
+        if label.get("class") == "row":
+            lines.append([""] * len(columns))
+        else:
+            lines[-1][columns[label.get("x")]] = label.text
+    return page.findtext("code"), title.text, lines
+
+
+@given(any_layouts(most=12, modes=2), any_layouts(most=12, modes=2))
+def test_a_notebook_shows_the_offsets_of_two_modes(a, b):
+    layout = Layout((a.shape, b.shape), (a.stride, b.stride))
+    notation, _, cells = table_of(layout)
+    assert notation == str(layout)
+    assert cells == [[str(layout(i, j)) for j in range(b.size)] for i in range(a.size)]
+
+
+@settings(max_examples=50)
+@given(any_layouts(most=8, modes=2), any_layouts(most=8, modes=2))
+def test_a_notebook_shows_who_holds_what_of_one_or_two_axes(threads, values):
+    """Both modes step along the axes that their leaves number: even leaves down, odd leaves across."""
+    steps = [
+        [(s, d * E(k % 2)) for k, (s, d) in enumerate(part.leaves) if d < 6] for part in (threads, values)
+    ]
+    layout = Layout.of(*steps)
+    _, caption, cells = table_of(layout)
+    if not layout.axes:
+        assert caption == "offsets"
+        return
+    named = [f"axis {a} {way}" for a, way in zip(layout.axes, ("down", "across")[-len(layout.axes) :], strict=True)]
+    assert caption.split("; the first")[0] == f"who holds what: {', '.join(named)}"
+    shown = {}
+    for v in range(layout[1].size):
+        for t in range(layout[0].size):
+            at = (0, *layout.coordinate(t, v))[-2:]
+            shown.setdefault(at, []).append(f"T{t}:V{v}")
+    for (row, column), holders in shown.items():
+        if row < 16 and column < 32:
+            more = f"+{len(holders) - 1}" if len(holders) > 1 else ""
+            assert cells[row][column] == holders[0] + more
+
+
+def test_what_has_no_picture_is_shown_as_its_notation():
+    n = symbol("n")
+    for value in (Layout((n, 8), (8, 1)), Layout((4, 8), (n, 1)), P("(2,2,2):(1,2,4)"), P("(4,2):(1@a+1@b,1@c)")):
+        assert table_of(value) == (str(value), None, None)
+    assert table_of(Layout((1 << 20, 1 << 20), (1, 1 << 20)))[1] is None
+    assert table_of(Layout((2, 2), (1, 1 << 63)))[1] is None
+
+
+def test_notebooks_cut_large_pictures_and_escape_notations():
+    _, caption, cells = table_of(Layout.row_major((100, 8)))
+    assert caption == "offsets; the first 16 of 100 rows"
+    assert len(cells) == 16
+    swizzled = ComposedLayout(Swizzle(1, 0, 1), P("(4,4):(4,1)"))
+    notation, caption, cells = table_of(swizzled)
+    assert notation == "Sw<1,0,1> o (4,4):(4,1)"
+    assert cells == [[str(swizzled(i, j)) for j in range(4)] for i in range(4)]
+    assert table_of(P("4:2"))[2] == [["0", "2", "4", "6"]]
+    assert table_of(P("():()"))[2] == [["0"]]
+
+
+def test_the_style_of_a_picture_reaches_no_other_drawing_of_the_page():
+    style = ET.fromstring(offset_picture(P("(2,2):(1,2)")).svg()).findtext(f"{SVG}style")
+    inner = style.replace("@media(prefers-color-scheme:dark){", "").removesuffix("}")
+    assert all(rule.startswith(".tinygpu-picture ") for rule in inner.split("}") if rule)
