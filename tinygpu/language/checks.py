@@ -97,8 +97,6 @@ class Checks:
         if not expr(stream_k).same(0):
             made = StreamK(expr(stream_k), made)
         if given is not None:
-            if not isinstance(given, TileScheduler):
-                raise self.fail(f"p.grid(scheduler=) takes a TileScheduler, not {given!r}")
             if persistent or made.shares:
                 raise self.fail(
                     f"p.grid takes a scheduler, here {type(given).__name__}, or persistent, slices and stream_k; leave "

@@ -15,11 +15,12 @@ from tinygpu.language import DeclarationError, Dim, Input, Machine, Output
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
+from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.build import MachineSpace, build_space
 
 sys.path.insert(0, str(Path(__file__).parent))
-from nested_blocks import WHO, block, machine
+from nested_blocks import COLUMNS, WHO, block, machine
 
 SENTENCE = (
     r"Nested\.program: a loop that produces and consumes '(ring|here)\d+' does nothing beside; move the other "
@@ -27,21 +28,27 @@ SENTENCE = (
 )
 
 
+def drawn(seed: int, deepest: int) -> tuple[str, MachineSpace]:
+    """(what is nested, the space of its machine); raises DeclarationError where it is refused."""
+    rng = np.random.default_rng(seed)
+    root, between_roles = block(rng, int(rng.integers(1, deepest + 1)), "ring"), bool(rng.integers(2))
+    made = machine(root, between_roles, int(rng.integers(1, 3)))
+    problem = made.problem(m=19, k=int(rng.choice([16, 64, 100])), w=32)
+    return f"{root}, between roles: {between_roles}", build_space(made, problem, device("h100"))
+
+
 def ended(seed: int) -> str:
     """ "right", or the sentence with which the machine of this seed is refused."""
-    rng = np.random.default_rng(seed)
-    root, between_roles = block(rng, int(rng.integers(1, 4 if seed < 100 else 5)), "ring"), bool(rng.integers(2))
     try:
-        made = machine(root, between_roles, int(rng.integers(1, 3)))
+        what, space = drawn(seed, 3 if seed < 100 else 4)
     except DeclarationError as refused:
         return str(refused)
-    problem = made.problem(m=19, k=int(rng.choice([16, 64, 100])), w=32)
-    space = build_space(made, problem, device("h100"))
+    made, problem, rng = space.machine, space.problem, np.random.default_rng(seed)
     for stages in (1, 3):
         (point,) = space.space.restrict({"stages": stages}).sample(1, rng)
         kernel = build(space.program(point), problem, point, SolverCache()).kernel
         found = verify(kernel, made, problem, orders=("late", "random"), random_inputs=False)
-        assert found.passed, f"seed {seed}: {root}, between roles: {between_roles}, {stages} stages\n{found}"
+        assert found.passed, f"seed {seed}: {what}, {stages} stages\n{found}"
     return "right"
 
 
@@ -74,3 +81,21 @@ def test_windows_of_registers_are_refused() -> None:
 def test_blocks_nested_at_random_are_right_or_refused(seed: int) -> None:
     end = ended(seed)
     assert end == "right" or re.fullmatch(SENTENCE, end), end
+
+
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.slow) if s > 210 else s for s in range(200, 400)])
+def test_what_is_nested_is_run_by_its_meanings_and_simulated(seed: int) -> None:
+    try:
+        what, space = drawn(seed, 4)
+    except DeclarationError as refused:
+        if re.fullmatch(SENTENCE, str(refused)):
+            return
+        raise
+    rng = np.random.default_rng(seed)
+    for stages in (1, 3):
+        (point,) = space.space.restrict({"stages": stages}).sample(1, rng)
+        x = rng.integers(-3, 4, (19, space.problem.dim["k"])).astype(np.float32)
+        got, wanted = space.program(point).run({"x": x}, sizes={"w": COLUMNS}), space.machine.reference(x=x)
+        for name in wanted:
+            assert np.array_equal(got[name], wanted[name][:, :COLUMNS]), f"seed {seed}: {what}, {stages} stages"
+        assert np.isfinite(Simulator(space).simulate(point).seconds)

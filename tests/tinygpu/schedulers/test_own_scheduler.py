@@ -95,7 +95,7 @@ def test_a_kind_of_ones_own_is_carried_out(stages: int) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "grid", "sentence"),
     [
-        ("stream-K", {}, "p.grid(scheduler=) takes a TileScheduler, not 'stream-K'"),
+        ("stream-K", {}, "p.grid: scheduler must be a tile scheduler, not 'stream-K'"),
         (
             Neighbours(),
             {"persistent": True},

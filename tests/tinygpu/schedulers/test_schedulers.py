@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -123,3 +125,16 @@ def test_a_scheduler_says_what_its_clusters_take() -> None:
 def test_slices_and_rounds_in_a_row_do_not_go_together() -> None:
     with pytest.raises(ValueError, match=r"not both: stream_k is 1, and there are 2 slices$"):
         StreamK(expr(1), StaticPersistent(expr(2))).settled()
+
+
+def test_kinds_are_named_where_they_are_declared_and_nowhere_else() -> None:
+    root = Path(__file__).parents[3]
+    kinds = re.compile(r"\b(Sliced|OneTile|StaticPersistent|StreamK|ONE_TILE)\b")
+    files = [f for room in ("tinygpu", "ptx", "search", "machines") for f in sorted((root / room).rglob("*.py"))]
+    named = {str(f.relative_to(root)) for f in files if kinds.search(f.read_text(encoding="utf-8"))}
+    assert {name for name in named if not name.startswith("tinygpu/schedulers/")} == {
+        "tinygpu/language/checks.py",  # the words of p.grid
+        "tinygpu/program/nodes.py",  # what a grid has where nothing is said
+        "tinygpu/program/saved.py",
+        "ptx/verification/plan.py",
+    }
