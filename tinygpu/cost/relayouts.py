@@ -12,10 +12,9 @@ from functools import lru_cache
 
 from tinygpu.expressions import Expr, expr, tabulated
 from tinygpu.language.partition import Partition
-from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
-from tinygpu.layouts.relayout import relayout
+from tinygpu.layouts.relayout import counts
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
@@ -47,11 +46,7 @@ def exchanged(s: n.Relayout) -> Exchanged:
         known = dict(zip(symbolic, numbers, strict=True))
         before, after = (_filled(p.layout, known) for p in parts)
         extents = tuple(max(_reach(before, axis), _reach(after, axis)) for axis in parts[0].axes)
-        try:
-            plan = relayout(before, after, extents, bits)
-        except LayoutError:
-            return 0, 0, 0
-        return plan.shuffles, plan.selects, plan.permutes
+        return counts(before, after, extents, bits)
 
     key = zlib.crc32(f"{parts[0]} {parts[1]} {bits}".encode())
     named = (("shuffles", 0), ("selects", 1), ("permutes", 2))

@@ -5,21 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import (
-    Dim,
-    E,
-    Input,
-    Layout,
-    Machine,
-    Output,
-    Partition,
-    Route,
-)
+from tinygpu.language import DeclarationError, Dim, E, Input, LaneRead, Layout, Machine, Output, Partition, Route
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
@@ -193,3 +185,47 @@ def test_what_stays_in_its_registers_is_no_instruction() -> None:
     without = [line.split()[0] for line in plain.ptx.splitlines() if line.strip().endswith(";")]
     assert Counter(lines["nothing"]) == Counter(without)
     assert sum(Counter(lines["registers"]).values()) == len(without)
+
+
+@pytest.mark.parametrize("way", ["shuffle", "memory"])
+def test_a_tile_of_fewer_threads_than_a_warp_goes_to_other_lanes(way: str) -> None:
+    chain = [Partition((4, 16), Layout.parse(t)) for t in ("((4,4),4):((1@0,4@1),1@1)", "((4,4),4):((4@1,1@0),1@1)")]
+    kernel, _ = carried_out(moved("f32", (4, 16), 32, chain, [way]), m=10, k=40)
+    assert (shuffles(kernel.ptx) > 0) == (way == "shuffle")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRead(LaneRead):
+    """shfl.sync of a user's own, which is told apart by a comment."""
+
+    @property
+    def label(self) -> str:
+        return "own"
+
+    def statement(self, result: str, value: str, mask: int) -> str:
+        return f"shfl.sync.bfly.b32 {result}, {value}, {mask}, 31, -1; // own"
+
+    def read(self, result: str, value: str, lane: str) -> str:
+        return f"shfl.sync.idx.b32 {result}, {value}, {lane}, 31, -1; // own"
+
+
+def test_lanes_are_read_by_an_instruction_of_the_users_own() -> None:
+    rng = random.Random(5)
+    chain = within_warps(rng, (16, 16), 32, 3)
+    machine = moved("f16", (16, 16), 32, chain, ["shuffle"] * 2)
+    own = type("Moved", (machine,), {"shuffle": OwnRead()})
+    (mine, _), (theirs, _) = (carried_out(m, m=20, k=32) for m in (own, machine))
+    plain = [line.split("//")[0].rstrip() for line in mine.ptx.splitlines()]
+    assert plain == [line.split("//")[0].rstrip() for line in theirs.ptx.splitlines()]
+    assert mine.ptx.count("// own") == shuffles(theirs.ptx) > 0
+
+
+def test_a_lane_read_that_does_not_say_how_is_refused() -> None:
+    class Silent(LaneRead):
+        label = "silent"
+
+    chain = [SAME, OTHER_LANES]
+    with pytest.raises(DeclarationError) as error:
+        type("Moved", (moved("f32", (32, 8), 32, chain, ["shuffle"]),), {"shuffle": Silent()})
+    owed = "does not state statement() and read(), as a LaneRead does"
+    assert str(error.value) == f"Moved.program: shuffle (silent) {owed}"

@@ -172,6 +172,24 @@ def test_a_way_is_legal_where_warps_and_threads_have_their_values(kind: str) -> 
     assert {"shared", "shuffles"} <= seen or kind == "c to grid"
 
 
+@pytest.mark.parametrize("kind", ["c to rows", pytest.param("c to grid", marks=pytest.mark.slow)])
+def test_what_is_admitted_of_values_with_several_holders_has_a_plan(kind: str) -> None:
+    """Rows and columns of tiles: threads that differ along the other axis hold the same."""
+    for axis in (0, 1):
+        held, wanted = (p.along(axis) for p in tiles(kind))
+        own = judge((*held.conditions, *wanted.conditions))
+        warps, threads = (judge(same(f"%{kind}", held, wanted, PARAMS)) for same in (same_warps, same_threads))
+        seen = set()
+        for point in points():
+            if not own(point) or not (warps(point) or threads(point)):
+                continue
+            one, other = (p.layout.fill(point) for p in (held, wanted))
+            found = relayout(one, other, tuple(int(evaluate(e, point)) for e in held.shape), 32).kind
+            assert found in {"nothing", "registers"} | ({"shuffles"} if not threads(point) else set()), point
+            seen.add(found)
+        assert seen or kind == "c to grid"
+
+
 # -- the node ----------------------------------------------------------------------------------------------------------
 
 

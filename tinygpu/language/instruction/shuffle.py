@@ -42,4 +42,4 @@ class LaneRead(Shuffle):
         raise NotImplementedError
 
     def unwritten(self) -> str:
-        return super().unwritten() or self._owes(LaneRead, "read")
+        return self._owes(LaneRead, "statement", "read")

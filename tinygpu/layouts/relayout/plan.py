@@ -83,6 +83,20 @@ class RelayoutPlan:
         """Byte permutations within pairs of words."""
         return sum(isinstance(s, Pick) and not s.selects for s in self.steps)
 
+    def in_halves(self) -> RelayoutPlan:
+        """The plan for values of two words, which are neighbours: both go the same way."""
+        steps: list[Step] = []
+        number = {(word, half): 2 * word + half for word in range(self.inputs) for half in range(2)}
+        for word, step in enumerate(self.steps, self.inputs):
+            for half in range(2):
+                number[word, half] = 2 * self.inputs + len(steps)
+                if isinstance(step, Shuffle):
+                    steps.append(Shuffle(number[step.word, half], step.sources))
+                else:
+                    steps.append(Pick(number[step.first, half], number[step.second, half], step.bytes_of))
+        outputs = tuple(number[word, half] for word in self.outputs for half in range(2))
+        return RelayoutPlan(self.kind, 2 * self.inputs, tuple(steps), outputs)
+
     def carried_out(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """(lanes, outputs) words of the target, from the (lanes, inputs) words of a warp."""
         made = [words[:, k] for k in range(self.inputs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +12,8 @@ from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.relayout import binary, matching
-from tinygpu.layouts.relayout.plan import LANES, WORD_BYTES, Pick, RelayoutPlan, Shuffle, Step
+from tinygpu.layouts.relayout.plan import LANES, WORD_BYTES, RelayoutPlan
+from tinygpu.layouts.relayout.repeats import Repeats, repeats
 
 Held = NDArray[np.int64]
 
@@ -29,20 +30,55 @@ def relayout(source: Layout, target: Layout, extents: tuple[int, ...], bits: int
     >>> print(relayout(C, A, (16, 8), 32))  # accumulators of mma.sync to its left operand, tf32
     shuffles: 4 shuffles, 8 selects
     """
-    if bits not in (8, 16, 32, 64):
-        raise LayoutError(f"a relayout moves elements of 8, 16, 32 or 64 bits, not of {bits}")
+    words = _words(source, target, bits)
     before, after = _held(source, extents), _held(target, extents)
-    if bits == 64:  # two words each
-        before, after = (np.stack([2 * held, 2 * held + 1], axis=2).reshape(len(held), -1) for held in (before, after))
-    value_bytes = min(bits // 8, WORD_BYTES)
-    packing = registers_of(before.shape[1], value_bytes), registers_of(after.shape[1], value_bytes)
-    if before.shape == after.shape and np.array_equal(before, after):
-        return _nothing(before.shape[1] // packing[0])
     if missing := np.setdiff1d(after, before).size:
         raise LayoutError(f"{target} holds coordinates that {source} does not, {missing} of them")
+    if before.shape == after.shape and np.array_equal(before, after):
+        return RelayoutPlan("nothing", words.inputs, (), tuple(range(words.inputs)))
     warps = _warps(before, after)
-    found = None if warps is None else _within_warp(warps[0], warps[1], value_bytes, packing)
-    return found or RelayoutPlan("shared", before.shape[1] // packing[0])
+    planned = None if warps is None else _planned(*warps, words)
+    if planned is None:
+        return RelayoutPlan("shared", words.inputs)
+    once, alike = planned
+    found = alike.of(once)
+    return found.in_halves() if words.halves == 2 else found
+
+
+def counts(source: Layout, target: Layout, extents: tuple[int, ...], bits: int) -> tuple[int, int, int]:
+    """Shuffles, selects and byte permutations of the plan, from what the first warp does; none where it cannot."""
+    words = _words(source, target, bits)
+    warps = _warps(_held(source, extents)[:LANES], _held(target, extents)[:LANES])
+    planned = None if warps is None else _planned(*warps, words)
+    if planned is None:
+        return 0, 0, 0
+    once, alike = planned
+    times = alike.times * words.halves
+    return times * once.shuffles, times * once.selects, times * once.permutes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """How the values of a thread lie in its words.
+
+    halves  words of a value of 64 bits
+    inputs  words of a thread before
+    """
+
+    value_bytes: int
+    packing: tuple[int, int]
+    repeats: Repeats
+    halves: int
+    inputs: int
+
+
+def _words(source: Layout, target: Layout, bits: int) -> Words:
+    if bits not in (8, 16, 32, 64):
+        raise LayoutError(f"a relayout moves elements of 8, 16, 32 or 64 bits, not of {bits}")
+    value_bytes, halves = min(bits // 8, WORD_BYTES), max(bits // 32, 1)
+    packing = registers_of(source[1].size, value_bytes), registers_of(target[1].size, value_bytes)
+    alike = repeats(source, target, WORD_BYTES // value_bytes, packing)
+    return Words(value_bytes, packing, alike, halves, source[1].size // packing[0] * halves)
 
 
 def registers_of(values: int, value_bytes: int) -> int:
@@ -64,10 +100,6 @@ def _held(layout: Layout, extents: tuple[int, ...]) -> Held:
     return held
 
 
-def _nothing(words: int) -> RelayoutPlan:
-    return RelayoutPlan("nothing", words, (), tuple(range(words)))
-
-
 def _warps(before: Held, after: Held) -> tuple[Held, Held] | None:
     """What the lanes of every warp hold, counted from its first coordinate; None where warps differ."""
     count = -(-max(len(before), len(after)) // LANES)
@@ -83,105 +115,24 @@ def _warps(before: Held, after: Held) -> tuple[Held, Held] | None:
     return a[0], b[0]
 
 
-def _within_warp(a: Held, b: Held, value_bytes: int, packing: tuple[int, int]) -> RelayoutPlan | None:
-    """The plan of one warp; None where it does not have what it wants."""
-    repeat = _repeat(a, b, value_bytes, packing)
-    if repeat is not None:
-        times, below = repeat
-        once = _within_warp(_digit(a, times, below[0], 0), _digit(b, times, below[1], 0), value_bytes, packing)
-        return None if once is None else _repeated(once, times, (below[0] // packing[0], below[1] // packing[1]))
-    return _of_a_warp(a.tobytes(), b.tobytes(), a.shape[1], value_bytes, packing)
+def _planned(a: Held, b: Held, words: Words) -> tuple[RelayoutPlan, Repeats] | None:
+    """The plan of one repeat in a warp, and the repeats; None where the warp does not have what it wants.
+
+    Where values have several holders, only all repeats together may have what one of them wants.
+    """
+    for alike in (words.repeats, Repeats.none(a.shape[1], b.shape[1], words.packing)):
+        before, behind = (np.ascontiguousarray(held[:, p[0]]) for held, p in ((a, alike.before), (b, alike.behind)))
+        found = _of_a_warp(before.tobytes(), behind.tobytes(), words.value_bytes, words.packing)
+        if found is not None:
+            return found, alike
+    return None
 
 
-@lru_cache(maxsize=1024)
-def _of_a_warp(
-    a: bytes, b: bytes, values: int, value_bytes: int, packing: tuple[int, int]
-) -> RelayoutPlan | None:
-    """Of what does not repeat; remembered, because the candidates of a machine have few of them."""
+@lru_cache(maxsize=4096)
+def _of_a_warp(a: bytes, b: bytes, value_bytes: int, packing: tuple[int, int]) -> RelayoutPlan | None:
+    """Remembered, because the candidates of a machine have few of them."""
     before, after = (np.frombuffer(held, dtype=np.int64).reshape(LANES, -1) for held in (a, b))
     columns = binary.Columns.of(before), binary.Columns.of(after)
     if columns[0] is not None and columns[1] is not None:
         return binary.plan(columns[0], columns[1], value_bytes, packing)
     return matching.plan(before, after, value_bytes, packing)
-
-
-# -- values that repeat alike ------------------------------------------------------------------------------------------
-
-
-def _repeat(a: Held, b: Held, value_bytes: int, packing: tuple[int, int]) -> tuple[int, tuple[int, int]] | None:
-    """(times, values below it before and behind) of a digit of the values that moves alike before and behind.
-
-    Only what does not repeat is planned. Factors of two stay where the whole needs fewer rounds than its parts.
-    """
-    columns = binary.Columns.of(a), binary.Columns.of(b)
-    whole = None
-    if columns[0] is not None and columns[1] is not None:
-        whole = binary.least_rounds(columns[0], columns[1], WORD_BYTES // value_bytes)
-    for times in (7, 5, 3, 2):
-        for below_a in _places(a, times, packing[0]):
-            for below_b in _places(b, times, packing[1]):
-                step = a[0, below_a] - a[0, 0]
-                if step != b[0, below_b] - b[0, 0] or not _disjoint(a, times, below_a, step):
-                    continue
-                part_a, part_b = _digit(a, times, below_a, 0), _digit(b, times, below_b, 0)
-                if not set(part_b.ravel().tolist()) <= set(part_a.ravel().tolist()):
-                    continue
-                if whole is not None:
-                    parts = binary.Columns.of(part_a), binary.Columns.of(part_b)
-                    if parts[0] is None or parts[1] is None:
-                        continue
-                    if times * binary.least_rounds(parts[0], parts[1], WORD_BYTES // value_bytes) > whole:
-                        continue
-                elif times == 2:
-                    continue
-                return times, (below_a, below_b)
-    return None
-
-
-def _places(held: Held, times: int, packing: int) -> list[int]:
-    """Values below each digit of this size that steps evenly and divides no word, the last digits first."""
-    count = held.shape[1]
-    out = []
-    for below in range(count // times, 0, -1):
-        if count % (times * below) or below % packing or (held < 0).any():
-            continue
-        parts = held.reshape(len(held), -1, times, below)
-        step = parts[0, 0, 1, 0] - parts[0, 0, 0, 0]
-        if step and (parts == parts[:, :, :1] + step * np.arange(times)[:, None]).all():
-            out.append(below)
-    return out
-
-
-def _digit(held: Held, times: int, below: int, digit: int) -> Held:
-    """The values whose digit of this size is a given one."""
-    return np.ascontiguousarray(held.reshape(len(held), -1, times, below)[:, :, digit].reshape(len(held), -1))
-
-
-def _disjoint(held: Held, times: int, below: int, step: int) -> bool:
-    """Whether the values of one digit and of the next have no coordinate in common."""
-    one = np.unique(_digit(held, times, below, 0))
-    return all(not np.isin(one + k * step, one).any() for k in range(1, times))
-
-
-def _repeated(once: RelayoutPlan, times: int, below: tuple[int, int]) -> RelayoutPlan:
-    """The plan `times` over, for words of which a digit counts the repeats, with so many words below it."""
-
-    def place(word: int, repeat: int, width: int) -> int:
-        return word // width * width * times + repeat * width + word % width
-
-    inputs = once.inputs * times
-    steps: list[Step] = []
-    outputs = [0] * (times * len(once.outputs))
-    for repeat in range(times):
-        number = {word: place(word, repeat, below[0]) for word in range(once.inputs)}
-        for word, step in enumerate(once.steps, once.inputs):
-            number[word] = inputs + len(steps)
-            if isinstance(step, Shuffle):
-                steps.append(replace(step, word=number[step.word]))
-            else:
-                steps.append(Pick(number[step.first], number[step.second], step.bytes_of))
-        for register, word in enumerate(once.outputs):
-            outputs[place(register, repeat, below[1])] = number[word]
-    return RelayoutPlan(once.kind, inputs, tuple(steps), tuple(outputs))
-
-
