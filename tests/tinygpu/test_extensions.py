@@ -249,11 +249,14 @@ def test_an_offered_instruction_is_checked_by_itself(tmp_path: Path) -> None:
 
     text = (KIT / "row_kit" / "instruction.py").read_text()
     assert text.count("np.abs(b))") == 1
-    (tmp_path / "wrong_kit.py").write_text(text.replace("np.abs(b))", "b)"))
+    (tmp_path / "wrong_kit.py").write_text(
+        text.replace("np.abs(b))", "b)")
+        + "\n\nclass Needs(Farther):\n    def __init__(self, kind):\n        self.kind = kind\n"
+    )
     packages = {
         **ROW_KIT,
         "wrong-kit": {"instructions": {"wrong": "wrong_kit:Farther", "load": "tinygpu.ptx.isa:LdMatrix",
-                                       "sums": "tinygpu.ptx.isa:Wgmma"}},
+                                       "sums": "wrong_kit:Needs"}},
     }  # fmt: skip
     with installed(packages, KIT, tmp_path):
 
