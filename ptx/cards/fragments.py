@@ -97,7 +97,7 @@ def warpgroups() -> Iterator[Fragment]:
             raise ValueError("wgmma has a fragment of a where a lies in registers")
         held = tidy(left)
         yield Fragment(f"wgmma.m64nNk{k}", ", ".join(kinds), "a (m x k)", held, "m", "k", held)
-    whole = accumulators(symbol("N"))
+    whole = accumulators(8 * symbol("N/8"))
     yield Fragment("wgmma.m64nNkK", "all types", "c, d (m x n)", whole, "m", "n", accumulators(16))
 
 
