@@ -26,8 +26,6 @@ from tinygpu.interpreter.steps import Block, Preparing
 from tinygpu.interpreter.store import slots, stored_tensor
 from tinygpu.interpreter.worker import Launch, Watch, Worker
 from tinygpu.language.instruction import MatrixMultiply
-from tinygpu.language.memories import RMEM
-from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
@@ -192,7 +190,7 @@ def _rounds_of_tile(program: Traced, dims: Mapping[str, int]) -> int:
 
 def _prepared(program: Traced) -> dict[str, Block]:
     """What each role does for a tile."""
-    preparing = Preparing(_made(program), _areas(program))
+    preparing = Preparing(_areas(program))
     return {r.name: preparing.block(tuple(_statements(program.body, r.name))) for r in program.roles}
 
 
@@ -204,16 +202,6 @@ def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statemen
         else:
             for inner in s.children:
                 yield from _statements(inner.statements, role)
-
-
-def _made(program: Traced) -> dict[str, Partition | None]:
-    """Who holds what of every value in registers, as the statement says that makes it."""
-    out: dict[str, Partition | None] = {}
-    for s in walk(program.body):
-        for result in s.writes:
-            if result.memory is RMEM:
-                out.setdefault(result.name, result.partition)
-    return out
 
 
 def _areas(program: Traced) -> dict[int, int]:

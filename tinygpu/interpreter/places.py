@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
+
+import numpy as np
 
 from tinygpu.expressions import compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.store import BufferWindow, TensorWindow
 from tinygpu.interpreter.worker import Worker
 from tinygpu.language.memories import GMEM, RMEM
-from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 
 Reader: TypeAlias = Callable[[Worker], Array]
 Writer: TypeAlias = Callable[[Worker, Array], None]
-# Partitions of the register values as they were made: a tile may stand for the transposed one.
-Made: TypeAlias = Mapping[str, Partition | None]
 
 
 def extents(tile: Tile) -> tuple[int, ...]:
     return tuple(int(s) for s in tile.shape)
 
 
-def reader(tile: Tile, made: Made, fill: float = 0.0) -> Reader:
+def reader(tile: Tile, fill: float = 0.0) -> Reader:
     """Gives the tile; elements outside of a tensor are `fill`."""
     name = tile.name
     if tile.memory is RMEM:
-        turned = _is_transposed(tile, made)
-        return lambda w: w.registers[name].T if turned else w.registers[name]
+        return lambda w: _as_named(w.registers[name], tile)
     if tile.memory is GMEM:
         window = _tensor_window(tile)
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
@@ -43,15 +41,13 @@ def reader(tile: Tile, made: Made, fill: float = 0.0) -> Reader:
     return of_slot
 
 
-def writer(tile: Tile, made: Made) -> Writer:
+def writer(tile: Tile) -> Writer:
     """Stores the tile, in the type of its elements; what lies outside of a tensor is left out."""
     name, kind, shape = tile.name, tile.dtype, extents(tile)
     if tile.memory is RMEM:
-        turned = _is_transposed(tile, made)
 
         def to_registers(w: Worker, values: Array) -> None:
-            elements = as_elements(values, kind)
-            w.registers[name] = elements.T if turned else elements
+            w.registers[name] = _as_made(as_elements(values, kind), tile, w.registers.get(name))
 
         return to_registers
     if tile.memory is GMEM:
@@ -71,12 +67,20 @@ def _tensor_window(tile: Tile) -> TensorWindow:
     return TensorWindow(tile.axes, extents(tile), tuple(axis for axis, _ in tile.fixed))
 
 
-def _is_transposed(tile: Tile, made: Made) -> bool:
-    """Whether a tile names a value in registers by its transpose: who holds what is then written the other way round.
+def _as_named(value: Array, tile: Tile) -> Array:
+    """A value in registers under the axes by which a tile names it."""
+    if not tile.axes:
+        return value
+    running = [axis for axis in tile.axes if axis is not None]
+    dropped = [axis for axis in range(value.ndim) if axis not in running]
+    return value.transpose(*running, *dropped).reshape(extents(tile))
 
-    A partition that is its own transpose is that of a single element.
-    """
-    partition, first = tile.partition, made.get(tile.name)
-    if partition is None or first is None or len(tile.shape) != 2 or str(partition) == str(first):
-        return False
-    return str(partition.T) == str(first)
+
+def _as_made(value: Array, tile: Tile, before: Array | None) -> Array:
+    """What a tile names of a value in registers, under the axes with which the value was made."""
+    if not tile.axes or before is None:
+        return value
+    running = [axis for axis in tile.axes if axis is not None]
+    dropped = [axis for axis in range(before.ndim) if axis not in running]
+    order = [*running, *dropped]
+    return value.reshape([before.shape[axis] for axis in order]).transpose(np.argsort(order))

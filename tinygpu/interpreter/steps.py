@@ -16,7 +16,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
-from tinygpu.interpreter.places import Made, extents, reader, writer
+from tinygpu.interpreter.places import extents, reader, writer
 from tinygpu.interpreter.worker import Moment, Worker
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
@@ -58,11 +58,9 @@ class Block:
 class Preparing:
     """What preparing the statements of a program asks for.
 
-    made   partitions of the register values as they were made
     areas  number of each fix-up among those of the roles that work on the same tile
     """
 
-    made: Made
     areas: dict[int, int]
 
     def block(self, body: tuple[n.Statement, ...]) -> Block:
@@ -118,20 +116,20 @@ class Preparing:
         return lambda w: put(w, np.full(shape, value, dtype=value.dtype))
 
     def load(self, s: n.Load) -> Act:
-        get, put = reader(s.source, self.made, s.fill), self.result(s, s.result)
+        get, put = reader(s.source, s.fill), self.result(s, s.result)
         meaning = _meaning(s.name, s.instruction)
         return lambda w: put(w, meaning(get(w)))
 
     def store(self, s: n.Store) -> Act:
-        get, put = reader(s.value, self.made), self.result(s, s.target)
+        get, put = reader(s.value), self.result(s, s.target)
         meaning = _meaning(s.name, s.instruction)
         if isinstance(s.instruction, Transfer) and s.instruction.combines:
-            there, combine = reader(s.target, self.made), s.instruction.combine
+            there, combine = reader(s.target), s.instruction.combine
             return lambda w: put(w, combine(there(w), meaning(get(w))))
         return lambda w: put(w, meaning(get(w)))
 
     def copy(self, s: n.Copy) -> Act:
-        get, put = reader(s.source, self.made), self.result(s, s.target)
+        get, put = reader(s.source), self.result(s, s.target)
         meanings = [_meaning(s.name, hop) for hop in s.instructions]
         return lambda w: put(w, reduce(lambda values, meaning: meaning(values), meanings, get(w)))
 
@@ -149,7 +147,7 @@ class Preparing:
     def operand(self, operand: Tile | n.ScalarArgument | Expr | float, kind: str) -> Callable[[Worker], Any]:
         """The operand's values: a tile, or one number."""
         if isinstance(operand, Tile):
-            return reader(operand, self.made)
+            return reader(operand)
         if isinstance(operand, n.ScalarArgument):
             name = operand.name
             return lambda w: w.launch.scalars[name]
@@ -160,7 +158,7 @@ class Preparing:
         return lambda w: value
 
     def multiply(self, s: n.Multiply) -> Act:
-        a, b, old = (reader(t, self.made) for t in (s.a, s.b, s.accumulator))
+        a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), _meaning(s.name, s.instruction)
         operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
 
@@ -172,7 +170,7 @@ class Preparing:
 
     def multiply_together(self, s: n.Multiply) -> Wait:
         """Several CTAs of a cluster: each has rows of a and of the accumulator of its own, and some columns of b."""
-        a, b, old = (reader(t, self.made) for t in (s.a, s.b, s.accumulator))
+        a, b, old = (reader(t) for t in (s.a, s.b, s.accumulator))
         put, meaning = self.result(s, s.accumulator), _meaning(s.name, s.instruction)
         operand, kinds = s.instruction.operand, (s.a.dtype, s.b.dtype)
 
@@ -185,7 +183,7 @@ class Preparing:
         return run
 
     def reduce(self, s: n.Reduce) -> Act:
-        get, put = reader(s.source, self.made), self.result(s, s.result)
+        get, put = reader(s.source), self.result(s, s.result)
         combine, meaning = _meaning(s.name, s.combine), _meaning(s.name, s.shuffle)
 
         def act(w: Worker) -> None:
@@ -196,12 +194,12 @@ class Preparing:
 
     def relayout(self, s: n.Relayout) -> Act:
         """The tile is the same, whoever holds it."""
-        get, put = reader(s.source, self.made), self.result(s, s.result)
+        get, put = reader(s.source), self.result(s, s.result)
         return lambda w: put(w, get(w))
 
     def result(self, s: n.Statement, tile: Tile) -> Callable[..., None]:
         """Stores what a statement makes of its tile, which has the tile's extents, and of which operands."""
-        put, shape, kept = writer(tile, self.made), extents(tile), tile.memory is RMEM
+        put, shape, kept = writer(tile), extents(tile), tile.memory is RMEM
         name = tile.name
 
         def store(w: Worker, values: Any, *operands: Any) -> None:
@@ -225,7 +223,7 @@ class Preparing:
         """Where a block ends, what asynchronous instructions have added up in it is there."""
         sums = {m.accumulator.name: m.accumulator for m in walk(s.body) if isinstance(m, n.Multiply) and m.token}
         tiles = [tile for tile in sums.values() if tile.memory is RMEM]
-        ends = [(tile, reader(tile, self.made), writer(tile, self.made)) for tile in tiles]
+        ends = [(tile, reader(tile), writer(tile)) for tile in tiles]
 
         def act(w: Worker) -> None:
             watch = w.launch.watch
@@ -322,7 +320,7 @@ class Preparing:
     # -- tiles that CTAs share --------------------------------------------------------------------------------------
     def fix_up(self, s: n.FixUp) -> tuple[Any, bool]:
         """The CTA that comes last combines what all of them left, in the order of their parts, and goes on."""
-        get, put = reader(s.value, self.made), self.result(s, s.result)
+        get, put = reader(s.value), self.result(s, s.result)
         combine, inner, area = _meaning(s.name, s.combine), self.block(s.body), self.areas[id(s)]
         leave, take = _meaning(s.name, s.store), _meaning(s.name, s.load)
 

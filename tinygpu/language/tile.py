@@ -75,7 +75,8 @@ class Tile:
     memory     where it lies
     shape      extents, in elements
     offset     where the window begins in the tensor or buffer, per axis
-    axes       for GMEM: which axis of the tensor each axis of the tile runs along (None: the same element all along)
+    axes       for GMEM: which axis of the tensor each axis of the tile runs along (None: the same element all along);
+               for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
     fixed      for GMEM: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
     """
@@ -125,7 +126,7 @@ class Tile:
             self,
             shape=tuple(self.shape[axis] for axis in order),
             offset=tuple(self.offset[axis] for axis in order),
-            axes=tuple(self.axes[axis] for axis in order) if self.tensor is not None else (),
+            axes=tuple(self._runs[axis] for axis in order),
             partition=self.partition.permute(*order) if self.partition is not None else None,
         )
 
@@ -136,7 +137,7 @@ class Tile:
             self,
             shape=(*self.shape[:place], expr(1), *self.shape[place:]),
             offset=(*self.offset[:place], expr(0), *self.offset[place:]),
-            axes=(*self.axes[:place], None, *self.axes[place:]) if self.tensor is not None else (),
+            axes=(*self._runs[:place], None, *self._runs[place:]),
             partition=self.partition.unsqueeze(place) if self.partition is not None else None,
         )
 
@@ -152,10 +153,14 @@ class Tile:
             self,
             shape=self.shape[:place] + self.shape[place + 1 :],
             offset=self.offset[:place] + self.offset[place + 1 :],
-            axes=self.axes[:place] + self.axes[place + 1 :],
+            axes=self._runs[:place] + self._runs[place + 1 :],
             partition=self.partition.squeeze(place) if self.partition is not None else None,
             fixed=tuple(sorted({**dict(self.fixed), **one_deep}.items())),
         )
+
+    @property
+    def _runs(self) -> tuple[int | None, ...]:
+        return self.axes if self.tensor is not None or self.axes else tuple(range(len(self.shape)))
 
     def _axis(self, axis: int, count: int, what: str) -> int:
         if self.buffer is not None:

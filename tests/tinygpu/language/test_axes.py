@@ -152,3 +152,14 @@ def test_tiles_with_three_axes_pass_through_shared_memory(sizes: tuple[int, int,
     for point in points:
         kernel = build(space.program(point), problem, point, SolverCache()).kernel
         assert verify(kernel, Turned, problem, orders=("late",)).passed, point
+
+
+@pytest.mark.parametrize("sizes", [(3, 9, 70), (2, 17, 5)])
+def test_a_program_with_renamed_axes_runs_as_it_is_written(sizes: tuple[int, int, int]) -> None:
+    problem = Turned.problem(b=sizes[0], m=sizes[1], n=sizes[2])
+    space = build_space(Turned, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(4))
+    x = np.arange(math.prod(sizes), dtype=np.float32).reshape(sizes)
+    bias = np.arange(sizes[2], dtype=np.float32) * 1000
+    out = space.program(point).run({"x": x, "bias": bias})
+    assert np.array_equal(out["y"], Turned.reference(x, bias))
