@@ -146,24 +146,6 @@ EQUIVALENTS = (
         "no rows are no bytes, with a sign and without",
     ),
     Equivalent(
-        "ptx/lowering/smem.py",
-        "return 0, 0, 0",
-        "return 0, 0, 1",
-        "steps along rows matter to swizzles only, and a buffer without rows has none",
-    ),
-    Equivalent(
-        "ptx/lowering/smem.py",
-        "return 0, 0, 0",
-        "return 0, 0, (-1)",
-        "steps along rows matter to swizzles only, and a buffer without rows has none",
-    ),
-    Equivalent(
-        "ptx/lowering/matrix.py",
-        "per_a, per_b, per_c = (elements // 32 for elements in (m * k // a.packed, nn * k // b.packed, m * nn))",
-        "per_a, per_b, per_c = (elements // (31) for elements in (m * k // a.packed, nn * k // b.packed, m * nn))",
-        "of 32 times a number less than 31, the same is left",
-    ),
-    Equivalent(
         "tinygpu/solver/swizzle_search.py",
         "RLIMIT = 400_000",
         "RLIMIT = 400001",

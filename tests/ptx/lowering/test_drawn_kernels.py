@@ -45,6 +45,7 @@ from tinygpu.devices import device
 from tinygpu.language import DeclarationError, Machine, Problem
 from tinygpu.language.posing import ProblemError
 from tinygpu.language.trace import trace
+from tinygpu.layouts import LayoutError
 from tinygpu.machines import elementwise, matmul_ampere, matmul_hopper, matmul_simt, matmul_skinny
 from tinygpu.program.fill import Filler, filler
 from tinygpu.ptx import lowering
@@ -111,10 +112,10 @@ def traced(
 def written(machine: type[Machine], problem: Problem, point: dict[str, int | str], cache: SolverCache) -> str:
     """What lowering makes of a point, admitted or not."""
     fill, axes = traced(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices()))
-    program = fill.fill({a: int(point[a]) for a in axes})
     try:
+        program = fill.fill({a: int(point[a]) for a in axes})
         kernel = build(program, problem, point, cache).kernel
-    except LoweringError as refused:
+    except (LoweringError, LayoutError) as refused:
         return f"refused: {refused}"
     opcodes = Counter(OPCODE.findall(kernel.ptx))
     rest = repr(replace(kernel, ptx=""))

@@ -119,7 +119,7 @@ def test_transfers_of_gmem_ask_for_the_pieces_that_their_lanes_touch(
     assert ask == ({"in_flight": moved} if looped else {"global_loads": 1})
     ask = asked(store, threads=threads, times=times)
     counts = {size: [one for *_, one, _ in listed(store, size)] for size in (32, 64)}
-    if all(m.axis is not None for m in who.threads) or len(counts[32]) == int(who.value_count) // vector:
+    if not [*who.copies()] or len(counts[32]) == int(who.value_count) // vector:
         written = {"sectors_written": times * sum(counts[32]), "accesses_written": times * sum(counts[64])}
         assert ask == {"warp_instructions": 2 * times * len(counts[32]), **written}
 
@@ -142,10 +142,11 @@ def test_rows_that_begin_between_sectors_ask_for_no_more_than_is_counted(
     assert first * len(touched) <= ask["sectors_read"]
     if apart:
         even = asked(load, threads=threads)
-        contiguous = [m for m in who.threads if m.axis == axis]
-        rows = max(1, 32 // math.prod(int(m.extent) for m in contiguous))
-        rows = min(rows, math.prod(int(m.extent) for m in who.threads if m.axis == 1 - axis))
-        if len(contiguous) == 1 and not any(m.axis is None for m in who.threads):
+        along, across = (
+            [size for size, step in who.threads.along(a).leaves if step] for a in (axis, 1 - axis)
+        )
+        rows = min(max(1, 32 // math.prod(along)), math.prod(across))
+        if len(along) == 1 and not [*who.copies()]:
             assert ask["sectors_read"] == even["sectors_read"] + rows * len(touched)
     plain = asked(load, threads=threads, left_out="coalescing")
     assert plain["sectors_read"] == len(touched) * -(-32 * vector * dtype(kind).bits // 256)
@@ -169,7 +170,7 @@ def test_transfers_of_smem_and_copies_take_a_wavefront_for_every_word_of_a_lane(
         "smem_load_wavefronts": requests * waves,
     }
     put = n.Store("s", isa.StShared(vector), registers(kind, who), tile)
-    if all(m.axis is not None for m in who.threads):
+    if not [*who.copies()]:
         assert asked(put, threads=threads, times=times) == {
             "warp_instructions": 2 * requests,
             "smem_store_wavefronts": requests * waves,

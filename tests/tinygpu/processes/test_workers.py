@@ -156,6 +156,7 @@ def test_ctrl_c_is_for_the_asker() -> None:
     """A signal for the whole group, as a terminal sends it, reaches no worker."""
     program = (
         "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
         "from tinygpu.processes.worker import started\n"
         "worker = started('serving_badly:serve')\n"
         "assert worker.ask(('answer', 1, ''), 60.0) == 1\n"
@@ -165,7 +166,12 @@ def test_ctrl_c_is_for_the_asker() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, start_new_session=True
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=300,
     )
     assert (done.stdout, done.stderr) == ("here\n", "")
 
