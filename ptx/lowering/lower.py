@@ -91,8 +91,8 @@ def lowered(
         ]
     for spec, register in context.maps:
         prologue += [f"  mov.b64 {register}, {spec.name};", f"  cvta.param.u64 {register}, {register};"]
-    handed_over = any(p.completion in ("mbarrier", "turn") for p in program.pipelines)
-    needs = [*_needs(program), *([HANDED_OVER] if handed_over else [])]
+    together = int(program.grid.cluster) > 1 or any(p.completion in ("mbarrier", "turn") for p in program.pipelines)
+    needs = [*_needs(program), *([HANDED_OVER] if together else [])]
     target = max([min(VERSIONS), *(oldest for oldest, _ in needs)])
     version = max([VERSIONS[max(t for t in VERSIONS if t <= target)], *(lowest for _, lowest in needs)])
     name = f"{program.machine.lower()}"

@@ -67,7 +67,7 @@ def total(blocks: tuple[Block, ...], x: Any, column: int) -> Any:
     return out
 
 
-def machine(root: Block, between_roles: bool, consumers: int = 1) -> type[Machine]:
+def machine(root: Block, between_roles: bool, consumers: int = 1, persistent: bool = False) -> type[Machine]:
     """A machine that carries out the block for every tile of rows, in one role or in two that do the same.
 
     Its rings are within the role, or, but for those of its own, between a producer and the others.
@@ -88,7 +88,7 @@ def machine(root: Block, between_roles: bool, consumers: int = 1) -> type[Machin
 
         def program(self, p: Any) -> None:
             with (
-                p.grid((self.m, ROWS), persistent=bool(shared)) as (i,),
+                p.grid((self.m, ROWS), persistent=persistent or bool(shared)) as (i,),
                 _rings(self, p, shared, {}, {"swizzle": 128}) as rings,
             ):
                 for number in range(consumers):

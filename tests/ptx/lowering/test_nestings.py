@@ -32,7 +32,7 @@ def drawn(seed: int, deepest: int) -> tuple[str, MachineSpace]:
     """(what is nested, the space of its machine); raises DeclarationError where it is refused."""
     rng = np.random.default_rng(seed)
     root, between_roles = block(rng, int(rng.integers(1, deepest + 1)), "ring"), bool(rng.integers(2))
-    made = machine(root, between_roles, int(rng.integers(1, 3)))
+    made = machine(root, between_roles, int(rng.integers(1, 3)), bool(rng.integers(2)))
     problem = made.problem(m=19, k=int(rng.choice([16, 64, 100])), w=32)
     return f"{root}, between roles: {between_roles}", build_space(made, problem, device("h100"))
 
