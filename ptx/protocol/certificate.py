@@ -24,6 +24,7 @@ from tinygpu.ptx.protocol.induction import (
     RingProof,
     answer,
 )
+from tinygpu.ptx.protocol.order import in_one_order
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 
@@ -186,25 +187,41 @@ def _within_roles(protocol: sync.Protocol) -> Iterator[RingCertificate]:
             if any(isinstance(s, sync.Touch) and s.pipeline == ring.name for s in steps_of(role.body)):
                 using.setdefault(ring.name, []).append(role.role)
     for role in roles(protocol) or (alone,):
-        mine = tuple(ring for ring in own if using.get(ring.name) == [role.role])
         meetings = {s.threads for s in steps_of(role.body) if isinstance(s, sync.Meet)}
-        try:
-            found = sequence(mine, role.body, 32 * role.warps or max(meetings, default=0)) if mine else None
-        except Irregular as why:
-            yield from (RingCertificate(ring, "unknown", reason=str(why), open=WITHIN) for ring in mine)
-            continue
-        for ring in mine:
-            if found and found.violation and found.violation.pipeline == ring.name:
-                wrong = found.violation
-                yield RingCertificate(ring, "refuted", reason=wrong.sentence, round=wrong.round)
-            elif found and found.violation:
-                reason = f"{found.violation.pipeline} fails, which it is used with"
-                yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
-            elif found:
-                yield RingCertificate(ring, "proved", WITHIN, states=found.states)
+        threads = 32 * role.warps or max(meetings, default=0)
+        for together in _sharing([ring for ring in own if using.get(ring.name) == [role.role]]):
+            yield from _followed(together, role.body, threads)
     for ring in own:
         if len(names := using.get(ring.name, [])) > 1:
             reason = f"{' and '.join(names)} share its slots, each between barriers of its own"
+            yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
+
+
+def _sharing(rings: list[sync.Ring]) -> list[tuple[sync.Ring, ...]]:
+    """The rings in groups: those of a group have memory in common."""
+    groups: list[tuple[sync.Ring, ...]] = []
+    for ring in rings:
+        near = [group for group in groups if any(ring.overlaps(other) for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append((*(other for group in near for other in group), ring))
+    return groups
+
+
+def _followed(rings: tuple[sync.Ring, ...], body: tuple[sync.Step, ...], threads: int) -> Iterator[RingCertificate]:
+    """What following some rings from barrier to barrier says of each."""
+    try:
+        found = sequence(rings, body, threads)
+    except Irregular as why:
+        yield from (RingCertificate(ring, "unknown", reason=str(why), open=WITHIN) for ring in rings)
+        return
+    wrong = found.violation
+    for ring in rings:
+        if wrong is None:
+            yield RingCertificate(ring, "proved", WITHIN, states=found.states)
+        elif wrong.pipeline == ring.name:
+            yield RingCertificate(ring, "refuted", reason=wrong.sentence, round=wrong.round)
+        else:
+            reason = f"{wrong.pipeline} fails, which it shares memory with"
             yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
 
 
@@ -283,16 +300,24 @@ def _certified(
         except Irregular:
             if least == 2 or ring.stages < 2:
                 raise
-    others = {m.ring for a in mine for m in a.moves} - {ring.name}
-    several = sorted(name for name in others if _ring(protocol, name).completion == "mbarrier")
-    if several:
+    coupled = _coupled(protocol, ring.name, automata)
+    several = sorted({m.ring for a in mine for m in a.moves} & coupled - {ring.name})
+    if several and not in_one_order(coupled, automata):
         reason = f"its roles wait in {' and '.join(several)} as well, and who waits for whom through both is not proved"
-        return RingCertificate(ring, "unknown", CLAIMS[:-1], least, reason, None, (STUCK,), _look(protocol), asked)
+        looked = _look(protocol)
+        if any(explored.violation for explored in looked):
+            raise Irregular(reason)
+        return RingCertificate(ring, "unknown", CLAIMS[:-1], least, reason, None, (STUCK,), looked, asked)
     return RingCertificate(ring, "proved", CLAIMS, least, asked=asked)
 
 
-def _ring(protocol: sync.Protocol, name: str) -> sync.Ring:
-    return next(ring for ring in protocol.rings if ring.name == name)
+def _coupled(protocol: sync.Protocol, ring: str, automata: tuple[Automaton, ...]) -> frozenset[str]:
+    """The rings with buffers whose roles wait in this one too, or in one of which that is so."""
+    handed = {r.name for r in protocol.rings if r.completion == "mbarrier"}
+    found = {ring}
+    while more := {m.ring for a in automata for m in a.moves if any(a.of(name) for name in found)} & handed - found:
+        found |= more
+    return frozenset(found)
 
 
 def _check_counts(

@@ -53,7 +53,7 @@ class State:
 
     slots      of all rings that are followed
     registers  that hold slots
-    left       rounds that loops still have, this one too, by their trip count
+    left       rounds that loops still have, this one too, by their index; by its trip count of one that is to come
     """
 
     slots: tuple[tuple[str, tuple[Slot, ...]], ...]
@@ -66,7 +66,7 @@ class _Way:
     """From a place in the text to another.
 
     kind   act, holds, fails (a condition), enter, again, leave (a loop), or nothing
-    turns  rings that are written within the loop
+    turns  rings of which the loop's body is a round
     """
 
     end: int
@@ -74,6 +74,7 @@ class _Way:
     action: sync.Action | None = None
     condition: sync.Before | None = None
     trips: sync.Trips | None = None
+    index: str = ""  # of the loop
     turns: frozenset[str] = frozenset()
     round: int | None = None  # that is written, counted from the one that the loop is in
 
@@ -93,7 +94,7 @@ def sequence(rings: tuple[sync.Ring, ...], body: Steps, threads: int) -> Sequenc
     """Follows what the threads of a role do with the slots that they fill and read themselves. Raises Irregular."""
     graph = _Graph(frozenset(ring.name for ring in rings))
     start = graph.place()
-    graph.write(body, start, None)
+    graph.write(body, start)
     return _Search({ring.name: ring for ring in rings}, graph.ways, threads).run(start)
 
 
@@ -106,43 +107,45 @@ class _Graph:
         self.ways.append([])
         return len(self.ways) - 1
 
-    def write(self, steps: Steps, start: int, ahead: int | None) -> int:
-        """The place behind the steps; ahead: the round that they write, where they are written before they are read."""
+    def write(self, steps: Steps, start: int, ahead: tuple[int, frozenset[str]] = (0, frozenset())) -> int:
+        """The place behind the steps; ahead: the round that they write, but of rings that they read as well."""
         for step in steps:
             end = self.place()
             match step:
                 case sync.Tiles(body):
-                    turns = self.written(body)
+                    turns = self.turned(body)
                     self.ways[self.write(body, start, ahead)].append(_Way(start, "on", turns=turns))
                     self.ways[start].append(_Way(end))
-                case sync.Rounds(_, trips, body):
-                    head, turns = self.place(), self.written(body)
-                    self.ways[start].append(_Way(head, "enter", trips=trips))
+                case sync.Rounds(index, trips, body):
+                    head, turns = self.place(), self.turned(body)
+                    self.ways[start].append(_Way(head, "enter", trips=trips, index=index))
                     last = self.write(body, head, ahead)
-                    self.ways[last] += [_Way(head, "again", trips=trips, turns=turns), _Way(end, "leave", trips=trips)]
-                    self.ways[last][-1] = replace(self.ways[last][-1], turns=turns)
+                    self.ways[last].append(_Way(head, "again", trips=trips, index=index, turns=turns))
+                    self.ways[last].append(_Way(end, "leave", trips=trips, index=index, turns=turns))
                 case sync.When(condition, body):
                     inside = self.place()
                     whether = condition if isinstance(condition, sync.Before) else None
                     if condition == "one thread" and any(isinstance(s, sync.Meet) for s in steps_of(body)):
                         raise Irregular("one thread alone waits at a barrier of all")
-                    to_come = ahead if whether is None or not whether.offset else whether.offset
+                    to_come = (whether.offset, self.turned(body)) if whether and whether.offset else ahead
                     self.ways[start].append(_Way(inside, "holds", condition=whether))
                     self.ways[self.write(body, inside, to_come)].append(_Way(end))
                     if condition != "one thread":
                         self.ways[start].append(_Way(end, "fails", condition=whether))
                 case sync.Ahead(_, number, body):
-                    self.ways[self.write(body, start, number)].append(_Way(end))
+                    self.ways[self.write(body, start, (number, self.turned(body)))].append(_Way(end))
                 case sync.RoleBody():
                     raise Irregular("a role stands within a role")
                 case _:
-                    self.ways[start].append(_Way(end, "act", step, round=ahead or 0))
+                    comes = isinstance(step, sync.Touch) and step.pipeline not in ahead[1]
+                    self.ways[start].append(_Way(end, "act", step, round=ahead[0] if comes else 0))
             start = end
         return start
 
-    def written(self, body: Steps) -> frozenset[str]:
-        writes = (s for s in steps_of(body) if isinstance(s, sync.Touch) and s.verb == "write")
-        return frozenset(s.pipeline for s in writes) & self.rings
+    def turned(self, body: Steps) -> frozenset[str]:
+        """Rings of which a block is a round: it writes a slot and reads one, where others write parts of a slot."""
+        touched = {(s.pipeline, s.verb) for s in steps_of(body) if isinstance(s, sync.Touch)}
+        return frozenset(ring for ring in self.rings if {(ring, "write"), (ring, "read")} <= touched)
 
 
 class _Wrong(Exception):
@@ -182,18 +185,18 @@ class _Search:
         if way.turns:
             state = self.turned(state, way.turns)
         match way.kind, way.trips, way.condition:
-            case "enter", sync.Trips(text), _ if text in left:
-                yield from [state] if left[text] else []
             case "enter", sync.Trips(text), _:
-                yield from (self.with_left(state, text, count) for count in self.counts(1))
-            case "again", sync.Trips(text), _:
-                count = left[text]
+                chosen = [left[text]] if text in left else self.counts(1)
+                entered = self.with_left(state, text, None)
+                yield from (self.with_left(entered, way.index, count) for count in chosen if count)
+            case "again", _, _:
+                count = left[way.index]
                 following = [count - 1] * (count > 1) + [count] * self.many(count)
-                yield from (self.with_left(_anew(state), text, still) for still in following)
-            case "leave", sync.Trips(text), _ if left[text] == 1:
-                yield self.with_left(state, text, None)
-            case ("holds" | "fails") as how, _, sync.Before(_, offset, trips):
-                yield from self.branch(state, how == "holds", offset, trips.text)
+                yield from (self.with_left(_anew(state), way.index, still) for still in following)
+            case "leave", _, _ if left[way.index] == 1:
+                yield self.with_left(state, way.index, None)
+            case ("holds" | "fails") as how, _, sync.Before(index, offset, trips):
+                yield from self.branch(state, how == "holds", offset, index or trips.text)
             case "act", _, _ if way.action is not None:
                 yield self.acted(state, way.action, way.round or 0)
             case ("holds" | "fails" | "on"), _, _:

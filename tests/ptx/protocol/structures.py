@@ -125,6 +125,44 @@ class RingInRing(Machine):
 
 
 @cache
+def two_rings(produced: str, consumed: str) -> type[Machine]:
+    """Two rings between two roles, who come to their slots in these orders: "aabb" is twice to a, then twice to b."""
+
+    class TwoRings(Machine):
+        """y = x, as far as it goes"""
+
+        m, n = Dim(), Dim()
+        x = Input("f32", m, n)
+        y = Output("f32", m, n)
+        stages = Param(1, 2, 3)
+        tma, ld, st = isa.TmaLoad(), isa.LdShared(1), isa.StGlobal(1)
+
+        def program(self, p: Any) -> None:
+            who = blocked(SHAPE, threads=32, across=32)
+            with (
+                p.grid((self.m, 8), (self.n, 32 * len(produced)), persistent=True) as (i, j),
+                p.pipeline("a", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as a,
+                p.pipeline("b", self.stages, x=p.smem("f32", SHAPE, swizzle=128)) as b,
+            ):
+                rings = {"a": a, "b": b}
+                with p.role("producer", warps=1, first=1):
+                    for number, name in enumerate(produced):
+                        with rings[name].produce() as s:
+                            p.copy(self.tma, self.x.tile(i, j + 32 * number, shape=SHAPE), s.x)
+                with p.role("reader", warps=1):
+                    for number, name in enumerate(consumed):
+                        with rings[name].consume() as s:
+                            at = self.y.tile(i, j + 32 * number, shape=SHAPE)
+                            p.store(self.st, at, p.load(self.ld, s.x, who))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    return TwoRings
+
+
+@cache
 def _protocol(machine: type[Machine], sizes: tuple[int, ...], of: tuple[tuple[str, Any], ...]) -> sync.Protocol:
     problem = machine.problem(**dict(zip(machine.dim_names(), sizes, strict=True)))
     space = build_space(machine, problem, device("h100"))
@@ -187,6 +225,7 @@ SMALL_ONES: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "sums in turn": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 0, "parts": 1}),
     "sums in turn, stream-K": (ring_machines.SumsInTurn, (44, 136, 32), {"stages": 2, "rounds": 1, "parts": 1}),
     "read twice": (ring_machines.ReadTwice, (72, 40, 72), {"stages": 2, "along_m": 1, "along_n": 2}),
+    "ring in a ring": (RingInRing, (40, 256), {"stages": 2}),
     "two rings": (ring_machines.TwoRings, (12, 72), {"stages": 3, "again": 2}),
     "parts of slots": (ring_machines.PartOfSlot, (12, 120, 32), {"stages": 3}),
     "slots again": (ring_machines.SlotsAgain, (12, 72), {}),
