@@ -122,9 +122,10 @@ def _recorded(
 
 def sums(s: n.Statement) -> list[Tile]:
     """What asynchronous instructions add up in a block, in registers."""
-    if not isinstance(s, (n.Loop, n.Consume)):
+    if not (isinstance(s, n.Loop) or any(inner.consumes for inner in s.children)):
         return []
-    found = {m.accumulator.name: m.accumulator for m in walk(s.body) if isinstance(m, n.Multiply) and m.token}
+    inside = (m for inner in s.children for m in walk(inner.statements))
+    found = {m.accumulator.name: m.accumulator for m in inside if isinstance(m, n.Multiply) and m.token}
     return [tile for tile in found.values() if tile.memory is RMEM]
 
 

@@ -189,8 +189,7 @@ def refused_whole(program: Program, name: str, **point: object) -> str:
 def test_what_has_no_lowering_is_refused_before_anything_is_written() -> None:
     assert refused_whole(completed(of("OneTileRoles"), "tcgen05 commit"), "OneTileRoles") == (
         "OneTileRoles is not lowered: a pipeline is completed by tcgen05 commit; kernels are written for "
-        "instructions that are not traced only, and for persistent grids and clusters where roles hand buffers over by "
-        "mbarriers"
+        "instructions that are not traced only"
     )
 
 

@@ -111,7 +111,7 @@ def test_nothing_of_anybody_s_words_is_taken_for_a_tag(one: str, other: str, sha
 @given(st.integers(1, 16), st.sampled_from([32, 64, 128, 256]), st.sampled_from([0, 16]), st.booleans())
 def test_the_banks_of_a_buffer_are_those_of_its_addresses(rows: int, row_bytes: int, pad: int, swizzled: bool) -> None:
     """Every piece stands where its address is."""
-    xor = ((0, 16),) if swizzled and not pad else ()
+    xor = ((0, 16),) if swizzled and not pad and rows > 1 else ()
     layout = SmemLayout(rows, row_bytes, row_bytes + pad, xor)
     picture = in_banks("t", layout)
     piece = max(4, min(16, layout.vector_bytes))

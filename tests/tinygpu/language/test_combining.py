@@ -176,6 +176,7 @@ HOLDS: dict[str, set[str]] = {
     "Tile | None": {"tile", "nothing"},
     "Partition": {"partition"},
     "Partition | None": {"partition", "nothing"},
+    "TileScheduler | None": {"nothing"},
     "Operand": OPERANDS,
     "Operand | None": OPERANDS | {"nothing"},
     "Operand | tuple[Operand, ...]": OPERANDS | TUPLES,

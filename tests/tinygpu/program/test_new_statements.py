@@ -87,10 +87,14 @@ def drawn(machine: type[Machine], seed: int) -> tuple[Program, Program, Problem,
 
 
 def wrapped(body: tuple[n.Statement, ...], rng: np.random.Generator, ahead: bool = False) -> tuple[n.Statement, ...]:
-    """The body with some of its statements in a block of the new class; not copies that run ahead of their round."""
+    """The body with some of its statements in a block of the new class.
+
+    Not copies that run ahead of their round, or that fill a slot, which TMA alone does.
+    """
     out: list[n.Statement] = []
     for s in body:
-        s = s.with_children(*(wrapped(inner.statements, rng, inner.ahead) for inner in s.children))
+        inside = [wrapped(inner.statements, rng, inner.ahead or bool(inner.produces)) for inner in s.children]
+        s = s.with_children(*inside)
         out.append(OnCondition(symbol("m") > 0, (s,)) if not ahead and rng.random() < 0.3 else s)
     return tuple(out)
 
