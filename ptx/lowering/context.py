@@ -210,7 +210,7 @@ class Context:
         thread = self.role_thread()
         total: Number = 0
         below = 1
-        for size, stride in threads.along(axis).leaves:
+        for size, stride in threads.digits_along(axis):
             if stride:
                 digit = self.emit.div(thread, below)
                 if below * size != self.threads:

@@ -14,6 +14,7 @@ from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, Operand, all_of, any_of, expr, symbol
 from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
+from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import GMEM, RMEM, TMEM_LANES, Memory
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
@@ -399,8 +400,7 @@ class Checks:
             if values.size * tile.dtype.bits % 32:
                 held = f"{values.size} value{'s' * (values.size > 1)} of {tile.dtype}"
                 raise self.fail(f"{here} a lane holds {held} of its fragment {fragment}, no whole 32-bit registers")
-            places = {tuple(map(int, place)) for place in fragment.coordinates((0, 1))}
-            if len(places) != fragment.size or len(places) != fragment.along(0).cosize * fragment.along(1).cosize:
+            if not holds_every_element_once(fragment):
                 raise self.fail(f"{here} its fragment {fragment} does not hold every element once")
             for of, held_by in ((threads, tile.partition.threads), (values, tile.partition.values)):
                 first = held_by.steps[: len(of.steps)]

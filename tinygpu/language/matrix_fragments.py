@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import same
@@ -22,6 +24,13 @@ def matrix(transposed: bool = False) -> Layout:
     """(lane, element of its register) -> row and column of one 8x8 matrix of 16-bit elements in memory."""
     held = Layout.of(HELD[0].steps, HELD[1].steps[:1])
     return held.project(TRANSPOSED) if transposed else held
+
+
+@lru_cache(maxsize=256)  # every structure of a machine asks of the same few
+def holds_every_element_once(fragment: Layout) -> bool:
+    """Whether a fragment of numbers has each element of its two extents in one value of one lane."""
+    places = {tuple(map(int, place)) for place in fragment.coordinates((0, 1))}
+    return len(places) == fragment.size == fragment.along(0).cosize * fragment.along(1).cosize
 
 
 def is_fragment(partition: Partition, per_register: int) -> bool:

@@ -133,11 +133,18 @@ class Partition:
 
     def thread_coordinates(self) -> NDArray[np.int64]:
         """(threads, axes): the part of the coordinate that the thread id decides."""
-        return self.threads.coordinates(self.axes)
+        return self._parts[0]
 
     def value_coordinates(self) -> NDArray[np.int64]:
         """(values, axes): the part of the coordinate that the value index decides."""
-        return self.values.coordinates(self.axes)
+        return self._parts[1]
+
+    @cached_property
+    def _parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = self.threads.coordinates(self.axes), self.values.coordinates(self.axes)
+        for part in found:
+            part.setflags(write=False)
+        return found
 
     def coordinates(self) -> NDArray[np.int64]:
         """(threads, values, axes): who holds what."""

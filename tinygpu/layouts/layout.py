@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -125,10 +125,7 @@ class Layout:
     @classmethod
     def parse(cls, source: str) -> Layout:
         """The layout written as "(4,8):(1,4)" or "(4,8):(1@0,1@1)"; "(4,8)" alone is the compact column-major one."""
-        shape, colon, stride = source.partition(":")
-        if not colon:
-            return cls.column_major(shapes.parse(shape))
-        return cls(shapes.parse(shape), shapes.parse_strides(stride))
+        return _written(source)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Layout:
@@ -286,6 +283,14 @@ class Layout:
         """
         return self._restrided(lambda step: step.along(axis))
 
+    def digits_along(self, axis: Axis) -> Iterator[tuple[int, int]]:
+        """(size, steps along one axis) of every leaf of a layout of numbers, fastest first."""
+        for size, (_, stride) in zip(shapes.flatten(self.extents), self.steps, strict=True):
+            count = stride.along(axis) if isinstance(stride, Step) else 0
+            if not isinstance(count, int):
+                raise LayoutError(f"{self}: its steps are expressions; fill in their numbers first")
+            yield size, count
+
     def project(self, axes: Mapping[Axis, Axis | Step | None]) -> Layout:
         """The same modes along other axes; an axis that is left out, or becomes None, disappears.
 
@@ -391,6 +396,14 @@ class Layout:
         sizes = tuple(filled(size, values) for size, _ in self.steps)
         strides = tuple(d.fill(values) if isinstance(d, Step) else filled(d, values) for _, d in self.steps)
         return Layout(shapes.unflatten(sizes, self.shape), shapes.unflatten(strides, self.shape))
+
+
+@lru_cache(maxsize=1024)  # fragments are written down, and asked for by every structure of a machine
+def _written(source: str) -> Layout:
+    shape, colon, stride = source.partition(":")
+    if not colon:
+        return Layout.column_major(shapes.parse(shape))
+    return Layout(shapes.parse(shape), shapes.parse_strides(stride))
 
 
 def _nested(leaves: Sequence[tuple[Leaf, Leaf | Step]]) -> tuple[Any, Any]:

@@ -54,9 +54,15 @@ def flatten(tree: Any) -> tuple[Any, ...]:
     >>> flatten((2, (3, 4)))
     (2, 3, 4)
     """
-    if isinstance(tree, tuple):
-        return tuple(leaf for branch in tree for leaf in flatten(branch))
-    return (tree,)
+    if not isinstance(tree, tuple):
+        return (tree,)
+    out: list[Any] = []
+    for branch in tree:
+        if isinstance(branch, tuple):
+            out += flatten(branch)
+        else:
+            out.append(branch)
+    return tuple(out)
 
 
 @overload
