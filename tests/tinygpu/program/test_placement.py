@@ -125,11 +125,11 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
             assert (at.stage_bytes, at.stages, at.pitch_bytes, at.xor, at.span_bytes, at.block_bytes) == wanted
 
 
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> None:
     """Any number of axes, pitches and stages, swizzles of row bits; and spans as the hardware swizzles them."""
-    shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 5, 8, 12]), min_size=1, max_size=3))
+    shape = data.draw(st.lists(st.sampled_from([3, 5, 12, 2, 8, 1]), min_size=1, max_size=3))
     contiguous = data.draw(st.integers(0, len(shape) - 1))
     span = data.draw(st.sampled_from([None, None, 32, 64, 128]))
     kind, stages = data.draw(st.sampled_from(["f32", "f16", "s8"])), data.draw(st.integers(1, 3))
