@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.report import Report
@@ -48,6 +49,7 @@ def emulate(
     ctas: Iterable[int | Sequence[int]] | None = None,
     step_limit: int = 20_000_000,
     buffers: Sequence[DeviceBuffer | SparseBuffer | TensorMap] = (),
+    variables: Mapping[str, NDArray[Any]] | None = None,
     caches: Caches | None = None,
     short_sums: bool = False,
     together: int | None = None,
@@ -68,6 +70,8 @@ def emulate(
     ctas          which CTAs to run, as linear numbers or (x, y, z); None runs all
     step_limit    blocks that one batch of CTAs may run before it counts as hanging
     buffers       buffers that the kernel reaches only through addresses in other buffers or in bytes
+    variables     module-scope variables of constant and global space that the host has written before the launch, as
+                  through cuModuleGetGlobal: arrays of as many bytes as each has
     caches        sizes of a device's L1 and L2: report.traffic says what moved between them and DRAM
     short_sums    wgmma adds products of 8-bit floats with some 13 bits behind the largest, as reported of Hopper; else
                   every instruction adds exactly and rounds once
@@ -90,7 +94,7 @@ def emulate(
     with np.errstate(all="ignore"):
         parameters = bind_arguments(function, args, memory, buffers)
         try:
-            binder = make_binder(module, function, kernel.code, parameters, launch, memory)
+            binder = make_binder(module, function, kernel.code, parameters, launch, memory, variables or {})
             # What listens to accesses is compiled in.
             program = kernel.program(binder) if caches is None else compile_program(function.name, kernel.code, binder)
         except (PtxSyntaxError, UnsupportedInstruction) as error:

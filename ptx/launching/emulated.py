@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinygpu.ptx.emulator import DeviceBuffer, SparseBuffer, TensorMap
+from tinygpu.ptx.emulator.state.buffers import memory_bytes
 from tinygpu.ptx.runtime.launch import Launch, Map
 
 Buffer: TypeAlias = DeviceBuffer | SparseBuffer
+# What bytes of a bank hold that belong to no tensor: NaN, as elements of any float type.
+_NOBODYS = 0xFF
 # cuTensorMapEncodeTiled's name of each element type; TMA moves 8-bit floats and tf32 as they are.
 _ELEMENTS = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "tf32": "f32", "f64": "f64", "s32": "s32", "u32": "u32", "s8": "u8",
@@ -32,6 +38,29 @@ def emulated_arguments(launch: Launch, buffers: Mapping[str, Buffer], scalars: M
         else:
             out.append(a.value if a.kind == "number" else scalars[a.name])
     return out
+
+
+def emulated_banks(launch: Launch, buffers: Mapping[str, Buffer]) -> dict[str, NDArray[np.uint8]]:
+    """What a launch writes into the kernel's banks; where no tensor lies there, what nobody should read."""
+    out = {}
+    for bank in launch.banks:
+        data = np.full(bank.bytes, _NOBODYS, np.uint8)
+        for name, at in bank.places:
+            size = launch.tensor(name).extent_bytes
+            for start, array in _regions(buffers[name]):
+                whole = memory_bytes(array, name)
+                first = max(0, -start)
+                last = min(whole.size, size - start)
+                data[at + start + first : at + start + last] = whole[first:last]
+        out[bank.name] = data
+    return out
+
+
+def _regions(buffer: Buffer) -> list[tuple[int, NDArray[Any]]]:
+    """(bytes from the tensor's first element, what lies there) of everything that is backed."""
+    if isinstance(buffer, DeviceBuffer):
+        return [(-buffer.offset, buffer.array)]
+    return [(start - buffer.offset, array) for start, array in buffer.regions.items()]
 
 
 def _tensor_map(made: Map, buffer: Buffer) -> TensorMap:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tinygpu.language.memories import BANK_ALIGN_BYTES
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.launching.rings import Ring
 from tinygpu.schedulers.launch_rule import MOST_ROUNDS, LaunchRule
@@ -24,12 +25,13 @@ class LaunchError(ValueError):
 class Parameter:
     """One kernel parameter, in order.
 
-    kind  "pointer" (64-bit address of a tensor), "ld" (its leading dimension, elements, u32), "dim" (u32), "scalar",
-          "map" (a tensor map by value, 128 bytes) or "workspace" (64-bit address of one)
+    kind  "pointer" (64-bit address of a tensor), "place" (where it begins in a bank, bytes, u32), "ld" (its leading
+          dimension, elements, u32), "dim" (u32), "scalar", "map" (a tensor map by value, 128 bytes) or "workspace"
+          (64-bit address of one)
     """
 
     name: str
-    kind: Literal["pointer", "ld", "dim", "scalar", "map", "workspace"]
+    kind: Literal["pointer", "place", "ld", "dim", "scalar", "map", "workspace"]
     type: str
 
 
@@ -66,6 +68,37 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class Bank:
+    """A variable of the module in constant space, into which a launch puts tensors: one after another.
+
+    tensors  by name, in their order
+    """
+
+    name: str
+    size_bytes: int
+    tensors: tuple[str, ...]
+
+    @property
+    def declaration(self) -> str:
+        return f".const .align {BANK_ALIGN_BYTES} .b8 {self.name}[{self.size_bytes}];"
+
+    def places(self, problem: Problem) -> dict[str, int]:
+        """Tensor -> where it begins, in bytes; raises LaunchError where they do not fit."""
+        out, end = {}, 0
+        for name in self.tensors:
+            operand = problem.operand(name)
+            out[name] = end
+            end += -(-operand.extent_elems * operand.dtype.bits // 8 // BANK_ALIGN_BYTES) * BANK_ALIGN_BYTES
+        if end > self.size_bytes:
+            listed = " and ".join(self.tensors)
+            raise LaunchError(
+                f"{listed} take {end:,} bytes of {self.name}, which has {self.size_bytes:,}; make them smaller, or use "
+                "a machine that has them in global memory"
+            )
+        return out
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """A kernel was specialised for `name` (a dim, NAME.ld in elements, NAME.align in bytes) being a multiple."""
 
@@ -99,6 +132,7 @@ class Kernel:
                    a row, and share tiles where these end; () where tiles are whole, or have the same number of parts
     rings          its pipelines, and how many slots of each a tile uses
     turns          tiles of a CTA after which each of its roles has taken its share of them
+    banks          variables in constant space that a launch fills
     """
 
     name: str
@@ -123,6 +157,7 @@ class Kernel:
     stream_k: tuple[str, int] | tuple[()] = ()
     rings: tuple[Ring, ...] = ()
     turns: int = 1
+    banks: tuple[Bank, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -182,6 +217,8 @@ class Kernel:
                     f"{self.name} moves {spec.tensor} by TMA, which steps over less than {MOST_PITCH_BYTES:,} bytes "
                     f"at a time, and here it would be {farthest:,}; use a candidate or a machine without TMA"
                 )
+        for bank in self.banks:
+            bank.places(problem)
         environment = problem.environment()
         for fact in self.facts:
             if fact.name not in environment:
@@ -212,6 +249,7 @@ class Kernel:
                 {"name": w.name, "bytes": bytes_of[w.name], "bytes_per_cta": w.cta_bytes, "zeroed": w.zeroed}
                 for w in self.workspaces
             ],
+            **({"banks": [{"name": b.name, "places": b.places(problem)} for b in self.banks]} if self.banks else {}),
             "dynamic_smem_bytes": self.smem_bytes,
             "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
             "parts": self.parts,
@@ -254,4 +292,5 @@ class Kernel:
             (data["stream_k"][0], data["stream_k"][1]) if data["stream_k"] else (),
             tuple(Ring(**r) for r in data["rings"]),
             data["turns"],
+            tuple(Bank(b["name"], b["size_bytes"], tuple(b["tensors"])) for b in data["banks"]),
         )

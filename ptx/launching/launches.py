@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.launching.kernel import Kernel, TensorMapSpec
-from tinygpu.ptx.runtime.launch import Argument, Launch, Map, Tensor, Workspace
+from tinygpu.ptx.runtime.launch import Argument, Bank, Launch, Map, Tensor, Workspace
 
 
 def launch_of(kernel: Kernel, problem: Problem) -> Launch:
@@ -17,12 +17,15 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
     tiles = kernel.grid(problem)[0]
     ctas = kernel.grid(problem, tiles * kernel.rounds_of(problem))[0] if kernel.stream_k else tiles
     numbers = {m.name: i for i, m in enumerate(kernel.maps)}
+    places = {name: at for bank in kernel.banks for name, at in bank.places(problem).items()}
     arguments = []
     for p in kernel.parameters:
         if p.kind in ("pointer", "workspace"):
             arguments.append(Argument("address", p.name))
         elif p.kind == "map":
             arguments.append(Argument("map", p.name, map=numbers[p.name]))
+        elif p.kind == "place":
+            arguments.append(Argument("number", p.name, p.type, places[p.name]))
         elif p.kind == "scalar":
             arguments.append(Argument("scalar", p.name, p.type))
         else:
@@ -39,6 +42,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         tensors_of(problem),
         tuple(maps),
         persistent=kernel.persistent,
+        banks=tuple(Bank(b.name, b.size_bytes, tuple(b.places(problem).items())) for b in kernel.banks),
         workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed, w.cta_bytes) for w in kernel.workspaces),
     )
 

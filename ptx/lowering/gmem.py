@@ -1,4 +1,4 @@
-"""Addresses and edge predicates of accesses to global memory."""
+"""Addresses and edge predicates of accesses to tensors."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     """Prepares the addresses of a window."""
     tensor = tile.tensor
     if tensor is None:
-        raise LoweringError(f"{tile.name} does not lie in GMEM")
+        raise LoweringError(f"{tile.name} is no window of a tensor")
     emit = context.emit
     base: Number = context.arguments[f"{tensor.name}.ptr"]
     starts: list[Number] = []

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
+from tinygpu.language.derive import own_memories
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
-from tinygpu.ptx.launching.kernel import Fact, Kernel, Parameter
+from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
@@ -109,6 +110,7 @@ def lowered(
             ".address_size 64",
             "",
             *([f".extern .shared .align {align} .b8 smem[];", ""] if context.placement.total_bytes else []),
+            *[line for b in _banks(program) for line in (b.declaration, "")],
             f".visible .entry {name}(",
             ",\n".join(_declaration(p) for p in parameters),
             ")",
@@ -148,6 +150,7 @@ def lowered(
         _stream_k(program),
         rounds.rings(program),
         rounds.turns(program),
+        _banks(program),
     )
     return Lowered(kernel, _protocol(program, context))
 
@@ -224,7 +227,8 @@ def _header(program: Program, point: Mapping[str, int | str], facts: tuple[Fact,
 
 
 def _parameters(program: Program) -> tuple[Parameter, ...]:
-    out = [Parameter(t.name, "pointer", "u64") for t in program.tensors]
+    out = [Parameter(t.name, "place", "u32") if t.memory.own else Parameter(t.name, "pointer", "u64")
+           for t in program.tensors]
     out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
     dims = list(dict.fromkeys(d for t in program.tensors for d in t.dims))
     dims += [a.size.sympy.name for a in program.grid.axes if a.size.sympy.name not in dims]
@@ -243,19 +247,33 @@ def _free_symbols(program: Program) -> set[str]:
     return {name for name in found - indices - scalars if "." not in name}
 
 
+def _banks(program: Program) -> tuple[Bank, ...]:
+    return tuple(
+        Bank(m.bank, m.capacity_bytes, tuple(t.name for t in program.tensors if t.memory == m))
+        for m in own_memories(program)
+    )
+
+
 def _symbol(p: Parameter) -> str:
-    return {"pointer": f"{p.name}_ptr", "ld": f"{p.name}_ld"}.get(p.kind, p.name)
+    return {"pointer": f"{p.name}_ptr", "place": f"{p.name}_ptr", "ld": f"{p.name}_ld"}.get(p.kind, p.name)
 
 
 def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]:
     emit = context.emit
     lines = []
+    banks = {t.name: t.memory.bank for t in context.program.tensors if t.memory.own}
     for p in parameters:
         register = emit.parameter("d" if p.kind == "pointer" else "r")
         lines.append(f"  ld.param.{p.type} {register}, [{_symbol(p)}];")
         if p.kind == "pointer":
             lines.append(f"  cvta.to.global.u64 {register}, {register};")
-        name = {"pointer": f"{p.name}.ptr", "ld": f"{p.name}.ld"}.get(p.kind, p.name)
+        if p.kind == "place":
+            place, register = register, emit.parameter("d")
+            bank = emit.parameter("d")
+            lines.append(f"  cvt.u64.u32 {register}, {place};")
+            lines.append(f"  mov.u64 {bank}, {banks[p.name]};")
+            lines.append(f"  add.u64 {register}, {register}, {bank};")
+        name = {"pointer": f"{p.name}.ptr", "place": f"{p.name}.ptr", "ld": f"{p.name}.ld"}.get(p.kind, p.name)
         context.arguments[name] = register
     if context.placement.total_bytes:
         smem = emit.parameter("r")

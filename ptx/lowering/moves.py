@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
 from tinygpu.language.instruction import Transfer
-from tinygpu.language.memories import GMEM, RMEM
+from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
@@ -23,7 +23,7 @@ Address = tuple[Number, int]
 
 
 def access(context: Context, tile: Tile, who: Partition, vector: int) -> Place:
-    if tile.memory is GMEM:
+    if tile.tensor is not None:
         rely_on_alignment(context, tile, vector)
         return gmem_access(context, tile, who)
     return smem_access(context, tile, who)
@@ -32,12 +32,10 @@ def access(context: Context, tile: Tile, who: Partition, vector: int) -> Place:
 def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
     """The kernel is specialised for vectors that are aligned in every row."""
     if tile.tensor is None:
-        raise LoweringError(f"{tile.name} does not lie in GMEM")
+        raise LoweringError(f"{tile.name} is no window of a tensor")
     name = tile.tensor.name
-    aligned = context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
-    if tile.tensor.rank > 1:
-        aligned = aligned and context.facts.divides(vector, f"{name}.ld")
-    if not aligned:
+    begins = tile.memory.own or context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
+    if not (begins and (tile.tensor.rank == 1 or context.facts.divides(vector, f"{name}.ld"))):
         raise LoweringError(f"{name} is not aligned to {vector} elements")
 
 

@@ -24,9 +24,10 @@ class ArgumentBuffer:
     """The arguments of one launch, at addresses that stay.
 
     address  of the array of pointers: what cuLaunchKernelEx takes as kernelParams
+    fills    what is copied into banks before the launch: (bank, byte in it, address to copy from, bytes)
     """
 
-    __slots__ = ("_base", "_memory", "_scalars", "address")
+    __slots__ = ("_base", "_memory", "_scalars", "address", "fills")
 
     def __init__(self, driver: Driver, launch: Launch, addresses: Mapping[str, int]) -> None:
         """
@@ -35,6 +36,10 @@ class ArgumentBuffer:
         Raises LaunchRefused where a tensor map cannot be made.
         """
         maps = [encode_map(driver, m, addresses[m.tensor]) for m in launch.maps]
+        self.fills = tuple(
+            (bank.name, at, addresses[name], launch.tensor(name).extent_bytes)
+            for bank in launch.banks for name, at in bank.places
+        )  # fmt: skip
         places, end = _places(launch.arguments)
         count = len(launch.arguments)
         # pointers first, then the values, at a multiple of the largest alignment

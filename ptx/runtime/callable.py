@@ -90,7 +90,7 @@ class CallableKernel:
         self._readers: dict[type, Reader] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._planned: dict[Any, Launch] = {}
-        self._loaded: LoadedKernel | None = None
+        self._loaded: dict[int, LoadedKernel] = {}
         self._workspaces: dict[int, Workspaces] = {}
         self._context: Context | None = None
         self._count = len(signature.inputs)
@@ -130,7 +130,7 @@ class CallableKernel:
         if self._set_current is None or self._launch is None:
             raise RuntimeError("the driver's functions were not bound when the GPU was opened")
         self._set_current(context.handle)
-        if prepared.staged or scalars:
+        if prepared.staged or scalars or prepared.arguments.fills:
             with self._lock:
                 self._run_slowly(prepared, arrays, scalars)
             return out
@@ -140,7 +140,7 @@ class CallableKernel:
         return out
 
     def _run_slowly(self, prepared: _Prepared, arrays: tuple[Any, ...], scalars: Mapping[str, Any]) -> None:
-        """A launch whose numbers are written first, and whose host arrays are copied there and back."""
+        """A launch whose numbers and banks are written first, and whose host arrays are copied there and back."""
         for name, value in scalars.items():
             prepared.arguments.set_scalar(name, value)
         for position, tensor, memory in prepared.staged:
@@ -225,7 +225,7 @@ class CallableKernel:
                 stand_in = context.allocate(tensor.extent_bytes, name)
                 staged.append((position, tensor, stand_in))
                 addresses[name] = stand_in.address
-        loaded = self._load(launch)
+        loaded = self._load(launch, stream)
         # launches on one stream follow each other, and share; those on another may run beside them
         spaces = self._workspaces.setdefault(stream, Workspaces(context))
         memory = tuple(spaces.memory(w) for w in loaded.workspaces)
@@ -238,11 +238,15 @@ class CallableKernel:
             self._prepared[key] = prepared
         return prepared
 
-    def _load(self, launch: Launch) -> LoadedKernel:
-        """The kernel, loaded once; other problems than the first have grids of their own."""
-        if self._loaded is None:
-            self._loaded = load_kernel(self.context, launch, self._ptx, self._cubin)
-        return self._loaded.for_launch(launch)
+    def _load(self, launch: Launch, stream: int) -> LoadedKernel:
+        """The kernel, loaded once; other problems than the first have grids of their own.
+
+        One with banks is loaded for each stream: launches on another may run beside, with other contents.
+        """
+        of = stream if launch.banks else 0
+        if of not in self._loaded:
+            self._loaded[of] = load_kernel(self.context, launch, self._ptx, self._cubin)
+        return self._loaded[of].for_launch(launch)
 
     def _refuse_call(self, count: int, scalars: Mapping[str, Any]) -> None:
         s = self.signature

@@ -88,6 +88,18 @@ class Workspace:
     cta_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A variable of the module in constant space, which is filled from tensors before a launch.
+
+    places  (tensor, byte at which it begins)
+    """
+
+    name: str
+    bytes: int
+    places: tuple[tuple[str, int], ...]
+
+
 # What a number of each type holds.
 _HELD = {"u32": (0, 2**32 - 1), "s32": (-(2**31), 2**31 - 1), "u64": (0, 2**64 - 1)}
 
@@ -131,6 +143,7 @@ class Launch:
     persistent  CTAs take tile after tile: fewer than `ctas` can be launched
     cooperative all CTAs must be resident at a time
     dependent   may begin before what was launched before it has ended; the kernel itself waits for that
+    banks       variables in constant space that are filled first
     """
 
     kernel: str
@@ -146,6 +159,7 @@ class Launch:
     persistent: bool = False
     cooperative: bool = False
     dependent: bool = False
+    banks: tuple[Bank, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("ctas", "threads", "cluster"):
@@ -160,6 +174,12 @@ class Launch:
                 raise ValueError(f"{self.kernel} takes the address of {a.name}, which is no tensor and no workspace")
             if a.kind == "map" and not 0 <= a.map < len(self.maps):
                 raise ValueError(f"{self.kernel} takes map {a.map} of {len(self.maps)}")
+        for b in self.banks:
+            for name, at in b.places:
+                if name not in tensors:
+                    raise ValueError(f"{self.kernel} has {name} in {b.name}, which is no tensor of it")
+                if not 0 <= at <= b.bytes - self.tensor(name).extent_bytes:
+                    raise ValueError(f"{self.kernel} has {name} at byte {at} of {b.name}, which has {b.bytes:,}")
         for m in self.maps:
             if m.tensor not in tensors:
                 raise ValueError(f"{self.kernel} has a map of {m.tensor}, which is no tensor of it")

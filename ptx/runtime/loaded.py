@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.calls import out_of_memory
 from tinygpu.ptx.runtime.context import Context
 from tinygpu.ptx.runtime.errors import CudaError, LaunchRefused, WrongArchitecture
-from tinygpu.ptx.runtime.launch import Launch, Workspace
+from tinygpu.ptx.runtime.launch import Bank, Launch, Workspace
 
 # CUDA C++ programming guide, thread block clusters: every GPU with clusters takes 8 CTAs; more are asked for.
 PORTABLE_CLUSTER = 8
@@ -28,6 +29,7 @@ class LoadedKernel:
     local_bytes    local memory per thread, spills included
     ctas_per_sm    CTAs that one SM holds at a time
     resident_ctas  CTAs that the GPU holds at a time
+    banks          bank -> where it lies on the GPU
     refused_cubin  why the driver compiled the PTX though there was machine code; "" where it did not
     """
 
@@ -39,6 +41,7 @@ class LoadedKernel:
     local_bytes: int
     ctas_per_sm: int
     resident_ctas: int
+    banks: Mapping[str, int]
     refused_cubin: str = ""
 
     @property
@@ -63,7 +66,13 @@ class LoadedKernel:
         return _config(self.context, self.launch, self.grid, stream)
 
     def run(self, arguments: ArgumentBuffer, config: Any) -> None:
-        """Launches once; returns at once."""
+        """Fills the kernel's banks, and launches once; returns at once.
+
+        Launches of one module that run at a time have one content of its banks: those on other streams have modules of
+        their own.
+        """
+        for bank, at, source, size in arguments.fills:
+            self.context.driver.call("cuMemcpyDtoDAsync", self.banks[bank] + at, source, size, config.hStream)
         status = self.context.driver.module.cuLaunchKernelEx(config, self.function, arguments.address, 0)[0]
         if status:
             raise CudaError("cuLaunchKernelEx", self.context.driver.code(status))
@@ -97,11 +106,25 @@ def load_kernel(context: Context, launch: Launch, ptx: bytes, cubin: bytes | Non
             allowed = "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
             driver.call("cuFuncSetAttribute", function, driver.enum("CUfunction_attribute", allowed), 1)
         per_sm, resident = _residents(context, launch, function)
+        banks = {b.name: _bank(context, launch, module, b) for b in launch.banks}
     except BaseException:
         driver.release("cuModuleUnload", module)
         raise
     registers, local = attribute["NUM_REGS"], attribute["LOCAL_SIZE_BYTES"]
-    return LoadedKernel(context, launch, module, function, registers, local, per_sm, resident, refused_cubin)
+    return LoadedKernel(context, launch, module, function, registers, local, per_sm, resident, banks, refused_cubin)
+
+
+def _bank(context: Context, launch: Launch, module: Any, bank: Bank) -> int:
+    """Where a bank of a module lies; raises LaunchRefused where the module has none of that size."""
+    try:
+        address, size = context.driver.call("cuModuleGetGlobal", module, bank.name.encode())
+    except CudaError as refused:
+        if refused.context_lost:
+            raise
+        raise LaunchRefused(f"{launch.kernel} has no variable {bank.name}, which its launch fills") from None
+    if size != bank.bytes:
+        raise LaunchRefused(f"{launch.kernel} has {size:,} bytes in {bank.name}, and its launch fills {bank.bytes:,}")
+    return int(address)
 
 
 def check_target(target: str, context: Context) -> None:

@@ -12,7 +12,7 @@ from tinygpu.dtypes import DType, tf32_read
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
-from tinygpu.ptx.launching.emulated import emulated_arguments
+from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
@@ -168,9 +168,18 @@ def arguments(
 
     spaces  the workspaces; fresh ones for as many CTAs as `kernel.grid(problem)` has, where none are given
     """
-    buffers = {
+    buffers = _buffers(operands)
+    spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
+    return emulated_arguments(launch_of(kernel, problem), {**buffers, **spaces}, scalars)
+
+
+def banks(kernel: Kernel, problem: Problem, operands: dict[str, HostTensor]) -> dict[str, NDArray[np.uint8]]:
+    """What a launch writes into variables of the module beforehand: tensors that lie in constant space."""
+    return emulated_banks(launch_of(kernel, problem), _buffers(operands)) if kernel.banks else {}
+
+
+def _buffers(operands: dict[str, HostTensor]) -> dict[str, DeviceBuffer]:
+    return {
         name: DeviceBuffer(t.storage, offset=t.offset_bytes, initialised=t.operand.access != "out", name=name)
         for name, t in operands.items()
     }
-    spaces = workspaces(kernel, problem, kernel.grid(problem)[0]) if spaces is None else spaces
-    return emulated_arguments(launch_of(kernel, problem), {**buffers, **spaces}, scalars)

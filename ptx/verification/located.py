@@ -20,7 +20,7 @@ from tinygpu.ptx.emulator import EmulationFault, Order, PreparedKernel, emulate,
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.lower import probed
 from tinygpu.ptx.lowering.probe import PROBES, VECTOR, WORD_BYTES, Spot, spots
-from tinygpu.ptx.verification.inputs import arguments, workspaces
+from tinygpu.ptx.verification.inputs import arguments, banks, workspaces
 from tinygpu.ptx.verification.lockstep import Lockstep
 from tinygpu.ptx.verification.probe_log import recorded
 from tinygpu.ptx.verification.trial import Trial, rounding_of
@@ -84,7 +84,8 @@ def follow(
     try:
         emulate(
             made.code, grid=made.grid, block=(kernel.threads, 1, 1), cluster=kernel.cluster,
-            args=arguments(kernel, problem, operands, dict(trial.scalars), spaces), dynamic_smem=kernel.smem_bytes,
+            args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
+            variables=banks(kernel, problem, operands), dynamic_smem=kernel.smem_bytes,
             seed=seed, order=order, check=False, together=math.prod(kernel.clusters) if alone else None,
         )  # fmt: skip
     except EmulationFault as found:

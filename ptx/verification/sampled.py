@@ -21,7 +21,7 @@ from tinygpu.cost.locality import raster
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, SparseBuffer, emulate
-from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments
+from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
@@ -167,13 +167,15 @@ def sampled_checks(
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}
     buffers.update(workspaces(kernel, problem, total))
+    launch = launch_of(kernel, problem)
     try:
         emulate(
             code,
             grid=total,
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
-            args=emulated_arguments(launch_of(kernel, problem), buffers, trial.scalars),
+            args=emulated_arguments(launch, buffers, trial.scalars),
+            variables=emulated_banks(launch, buffers),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             ctas=[cta for one in chosen for cta in one.ctas],

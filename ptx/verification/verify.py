@@ -20,7 +20,7 @@ from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, PreparedKernel, Report, emulate, prepare
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare
-from tinygpu.ptx.verification.inputs import Inputs, arguments, workspaces
+from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
 from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, too_large
 from tinygpu.ptx.verification.trial import Trial, draw
@@ -158,6 +158,7 @@ def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int
             block=(kernel.threads, 1, 1),
             cluster=kernel.cluster,
             args=arguments(kernel, problem, operands, dict(trial.scalars), spaces),
+            variables=banks(kernel, problem, operands),
             dynamic_smem=kernel.smem_bytes,
             seed=seed,
             order=run.order,

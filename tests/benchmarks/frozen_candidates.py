@@ -98,7 +98,8 @@ def judged(space: MachineSpace, name: str, target: str, point: dict[str, int | s
         return replace(found, out=out)
     try:
         kernel = build(space.program(point), space.problem, point, cache).kernel
-        texts = (COMMENT.sub("", kernel.ptx), repr(replace(kernel, ptx="")))
+        # A kernel without banks is described as before there were any: a corpus may be older than they are.
+        texts = (COMMENT.sub("", kernel.ptx), repr(replace(kernel, ptx="")).replace(", banks=()", ""))
         made = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
     except LoweringError as refused:
         made = (f"refused: {refused}",)

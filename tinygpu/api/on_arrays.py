@@ -13,7 +13,7 @@ from tinygpu.dtypes import DType
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.emulator import Order, emulate
 from tinygpu.ptx.runtime.errors import WrongArray
-from tinygpu.ptx.verification.inputs import arguments, host_tensors
+from tinygpu.ptx.verification.inputs import arguments, banks, host_tensors
 
 
 def emulate_on(
@@ -34,6 +34,7 @@ def emulate_on(
         block=(kernel.threads, 1, 1),
         cluster=kernel.cluster,
         args=arguments(kernel, problem, operands, numbers),
+        variables=banks(kernel, problem, operands),
         dynamic_smem=kernel.smem_bytes,
         order=order,
         seed=seed,

@@ -94,13 +94,13 @@ class Operations:
             case n.Copy():
                 for hop in s.instructions:
                     if isinstance(hop, Transfer) and s.partition is not None:
-                        if hop.reads is GMEM:
+                        if hop.reads is s.source.memory and s.source.tensor is not None:
                             self._transfer(hop, s.source, s.partition, tally, times)
                         if hop.writes is SMEM:
                             one = self._requests(hop, s.partition)
                             width = hop.width_bytes(s.target.dtype)
                             tally.add("smem_store_wavefronts", times * one * maximum(width // 4, 1))
-                            if hop.reads is not GMEM:
+                            if hop.reads is RMEM:
                                 tally.add("warp_instructions", times * one)
             case n.Apply():
                 self._apply(s, tally, times)
@@ -225,7 +225,9 @@ class Operations:
             requests = requests // idle_warps(partition)
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
-        if tile.tensor is not None:
+        if tile.memory.own:
+            tally.add("l1_wavefronts", requests * self._passes(hop, tile, partition))
+        elif tile.tensor is not None:
             verb = "written" if hop.writes is GMEM else "read"
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 touched = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
@@ -238,6 +240,17 @@ class Operations:
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
             tally.add(name, requests * maximum(width // 4, 1))
+
+    def _passes(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
+        """How often a memory of the machine's own is asked for one warp instruction: lanes that read one piece share
+        it, and as many pieces come at once as it has banks.
+        """
+        granule = tile.memory.granule_bytes
+        size = max(granule, tile.dtype.bits // 8)
+        pieces = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
+        if "coalescing" in self.heuristics:
+            pieces = request_pieces(partition, tile, expr(hop.vector), size)
+        return ceil_div(pieces * (size // granule), max(tile.memory.banks, 1))
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
         issued = values_of(s.result) // s.instruction.at_once
@@ -296,7 +309,7 @@ def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: i
     tensor = tile.tensor
     if tensor is None or tensor.rank == 1:
         return pieces
-    return pieces + where((tensor.ld * bits // 8) % SECTOR_BYTES == 0, 0, rows)
+    return pieces + where((tensor.ld * bits // 8) % min(size_bytes, SECTOR_BYTES) == 0, 0, rows)
 
 
 def _between_pieces(tile: Tile, size_bytes: int) -> int:

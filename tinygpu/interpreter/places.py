@@ -11,7 +11,7 @@ from tinygpu.expressions import compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.store import BufferWindow, TensorWindow
 from tinygpu.interpreter.worker import Worker
-from tinygpu.language.memories import GMEM, RMEM
+from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 
 Reader: TypeAlias = Callable[[Worker], Array]
@@ -27,7 +27,7 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
     name = tile.name
     if tile.memory is RMEM:
         return lambda w: _as_named(w.registers[name], tile)
-    if tile.memory is GMEM:
+    if tile.tensor is not None:
         window = _tensor_window(tile)
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
         outside = number(fill, tile.dtype)
@@ -50,7 +50,7 @@ def writer(tile: Tile) -> Writer:
             w.registers[name] = _as_made(as_elements(values, kind), tile, w.registers.get(name))
 
         return to_registers
-    if tile.memory is GMEM:
+    if tile.tensor is not None:
         window = _tensor_window(tile)
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
         return lambda w, values: window.write(w.launch.tensors[name], begins(w.known), as_elements(values, kind))

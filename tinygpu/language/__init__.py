@@ -17,7 +17,7 @@ from tinygpu.language.instruction import (
     Transfer,
 )
 from tinygpu.language.machine import Machine
-from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM
+from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM, Memory
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem, ProblemError
@@ -55,6 +55,7 @@ __all__ = [
     "MatrixLoad",
     "MatrixMultiply",
     "MatrixStore",
+    "Memory",
     "Option",
     "Output",
     "Param",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
 from tinygpu.language.checks import Checks
-from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM, Memory
+from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import Condition
 from tinygpu.language.ring import BufferSpec, Ring, completion
@@ -188,8 +188,8 @@ class Blocks(Checks):
         pad: Operand = 0,
         layout: UnknownLayout | None = None,
     ) -> BufferSpec:
-        """A buffer in any memory that is neither GMEM nor registers."""
-        if where in (GMEM, RMEM):
+        """A buffer in shared or tensor memory."""
+        if where not in (SMEM, TMEM):
             raise self.fail(f"a buffer lies in SMEM or TMEM, not in {where}")
         extents = tuple(expr(s) for s in shape)
         if where is TMEM:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, symbol
-from tinygpu.language.memories import RMEM, SMEM, TMEM, TMEM_LANES, Memory
+from tinygpu.language.memories import BANK_ALIGN_BYTES, RMEM, SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.roles import Pipeline
+from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -25,6 +26,7 @@ def derived_constraints(program: Program) -> list[Constraint]:
         out.append(_smem(program))
     if any(b.memory is TMEM for p in program.pipelines for b in p.buffers):
         out.append(_tmem(program))
+    out += [_bank(m, program) for m in own_memories(program)]
     out += _registers(program)
     if len(program.roles) > 1:
         out += _side_by_side(program)
@@ -108,6 +110,36 @@ def _smem(program: Program) -> Constraint:
         source="SMEM",
         judge="launch",
     )
+
+
+def own_memories(program: Program) -> tuple[Memory, ...]:
+    """The memories of the machine's own in which tensors lie."""
+    return tuple(dict.fromkeys(t.memory for t in program.tensors if t.memory.own))
+
+
+def _bank(memory: Memory, program: Program) -> Constraint:
+    taken = expr(0)
+    for t in program.tensors:
+        if t.memory == memory:
+            taken = taken + ceil_div(tensor_extent_bytes(t), BANK_ALIGN_BYTES) * BANK_ALIGN_BYTES
+    return Constraint(
+        f"{memory} capacity",
+        taken <= memory.capacity_bytes,
+        f"the tensors in {memory} fit into its {memory.capacity_bytes:,} bytes, each at a multiple of "
+        f"{BANK_ALIGN_BYTES}",
+        source=memory.name,
+        judge="launch",
+    )
+
+
+def tensor_extent_bytes(t: Tensor) -> Expr:
+    """Bytes from the first element of a tensor to its last, gaps between rows included."""
+    rows = expr(1)
+    for axis, d in enumerate(t.dims):
+        rows = rows if axis == t.contiguous_axis else rows * symbol(d)
+    gaps = (rows - 1) * t.ld if t.rank > 1 else expr(0)
+    elements = gaps + symbol(t.dims[t.contiguous_axis])
+    return elements * t.dtype.bytes if t.dtype.bits % 8 == 0 else ceil_div(elements * t.dtype.bits, 8)
 
 
 def _tmem(program: Program) -> Constraint:

@@ -45,7 +45,8 @@ def _check(cls: type[Machine]) -> None:
         raise DeclarationError(f"{title}.reference: a machine says what it computes, as a static method in NumPy")
     wrong = mistake_in_names(cls) or _mistake_in_reference(cls)
     if wrong:
-        raise DeclarationError(f"{title}{': ' if wrong.startswith('a kernel') else '.'}{wrong}")
+        of_all = wrong.startswith(("a kernel", "the memories", "two memories"))
+        raise DeclarationError(f"{title}{': ' if of_all else '.'}{wrong}")
     instructions = cls.declarations(Instruction) + cls.declarations(Route)
     listed = [*instructions, *(o for c in cls.choices() for o in c.options)]
     count = len({type(h).__name__ for i in listed for h in (i.hops if isinstance(i, Route) else (i,))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tinygpu.language.declared import Declared
+from tinygpu.language.memories import CONST_BYTES
 
 # Symbols of expressions that tracing makes: tiles of the grid, rounds of loops, facts of the device.
 TRACED = re.compile(r"(tile|part|i|u)\d+|device")
@@ -33,6 +34,15 @@ def _mistakes(machine: type[Declared]) -> Iterator[str]:
         for fact, what in (("ptr", "pointer"), ("ld", "leading dimension")):
             if f"{tensor}_{fact}" in arguments:
                 yield f"{tensor}_{fact}: the {what} of {tensor} has this name in a kernel; choose another one"
+    memories = dict.fromkeys(t.memory for t in machine.tensor_declarations() if t.memory.own)
+    for memory in memories:
+        if memory.bank in arguments:
+            yield f"{memory.bank}: the bank of the memory {memory} has this name in a kernel; choose another one"
+        if [m.name for m in memories].count(memory.name) > 1:
+            yield f"two memories are called {memory}; give them names of their own"
+    if (size := sum(m.capacity_bytes for m in memories)) > CONST_BYTES:
+        listed = " and ".join(f"{m} ({m.capacity_bytes:,})" for m in memories)
+        yield f"the memories {listed} have {size:,} bytes of state space const, which has {CONST_BYTES:,}"
     title = machine.__name__
     if not title.isascii() or title.startswith("_") or title.lower() in KERNEL:
         yield f"a kernel is called like its machine, and cannot be called {title.lower()!r}; choose another name"

@@ -143,5 +143,8 @@ def tensors(p: Problem, declarations: tuple[TensorDeclaration, ...]) -> tuple[Te
     """The problem's tensors without their numbers."""
     by_name = {d.name: d for d in declarations}
     return tuple(
-        Tensor(o.name, o.dtype, tuple(d.name for d in by_name[o.name].dims), o.access, o.major) for o in p.operands
+        Tensor(
+            o.name, o.dtype, tuple(d.name for d in by_name[o.name].dims), o.access, o.major, by_name[o.name].memory
+        )
+        for o in p.operands
     )

@@ -1,4 +1,4 @@
-"""The operands that a machine declares: tensors in GMEM with symbolic dims, and scalars."""
+"""The operands that a machine declares: tensors with symbolic dims, and scalars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, symbol
+from tinygpu.language.memories import GMEM, Memory
 from tinygpu.language.parameters import DeclarationError, Dim, Named
 
 Access = Literal["in", "out", "inout"]
@@ -28,6 +29,7 @@ class TensorDeclaration(Named):
         *dims: Dim,
         majors: tuple[Major, ...] = ("row",),
         follows: TensorDeclaration | None = None,
+        memory: Memory = GMEM,
     ) -> None:
         """
         dtypes   one, several (the first is the default), or, with `follows`, those that go with each dtype of that
@@ -35,8 +37,10 @@ class TensorDeclaration(Named):
         dims     the slowest axis first
         majors   which orders the tensor may have in memory; the first is the default
         follows  the tensor, declared before, whose dtype decides
+        memory   where it lies: GMEM, or a memory of one's own
         """
         self.follows = follows
+        self.memory = memory
         self.table = dtypes if isinstance(dtypes, dict) else {}
         self.dims = dims
         self.majors = majors
@@ -60,6 +64,13 @@ class TensorDeclaration(Named):
             self.mistake = f"only a tensor with two dims can be column-major, not one with {len(dims)}"
         elif not majors or not set(majors) <= {"row", "col"}:
             self.mistake = f"majors are 'row' or 'col', not {majors!r}"
+        elif not isinstance(memory, Memory):
+            self.mistake = f"a tensor's memory is GMEM or a Memory of one's own, not {memory!r}"
+        elif memory.unwritten():
+            self.mistake = f"{memory} {memory.unwritten()}"
+        elif memory.writer == "host" and self.access != "in":
+            written = "and the kernel this tensor"
+            self.mistake = f"the host alone writes {memory}, {written}; declare it an Input, or in GMEM"
 
     @property
     def dtype(self) -> DType:
@@ -129,6 +140,7 @@ class Tensor:
 
     dims     names of its dims, slowest first
     major    "row": the last dim is contiguous; "col" (two dims): the first is
+    memory   where it lies
     """
 
     name: str
@@ -136,6 +148,7 @@ class Tensor:
     dims: tuple[str, ...]
     access: Access
     major: Major = "row"
+    memory: Memory = GMEM
 
     @property
     def rank(self) -> int:

@@ -1,4 +1,4 @@
-"""Tiles: the traced values of a program. A window of a tensor in GMEM, a buffer in SMEM or TMEM, or registers."""
+"""Tiles: the traced values of a program. A window of a tensor, a buffer in SMEM or TMEM, or registers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr
-from tinygpu.language.memories import GMEM, RMEM, Memory
+from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 
@@ -75,10 +75,10 @@ class Tile:
     memory     where it lies
     shape      extents, in elements
     offset     where the window begins in the tensor or buffer, per axis
-    axes       for GMEM: which axis of the tensor each axis of the tile runs along (None: the same element all along);
+    axes       for tensors: which axis of theirs each axis of the tile runs along (None: the same element all along);
                for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
-    fixed      for GMEM: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
+    fixed      for tensors: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
     """
 
     name: str
@@ -202,7 +202,7 @@ def gmem_tile(
     running = tuple(range(len(leading), tensor.rank)) if axes is None else axes
     return Tile(
         name=tensor.name,
-        memory=GMEM,
+        memory=tensor.memory,
         dtype=tensor.dtype,
         shape=tuple(expr(s) for s in shape),
         offset=tuple(expr(o) for o in offset),

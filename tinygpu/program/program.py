@@ -95,7 +95,8 @@ def _head(p: Program) -> Iterator[str]:
     structure = ", ".join(f"{k}={v}" for k, v in p.structure)
     yield f"program {p.machine}({structure})"
     for t in p.tensors:
-        yield f"  {t.access:5} {t.name}: {t.dtype}[{', '.join(t.dims)}] {t.major}-major"
+        where = f" in {t.memory}" if t.memory.own else ""
+        yield f"  {t.access:5} {t.name}: {t.dtype}[{', '.join(t.dims)}] {t.major}-major{where}"
     for s in p.scalars:
         yield f"  scalar {s.name}: {s.dtype}"
     for r in p.roles:

@@ -56,6 +56,7 @@ _CLASSES: tuple[type, ...] = (
     Pipeline,
     Token,
     Tensor,
+    Memory,
     Tile,
     Buffer,
     Partition,
@@ -137,7 +138,8 @@ class _Writer:
             return {"dtype": value.name}
         if isinstance(value, Memory) and value in MEMORIES:
             return {"memory": value.name}
-        if is_dataclass(value) and not isinstance(value, type):
+        known = not isinstance(value, Memory) or not value.unwritten()
+        if is_dataclass(value) and not isinstance(value, type) and known:
             return self.object(value, where)
         raise SaveError(
             f"{where} holds {value!r}, which cannot be saved: "
@@ -268,6 +270,9 @@ class _Reader:
                     "cannot be"
                 )
         try:
-            return cls(**given)
+            made = cls(**given)
+            if isinstance(made, Memory) and made.unwritten():
+                raise ValueError(f"{made} {made.unwritten()}")
+            return made
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, DeclarationError) as error:
             raise FileError(f"the saved program holds a {cls.__name__} that cannot be: {error}") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tinygpu.cost.counting import count
 from tinygpu.expressions import FloorDiv
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
-from tinygpu.language.memories import GMEM, SMEM
+from tinygpu.language.memories import SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -325,7 +325,7 @@ def _extents(program: Program) -> list[_Extent]:
 
 
 def _windows(s: n.Statement) -> list[Tile]:
-    return [t for t in (*s.reads, *s.writes) if t.memory is GMEM]
+    return [t for t in (*s.reads, *s.writes) if t.tensor is not None]
 
 
 def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:

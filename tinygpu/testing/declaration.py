@@ -140,7 +140,7 @@ def path_faults(program: Program) -> list[str]:
     out = []
     for t in program.tensors:
         if t.access != "out" and t.name not in useful:
-            out.append(f"no instruction brings {t.name} from GMEM to anything that reaches an output")
+            out.append(f"no instruction brings {t.name} from {t.memory} to anything that reaches an output")
         if t.access != "in" and t.name not in fed:
             out.append(f"no instruction brings anything that was read to {t.name}")
     for p in program.pipelines:

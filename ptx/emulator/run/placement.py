@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError
 from tinygpu.ptx.emulator.instructions.binder import Binder, Symbol, generic_base
 from tinygpu.ptx.emulator.run.arguments import Parameters
 from tinygpu.ptx.emulator.source.inlining import FlatCode
 from tinygpu.ptx.emulator.source.syntax import Function, Module, SpecialOperand, SymbolOperand, Variable
+from tinygpu.ptx.emulator.state.buffers import memory_bytes
 from tinygpu.ptx.emulator.state.emulation import Launch
 from tinygpu.ptx.emulator.state.layout import SHARED_BASE, SpaceLayout
 from tinygpu.ptx.emulator.state.memory import CONST_WINDOW, PARAM_WINDOW, Allocation, GlobalMemory, Window
@@ -20,9 +25,18 @@ _GRID_WORKSPACE_BYTES = 8
 
 
 def make_binder(
-    module: Module, function: Function, code: FlatCode, parameters: Parameters, launch: Launch, memory: GlobalMemory
+    module: Module,
+    function: Function,
+    code: FlatCode,
+    parameters: Parameters,
+    launch: Launch,
+    memory: GlobalMemory,
+    written: Mapping[str, NDArray[Any]],
 ) -> Binder:
-    """Lay out every variable that the kernel can see, and enter initialised ones into memory."""
+    """Lay out every variable that the kernel can see, and enter initialised ones into memory.
+
+    written  what the host has written into variables of the module since
+    """
     shared = SpaceLayout("shared", SHARED_BASE)
     local = SpaceLayout("local", 0, 16)
     binder = Binder({}, len(parameters.data), _constants(launch), shared, local, cluster_size=launch.cluster_size)
@@ -62,7 +76,8 @@ def make_binder(
     _place_grid_workspace(code, binder, memory)
     binder.constants["%total_smem_size"] = shared.used_bytes
     for variable in device:
-        _enter(variable, binder, memory)
+        _enter(variable, binder, memory, written.get(variable.name))
+    _check_written(written, device)
     data = np.frombuffer(parameters.data, np.uint8).copy()
     if data.size:
         allocation = Allocation("the kernel's parameters", PARAM_WINDOW, data.size, "param", False)
@@ -121,9 +136,21 @@ def _place_dynamic(dynamic: list[Variable], shared: SpaceLayout, launch: Launch,
         )
 
 
-def _enter(variable: Variable, binder: Binder, memory: GlobalMemory) -> None:
+def _check_written(written: Mapping[str, NDArray[Any]], device: list[Variable]) -> None:
+    sizes = {variable.name: variable.size_bytes for variable in device}
+    for name, array in written.items():
+        if name not in sizes:
+            known = ", ".join(sizes) or "none"
+            raise LaunchError(f"this module has no variable {name} in constant or global space; it has {known}")
+        if array.nbytes != sizes[name]:
+            raise LaunchError(f"{name} has {sizes[name]} bytes, and {array.nbytes} are written into it")
+
+
+def _enter(variable: Variable, binder: Binder, memory: GlobalMemory, written: NDArray[Any] | None) -> None:
     data = np.zeros(variable.size_bytes, np.uint8)
-    for offset, width, value in variable.elements:
+    if written is not None and written.nbytes == data.size:
+        data[:] = memory_bytes(written, variable.name)
+    for offset, width, value in variable.elements if written is None else ():
         if isinstance(value, SymbolOperand):
             symbol = binder.symbols.get(value.name)
             if symbol is None:

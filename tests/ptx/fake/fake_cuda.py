@@ -58,6 +58,7 @@ class Loaded:
     ptx: str
     name: str
     attributes: dict[str, int] = field(default_factory=dict)
+    variables: dict[str, int] = field(default_factory=dict)  # address of each that was asked for
 
 
 @dataclass(slots=True)
@@ -230,6 +231,14 @@ class FakeCuda:
         self._written(to, size)[:] = self.window(source, size)
         return (OK,)
 
+    def cuMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: Any) -> Any:
+        def work() -> None:
+            self.window(to, size)[:] = self.window(source, size)
+            self.now += size / 2e12
+
+        self._put(stream, work, work)
+        return (OK,)
+
     def cuMemsetD8(self, address: int, byte: int, size: int) -> Any:
         self._written(address, size)[:] = byte
         return (OK,)
@@ -336,6 +345,15 @@ class FakeCuda:
         if name.decode() != module.name:
             return real.CUresult.CUDA_ERROR_NOT_FOUND, None
         return OK, module
+
+    def cuModuleGetGlobal(self, module: Loaded, name: bytes) -> Any:
+        declared = {v.name: v.size_bytes for v in parse(module.ptx).variables if v.space in ("const", "global")}
+        known = name.decode()
+        if known not in declared:
+            return real.CUresult.CUDA_ERROR_NOT_FOUND, None, None
+        if known not in module.variables:
+            module.variables[known] = self.cuMemAlloc(declared[known])[1]
+        return OK, module.variables[known], declared[known]
 
     def cuFuncGetAttribute(self, attribute: Any, function: Loaded) -> Any:
         name = attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")
@@ -460,10 +478,11 @@ class FakeCuda:
                 arguments.append(self._map(self.maps[int.from_bytes(data[:8], "little") - 1]))
             else:
                 arguments.append(np.frombuffer(data, dtype={4: np.uint32, 8: np.uint64}[len(data)])[0])
+        written = {name: self.allocations[address].bytes for name, address in function.variables.items()}
         try:
             emulate(
                 function.ptx, grid=grid, block=threads, cluster=(cluster, 1, 1), args=arguments, dynamic_smem=smem,
-                buffers=buffers,
+                buffers=buffers, variables=written,
             )  # fmt: skip
         except EmulationFault as fault:
             self.fault = fault

@@ -49,6 +49,7 @@ KERNELS = (
     ("half_chain", "ScaleShift", "a100", {"m": 5, "n": 130}, "fma.rn.f16x2 %r"),
     ("atomic_sum", "ColumnSum", "a100", {"m": 30, "n": 130}, "red.global.add.f32 [%d"),
     ("bulk_rows", "ScaleRows", "h100", {"m": 8, "n": 256}, "cp.async.bulk.global.shared::cta.bulk_group [%d"),
+    ("mix", "Mix", "a100", {"m": 5, "k": 7, "n": 130}, "ld.const.b32 %r"),
 )
 
 

@@ -83,6 +83,10 @@ class Transfer(Instruction):
             return unsaid
         if self.combines and (self.reads, self.writes) != (RMEM, GMEM):
             return f"combines on the way from {self.reads} to {self.writes}; what combines is a store from RMEM to GMEM"
+        if self.reads.unwritten() and self.reads.own:
+            return f"reads {self.reads}, which {self.reads.unwritten()}"
+        if self.writes.own:
+            return f"writes {self.writes}, a memory of one's own, which the host alone writes"
         if RMEM in (self.reads, self.writes):
             if self.asynchronous:
                 return f"is completed by a {self.completion}, and what goes through registers at once"
@@ -133,7 +137,8 @@ class Transfer(Instruction):
         tensor = tile.tensor
         if tensor is None:
             return []
-        aligned = [tensor.align % width == 0]
+        # In a memory of one's own every tensor begins at a multiple of more than any width.
+        aligned = [] if tensor.memory.own else [tensor.align % width == 0]
         if tensor.rank > 1:
             aligned.append((tensor.ld * tensor.dtype.bits // 8) % width == 0)
         rules = [
