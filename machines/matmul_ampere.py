@@ -37,9 +37,9 @@ class MatmulAmpere(epilogue.Epilogue):
 
     bm, bn = Param(32, 64, 96, 128, 160, 192, 256), Param(32, 64, 96, 128, 160, 192, 256)
     bk = Param(16, 32, 64, 128)
-    wm, wn = Param(1, 2, 4), Param(1, 2, 4)  # warps along m and n
+    warps_m, warps_n = Param(1, 2, 4), Param(1, 2, 4)  # warps along m and n
     stages = Param(1, 2, 3, 4, 5, 6)
-    group = Param(1, 4, 8, 16)  # tile rows visited together, for L2
+    raster = Param(1, 4, 8, 16)  # tile rows visited together, for L2
     va, vb, vc, vr = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8), Param(1, 2)
     across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
     pad = Param(0, 8, 16)  # elements added to every row of shared memory
@@ -50,12 +50,12 @@ class MatmulAmpere(epilogue.Epilogue):
     fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
     fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
     mma = isa.MmaSync()
-    put: Any = Choice("direct", "staged")
+    store: Any = Choice("direct", "staged")
     st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
 
     big_enough = Require(
-        (bm * bn >= 32 * wm * wn * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
+        (bm * bn >= 32 * warps_m * warps_n * 16) | (ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
         "every thread accumulates at least 16 values, where the tiles fill the device",
         kind="dominance",
         why=(
@@ -64,8 +64,8 @@ class MatmulAmpere(epilogue.Epilogue):
     )
 
     def program(self, p: Any) -> None:
-        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn
-        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.wm, self.wn))
+        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.warps_m * self.warps_n
+        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.warps_m, self.warps_n))
         threads = 32 * warps
         row_a, row_b = self.a.contiguous, self.b.contiguous
         who_a = blocked((bm, bk), threads=threads, vector=self.va, axis=row_a, across=self.across_a, name="a")
@@ -73,7 +73,7 @@ class MatmulAmpere(epilogue.Epilogue):
         a_stage = p.smem(self.a.dtype, (bm, bk), contiguous=row_a, pad=self.pad, layout=self.layout_a)
         b_stage = p.smem(self.b.dtype, (bk, bn), contiguous=row_b, pad=self.pad, layout=self.layout_b)
 
-        with p.grid((self.m, bm), (self.n, bn), raster=self.group) as (i, j):
+        with p.grid((self.m, bm), (self.n, bn), raster=self.raster) as (i, j):
             with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring:
                 with p.role("all", warps=warps), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                     p.copy(self.copy_a, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
@@ -87,9 +87,9 @@ class MatmulAmpere(epilogue.Epilogue):
 
             with p.role("all", warps=warps):
                 out = self.finish(p, acc, i, j)
-                if self.put == "direct":
+                if self.store == "direct":
                     p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), out)
-            if self.put == "staged":
+            if self.store == "staged":
                 stage = p.smem(self.c.dtype, (bm, bn), pad=self.pad, layout=self.layout_c)
                 who_c = blocked((bm, bn), threads=threads, vector=self.vc, across=self.across_c, name="c")
                 with p.pipeline("out", 1, c=stage) as ring, p.role("all", warps=warps):

@@ -27,7 +27,7 @@ class MatmulHopper(epilogue.Epilogue):
     bk = Param(32, 64, 128)
     stages = Param(2, 3, 4, 5, 6, 7, 8)
     cluster_m, cluster_n = Param(1, 2), Param(1, 2)
-    group = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
+    raster = Param(1, 4, 8, 16)  # rows of clusters visited together, for L2
     split_k = Param(1, 2, 3, 4, 6, 8, 16)  # CTAs that share each tile, where there are too few tiles for all SMs
     stream_k = Param(0, 1)  # all CTAs do the same number of rounds, and share tiles wherever these end
     swizzle, swizzle_c = Param(32, 64, 128), Param(32, 64, 128)
@@ -48,7 +48,7 @@ class MatmulHopper(epilogue.Epilogue):
     schedule: Any = Choice("single", "cooperative", "pingpong")
     # by TMA from shared memory, where fragments become matrices (results of 16 bits) or are stored pair by pair; or
     # straight from registers
-    out: Any = Choice("matrices", "bulk", "direct")
+    store: Any = Choice("stmatrix", "staged", "direct")
     st_matrix, st_fragment, st_row = isa.StMatrix(), isa.StShared(2), isa.StGlobal(2)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
     leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
@@ -64,7 +64,7 @@ class MatmulHopper(epilogue.Epilogue):
 
         with (
             p.grid(
-                (self.m, bm), (self.n, bn), raster=self.group, cluster=(self.cluster_m, self.cluster_n),
+                (self.m, bm), (self.n, bn), raster=self.raster, cluster=(self.cluster_m, self.cluster_n),
                 persistent=True, slices=self.split_k, stream_k=self.stream_k,
             ) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
@@ -92,7 +92,7 @@ class MatmulHopper(epilogue.Epilogue):
         bm, bn, bk = self.bm, self.bn, self.bk
         out = None
         with ExitStack() as around:
-            if self.out != "direct":
+            if self.store != "direct":
                 stage = p.smem(self.c.dtype, (bm, bn), swizzle=self.swizzle_c)
                 out = around.enter_context(p.pipeline(f"out_{name}", 1, c=stage))
             around.enter_context(p.role(name, warps=4 * groups, **role))
@@ -107,6 +107,6 @@ class MatmulHopper(epilogue.Epilogue):
                 p.store(self.st_row, self.c.tile(i, j, shape=(bm, bn)), result)
                 return
             with out.produce() as s:
-                p.store(self.st_matrix if self.out == "matrices" else self.st_fragment, s.c, result)
+                p.store(self.st_matrix if self.store == "stmatrix" else self.st_fragment, s.c, result)
             with out.consume() as s:
                 p.copy(self.put, s.c, self.c.tile(i, j, shape=(bm, bn)))

@@ -121,7 +121,7 @@ def _tensor_map(m: FieldMap, buffer: DeviceBuffer) -> TensorMap:
     strides = [m.pitch_bytes or m.dims[0] * element]
     for extent in m.dims[1:-1]:
         strides.append(strides[-1] * extent)
-    return TensorMap(buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.span_bytes}B")
+    return TensorMap(buffer, m.box, dims=m.dims, strides=strides[: len(m.dims) - 1], swizzle=f"{m.swizzle_bytes}B")
 
 
 def refused_by_launch(specimen: Specimen) -> str:

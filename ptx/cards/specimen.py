@@ -67,14 +67,14 @@ class FieldMap:
     field        whose elements it describes
     dims         elements of the tensor along each axis, the contiguous one first
     box          elements that one copy moves along each axis
-    span_bytes   width of the swizzle in shared memory
+    swizzle_bytes width of the swizzle in shared memory
     pitch_bytes  from one row to the next; 0: the rows follow each other
     """
 
     field: str
     dims: tuple[int, ...]
     box: tuple[int, ...]
-    span_bytes: int
+    swizzle_bytes: int
     pitch_bytes: int = 0
 
     @property
@@ -84,7 +84,7 @@ class FieldMap:
     def __str__(self) -> str:
         rows = f"rows of {self.pitch_bytes} bytes" if self.pitch_bytes else "dense rows"
         box, dims = (" x ".join(map(str, extents)) for extents in (self.box, self.dims))
-        return f"{self.name}: {dims} elements in {rows}, boxes of {box}, swizzled in spans of {self.span_bytes} bytes"
+        return f"{self.name}: {dims} elements in {rows}, boxes of {box}, swizzle {self.swizzle_bytes} bytes wide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +294,12 @@ def smem_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
     return Tile(name, SMEM, kind, shape, (expr(0), expr(0)), buffer=buffer)
 
 
-def spans_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
-    """A rows x columns buffer in SMEM whose rows are cut into spans of `span` bytes."""
+def swizzled_operand(kind: DType, name: str = "stage", contiguous: int = 1) -> Tile:
+    """A rows x columns buffer in SMEM under a swizzle `swizzle` bytes wide."""
     tile = smem_operand(kind, name, contiguous)
     if tile.buffer is None:
         raise ValueError(f"{name} has no buffer")
-    return replace(tile, buffer=replace(tile.buffer, pad=expr(0), span=symbol("span")))
+    return replace(tile, buffer=replace(tile.buffer, pad=expr(0), swizzle_bytes=symbol("swizzle")))
 
 
 def exists_on(instruction: Instruction, target: str) -> bool:
@@ -359,7 +359,7 @@ __all__ = [
     "held_partition",
     "markdown_table",
     "smem_operand",
-    "spans_operand",
+    "swizzled_operand",
     "target_twin",
     "version",
 ]

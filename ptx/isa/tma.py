@@ -1,10 +1,10 @@
 """TMA: cp.async.bulk.tensor moves boxes of a tensor between GMEM and SMEM, described by a tensor map.
 
-operands   a window of a tensor, and a buffer whose rows are cut into swizzled spans
+operands   a window of a tensor, and a buffer whose rows are cut to the width of its swizzle
 legality   strides and addresses of 16 bytes, boxes of at most 256 rows, one to five axes
 meaning    a copy; elements outside the tensor are zero when loaded and left out when stored
 cost       bytes of GMEM; nothing of the threads
-lowering   one box per span of a row, issued by one thread; loads complete on an mbarrier, stores in bulk groups
+lowering   one box per swizzle width of a row, issued by one thread; loads complete on an mbarrier, stores in groups
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class TmaTransfer(BulkTransfer):
         if tensor is None or buffer is None:
             raise ValueError("a tensor map describes a window of a tensor in GMEM, moved to or from a buffer")
         name = tensor.name
-        if buffer.span is None:
-            raise ValueError(f"{buffer.name} is moved by TMA: say in which spans its rows lie, with swizzle=")
+        if buffer.swizzle_bytes is None:
+            raise ValueError(f"{buffer.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
         if window.contiguous != buffer.contiguous:
             raise ValueError(
                 f"{buffer.name} has its rows along axis {buffer.contiguous}, and {name} is contiguous along axis "
@@ -106,12 +106,12 @@ class TmaLoad(TmaTransfer):
         The swizzle follows the address, not the box: a part lands as if the whole tile had been brought at once.
         """
         buffer = target.buffer
-        if buffer is None or buffer.span is None:
-            raise ValueError(f"{target.name} is moved by TMA: say in which spans its rows lie, with swizzle=")
+        if buffer is None or buffer.swizzle_bytes is None:
+            raise ValueError(f"{target.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
         rows = target.shape[1 - (target.contiguous or 0)]
         rule = self.rule(
             f"parts of {source.name}",
-            all_of([rows % ctas == 0, rows // ctas * buffer.span % BOX_ALIGN_BYTES == 0]),
+            all_of([rows % ctas == 0, rows // ctas * buffer.swizzle_bytes % BOX_ALIGN_BYTES == 0]),
             f"each CTA of the cluster brings the same number of rows of {source.name}, "
             f"a multiple of {BOX_ALIGN_BYTES} bytes",
             "emulator",

@@ -1,7 +1,7 @@
 """wgmma: a warpgroup multiplies tiles in SMEM into its registers.
 
 operands   a (64 x k) and b (k x n) in SMEM, in the layouts of TMA; c (64 x n) in the registers of 128 threads
-legality   which n and types exist; majors; operands in swizzled spans; steps along k of 32 bytes
+legality   which n and types exist; majors; operands swizzled, 32, 64 or 128 bytes wide; steps along k of 32 bytes
 meaning    c += a @ b
 cost       2 m n k operations of the tensor cores; 32 bytes of each row of a and b from SMEM
 lowering   `Wgmma.text`, matrix descriptors made of the operands' places, fences and groups by the pipeline
@@ -38,7 +38,7 @@ MOST_COLUMNS = 256
 # PTX ISA, wgmma register fragment D, eight columns of it: each warp has 16 rows, held as by mma.sync.
 ACCUMULATORS = Layout.parse("((4,8,4),(2,2)):((2@1,1@0,16@0),(1@1,8@0))")
 
-# PTX ISA, matrix descriptor of wgmma: code of the swizzle, by the width of its spans in bytes.
+# PTX ISA, matrix descriptor of wgmma: code of the swizzle, by its width in bytes.
 SWIZZLES = {128: 1, 64: 2, 32: 3}
 # Operands of different signs are younger than the instruction (each assembled).
 MIXED_SIGNS_ISA = (8, 4)
@@ -101,14 +101,14 @@ class Wgmma(MatrixMultiply):
     def statement(self, a: DType, b: DType, d: str, x: str, y: str, across: tuple[bool, bool] = (False, False)) -> str:
         return f"{self.text(a, b)} {d}, {x}, {y}, 1{self.flags(a, across)};"
 
-    def descriptor(self, span_bytes: int, apart_bytes: int, across: bool) -> int:
+    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
         """PTX ISA, matrix descriptor of wgmma: offsets in 16 bytes; the swizzle in bits 62 and 63.
 
-        The stride between groups of eight rows follows from the span. The leading offset is that between spans along m
-        or n, and not used along k.
+        The stride between groups of eight rows follows from the swizzle. The leading offset is that between swizzle
+        widths along m or n, and not used along k.
         """
         leading = apart_bytes // 16 if across else 1
-        return SWIZZLES[span_bytes] << 62 | (8 * span_bytes // 16) << 32 | leading << 16
+        return SWIZZLES[swizzle_bytes] << 62 | (8 * swizzle_bytes // 16) << 32 | leading << 16
 
     def fragments(self, a: DType, b: DType) -> tuple[Fragment, Fragment, Fragment]:
         """That of c, which repeats along n; a and b lie in memory."""
@@ -131,8 +131,10 @@ class Wgmma(MatrixMultiply):
             buffer = tile.buffer
             if buffer is None:
                 continue
-            if buffer.span is None:
-                raise ValueError(f"{buffer.name} is an operand of wgmma: say in which spans it lies, with swizzle=")
+            if buffer.swizzle_bytes is None:
+                raise ValueError(
+                    f"{buffer.name} is an operand of wgmma: give the width of its swizzle, swizzle=32, 64 or 128"
+                )
             step = buffer.dtype.bits * tile.shape[k_axis] // 8
             out.append(
                 self.rule(
@@ -155,14 +157,14 @@ class Wgmma(MatrixMultiply):
             )
             if name == "b":
                 columns = expr(self.n) * buffer.dtype.bits // 8
-                # Rows are whole spans, so where there is one instruction along n this holds by itself.
-                whole = [columns % buffer.span == 0, buffer.span % columns == 0]
+                # Rows are whole widths, so where there is one instruction along n this holds by itself.
+                whole = [columns % buffer.swizzle_bytes == 0, buffer.swizzle_bytes % columns == 0]
                 out.append(
                     self.rule(
-                        "spans of b",
+                        "swizzle of b",
                         any_of(whole),
-                        "where operand b is contiguous along n, the columns of an instruction are whole spans, or "
-                        "whole instructions make a span",
+                        "where operand b is contiguous along n, the columns of an instruction are whole widths of its "
+                        "swizzle, or whole instructions make one",
                         "emulator",
                     )
                 )

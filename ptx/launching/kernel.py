@@ -42,14 +42,14 @@ class TensorMapSpec:
     tensor      the operand
     order       its axes, the contiguous one first
     box         elements along each of these
-    span_bytes  width of the swizzle
+    swizzle_bytes  width of the swizzle
     """
 
     name: str
     tensor: str
     order: tuple[int, ...]
     box: tuple[int, ...]
-    span_bytes: int
+    swizzle_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Kernel:
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
             tuple(
-                TensorMapSpec(m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["span_bytes"])
+                TensorMapSpec(m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["swizzle_bytes"])
                 for m in data["maps"]
             ),
             tuple(data["clusters"]),

@@ -51,7 +51,7 @@ def _map(spec: TensorMapSpec, operand: Operand) -> Map:
     strides = operand.strides()
     dims = tuple(operand.shape[a] for a in spec.order)
     bytes_between = tuple(strides[a] * operand.dtype.bits // 8 for a in spec.order[1:])
-    return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.span_bytes)
+    return Map(spec.tensor, operand.dtype.name, dims, bytes_between, spec.box, spec.swizzle_bytes)
 
 
 def tensors_of(problem: Problem) -> tuple[Tensor, ...]:

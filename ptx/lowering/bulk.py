@@ -26,31 +26,31 @@ from tinygpu.ptx.lowering.touch import touches
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """How a tile is moved: for every span of its rows one box, each of all rows or of one CTA's part of them.
+    """How a tile is moved: for every swizzle width of its rows one box, each of all rows or of one CTA's part of them.
 
     order  axes of the tensor, the fastest first
-    inner  elements of a span
+    inner  elements along a row of a box
     rows   of the tile
     part   rows of one box
-    spans  boxes along a row
+    across boxes along a row
     """
 
     order: tuple[int, ...]
     inner: int
     rows: int
     part: int
-    spans: int
+    across: int
 
 
 def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     """The boxes of a window of a tensor that lies in `buffer`; `parts` CTAs of a cluster each bring one part."""
     tensor = window.tensor
-    if tensor is None or buffer.span is None or window.contiguous is None:
+    if tensor is None or buffer.swizzle_bytes is None or window.contiguous is None:
         raise LoweringError(f"{window.name} is not moved to or from {buffer.name} by TMA")
     first = tensor.contiguous_axis
     order = (first, *(a for a in reversed(range(tensor.rank)) if a != first))
-    span = int(buffer.span)
-    inner = span * 8 // buffer.dtype.bits
+    width = int(buffer.swizzle_bytes)
+    inner = width * 8 // buffer.dtype.bits
     across = int(window.shape[window.contiguous])
     rows = 1
     for axis, extent in enumerate(window.shape):
@@ -61,20 +61,20 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     return Boxes(order, inner, rows, rows // parts, across // inner)
 
 
-def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, span: int) -> Reg:
+def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, width: int) -> Reg:
     """The address of the tensor map for these boxes; the launch passes it by value."""
     box = [1] * tensor.rank
     box[0] = shape.inner
     if tensor.rank > 1:
         box[1] = shape.part
-    spec = TensorMapSpec("", tensor.name, shape.order, tuple(box), span)
+    spec = TensorMapSpec("", tensor.name, shape.order, tuple(box), width)
     for known, register in context.maps:
-        if (known.tensor, known.order, known.box, known.span_bytes) == (tensor.name, shape.order, tuple(box), span):
+        if (known.tensor, known.order, known.box, known.swizzle_bytes) == (tensor.name, shape.order, tuple(box), width):
             return register
     count = sum(known.tensor == tensor.name for known, _ in context.maps)
     name = f"{tensor.name}_map{count or ''}"
     register = context.emit.parameter("d")
-    context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.span_bytes), register))
+    context.maps.append((TensorMapSpec(name, spec.tensor, spec.order, spec.box, spec.swizzle_bytes), register))
     rely_on_strides(context, tensor, instruction.align_bytes)
     return register
 
@@ -117,11 +117,12 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
             emit.line(s.instruction.row_statement(size, shared, tensor, completes))
             issue(context, Bring(barrier, size, 1, None))
         return
-    if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.source.tensor is None or buffer.span is None:
+    operand, width = s.source.tensor, None if buffer is None else buffer.swizzle_bytes
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     parts = context.cluster_extent(s.multicast)
     shape = boxes(s.source, buffer, parts)
-    where = tensor_map(context, s.instruction, s.source.tensor, shape, int(buffer.span))
+    where = tensor_map(context, s.instruction, operand, shape, int(width))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     down: Number = 0
@@ -129,10 +130,10 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     if parts > 1 and s.multicast is not None:
         down = emit.mul(context.cluster_rank(s.multicast), shape.part)
         mask = str(context.cluster_mask(s.multicast))
-    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.part} rows")
+    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.part} rows")
     box = Bring(barrier, shape.inner * shape.part * buffer.dtype.bits // 8, parts, s.multicast if parts > 1 else None)
     completes = f"[{address(context, barrier)}]"
-    for number in range(shape.spans):
+    for number in range(shape.across):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
         emit.line(s.instruction.statement(len(shape.order), f"[{to}]", f"[{where}, {{{at}}}]", completes, mask))
@@ -148,14 +149,15 @@ def store(context: Context, s: n.Copy) -> None:
             emit.line(s.instruction.row_statement(row_bytes(s.target), shared, tensor))
         issue(context, *touches(context, s), Commit("cp.async.bulk"))
         return
-    if not isinstance(s.instruction, BulkTransfer) or buffer is None or s.target.tensor is None or buffer.span is None:
+    operand, width = s.target.tensor, None if buffer is None else buffer.swizzle_bytes
+    if not isinstance(s.instruction, BulkTransfer) or buffer is None or operand is None or width is None:
         raise LoweringError(f"{s.name} ({s.instruction}) cannot be written for this target yet")
     shape = boxes(s.target, buffer)
-    where = tensor_map(context, s.instruction, s.target.tensor, shape, int(buffer.span))
+    where = tensor_map(context, s.instruction, operand, shape, int(width))
     place = context.placement.places[buffer.name]
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
-    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.spans} boxes of {shape.rows} rows")
-    for number in range(shape.spans):
+    emit.comment(f"{s.name}: {s.target.name} = TMA {s.source.name}, {shape.across} boxes of {shape.rows} rows")
+    for number in range(shape.across):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
         emit.line(s.instruction.statement(len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))

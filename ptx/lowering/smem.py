@@ -21,8 +21,8 @@ class SmemAccess:
 
     An element of row r and byte column c lies at base + r * pitch + (c ^ X(r)), X(r) the XOR of the masks of r's bits.
     The thread's part of r and c is computed once; the value's part becomes an immediate and, where the layout is
-    swizzled, one XOR per distinct pattern. Where rows are cut into spans, c counts within a span, and `base` holds
-    what leads to the thread's span; spans follow each other at a distance of their own.
+    swizzled, one XOR per distinct pattern. Where rows are cut to a swizzle's width, c counts within that piece of
+    the row, and `base` holds what leads to the thread's piece; pieces are `block_bytes` apart.
     """
 
     context: Context
@@ -31,32 +31,32 @@ class SmemAccess:
     values: NDArray[np.int64]  # (values, 2): row, column in elements
     row: Number  # the thread's part, offsets included
     column: Number  # in bytes
-    base: Number  # buffer and slot, and the thread's span
+    base: Number  # buffer and slot, and the thread's piece of the row
     # Where the parts of thread and value share no bits that the swizzle touches: column ^ X(row) of the thread's part,
     # and those of these bits that it may have set.
     apart: tuple[Number, int] | None
-    carries: bool  # whether in which span a value lies depends on the sum of both parts
+    carries: bool  # whether in which piece of a row a value lies depends on the sum of both parts
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
         row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
         pitch = self.place.pitch_bytes
-        span = self.place.span_bytes
+        width = self.place.swizzle_bytes
         if self.carries:
             return self._across(row, column)
-        if span:
-            block, column = divmod(column, span)
+        if width:
+            block, column = divmod(column, width)
             register, near = self._within(row, column, pitch)
             return register, near + block * self.place.block_bytes
         return self._within(row, column, pitch)
 
     def _across(self, row: int, column: int) -> tuple[Number, int]:
-        """Of a value whose span is known at run time only."""
-        emit, span = self.context.emit, self.place.span_bytes
+        """Of a value whose piece of the row is known at run time only."""
+        emit, width = self.context.emit, self.place.swizzle_bytes
         whole, whole_row = emit.add(self.column, column), emit.add(self.row, row)
-        block = emit.mul(emit.div(whole, span), self.place.block_bytes)
-        across = emit.xor(emit.rem(whole, span), pattern(self.context, self.place, whole_row))
-        return emit.add(emit.add(emit.add(emit.mul(whole_row, span), across), block), self.base), 0
+        block = emit.mul(emit.div(whole, width), self.place.block_bytes)
+        across = emit.xor(emit.rem(whole, width), pattern(self.context, self.place, whole_row))
+        return emit.add(emit.add(emit.add(emit.mul(whole_row, width), across), block), self.base), 0
 
     def _within(self, row: int, column: int, pitch: int) -> tuple[Number, int]:
         emit = self.context.emit
@@ -131,13 +131,13 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     threads = who.thread_coordinates()
     thread_rows = threads @ rows_of
     thread_bytes = threads[:, buffer.contiguous] * element
-    span = place.span_bytes
-    carries = bool(span) and _carries(span, thread_bytes, pairs[:, 1] * element, column_step * element)
-    if span and not carries:
-        if int(thread_bytes.max()) >= span or column_step:
-            base = emit.add(base, emit.mul(emit.div(column, span), place.block_bytes))
-            column = emit.rem(column, span)
-        thread_bytes, column_step = thread_bytes % span, 0
+    width = place.swizzle_bytes
+    carries = bool(width) and _carries(width, thread_bytes, pairs[:, 1] * element, column_step * element)
+    if width and not carries:
+        if int(thread_bytes.max()) >= width or column_step:
+            base = emit.add(base, emit.mul(emit.div(column, width), place.block_bytes))
+            column = emit.rem(column, width)
+        thread_bytes, column_step = thread_bytes % width, 0
     apart = None
     if place.xor and not carries and splits(
         place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
@@ -149,9 +149,9 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     return SmemAccess(context, place, element, pairs, row, column, base, apart, carries)
 
 
-def _carries(span: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:
-    """Whether the places of a thread and of a value within their spans may add up to more than a span."""
-    return bool(step_bytes % span) or int((thread_bytes % span).max()) + int((value_bytes % span).max()) >= span
+def _carries(width: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:
+    """Whether the places of a thread and of a value within their pieces of a row may add up to more than one."""
+    return bool(step_bytes % width) or int((thread_bytes % width).max()) + int((value_bytes % width).max()) >= width
 
 
 def slot_offset(context: Context, buffer: Buffer) -> Number:

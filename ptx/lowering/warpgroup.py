@@ -18,7 +18,7 @@ WARPGROUP = 128
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand in shared memory, in spans.
+    """One operand in shared memory, under a swizzle of the hardware.
 
     start   address of its first element, of this warpgroup's part
     high    upper word of its descriptors
@@ -30,46 +30,46 @@ class Operand:
     high: int
     low: int
     transposed: bool
-    rows_bytes: tuple[int, int]  # (span, bytes of a block of spans)
+    rows_bytes: tuple[int, int]  # (width of the swizzle, from one piece of all rows to the next)
     element_bytes: int
 
     def offset(self, rows: int) -> int:
         """Bytes to the operand that begins `rows` further along m or n."""
-        span, block = self.rows_bytes
+        width, block = self.rows_bytes
         if not self.transposed:
-            return rows * span
+            return rows * width
         across = rows * self.element_bytes
-        return across // span * block + across % span
+        return across // width * block + across % width
 
 
 def operand(context: Context, instruction: MatrixMultiply, tile: Tile, k_axis: int, first: Number) -> Operand:
     """An operand whose window begins at its offset; `first` rows along m or n belong to other warpgroups."""
     buffer = tile.buffer
-    if buffer is None or buffer.span is None:
+    if buffer is None or buffer.swizzle_bytes is None:
         raise LoweringError(f"{tile.name} is no operand of {instruction}: it lies in no swizzled buffer")
     emit = context.emit
     place = context.placement.places[buffer.name]
-    span, block = place.span_bytes, place.block_bytes
+    width, block = place.swizzle_bytes, place.block_bytes
     element = buffer.dtype.bytes
     k, k_terms = context.affine(tile.offset[k_axis])
     mn, mn_terms = context.affine(tile.offset[1 - k_axis])
     if k_terms or mn_terms:
         raise LoweringError(f"the window of {tile.name} moves at run time, and descriptors are made for fixed windows")
     transposed = buffer.contiguous != k_axis
-    low, high = _words(instruction.descriptor(span, block, transposed))
+    low, high = _words(instruction.descriptor(width, block, transposed))
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     if not transposed:
-        along_k = k * element // span * block + k * element % span
-        start = emit.add(emit.add(base, along_k + mn * span), emit.mul(first, span))
-        return Operand(start, high, low, False, (span, block), element)
-    # Rows are along k, and spans along m or n are blocks apart.
+        along_k = k * element // width * block + k * element % width
+        start = emit.add(emit.add(base, along_k + mn * width), emit.mul(first, width))
+        return Operand(start, high, low, False, (width, block), element)
+    # Rows are along k, and swizzle widths along m or n are blocks apart.
     across = mn * element
-    start = emit.add(base, across // span * block + across % span + k * span)
-    per_span = span // element
-    if context.first_step % per_span:
-        raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at spans")
-    start = emit.add(start, emit.mul(emit.div(first, per_span), block))
-    return Operand(start, high, low, True, (span, block), element)
+    start = emit.add(base, across // width * block + across % width + k * width)
+    per_width = width // element
+    if context.first_step % per_width:
+        raise LoweringError(f"the warpgroups' parts of {tile.name} do not begin at widths of its swizzle")
+    start = emit.add(start, emit.mul(emit.div(first, per_width), block))
+    return Operand(start, high, low, True, (width, block), element)
 
 
 def _words(bits: int) -> tuple[int, int]:

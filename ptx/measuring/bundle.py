@@ -28,7 +28,8 @@ from tinygpu.ptx.runtime.launch import Launch, Tensor
 
 KEY = "tinygpu_bundle"
 # 2: machine code has the register budgets of its PTX, so that it is loaded wherever it is there.
-VERSION = 2
+# 3: tensor maps have a swizzle_bytes.
+VERSION = 3
 BEGINS = (b"PK\x03\x04",)
 _INDEX = "bundle.json"
 # Bytes of a bundle, of all that it holds, decompressed, and of one kernel: 500 take some 20 MB and 200 MB.

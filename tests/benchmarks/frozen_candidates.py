@@ -37,6 +37,7 @@ from tinygpu.devices import device
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import ProblemError
 from tinygpu.language.problem import Problem
+from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.search.predicted import PredictedTime
@@ -48,6 +49,21 @@ TARGETS = ("a100", "rtx4090", "h100", "rtx5090", "b200")
 # Odd sizes leave few structures of the tensor-core machines; half of the problems have sizes like these.
 EVEN_SIZES = (64, 128, 192, 256, 512, 1024, 4096)
 OF_A_PROBLEM = 10
+# A corpus that is older than a name is read in today's words: parameters and values of machines, fields of a kernel
+# (of which a corpus has a hash under the earlier names alone), sentences.
+STORES = {"staged": "bulk", "stmatrix": "matrices"}
+EARLIER: dict[str, dict[str, str]] = {
+    "matmul_simt": {"threads_m": "tall", "threads_n": "wide", "raster": "group"},
+    "matmul_ampere": {"warps_m": "wm", "warps_n": "wn", "raster": "group", "store": "put"},
+    "matmul_hopper": {"raster": "group", "store": "out"},
+}
+EARLIER_FIELDS = {"swizzle_bytes": "span_bytes"}
+SENTENCES = (
+    (r"^spans( \(\d+\))? \(partition\): (rows .*) are whole spans of", r"swizzled rows\1 (partition): \2 are whole widths of"),  # noqa: E501
+    (r"slots and spans of (\S+) begin where the swizzle's pattern does", r"slots of \1 are whole atoms of the swizzle"),
+    (r"^(wgmma\S*) spans of b", r"\1 swizzle of b"),
+    (r"are whole spans, or (.*) make a span;", r"are whole widths of its swizzle, or \1 make one;"),
+)
 COMMENT = re.compile(r"[ \t]*//[^\n]*")
 
 
@@ -98,8 +114,7 @@ def judged(space: MachineSpace, name: str, target: str, point: dict[str, int | s
         return replace(found, out=out)
     try:
         kernel = build(space.program(point), space.problem, point, cache).kernel
-        # A kernel without banks is described as before there were any: a corpus may be older than they are.
-        texts = (COMMENT.sub("", kernel.ptx), repr(replace(kernel, ptx="")).replace(", banks=()", ""))
+        texts = (COMMENT.sub("", kernel.ptx), launched(name, kernel))
         made = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
     except LoweringError as refused:
         made = (f"refused: {refused}",)
@@ -114,6 +129,17 @@ def judged(space: MachineSpace, name: str, target: str, point: dict[str, int | s
         seconds=float(prediction.seconds),
         bottleneck=str(prediction.bottleneck),
     )
+
+
+def launched(name: str, kernel: Kernel) -> str:
+    """All of a kernel but its text, in the words of the oldest corpora."""
+    stores = STORES if name == "matmul_hopper" else {}
+    named = tuple(sorted((EARLIER.get(name, {}).get(key, key), stores.get(str(v), v)) for key, v in kernel.point))
+    # A kernel without banks is described as before there were any.
+    text = repr(replace(kernel, ptx="", point=named)).replace(", banks=()", "")
+    for today, before in EARLIER_FIELDS.items():
+        text = text.replace(f"{today}=", f"{before}=")
+    return text
 
 
 def flat(demand: Demand) -> dict[str, float]:
@@ -212,7 +238,19 @@ def compare(path: Path, shown: int) -> int:
 
 
 def frozen(line: dict[str, Any]) -> Frozen:
-    return Frozen(**(line | {"kernel": tuple(line["kernel"]), "out": tuple(line["out"])}))
+    """A line of a corpus, in today's words."""
+    name = line["machine"]
+    axes = {before: today for today, before in EARLIER.get(name, {}).items()}
+    stores = {before: today for today, before in STORES.items()} if name == "matmul_hopper" else {}
+    point = {axes.get(key, key): stores.get(value, value) for key, value in line["point"].items()}
+    out = tuple(in_todays_words(sentence) for sentence in line["out"])
+    return Frozen(**(line | {"kernel": tuple(line["kernel"]), "out": out, "point": point}))
+
+
+def in_todays_words(sentence: str) -> str:
+    for before, today in SENTENCES:
+        sentence = re.sub(before, today, sentence)
+    return sentence
 
 
 def main() -> None:

@@ -43,7 +43,8 @@ def main() -> None:
     space = build_space(MatmulAmpere, problem, gpu)
     build_s, size = least(3, lambda: build_space(MatmulAmpere, problem, gpu).space.size)
     predict_s, _ = least(2, lambda: minimize(space.space, PredictedTime(space)))
-    point = space.space.restrict({"bm": 128, "bn": 128, "bk": 32, "wm": 2, "wn": 2, "stages": 4, "put": "staged"}).at(0)
+    tile = {"bm": 128, "bn": 128, "bk": 32, "warps_m": 2, "warps_n": 2}
+    point = space.space.restrict({**tile, "stages": 4, "store": "staged"}).at(0)
     cache = SolverCache()
     build(space.program(point), problem, point, cache)
     lower_s, built = least(5, lambda: build(space.program(point), problem, point, cache))

@@ -62,33 +62,34 @@ class Pair:
 
 
 ALONE = {
-    "split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "swizzle": 128, "swizzle_c": 128, "group": 8, "vr": 1,
+    "split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "swizzle": 128, "swizzle_c": 128, "raster": 8, "vr": 1,
 }  # fmt: skip
 FRAGMENTS = {
-    "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "copy_a": "cp.async", "copy_b": "cp.async", "put": "staged",
-    "across_a": 4, "across_b": 8, "across_c": 8, "va": 8, "vb": 8, "vc": 8, "pad": 0, "group": 8, "vr": 1,
+    "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "copy_a": "cp.async", "copy_b": "cp.async", "store": "staged",
+    "across_a": 4, "across_b": 8, "across_c": 8, "va": 8, "vb": 8, "vc": 8, "pad": 0, "raster": 8, "vr": 1,
 }  # fmt: skip
 PAIRS = (
     Pair(
         "Hopper, one warpgroup", MatmulHopper, "h100", (128, 128, 64), 3,
-        {"schedule": "single", "out": "matrices", **ALONE}, "descriptor_matmul-128x128x64w4.sm_90", "col", (4, 4),
+        {"schedule": "single", "store": "stmatrix", **ALONE}, "descriptor_matmul-128x128x64w4.sm_90", "col", (4, 4),
     ),
     Pair(
         "Hopper, two warpgroups", MatmulHopper, "h100", (128, 256, 64), 3,
-        {"schedule": "cooperative", "out": "matrices", **ALONE}, "descriptor_matmul-128x256x64w8.sm_90", "col", (8, 8),
+        {"schedule": "cooperative", "store": "stmatrix", **ALONE}, "descriptor_matmul-128x256x64w8.sm_90", "col",
+        (8, 8),
     ),
     Pair(
         "Hopper, roles", MatmulHopper, "h100", (128, 128, 64), 3,
-        {"schedule": "cooperative", "out": "matrices", **ALONE}, "descriptor_matmul-special128x128x64w4.sm_90", "col",
+        {"schedule": "cooperative", "store": "stmatrix", **ALONE}, "descriptor_matmul-special128x128x64w4.sm_90", "col",
         (8, 8),
     ),
     Pair(
         "Hopper, clusters of two", MatmulHopper, "h100", (128, 256, 64), 3,
-        {"schedule": "cooperative", "out": "matrices", **ALONE, "cluster_m": 2}, None, "col", (8, 0),
+        {"schedule": "cooperative", "store": "stmatrix", **ALONE, "cluster_m": 2}, None, "col", (8, 0),
     ),
     Pair(
         "Ampere", MatmulAmpere, "a100", (64, 64, 32), 3,
-        {"wm": 2, "wn": 2, **FRAGMENTS}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
+        {"warps_m": 2, "warps_n": 2, **FRAGMENTS}, "matmul-64x64x32w4s3.sm_80", "row", (4, 4), (2, 2),
     ),
 )  # fmt: skip
 

@@ -150,7 +150,7 @@ def test_candidates_near_the_best_predicted_are_drawn_from_all_of_them() -> None
     assert predicted[0] == seconds == min(p for p in predicted if p is not None)
     assert all(p is not None and p <= 1.03 * seconds for p in predicted)
     # many are within the share, and they are not just the neighbours of the best in the listing
-    assert len({(p["bm"], p["bn"], p["stages"], p["group"]) for p in points}) > 3
+    assert len({(p["bm"], p["bn"], p["stages"], p["raster"]) for p in points}) > 3
 
 
 @pytest.mark.end_to_end

@@ -17,7 +17,7 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
 
 H100 = device("h100")
-TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "group": 8, "swizzle": 128}
+TILE = {"bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2, "cluster_n": 1, "raster": 8, "swizzle": 128}
 IDLE = {"split_k": 1, "stream_k": 0, "vr": 1}
 
 
@@ -28,8 +28,8 @@ def space_of(problem: Problem) -> MachineSpace:
 
 def made(problem: Problem, **point: Any) -> Any:
     space = space_of(problem)
-    full = {"schedule": "cooperative", "out": "bulk", **TILE, **IDLE, "swizzle_c": 128, **point}
-    if full["out"] == "direct":
+    full = {"schedule": "cooperative", "store": "staged", **TILE, **IDLE, "swizzle_c": 128, **point}
+    if full["store"] == "direct":
         # The staging buffer's swizzle is no parameter of this structure: it stands at its first value.
         full["swizzle_c"] = 32
     assert full in space.space, dict(full)
@@ -40,11 +40,11 @@ def made(problem: Problem, **point: Any) -> Any:
 @pytest.mark.parametrize(
     "point",
     [
-        {"schedule": "cooperative", "out": "direct", "stages": 4},  # 128 x 256 x 64, two consumers, pairs of CTAs
-        {"schedule": "cooperative", "out": "bulk", "stages": 3},
+        {"schedule": "cooperative", "store": "direct", "stages": 4},  # 128 x 256 x 64, two consumers, pairs of CTAs
+        {"schedule": "cooperative", "store": "staged", "stages": 3},
         {"schedule": "cooperative", "bm": 256, "bn": 128, "stages": 3},
-        {"schedule": "pingpong", "out": "bulk", "bm": 64, "bn": 256, "stages": 3},
-        {"schedule": "pingpong", "out": "direct", "bm": 128, "bn": 128, "stages": 4},
+        {"schedule": "pingpong", "store": "staged", "bm": 64, "bn": 256, "stages": 3},
+        {"schedule": "pingpong", "store": "direct", "bm": 128, "bn": 128, "stages": 4},
         {"schedule": "cooperative", "bn": 128, "stages": 4, "cluster_m": 1, "cluster_n": 2},
     ],
 )
@@ -59,12 +59,12 @@ def test_what_the_best_published_kernels_choose_is_in_the_space(point: dict[str,
 @pytest.mark.end_to_end
 @pytest.mark.sampled(18)
 @pytest.mark.parametrize("schedule", ["single", "cooperative", "pingpong"])
-@pytest.mark.parametrize("out", ["matrices", "bulk", "direct"])
+@pytest.mark.parametrize("store", ["stmatrix", "staged", "direct"])
 @pytest.mark.parametrize("clusters", [(1, 1), (2, 1), (1, 2), (2, 2)])
-def test_every_schedule_is_right(schedule: str, out: str, clusters: tuple[int, int]) -> None:
+def test_every_schedule_is_right(schedule: str, store: str, clusters: tuple[int, int]) -> None:
     """Tiles that clusters do not divide, a remainder along each dim, loops of fewer and more rounds than stages."""
     problem = MatmulHopper.problem(m=328, n=200, k=104)
-    point = {"schedule": schedule, "out": out, "bm": 128, "bn": 64, "bk": 32, "stages": 2, "swizzle": 64}
+    point = {"schedule": schedule, "store": store, "bm": 128, "bn": 64, "bk": 32, "stages": 2, "swizzle": 64}
     kernel = made(problem, cluster_m=clusters[0], cluster_n=clusters[1], **point)
     found = verify(kernel, MatmulHopper, problem, orders=("random",), thorough=True)
     assert found.passed, str(found)
@@ -99,7 +99,7 @@ def test_an_a_that_wgmma_cannot_read_passes_through_registers(schedule: str, kin
     """Contiguous along m, of elements that have not 16 bits."""
     dtypes = {"a": kind, "b": kind, "c": result}
     problem = MatmulHopper.problem(m=208, n=72, k=176, dtypes=dtypes, majors={"a": "col", "b": "col"})
-    point = {"schedule": schedule, "out": "direct", "bm": 128, "bn": 64, "bk": 64, "stages": 2, "swizzle": 64}
+    point = {"schedule": schedule, "store": "direct", "bm": 128, "bn": 64, "bk": 64, "stages": 2, "swizzle": 64}
     kernel = made(problem, **point)
     assert "wgmma" not in " ".join(assemble(kernel.ptx, kernel.architecture).warnings)
     found = verify(kernel, MatmulHopper, problem, orders=("random",))
@@ -110,7 +110,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
     """4 tiles of 128 x 128 on 132 SMs may be shared by 16 CTAs each; 1024 tiles have one CTA each."""
     for size, most in ((256, 16), (4096, 1)):
         space = build_space(MatmulHopper, MatmulHopper.problem(m=size, n=size, k=4096), H100)
-        point = {"schedule": "cooperative", "out": "direct", **TILE, **IDLE, "bn": 128, "swizzle_c": 32}
+        point = {"schedule": "cooperative", "store": "direct", **TILE, **IDLE, "bn": 128, "swizzle_c": 32}
         found = [n for n in (1, 2, 3, 4, 6, 8, 16) if point | {"split_k": n} in space.space]
         assert max(found) == most
 
@@ -121,7 +121,7 @@ def test_tiles_are_shared_only_where_there_are_few() -> None:
 @pytest.mark.parametrize("swizzle", [32, 64, 128])
 def test_both_majors_of_both_operands_in_every_swizzle(majors: tuple[str, str], swizzle: int) -> None:
     problem = MatmulHopper.problem(m=192, n=136, k=72, majors={"a": majors[0], "b": majors[1]})
-    kernel = made(problem, schedule="single", out="direct", bm=64, bn=64, bk=64, swizzle=swizzle, cluster_m=1)
+    kernel = made(problem, schedule="single", store="direct", bm=64, bn=64, bk=64, swizzle=swizzle, cluster_m=1)
     found = verify(kernel, MatmulHopper, problem, orders=("early",))
     assert found.passed, str(found)
 

@@ -213,17 +213,20 @@ SUBJECTS = {
     "simt": (
         MatmulSimt,
         (("m", 70), ("n", 61), ("k", 45)),
-        (("bm", 32), ("bn", 32), ("bk", 8), ("tall", 8), ("wide", 8), ("stages", 2), ("group", 4)),
+        (("bm", 32), ("bn", 32), ("bk", 8), ("threads_m", 8), ("threads_n", 8), ("stages", 2), ("raster", 4)),
     ),
     "ampere edges": (
         MatmulAmpere,
         (("m", 70), ("n", 90), ("k", 136)),
-        (("bm", 32), ("bn", 32), ("bk", 32), ("wm", 2), ("stages", 3), ("group", 4)),
+        (("bm", 32), ("bn", 32), ("bk", 32), ("warps_m", 2), ("stages", 3), ("raster", 4)),
     ),
     "ampere whole": (
         MatmulAmpere,
         (("m", 128), ("n", 128), ("k", 128)),
-        (("bm", 32), ("bn", 64), ("bk", 32), ("wm", 2), ("wn", 2), ("stages", 3), ("group", 4), ("put", "staged")),
+        (
+            ("bm", 32), ("bn", 64), ("bk", 32), ("warps_m", 2), ("warps_n", 2), ("stages", 3), ("raster", 4),
+            ("store", "staged"),
+        ),
     ),
 }
 

@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
         tally[found.judgement.stage] += 1
         tally["spills"] += found.judgement.spills
         tally["spills that were not foreseen"] += found.spills_unforeseen
-        for name in ("schedule", "out", "product", "split_k", "stream_k"):
+        for name in ("schedule", "store", "product", "split_k", "stream_k"):
             if name in (found.case.point or {}):
                 tally[f"{name}={(found.case.point or {})[name]}"] += 1
         print(found.fault or f"right: {found.case}", flush=True)

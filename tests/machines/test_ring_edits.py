@@ -36,11 +36,11 @@ from ptx_edits import Edit
 from ring_edits import handover_edits, ring_edits
 
 AMPERE: dict[str, Any] = {
-    "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "put": "direct",
-    "bm": 32, "bn": 32, "bk": 32, "wm": 2, "wn": 1, "group": 1,
+    "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
+    "bm": 32, "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1,
 }  # fmt: skip
 HOPPER: dict[str, Any] = {
-    "schedule": "single", "out": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "group": 1,
+    "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "raster": 1,
     "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {
@@ -68,17 +68,17 @@ class Subject:
 SMALL = (300, 72, 320)
 SUBJECTS = {
     "ampere": Subject(MatmulAmpere, "a100", (70, 90, 136), AMPERE, (1, 2, 3, 4, 5, 6)),
-    "ampere staged": Subject(MatmulAmpere, "a100", (70, 90, 136), AMPERE | {"put": "staged"}, (1, 3, 6)),
+    "ampere staged": Subject(MatmulAmpere, "a100", (70, 90, 136), AMPERE | {"store": "staged"}, (1, 3, 6)),
     "ampere staged, shared rows": Subject(
-        MatmulAmpere, "a100", (70, 90, 136), AMPERE | {"put": "staged", "wm": 1, "wn": 2}, (1, 3, 6)
+        MatmulAmpere, "a100", (70, 90, 136), AMPERE | {"store": "staged", "warps_m": 1, "warps_n": 2}, (1, 3, 6)
     ),
     "hopper": Subject(MatmulHopper, "h100", SMALL, HOPPER, (2, 3, 4, 5, 6, 7, 8)),
     "hopper pingpong": Subject(
-        MatmulHopper, "h100", SMALL, HOPPER | {"schedule": "pingpong", "out": "bulk", "cluster_m": 2}, (2, 3, 5, 8)
+        MatmulHopper, "h100", SMALL, HOPPER | {"schedule": "pingpong", "store": "staged", "cluster_m": 2}, (2, 3, 5, 8)
     ),
     "hopper cooperative": Subject(
         MatmulHopper, "h100", SMALL,
-        HOPPER | {"schedule": "cooperative", "out": "matrices", "bm": 128, "cluster_m": 2, "cluster_n": 2}, (2, 4, 7),
+        HOPPER | {"schedule": "cooperative", "store": "stmatrix", "bm": 128, "cluster_m": 2, "cluster_n": 2}, (2, 4, 7),
     ),
     "hopper split-K": Subject(MatmulHopper, "h100", SMALL, HOPPER | {"cluster_n": 2, "split_k": 3}, (2, 5, 8)),
     "hopper pingpong split-K": Subject(

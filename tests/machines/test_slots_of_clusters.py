@@ -102,7 +102,7 @@ def test_a_product_from_registers_keeps_the_release_of_the_cluster() -> None:
     )
     space = build_space(MatmulHopper, problem, H100)
     tile = {"bm": 128, "bn": 64, "bk": 64, "stages": 2, "swizzle": 64, "cluster_m": 1, "cluster_n": 2}
-    point = space.space.restrict({"schedule": "single", "out": "direct", "split_k": 1, "stream_k": 0, **tile}).at(0)
+    point = space.space.restrict({"schedule": "single", "store": "direct", "split_k": 1, "stream_k": 0, **tile}).at(0)
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     assert arrivals(kernel) == {THREADS}
     assert verified(kernel, MatmulHopper, problem).passed

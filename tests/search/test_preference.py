@@ -108,7 +108,7 @@ def test_what_is_ranked_is_what_sorting_all_candidates_gives(seed: int) -> None:
 
 
 def widths(space: MachineSpace, point: Point) -> tuple[int, ...]:
-    """What an expert would have wide: bytes of copies and stores, swizzled spans."""
+    """What an expert would have wide: bytes of copies and stores, swizzles."""
     bits = {o.name: o.dtype.bits for o in space.problem.operands}
     found = [int(point[name]) * bits[t] // 8 for name, t in (("va", "a"), ("vb", "b")) if name in point]
     return (*found, *(int(point[name]) for name in ("swizzle", "swizzle_c") if name in point))
@@ -118,14 +118,14 @@ def widths(space: MachineSpace, point: Point) -> tuple[int, ...]:
 @pytest.mark.sampled(48)
 @pytest.mark.parametrize("seed", range(48))
 def test_no_first_choice_is_narrower_than_an_equal_one(seed: int) -> None:
-    """Of the same tile, warps and structure, as fast as far as the model can tell: none has wider copies or spans.
+    """Of the same tile, warps and structure, as fast as far as the model can tell: none has wider copies or swizzles.
 
     Problems are aligned, so that nothing but the candidate itself forbids the width.
     """
     space, objective, result = case(seed)
     first = ranked(objective, result, 1, 1)[0][0].point
     seconds = float(objective.prediction(first).seconds)
-    same = [p for p in ("bm", "bn", "wm", "wn", "schedule", "out", "put", "copy_a", "copy_b") if p in first]
+    same = [p for p in ("bm", "bn", "warps_m", "warps_n", "schedule", "store", "copy_a", "copy_b") if p in first]
     history = result.history
     near = np.abs(history.values - seconds) <= NARROW * seconds
     for name in same:

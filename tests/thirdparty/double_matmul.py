@@ -41,14 +41,14 @@ class MatmulDouble(Machine):
     c = Output("f64", m, n)
 
     bm, bn, bk = Param(16, 32, 64), Param(16, 32, 64), Param(4, 8, 16)
-    wm, wn = Param(1, 2), Param(1, 2)
+    warps_m, warps_n = Param(1, 2), Param(1, 2)
     stages, vector, pad = Param(1, 2, 3), Param(1, 2), Param(0, 2, 4)
 
     copy, get, mma, put = isa.CpAsync(vector), isa.LdShared(1), MmaDouble(), isa.StGlobal(vector)
 
     def program(self, p: Any) -> None:
-        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.wm * self.wn
-        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.wm, self.wn))
+        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.warps_m * self.warps_n
+        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.warps_m, self.warps_n))
         who_a = blocked((bm, bk), threads=32 * warps, vector=self.vector, name="a")
         who_b = blocked((bk, bn), threads=32 * warps, vector=self.vector, name="b")
         a_stage, b_stage = p.smem("f64", (bm, bk), pad=self.pad), p.smem("f64", (bk, bn), pad=self.pad)

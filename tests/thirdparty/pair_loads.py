@@ -30,14 +30,14 @@ class MatmulPairs(Machine):
     c = Output("f32", m, n)
 
     bm, bn, bk = Param(16, 32, 64), Param(16, 32, 64), Param(16, 32)
-    wm, wn = Param(1, 2), Param(1, 2)
+    warps_m, warps_n = Param(1, 2), Param(1, 2)
     stages, pad = Param(1, 2, 3), Param(0, 8)
 
     copy, get, mma, put = isa.CpAsync(8), LoadPairs(), isa.MmaSync(), isa.StGlobal(2)
 
     def program(self, p: Any) -> None:
-        bm, bn, bk, threads = self.bm, self.bn, self.bk, 32 * self.wm * self.wn
-        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.wm, self.wn))
+        bm, bn, bk, threads = self.bm, self.bn, self.bk, 32 * self.warps_m * self.warps_n
+        t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.warps_m, self.warps_n))
         along = self.b.contiguous
         who_a = blocked((bm, bk), threads=threads, vector=8, name="a")
         who_b = blocked((bk, bn), threads=threads, vector=8, axis=along, name="b")
@@ -47,10 +47,10 @@ class MatmulPairs(Machine):
             p.grid((self.m, bm), (self.n, bn)) as (i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
         ):
-            with p.role("all", warps=self.wm * self.wn), p.loop(self.k, step=bk) as kk, ring.produce() as s:
+            with p.role("all", warps=self.warps_m * self.warps_n), p.loop(self.k, step=bk) as kk, ring.produce() as s:
                 p.copy(self.copy, self.a.tile(i, kk, shape=(bm, bk)), s.a, who_a)
                 p.copy(self.copy, self.b.tile(kk, j, shape=(bk, bn)), s.b, who_b)
-            with p.role("all", warps=self.wm * self.wn):
+            with p.role("all", warps=self.warps_m * self.warps_n):
                 acc = p.full(t.c, "f32")
                 with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
                     a = p.load(self.get, s.a.window((0, kt), (bm, t.k)), t.a)

@@ -51,12 +51,12 @@ def _laid_out(b: BufferLayout) -> str:
 
 
 def _facts(b: BufferLayout) -> str:
-    """Stages, pitch, spans and swizzle of a buffer."""
+    """Stages, pitch and swizzle of a buffer."""
     facts = [f"{b.buffer.stages} x {b.buffer.stage_bytes} B"]
-    if b.buffer.span is None:
+    if b.buffer.swizzle_bytes is None:
         facts.append(f"rows {b.buffer.pitch_bytes} B apart")
     else:
-        facts.append(f"rows cut into spans of {b.buffer.span} B")
+        facts.append("rows cut to the width of the swizzle")
     return ", ".join([*facts, f"swizzle {b.swizzle}"])
 
 
@@ -105,7 +105,7 @@ def _buffer_json(b: BufferLayout) -> dict[str, Any]:
         "shape": b.shape,
         "stages": str(b.buffer.stages),
         "pitch_bytes": str(b.buffer.pitch_bytes),
-        "span_bytes": None if b.buffer.span is None else str(b.buffer.span),
+        "swizzle_bytes": None if b.buffer.swizzle_bytes is None else str(b.buffer.swizzle_bytes),
         "swizzle": b.swizzle,
         "layout": None if b.layout is None else str(b.layout),
     } | ({} if picture is None else {"picture": str(picture)})

@@ -184,7 +184,7 @@ class Operations:
     def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
         """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.
 
-        One instruction moves one box, which is as wide as a swizzled span.
+        One instruction moves one box, which is as wide as the swizzle.
         """
         moved = bytes_of(s.source)
         buffer = (s.target if s.source.memory is GMEM else s.source).buffer
@@ -192,9 +192,9 @@ class Operations:
         run = moved  # bytes of a row of a box, which are asked for together
         if buffer is not None:
             run = ceil_div(buffer.shape[buffer.contiguous] * buffer.dtype.bits, 8)
-            if buffer.span is not None:
-                boxes = ceil_div(run, buffer.span)
-                run = minimum(run, buffer.span)
+            if buffer.swizzle_bytes is not None:
+                boxes = ceil_div(run, buffer.swizzle_bytes)
+                run = minimum(run, buffer.swizzle_bytes)
             if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
                 boxes = ceil_div(moved, run)
         accesses = moved * ceil_div(run, ACCESS_BYTES)

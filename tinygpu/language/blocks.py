@@ -166,16 +166,18 @@ class Blocks(Checks):
             return made
         if layout is not None or not expr(pad).same(0):
             raise self.fail("a buffer has a swizzle, or a layout and padding of its own, not both")
-        span = expr(swizzle)
+        width = expr(swizzle)
         row_bytes = made.shape[made.contiguous] * made.dtype.bits // 8
-        widths = any_of([span == w for w in SWIZZLES])
+        widths = any_of([width == w for w in SWIZZLES])
         self.require(
             (
-                Condition("swizzle", widths, "a swizzle spans 32, 64 or 128 bytes"),
-                Condition("spans", row_bytes % span == 0, f"rows of {row_bytes} bytes are whole spans of {span}"),
+                Condition("swizzle", widths, "a swizzle is 32, 64 or 128 bytes wide"),
+                Condition(
+                    "swizzled rows", row_bytes % width == 0, f"rows of {row_bytes} bytes are whole widths of {width}"
+                ),
             )
         )
-        return replace(made, span=span)
+        return replace(made, swizzle_bytes=width)
 
     @verb("p.buffer")
     def buffer(
@@ -208,11 +210,14 @@ class Blocks(Checks):
         if any(p.name == name for p in self.pipelines):
             raise self.fail(f"two pipelines are called {name!r}")
         made = tuple(
-            Buffer(f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages), s.span)
+            Buffer(
+                f"{name}.{key}", s.memory, s.dtype, s.shape, s.contiguous, s.pad, s.layout, expr(stages),
+                s.swizzle_bytes,
+            )
             for key, s in buffers.items()
         )
         for b in made:
-            self._check_spans(b)
+            self._check_swizzle_atoms(b)
         position = len(self.pipelines)
         self.places[name] = line_under_way()
         self.pipelines.append(Pipeline(name, expr(stages), made))

@@ -201,15 +201,15 @@ class Checks:
             self.require((Condition("vectors of the workspace", whole, sentence),))
 
     # -- checks ----------------------------------------------------------------------------------------------------
-    def _check_spans(self, b: Buffer) -> None:
+    def _check_swizzle_atoms(self, b: Buffer) -> None:
         """TMA and wgmma take the pattern of a swizzle from the address, and it has 8 rows.
 
         PTX ISA, "Swizzling Modes": patterns repeat after 256, 512 or 1024 bytes.
         """
-        if b.span is None or (b.rows.is_number and int(b.rows) % 8 == 0):
+        if b.swizzle_bytes is None or (b.rows.is_number and int(b.rows) % 8 == 0):
             return
-        alone = (b.stages == 1) & (b.pitch_bytes == b.span)
-        sentence = f"slots and spans of {b.name} begin where the swizzle's pattern does: they have a multiple of 8 rows"
+        alone = (b.stages == 1) & (b.pitch_bytes == b.swizzle_bytes)
+        sentence = f"slots of {b.name} are whole atoms of the swizzle: they have a multiple of 8 rows"
         self.require((Condition("rows of a swizzle", (b.rows % 8 == 0) | alone, sentence),))
 
     # -- checks ----------------------------------------------------------------------------------------------------

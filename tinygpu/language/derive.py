@@ -218,7 +218,7 @@ def _budgets(program: Program) -> list[Constraint]:
 
 # A buffer begins at a multiple of this: one row of banks, so that solved layouts see the same banks everywhere.
 BUFFER_ALIGN_BYTES = 128
-# Where rows are cut into swizzled spans: the period of the widest pattern (PTX ISA, "Swizzling Modes").
+# Where rows are swizzled by the hardware: the widest atom (PTX ISA, "Swizzling Modes").
 SWIZZLED_ALIGN_BYTES = 1024
 TMEM_COLUMN_BYTES = TMEM_LANES * 4
 
@@ -254,7 +254,7 @@ def _together(parts: list[Expr], side_by_side: bool) -> Expr:
 
 def buffer_align_bytes(program: Program) -> int:
     """Multiples at which the buffers of a program begin."""
-    swizzled = any(b.span is not None for p in program.pipelines for b in p.buffers)
+    swizzled = any(b.swizzle_bytes is not None for p in program.pipelines for b in p.buffers)
     return SWIZZLED_ALIGN_BYTES if swizzled else BUFFER_ALIGN_BYTES
 
 

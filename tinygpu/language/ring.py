@@ -25,7 +25,7 @@ class BufferSpec:
     contiguous: int
     pad: Expr
     layout: str
-    span: Expr | None = None
+    swizzle_bytes: Expr | None = None
 
 
 @dataclass(slots=True)

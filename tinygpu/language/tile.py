@@ -20,9 +20,9 @@ class Buffer:
     pad         elements added to every row (SMEM)
     layout      name of the machine's UnknownLayout, or "" for plain rows
     stages      how many of it there are (the depth of the pipeline that hands it over)
-    span        bytes into which rows are cut, as TMA writes and wgmma reads them: first the first span of every row,
-                then the second of every row; within, 16-byte chunks are exchanged by the swizzle of that width. None:
-                whole rows
+    swizzle_bytes
+                width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
+                then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
     """
 
     name: str
@@ -33,7 +33,7 @@ class Buffer:
     pad: Expr
     layout: str
     stages: Expr
-    span: Expr | None = None
+    swizzle_bytes: Expr | None = None
 
     @property
     def rows(self) -> Expr:

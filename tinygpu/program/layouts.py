@@ -100,7 +100,7 @@ def buffer_layouts(program: Program, placement: Placement | None = None) -> Iter
         for b in pipeline.buffers:
             if placement is not None and b.memory is SMEM:
                 place = placement.places[b.name]
-                swizzled = f"of the hardware, in spans of {place.span_bytes} B" if place.span_bytes else "solved"
+                swizzled = f"of the hardware, {place.swizzle_bytes} B wide" if place.swizzle_bytes else "solved"
                 yield BufferLayout(b, pipeline.name, place.layout, swizzled if place.xor else "none")
             else:
                 yield BufferLayout(b, pipeline.name, _symbolic(b), _said(b))
@@ -109,8 +109,8 @@ def buffer_layouts(program: Program, placement: Placement | None = None) -> Iter
 def _said(b: Buffer) -> str:
     if b.memory is not SMEM:
         return "none"
-    if b.span is not None:
-        return f"of the hardware, in spans of {b.span} B"
+    if b.swizzle_bytes is not None:
+        return f"of the hardware, {b.swizzle_bytes} B wide"
     return f"{b.layout}, solved for each candidate" if b.layout else "none"
 
 
@@ -121,12 +121,12 @@ def _symbolic(b: Buffer) -> Layout | None:
     modes: list[list[tuple[Leaf, Leaf | Step]]] = []
     for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True)):
         if axis != b.contiguous:
-            modes.append([(extent, step * (b.pitch_bytes if b.span is None else b.span))])
-        elif b.span is None:
+            modes.append([(extent, step * (b.pitch_bytes if b.swizzle_bytes is None else b.swizzle_bytes))])
+        elif b.swizzle_bytes is None:
             modes.append([(extent, b.dtype.bytes)])
         else:
-            per: Expr = b.span // b.dtype.bytes
-            modes.append([(per, b.dtype.bytes), (extent // per, b.rows * b.span)])
+            per: Expr = b.swizzle_bytes // b.dtype.bytes
+            modes.append([(per, b.dtype.bytes), (extent // per, b.rows * b.swizzle_bytes)])
     return Layout.of(*modes, [(b.stages, b.stage_bytes)])
 
 

@@ -31,8 +31,8 @@ class BufferPlace:
     pitch_bytes   from one row to the next
     xor           (row bit, mask over the byte within the row): the swizzle; where the row has
                   the bit, the mask is XORed into the byte
-    span_bytes    where rows are cut into spans: their length, which then is the pitch too; else 0
-    block_bytes   from one span of a row to the next
+    swizzle_bytes width of the hardware's swizzle, to which rows are cut and which then is the pitch; else 0
+    block_bytes   from one piece of a row to the next
     """
 
     offset_bytes: int
@@ -41,7 +41,7 @@ class BufferPlace:
     pitch_bytes: int
     stages: int
     xor: tuple[tuple[int, int], ...] = ()
-    span_bytes: int = 0
+    swizzle_bytes: int = 0
     block_bytes: int = 0
 
     def addresses(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,11 +110,11 @@ def _place(
 
 def _one(b: Buffer, offset: int, swizzles: Swizzles) -> BufferPlace:
     stage, stages = int(b.stage_bytes), int(b.stages)
-    if b.span is None:
+    if b.swizzle_bytes is None:
         xor, pitch = swizzles.get(b.name, ()), int(b.pitch_bytes)
         return BufferPlace(offset, _rows(b, pitch, xor), stage, pitch, stages, xor)
-    span, block = int(b.span), int(b.rows) * int(b.span)
-    return BufferPlace(offset, _spans(b, span, block), stage, span, stages, SPAN_SWIZZLES[span].xor, span, block)
+    width, block = int(b.swizzle_bytes), int(b.rows) * int(b.swizzle_bytes)
+    return BufferPlace(offset, _cut(b, width, block), stage, width, stages, HARDWARE_SWIZZLES[width].xor, width, block)
 
 
 def _rows(b: Buffer, pitch: int, xor: tuple[tuple[int, int], ...]) -> ComposedLayout:
@@ -127,27 +127,28 @@ def _rows(b: Buffer, pitch: int, xor: tuple[tuple[int, int], ...]) -> ComposedLa
     return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, int(b.stage_bytes))))
 
 
-def _spans(b: Buffer, span: int, block: int) -> ComposedLayout:
-    """First the first span of every row, then the second of every row; the swizzle of the hardware on all of it."""
-    per = span // b.dtype.bytes
+def _cut(b: Buffer, width: int, block: int) -> ComposedLayout:
+    """First `width` bytes of every row, then the next of every row; the swizzle of the hardware on all of it."""
+    per = width // b.dtype.bytes
     line = Layout((per, int(b.shape[b.contiguous]) // per), (b.dtype.bytes, block))
-    rows = [Layout(int(extent), span * int(step)) for extent, step in zip(b.shape, b.row_steps, strict=True)]
+    rows = [Layout(int(extent), width * int(step)) for extent, step in zip(b.shape, b.row_steps, strict=True)]
     axes = [line if axis == b.contiguous else row for axis, row in enumerate(rows)]
-    return ComposedLayout(SPAN_SWIZZLES[span].swizzle, concatenate(*axes, Layout(int(b.stages), int(b.stage_bytes))))
+    stages = Layout(int(b.stages), int(b.stage_bytes))
+    return ComposedLayout(HARDWARE_SWIZZLES[width].swizzle, concatenate(*axes, stages))
 
 
 @dataclass(frozen=True, slots=True)
-class SpanSwizzle:
-    """How TMA and wgmma exchange 16-byte chunks: on address bits, and as (row bit, mask over the byte in the span)."""
+class HardwareSwizzle:
+    """How TMA and wgmma exchange 16-byte chunks: on address bits, and as (row bit, mask over the byte in its width)."""
 
     swizzle: Swizzle
     xor: tuple[tuple[int, int], ...]
 
 
 # PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2); a line holds one,
-# two or four rows of a span.
-SPAN_SWIZZLES = {
-    128: SpanSwizzle(Swizzle(3, 4, 3), ((0, 16), (1, 32), (2, 64))),
-    64: SpanSwizzle(Swizzle(2, 4, 3), ((1, 16), (2, 32))),
-    32: SpanSwizzle(Swizzle(1, 4, 3), ((2, 16),)),
+# two or four rows of a swizzle's width.
+HARDWARE_SWIZZLES = {
+    128: HardwareSwizzle(Swizzle(3, 4, 3), ((0, 16), (1, 32), (2, 64))),
+    64: HardwareSwizzle(Swizzle(2, 4, 3), ((1, 16), (2, 32))),
+    32: HardwareSwizzle(Swizzle(1, 4, 3), ((2, 16),)),
 }

@@ -22,7 +22,7 @@ from tinygpu.ptx.cards.specimen import (
     Variant,
     exists_on,
     gmem_operand,
-    spans_operand,
+    swizzled_operand,
     target_twin,
 )
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
@@ -81,23 +81,23 @@ def store_variants() -> Iterator[Variant]:
                 yield Variant(text, target, False, _SHORT if fits else "")
 
 
-def picture(span_bytes: int) -> str:
-    """Which 16-byte piece of its row lies at every place of eight rows of a span (PTX ISA, swizzling modes)."""
-    pieces = span_bytes // 16
+def picture(swizzle_bytes: int) -> str:
+    """Which 16-byte piece of its row lies at every place of eight rows of a swizzle (PTX ISA, swizzling modes)."""
+    pieces = swizzle_bytes // 16
     lines = ["     " + " ".join(f"{p:>3}" for p in range(pieces))]
     for row in range(8):
         # Bits 4 and up of an address are exchanged by as many bits from bit 7 on.
-        placed = {piece ^ (row * span_bytes >> 7 & pieces - 1): piece for piece in range(pieces)}
+        placed = {piece ^ (row * swizzle_bytes >> 7 & pieces - 1): piece for piece in range(pieces)}
         lines.append(f"{row:>4} " + " ".join(f"{placed[p]:>3}" for p in range(pieces)))
     return "\n".join(lines)
 
 
 def _pictures() -> tuple[tuple[str, str], ...]:
-    title = "Spans of {} bytes in shared memory: the 16-byte piece of its row that lies at each place"
-    return tuple((title.format(span), picture(span)) for span in (32, 64, 128))
+    title = "A swizzle of {} bytes in shared memory: the 16-byte piece of its row that lies at each place"
+    return tuple((title.format(width), picture(width)) for width in (32, 64, 128))
 
 
-# Where thread t's row of 32 bytes lies in a box that is swizzled in spans of 32 bytes: its first piece; the second one
+# Where thread t's row of 32 bytes lies in a box with a swizzle of 32 bytes: its first piece; the second one
 # is at the address with bit 4 exchanged.
 _ROW = (
     "shl.b32 %r8, %t, 5;",
@@ -186,9 +186,9 @@ def _load_again(title: str, ready: str) -> Specimen:
     return _load(title, again=tuple(line for line in again if line))
 
 
-def multicast(title: str, rows: int, span_bytes: int = 32) -> Specimen:
+def multicast(title: str, rows: int, swizzle_bytes: int = 32) -> Specimen:
     """Two CTAs bring half a box each to both; every thread reads 16 bytes of the first piece of a row."""
-    half, size_bytes = rows // 2, rows * span_bytes
+    half, size_bytes = rows // 2, rows * swizzle_bytes
     lines = (
         *_INIT[:3],
         "fence.mbarrier_init.release.cluster;",
@@ -199,21 +199,21 @@ def multicast(title: str, rows: int, span_bytes: int = 32) -> Specimen:
         f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {_BARRIER}, {size_bytes};",
         "mov.u32 %r0, %cluster_ctarank;",
         f"mul.lo.u32 %r0, %r0, {half};",
-        f"mad.lo.u32 %r1, %r0, {span_bytes}, %s;",
+        f"mad.lo.u32 %r1, %r0, {swizzle_bytes}, %s;",
         "mov.b16 %h0, 3;",
         f"{TmaLoad().text(2, True)} [%r1], [%x_map, {{0, %r0}}], {_BARRIER}, %h0;",
         "$issued:",
         *_wait(0),
-        f"mul.lo.u32 %r8, %t, {span_bytes};",
+        f"mul.lo.u32 %r8, %t, {swizzle_bytes};",
         "shr.u32 %r9, %r8, 3;",
-        f"and.b32 %r9, %r9, {span_bytes - 16};",
+        f"and.b32 %r9, %r9, {swizzle_bytes - 16};",
         "add.u32 %r8, %r8, %r9;",
         "add.u32 %r8, %r8, %s;",
         "ld.shared.v4.b32 {%r0, %r1, %r2, %r3}, [%r8];",
         "st.global.v4.b32 [%out], {%r0, %r1, %r2, %r3};",
     )
-    fields = (Field("x", "f16", span_bytes // 2), Field("out", "f16", 8, "out"))
-    maps = (FieldMap("x", (span_bytes // 2, 2 * rows), (span_bytes // 2, half), span_bytes),)
+    fields = (Field("x", "f16", swizzle_bytes // 2), Field("out", "f16", 8, "out"))
+    maps = (FieldMap("x", (swizzle_bytes // 2, 2 * rows), (swizzle_bytes // 2, half), swizzle_bytes),)
     return Specimen(
         title, "\n".join(lines), fields, lambda x: np.tile(x[:rows, :8], (2, 1)), 90, (8, 0), rows, _SMEM_BYTES, maps,
         1024, 2,
@@ -263,7 +263,7 @@ def _store_again(title: str, wait: str) -> Specimen:
 def _placement() -> Guarantee:
     return Guarantee(
         "cp.async.bulk.tensor placement",
-        "a buffer begins where the pattern of its swizzle begins: at a multiple of 8 spans, as the readers count",
+        "a buffer begins at an atom of its swizzle: at a multiple of 8 rows of its width, as the readers count",
         "emulator",
     )
 
@@ -276,7 +276,7 @@ def cards() -> Iterator[Card]:
 
 def _load_card() -> Card:
     instruction = TmaLoad()
-    window, stage = gmem_operand(dtype("f16")), spans_operand(dtype("f16"))
+    window, stage = gmem_operand(dtype("f16")), swizzled_operand(dtype("f16"))
     axes, strides, box = instruction.legality(window, stage)
     (parts,) = instruction.multicast_rules(window, stage, symbol("cluster"))
     placement = _placement()
@@ -354,7 +354,7 @@ def _load_card() -> Card:
         instruction=instruction,
         operands=(
             ("source", "GMEM", "a window of a tensor of 1 to 5 axes, described by a tensor map", "any"),
-            ("target", "SMEM", "the same, its rows cut into spans of 32, 64 or 128 bytes", "the same"),
+            ("target", "SMEM", "the same, its rows cut to a swizzle of 32, 64 or 128 bytes", "the same"),
         ),
         rules=(instruction.target_rule(), axes, strides, box, parts),
         guarantees=(placement, arrival, size, once, made, slot),
@@ -369,7 +369,7 @@ def _load_card() -> Card:
 
 def _store_card() -> Card:
     instruction = TmaStore()
-    window, stage = gmem_operand(dtype("f16"), "y"), spans_operand(dtype("f16"))
+    window, stage = gmem_operand(dtype("f16"), "y"), swizzled_operand(dtype("f16"))
     axes, strides, box = instruction.legality(stage, window)
     placement = _placement()
     label = instruction.label
@@ -435,7 +435,7 @@ def _store_card() -> Card:
         name="cp.async.bulk.tensor.store",
         instruction=instruction,
         operands=(
-            ("source", "SMEM", "rows cut into spans of 32, 64 or 128 bytes", "any"),
+            ("source", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "any"),
             ("target", "GMEM", "a window of a tensor of 1 to 5 axes, described by a tensor map", "the same"),
         ),
         rules=(instruction.target_rule(), axes, strides, box),

@@ -23,7 +23,7 @@ from tinygpu.ptx.cards.specimen import (
     Variant,
     exists_on,
     markdown_table,
-    spans_operand,
+    swizzled_operand,
 )
 from tinygpu.ptx.isa.wgmma import K_BYTES, MOST_COLUMNS, ROWS, TYPES, Wgmma
 
@@ -115,7 +115,7 @@ def _pictures() -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An operand in shared memory as a specimen has it: `rows` of one span, `blocks` times.
+    """An operand in shared memory as a specimen has it: `rows` as wide as the swizzle, `blocks` times.
 
     at     bytes from the start of shared memory
     start  bytes from there to what the instruction reads first
@@ -124,7 +124,7 @@ class Image:
     name: str
     kind: str
     rows: int
-    span: int
+    swizzle_bytes: int
     at: int
     blocks: int = 1
     start: int = 0
@@ -137,7 +137,7 @@ class Image:
 
     @property
     def size(self) -> int:
-        return self.rows * self.span * self.blocks
+        return self.rows * self.swizzle_bytes * self.blocks
 
     @property
     def field(self) -> Field:
@@ -154,7 +154,7 @@ class Image:
         for offset in range(0, part, piece):
             yield f"mad.lo.u32 {at}, %t, {part}, {offset};" if offset else f"mul.lo.u32 {at}, %t, {part};"
             yield f"shr.u32 {bits}, {at}, 3;"
-            yield f"and.b32 {bits}, {bits}, {self.span - 16};"
+            yield f"and.b32 {bits}, {bits}, {self.swizzle_bytes - 16};"
             yield f"xor.b32 {at}, {at}, {bits};"
             yield f"add.u32 {at}, {at}, %s;"
             yield f"ld.global.{kind} {registers}, [%{self.name}{_near(offset)}];"
@@ -162,13 +162,13 @@ class Image:
 
     def described(self, to: str, first: int, code: int = 0, further: int = 0) -> Iterator[str]:
         """The descriptor of an instruction's operand, `further` bytes behind the start."""
-        word = 8 * self.span // 16 | (code or {128: 1, 64: 2, 32: 3}[self.span]) << 30
+        word = 8 * self.swizzle_bytes // 16 | (code or {128: 1, 64: 2, 32: 3}[self.swizzle_bytes]) << 30
         bytes_in = self.at + self.start + further
         if bytes_in:
             yield f"add.u32 %r{first}, %s, {bytes_in};"
         yield f"shr.u32 %r{first}, {f'%r{first}' if bytes_in else '%s'}, 4;"
         if self.blocks > 1:
-            yield f"or.b32 %r{first}, %r{first}, {self.rows * self.span // 16 << 16};"
+            yield f"or.b32 %r{first}, %r{first}, {self.rows * self.swizzle_bytes // 16 << 16};"
         yield f"mov.b32 %r{first + 1}, {word:#010x};"
         yield f"mov.b64 {to}, {{%r{first}, %r{first + 1}}};"
 
@@ -185,7 +185,7 @@ def specimen(
     title: str,
     n: int = 8,
     kinds: tuple[str, str] = ("f16", "f16"),
-    span: int = 32,
+    swizzle: int = 32,
     *,
     transposed: bool = False,
     columns: int = 0,
@@ -201,30 +201,30 @@ def specimen(
 ) -> Specimen:
     """A warpgroup lays out two operands, multiplies them and adds a fragment that it finds thread by thread.
 
-    span        bytes of a row of a, and of b where it is contiguous along k; each 32 bytes are an instruction's
-    transposed  b is contiguous along n: rows of `columns`, in spans, of which the second instruction's are multiplied
+    swizzle     bytes of a row of a, and of b where it is contiguous along k; each 32 bytes are an instruction's
+    transposed  b is contiguous along n: of rows of `columns` the second instruction's are multiplied
     steps       bytes from one instruction's a and b to the next one's along k
-    code        of the swizzle of a, where it is not the one of its span
+    code        of the swizzle of a, where it is not the one of its rows
     overwrites  what stands between the instructions and the wait for them
     exchanged   the first two registers of the accumulator
     """
     instruction, wide = Wgmma(n), (dtype(kinds[0]), dtype(kinds[1]))
     sums = instruction.accumulator(*wide).name
-    a = Image("a", kinds[0], ROWS, 32 if transposed else span, 0)
+    a = Image("a", kinds[0], ROWS, 32 if transposed else swizzle, 0)
     if transposed:
         width = n * wide[1].bytes
-        blocks = columns * wide[1].bytes // span
-        start = width // span * 16 * span + width % span if columns > n else 0
-        b = Image("b", kinds[1], 16, span, a.size, blocks, start)
+        blocks = columns * wide[1].bytes // swizzle
+        start = width // swizzle * 16 * swizzle + width % swizzle if columns > n else 0
+        b = Image("b", kinds[1], 16, swizzle, a.size, blocks, start)
     else:
-        b = Image("b", kinds[1], n, span, a.size)
+        b = Image("b", kinds[1], n, swizzle, a.size)
     count = n // 2
     d = [f"%r{i}" for i in range(count)]
     named = [d[1], d[0], *d[2:]] if exchanged else d
     lines = [*a.written(count), *b.written(count), proxy, ready]
     lines += [f"ld.global.v4.b32 {{{', '.join(d[i : i + 4])}}}, [%c{_near(4 * i)}];" for i in range(0, count, 4)]
     lines += [guard, fence]
-    for number in range(a.span // K_BYTES):
+    for number in range(a.swizzle_bytes // K_BYTES):
         lines += a.described("%d0", count, code, number * steps[0])
         lines += b.described("%d1", count, 0, number * steps[1])
         flags = instruction.flags(wide[0], (False, transposed))
@@ -251,8 +251,8 @@ def cards() -> Iterator[Card]:
     f16, s8 = dtype("f16"), dtype("s8")
     target = instruction.target_rule()
     floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
-    operands = instruction.operand_rules(spans_operand(f16, "a"), spans_operand(f16, "b"))
-    step_a, step_b, major, spans = operands
+    operands = instruction.operand_rules(swizzled_operand(f16, "a"), swizzled_operand(f16, "b"))
+    step_a, step_b, major, widths = operands
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types and accumulator are one of the table below", "assembler")
     fragment = Guarantee(
@@ -280,23 +280,23 @@ def cards() -> Iterator[Card]:
         Twin(
             step_a.name,
             "emulator",
-            specimen(two.format(32), span=64),
-            specimen(two.format("of a 16"), span=64, steps=(16, 32)),
+            specimen(two.format(32), swizzle=64),
+            specimen(two.format("of a 16"), swizzle=64, steps=(16, 32)),
             WRONG_VALUES,
         ),
         Twin(
             step_b.name,
             "emulator",
-            specimen(two.format(32), span=64),
-            specimen(two.format("of b 16"), span=64, steps=(32, 16)),
+            specimen(two.format(32), swizzle=64),
+            specimen(two.format("of b 16"), swizzle=64, steps=(32, 16)),
             WRONG_VALUES,
         ),
         Twin(major.name, "assembler", eight, _spelled(eight, "1, 1, 1;", "1, 1, 1, 0, 1;"), "wgmma"),
         Twin(
-            spans.name,
+            widths.name,
             "emulator",
-            specimen(rows.format(16, 31), 16, span=64, transposed=True, columns=96),
-            specimen(rows.format(24, 47), 24, span=64, transposed=True, columns=96),
+            specimen(rows.format(16, 31), 16, swizzle=64, transposed=True, columns=96),
+            specimen(rows.format(24, 47), 24, swizzle=64, transposed=True, columns=96),
             "it would run into the next row",
         ),
         Twin(exists.name, "assembler", good, _spelled(good, "f32.f16.f16", "f32.f16.bf16"), "wgmma"),
@@ -307,7 +307,7 @@ def cards() -> Iterator[Card]:
             specimen("wgmma: two registers of the accumulator exchanged", exchanged=True),
             WRONG_VALUES,
         ),
-        Twin(layout.name, "emulator", good, specimen("wgmma: a as if in spans of 64 bytes", code=2), WRONG_VALUES),
+        Twin(layout.name, "emulator", good, specimen("wgmma: a as if swizzled 64 bytes wide", code=2), WRONG_VALUES),
         Twin(
             proxy.name,
             "emulator",
@@ -347,7 +347,7 @@ def cards() -> Iterator[Card]:
         name="wgmma",
         instruction=instruction,
         operands=(
-            ("a (64 x k)", "SMEM", "rows cut into spans of 32, 64 or 128 bytes; k is 32 bytes", "see the table"),
+            ("a (64 x k)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes; k is 32 bytes", "see the table"),
             ("b (k x n)", "SMEM", "the same", "the same, or its partner in the table"),
             ("c (64 x n)", "RMEM", "n / 2 registers per thread of the warpgroup", "f32 or s32"),
         ),

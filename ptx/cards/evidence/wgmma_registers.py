@@ -16,7 +16,7 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.cards.evidence.wgmma import Image
 from tinygpu.ptx.cards.evidence.wgmma import held_by as sum_held_by
-from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, spans_operand
+from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, swizzled_operand
 from tinygpu.ptx.isa.wgmma import K_BYTES, ROWS, TYPES
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
@@ -85,7 +85,7 @@ def specimen(
     title: str,
     n: int = 8,
     kinds: tuple[str, str] = ("f16", "f16"),
-    span: int = 32,
+    swizzle: int = 32,
     *,
     transposed: bool = False,
     columns: int = 0,
@@ -96,8 +96,8 @@ def specimen(
 ) -> Specimen:
     """A warpgroup loads fragments of a thread by thread, lays out b, multiplies, and adds a fragment that it finds.
 
-    span        bytes of a row of b where it is contiguous along k; each 32 bytes are an instruction's
-    transposed  b is contiguous along n: rows of `columns`, in spans, of which the second instruction's are multiplied
+    swizzle     bytes of a row of b where it is contiguous along k; each 32 bytes are an instruction's
+    transposed  b is contiguous along n: of rows of `columns` the second instruction's are multiplied
     step        bytes from one instruction's b to the next one's along k
     overwrites  what stands between the instructions and the wait for them
     exchanged   the first two registers of a
@@ -106,11 +106,11 @@ def specimen(
     sums = instruction.accumulator(*wide).name
     if transposed:
         width = n * wide[1].bytes
-        start = width // span * 16 * span + width % span if columns > n else 0
-        b = Image("b", kinds[1], 16, span, 0, columns * wide[1].bytes // span, start)
+        start = width // swizzle * 16 * swizzle + width % swizzle if columns > n else 0
+        b = Image("b", kinds[1], 16, swizzle, 0, columns * wide[1].bytes // swizzle, start)
     else:
-        b = Image("b", kinds[1], n, span, 0)
-    products = 1 if transposed else span // K_BYTES
+        b = Image("b", kinds[1], n, swizzle, 0)
+    products = 1 if transposed else swizzle // K_BYTES
     count = n // 2
     d = [f"%r{i}" for i in range(count)]
     a = [f"%r{count + i}" for i in range(WORDS * products)]
@@ -160,7 +160,7 @@ def cards() -> Iterator[Card]:
     floats, integers = (instruction.target_rule_for(kind, kind) for kind in (f16, s8))
     extents = (symbol("rows"), symbol("columns"))
     held = Tile("a", RMEM, f16, extents, (expr(0), expr(0)))
-    step, major, spans = instruction.operand_rules(held, spans_operand(f16, "b"))
+    step, major, widths = instruction.operand_rules(held, swizzled_operand(f16, "b"))
     label = instruction.label
     exists = Guarantee(f"{label} types", "operand types and accumulator are one of wgmma's table", "assembler")
     fragment = Guarantee(f"{label} fragment", "the registers hold a as pictured below, in their order", "emulator")
@@ -178,16 +178,16 @@ def cards() -> Iterator[Card]:
         Twin(
             step.name,
             "emulator",
-            specimen(two.format(32), span=64),
-            specimen(two.format(16), span=64, step=16),
+            specimen(two.format(32), swizzle=64),
+            specimen(two.format(16), swizzle=64, step=16),
             WRONG_VALUES,
         ),
         Twin(major.name, "assembler", eight, _spelled(eight, "1, 1, 1;", "1, 1, 1, 1;"), "wgmma"),
         Twin(
-            spans.name,
+            widths.name,
             "emulator",
-            specimen(rows.format(16, 31), 16, span=64, transposed=True, columns=96),
-            specimen(rows.format(24, 47), 24, span=64, transposed=True, columns=96),
+            specimen(rows.format(16, 31), 16, swizzle=64, transposed=True, columns=96),
+            specimen(rows.format(24, 47), 24, swizzle=64, transposed=True, columns=96),
             "it would run into the next row",
         ),
         Twin(exists.name, "assembler", good, _spelled(good, "f32.f16.f16", "f32.f16.bf16"), "wgmma"),
@@ -218,10 +218,10 @@ def cards() -> Iterator[Card]:
         instruction=instruction,
         operands=(
             ("a (64 x k)", "RMEM", "4 registers per thread of the warpgroup; k is 32 bytes", "as wgmma"),
-            ("b (k x n)", "SMEM", "rows cut into spans of 32, 64 or 128 bytes", "as wgmma"),
+            ("b (k x n)", "SMEM", "rows cut to a swizzle of 32, 64 or 128 bytes", "as wgmma"),
             ("c (64 x n)", "RMEM", "n / 2 registers per thread of the warpgroup", "f32 or s32"),
         ),
-        rules=(target, floats, integers, step, major, spans),
+        rules=(target, floats, integers, step, major, widths),
         guarantees=(exists, fragment, fence, kept),
         meaning="c += a.astype(accumulator) @ b.astype(accumulator)",
         cost="2 m n k operations of the tensor cores per warpgroup (`tensor_flops`), and the bytes of b from SMEM",

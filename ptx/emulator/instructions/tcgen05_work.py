@@ -140,7 +140,7 @@ class Issue:
 
         used_bytes  how many bytes of each 16-byte chunk are no padding, a multiple of 4
         """
-        low, high = chunks.span_bytes
+        low, high = chunks.range_bytes
         if not async_shared.check_shared_range(self.agent, chunks.base + low, high - low, CHUNK_BYTES, verb):
             self.good = False
             return np.zeros((0, 0), np.int64), None

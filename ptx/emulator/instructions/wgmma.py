@@ -337,7 +337,7 @@ def _operand(
                 f"descriptor {int(words[at]):#x}: {problems[0]}",
             )  # fmt: skip
             return None
-        low, high = chunks.base + chunks.span_bytes[0], chunks.base + chunks.span_bytes[1]
+        low, high = chunks.base + chunks.range_bytes[0], chunks.base + chunks.range_bytes[1]
         if not c.emulation.program.shared.holds(low, high) and not _inside(c, plan, found, at, chunks, operand):
             return None
     first = resolved[0][1].offsets

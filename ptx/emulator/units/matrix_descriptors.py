@@ -134,7 +134,7 @@ def operand_problems(
     if mn_major:
         problems += _mn_major_problems(descriptor, operand, dimension, element_bits)
         run_bytes = extent * element_bits // 8
-        inner = min(run_bytes, swizzle.span_bytes)
+        inner = min(run_bytes, swizzle.width_bytes)
     else:
         if swizzle == SWIZZLE_128B_ATOM_32B:
             problems.append(
@@ -144,12 +144,12 @@ def operand_problems(
         inner = run_bytes = k * element_bits // 8
     if swizzle == NO_SWIZZLE:
         return tuple(problems)
-    start = descriptor.start_bytes % swizzle.span_bytes
-    if start + inner > swizzle.span_bytes:
+    start = descriptor.start_bytes % swizzle.width_bytes
+    if start + inner > swizzle.width_bytes:
         direction = dimension if mn_major else "K"
         problems.append(
             f"{operand} reads {run_bytes} bytes along {direction} from byte {start} of a row of the {_said(swizzle)} "
-            f"swizzle, which has {swizzle.span_bytes}: it would run into the next row"
+            f"swizzle, which has {swizzle.width_bytes}: it would run into the next row"
         )
     return tuple(problems)
 

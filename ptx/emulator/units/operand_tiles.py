@@ -31,12 +31,12 @@ class Chunks:
 
     base        a multiple of 1024 to add to each offset
     offsets     (rows, chunks per row) for K-major, (k, chunks per step) for M- or N-major; read-only
-    span_bytes  (lowest, one past the highest) byte of all chunks, relative to base
+    range_bytes  (lowest, one past the highest) byte of all chunks, relative to base
     """
 
     base: int
     offsets: NDArray[np.int64]
-    span_bytes: tuple[int, int]
+    range_bytes: tuple[int, int]
 
     @property
     def addresses(self) -> NDArray[np.int64]:
@@ -64,11 +64,11 @@ def mn_major_chunks(descriptor: MatrixDescriptor, row_bytes: int, k: int) -> Chu
 
 def _chunks(descriptor: MatrixDescriptor, mn_major: bool, outer: int, inner_bytes: int) -> Chunks:
     within = descriptor.start_bytes % PERIOD_BYTES
-    offsets, span = _table(
+    offsets, reach = _table(
         descriptor.swizzle, descriptor.base_offset, descriptor.leading_bytes, descriptor.stride_bytes, within, mn_major,
         outer, inner_bytes,
     )  # fmt: skip
-    return Chunks(descriptor.start_bytes - within, offsets, span)
+    return Chunks(descriptor.start_bytes - within, offsets, reach)
 
 
 @lru_cache(maxsize=1024)
@@ -76,7 +76,7 @@ def _table(
     swizzle: Swizzle, base_offset: int, leading: int, stride: int, start: int, mn_major: bool, outer: int,
     inner_bytes: int,
 ) -> tuple[NDArray[np.int64], tuple[int, int]]:  # fmt: skip
-    """Offsets of chunks for a start below 1024, and the bytes that they span."""
+    """Offsets of chunks for a start below 1024, and the range of bytes that they lie in."""
     row = np.arange(outer, dtype=np.int64)[:, None]
     byte = np.arange(0, inner_bytes, ATOM_BYTES, dtype=np.int64)[None, :]
     offsets = _unswizzled(swizzle, leading, stride, mn_major, row, byte)
@@ -96,7 +96,7 @@ def _unswizzled(
     outer  row (K-major) or step of K (M- or N-major)
     byte   byte along the fastest dimension
     """
-    width = swizzle.span_bytes
+    width = swizzle.width_bytes
     if swizzle == NO_SWIZZLE:
         # Core matrices of eight 16-byte rows; the two strides change roles with the major dimension.
         by_group, by_chunk = (leading, stride) if mn_major else (stride, leading)

@@ -22,7 +22,7 @@ class Swizzle:
     """One swizzling mode.
 
     name          as in TensorMap
-    span_bytes    widest inner box dimension; chunks move within this span (0: nothing moves)
+    width_bytes   widest inner box dimension; chunks move within this width (0: nothing moves)
     atom_bytes    bytes that stay together
     line_mask     low bits of the line number that choose the exchange
     flip_8b       odd lines also exchange the two 8-byte halves of every 16 bytes
@@ -32,7 +32,7 @@ class Swizzle:
     """
 
     name: str
-    span_bytes: int
+    width_bytes: int
     atom_bytes: int
     line_mask: int
     flip_8b: bool

@@ -350,11 +350,11 @@ def _layout(m: TensorMapFields) -> str | None:
     if swizzle.name == "96B" and m.interleave != "none":
         return f"swizzle 96B has no interleaved layout, but interleave is {m.interleave}"
     inner = m.inner_elements * (8 if m.element_type.padded else m.element_type.bits) // 8
-    if m.interleave == "none" and swizzle.span_bytes and inner > swizzle.span_bytes:
+    if m.interleave == "none" and swizzle.width_bytes and inner > swizzle.width_bytes:
         what = "box[0]" if m.mode == "tile" else "channels_per_pixel"
         return (
             f"{what} is {m.inner_elements} elements, which is {inner} bytes, but with swizzle {swizzle.name} it must "
-            f"be at most {swizzle.span_bytes} bytes"
+            f"be at most {swizzle.width_bytes} bytes"
         )
     return None
 

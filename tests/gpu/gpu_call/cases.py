@@ -109,13 +109,13 @@ FEW_ROWS = 64
 # as fit, the widest swizzle.
 USUAL: tuple[Mapping[str, int | str], ...] = tuple(
     {
-        "schedule": schedule, "bm": bm, "bn": bn, "bk": 64, "stages": stages, "out": out, "cluster_m": across,
-        "cluster_n": along, "swizzle": 128, "swizzle_c": 128 if out == "matrices" else 32,
+        "schedule": schedule, "bm": bm, "bn": bn, "bk": 64, "stages": stages, "store": store, "cluster_m": across,
+        "cluster_n": along, "swizzle": 128, "swizzle_c": 128 if store == "stmatrix" else 32,
     }
-    for schedule, bm, bn, stages, out in (
-        ("cooperative", 128, 256, 3, "matrices"), ("cooperative", 128, 256, 4, "direct"),
-        ("cooperative", 256, 128, 3, "matrices"), ("pingpong", 64, 256, 4, "matrices"),
-        ("pingpong", 128, 128, 4, "matrices"),
+    for schedule, bm, bn, stages, store in (
+        ("cooperative", 128, 256, 3, "stmatrix"), ("cooperative", 128, 256, 4, "direct"),
+        ("cooperative", 256, 128, 3, "stmatrix"), ("pingpong", 64, 256, 4, "stmatrix"),
+        ("pingpong", 128, 128, 4, "stmatrix"),
     )
     for across, along in ((2, 1), (1, 2))
 )  # fmt: skip

@@ -67,7 +67,7 @@ def clustered() -> Kernel:
     problem = MatmulHopper.problem(m=4096, n=4096, k=4096)
     space = build_space(MatmulHopper, problem, device("h100"))
     point = space.space.restrict(
-        {"schedule": "cooperative", "out": "matrices", "bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2,
+        {"schedule": "cooperative", "store": "stmatrix", "bm": 128, "bn": 256, "bk": 64, "stages": 3, "cluster_m": 2,
          "cluster_n": 1, "split_k": 1, "stream_k": 0, "swizzle": 128}
     ).at(0)  # fmt: skip
     return build(space.program(point), problem, point, SolverCache()).kernel

@@ -93,7 +93,7 @@ def test_every_element_lies_where_the_canonical_layout_puts_it(
             offset = canonical(bits, mn_major, element, leading, stride, mn, step)
             assert got[mn, step] == swizzled(start + offset, bits, first_line)
     assert chunks.base % 1024 == 0
-    low, high = chunks.span_bytes
+    low, high = chunks.range_bytes
     assert (low, high) == (int(chunks.offsets.min()), int(chunks.offsets.max()) + 16)
 
 
@@ -119,17 +119,17 @@ def test_k_major_tiles_that_tma_wrote_are_read_back(swizzle: Swizzle, dtype: Any
     """A box {span of K, rows}; each instruction advances the start address by 32 bytes within the span."""
     rng = np.random.default_rng(3)
     element = np.dtype(dtype).itemsize
-    rows, inner = 64, swizzle.span_bytes // element
-    box = rng.integers(0, 256, (rows, swizzle.span_bytes), np.uint8).view(dtype)
+    rows, inner = 64, swizzle.width_bytes // element
+    box = rng.integers(0, 256, (rows, swizzle.width_bytes), np.uint8).view(dtype)
     memory = np.zeros(1 << 15, np.uint8)
     place_box(memory, start, box, swizzle)
     per_step = 32 // element
     for step in range(inner // per_step):
-        descriptor = MatrixDescriptor("wgmma", start + 32 * step, 16, 8 * swizzle.span_bytes, 0, swizzle)
+        descriptor = MatrixDescriptor("wgmma", start + 32 * step, 16, 8 * swizzle.width_bytes, 0, swizzle)
         got = gather(memory, k_major_chunks(descriptor, rows, 32), dtype)
         np.testing.assert_array_equal(got, box[:, step * per_step : (step + 1) * per_step])
     # The second half of the rows, as another warpgroup reads them.
-    descriptor = MatrixDescriptor("wgmma", start + 32 * swizzle.span_bytes, 16, 8 * swizzle.span_bytes, 0, swizzle)
+    descriptor = MatrixDescriptor("wgmma", start + 32 * swizzle.width_bytes, 16, 8 * swizzle.width_bytes, 0, swizzle)
     got = gather(memory, k_major_chunks(descriptor, 32, 32), dtype)
     np.testing.assert_array_equal(got, box[32:, :per_step])
 
@@ -143,7 +143,7 @@ def test_mn_major_tiles_that_tma_wrote_are_read_back(swizzle: Swizzle, dtype: An
     depth, n_bytes, start = 64, 256, 2048
     whole = rng.integers(0, 256, (depth, n_bytes), np.uint8)
     memory = np.zeros(1 << 15, np.uint8)
-    width = swizzle.span_bytes
+    width = swizzle.width_bytes
     for block in range(n_bytes // width):
         place_box(memory, start + block * depth * width, whole[:, block * width : (block + 1) * width], swizzle)
     for k in (0, 16, 48):

@@ -55,7 +55,7 @@ def tiles(draw: st.DrawFn) -> tuple[TensorMapFields, tuple[int, ...], int]:
     size = ELEMENT_TYPES[element].bits // 8
     rank = draw(st.integers(1, 5))
     swizzle = draw(st.sampled_from(sorted(SWIZZLES)))
-    span = SWIZZLES[swizzle].span_bytes or 64
+    span = SWIZZLES[swizzle].width_bytes or 64
     box = (draw(st.integers(1, span // 16)) * 16 // size, *(draw(st.integers(1, 4)) for _ in range(rank - 1)))
     assume(box[0] <= 256)
     dims = (draw(st.integers(1, 2 * box[0])), *(draw(st.integers(1, 5)) for _ in range(rank - 1)))

@@ -82,7 +82,7 @@ def test_a_load_gives_the_box_of_the_tensor(
 
 @pytest.mark.parametrize("name", SWIZZLES)
 def test_a_swizzled_load_permutes_the_tile(name: str) -> None:
-    span = SWIZZLES[name].span_bytes or 64
+    span = SWIZZLES[name].width_bytes or 64
     x = RNG.integers(0, 255, (32, 256), np.uint8)
     y = np.zeros(32 * span, np.uint8)
     run(load_kernel(2, (16, 3), y.size), TensorMap(x, (span, 32), swizzle=name), y)
@@ -326,7 +326,7 @@ def test_a_box_that_is_loaded_and_stored_arrives(data: st.DataObject) -> None:
     size = np.dtype(dtype).itemsize
     swizzle = data.draw(st.sampled_from(sorted(SWIZZLES)))
     rank = data.draw(st.integers(1, 5))
-    inner = data.draw(st.integers(1, (SWIZZLES[swizzle].span_bytes or 96) // 16)) * 16 // size
+    inner = data.draw(st.integers(1, (SWIZZLES[swizzle].width_bytes or 96) // 16)) * 16 // size
     box = (inner, *(data.draw(st.integers(1, 4)) for _ in range(rank - 1)))
 
     def tensor(fill_value: int) -> np.ndarray[Any, Any]:

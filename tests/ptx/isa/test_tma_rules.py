@@ -13,18 +13,19 @@ from tinygpu.expressions import evaluate, expr, symbol
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import gmem_tile
-from tinygpu.program.placement import SPAN_SWIZZLES
+from tinygpu.program.placement import HARDWARE_SWIZZLES
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
 from tinygpu.ptx.cards.evidence.tma import multicast, picture
-from tinygpu.ptx.cards.specimen import Field, FieldMap, Specimen, gmem_operand, spans_operand
+from tinygpu.ptx.cards.specimen import Field, FieldMap, Specimen, gmem_operand, swizzled_operand
 from tinygpu.ptx.emulator import DeviceBuffer, LaunchError, TensorMap
 
 KINDS = ("s8", "f16", "f32")
+UNSWIZZLED = r"^stage is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128$"
 
 
 def rules(kind: str, store: bool = False) -> dict[str, Constraint]:
-    window, stage = gmem_operand(dtype(kind)), spans_operand(dtype(kind))
+    window, stage = gmem_operand(dtype(kind)), swizzled_operand(dtype(kind))
     made = isa.TmaStore().legality(stage, window) if store else isa.TmaLoad().legality(window, stage)
     return {r.name.removeprefix("cp.async.bulk.tensor ").removesuffix(" of x"): r for r in made}
 
@@ -74,7 +75,7 @@ def test_axes_are_legal_if_and_only_if_the_launch_describes_them(rank: int) -> N
     tensor = Tensor("x", dtype("f16"), tuple("abcdefg"[:rank]), "in")
     leading = tuple(expr(0) for _ in range(rank - 2))
     window = gmem_tile(tensor, (0, 0), (symbol("rows"), symbol("columns")), leading=leading)
-    rule = isa.TmaLoad().legality(window, spans_operand(dtype("f16")))[0]
+    rule = isa.TmaLoad().legality(window, swizzled_operand(dtype("f16")))[0]
     try:
         TensorMap(np.zeros(1024, np.float16), (8,) * rank, dims=(8,) * rank, strides=(16,) * (rank - 1))
         described = True
@@ -84,27 +85,27 @@ def test_axes_are_legal_if_and_only_if_the_launch_describes_them(rank: int) -> N
     assert rule.sentence == f"a tensor map describes 1 to 5 axes (here {rank})"
 
 
-@pytest.mark.parametrize("span", [32, 64, 128])
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
 @pytest.mark.parametrize("rows", range(2, 26, 2))
-def test_parts_of_a_multicast_are_legal_if_and_only_if_they_arrive_where_the_whole_would(rows: int, span: int) -> None:
-    window, stage = gmem_operand(dtype("f16")), spans_operand(dtype("f16"))
+def test_parts_of_a_multicast_are_legal_just_where_they_arrive_as_the_whole_would(rows: int, swizzle: int) -> None:
+    window, stage = gmem_operand(dtype("f16")), swizzled_operand(dtype("f16"))
     (rule,) = isa.TmaLoad().multicast_rules(window, stage, symbol("cluster"))
-    said = refused_by_emulator(multicast("parts", rows, span))
-    assert (said == "") == bool(evaluate(rule.condition, {"rows": rows, "span": span, "cluster": 2})), said
-    assert not evaluate(rule.condition, {"rows": rows + 1, "span": span, "cluster": 2})
+    said = refused_by_emulator(multicast("parts", rows, swizzle))
+    assert (said == "") == bool(evaluate(rule.condition, {"rows": rows, "swizzle": swizzle, "cluster": 2})), said
+    assert not evaluate(rule.condition, {"rows": rows + 1, "swizzle": swizzle, "cluster": 2})
     if said:
         assert "it must be a multiple of 128" in said
 
 
-@pytest.mark.parametrize("span", [32, 64, 128])
-def test_pieces_lie_where_the_picture_and_the_placement_of_buffers_say(span: int) -> None:
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+def test_pieces_lie_where_the_picture_and_the_placement_of_buffers_say(swizzle: int) -> None:
     """A box of eight rows, dumped as it lies in shared memory."""
-    pieces = span // 16
+    pieces = swizzle // 16
     lines = f"""
         setp.ne.u32 %p0, %t, 0;
         @%p0 bra $issued;
         mbarrier.init.shared.b64 [%s+1024], 1;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s+1024], {8 * span};
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s+1024], {8 * swizzle};
         {isa.TmaLoad().text(2, False)} [%s], [%x_map, {{0, 0}}], [%s+1024];
         $issued:
         bar.sync 0;
@@ -115,34 +116,34 @@ def test_pieces_lie_where_the_picture_and_the_placement_of_buffers_say(span: int
         ld.shared.v4.b32 {{%r0, %r1, %r2, %r3}}, [%r4];
         st.global.v4.b32 [%out], {{%r0, %r1, %r2, %r3}};
     """
-    shown = [[int(p) for p in row.split()[1:]] for row in picture(span).splitlines()[1:]]
+    shown = [[int(p) for p in row.split()[1:]] for row in picture(swizzle).splitlines()[1:]]
     for row in range(8):
         mask = 0
-        for bit, flips in SPAN_SWIZZLES[span].xor:
+        for bit, flips in HARDWARE_SWIZZLES[swizzle].xor:
             mask ^= flips if row >> bit & 1 else 0
         assert shown[row] == [(16 * p ^ mask) // 16 for p in range(pieces)]
     order = [row * pieces + piece for row in range(8) for piece in shown[row]]
     fields = (Field("x", "f16", 8), Field("out", "f16", 8, "out"))
-    maps = (FieldMap("x", (span // 2, 8), (span // 2, 8), span),)
+    maps = (FieldMap("x", (swizzle // 2, 8), (swizzle // 2, 8), swizzle),)
     made = Specimen("dump", lines, fields, lambda x: x[order], 90, (8, 0), 8 * pieces, 1032, maps, 1024)
     assert refused_by_emulator(made) == ""
 
 
 @pytest.mark.parametrize("instruction", [isa.TmaLoad(), isa.TmaStore()], ids=["load", "store"])
 def test_tma_moves_windows_to_and_from_swizzled_buffers(instruction: BulkTransfer) -> None:
-    window, stage = gmem_operand(dtype("f16")), spans_operand(dtype("f16"))
+    window, stage = gmem_operand(dtype("f16")), swizzled_operand(dtype("f16"))
     with pytest.raises(
         ValueError, match=r"^a tensor map describes a window of a tensor in GMEM, moved to or from a buffer$"
     ):
         instruction.legality(stage, stage)
     assert stage.buffer is not None
-    plain = replace(stage, buffer=replace(stage.buffer, span=None))
-    with pytest.raises(ValueError, match=r"^stage is moved by TMA: say in which spans its rows lie, with swizzle=$"):
+    plain = replace(stage, buffer=replace(stage.buffer, swizzle_bytes=None))
+    with pytest.raises(ValueError, match=UNSWIZZLED):
         instruction.legality(window, plain)
     with pytest.raises(
         ValueError,
         match=r"^stage has its rows along axis 0, and x is contiguous along axis 1: TMA does not transpose$",
     ):
-        instruction.legality(window, spans_operand(dtype("f16"), contiguous=0))
-    with pytest.raises(ValueError, match=r"^stage is moved by TMA: say in which spans its rows lie, with swizzle=$"):
+        instruction.legality(window, swizzled_operand(dtype("f16"), contiguous=0))
+    with pytest.raises(ValueError, match=UNSWIZZLED):
         isa.TmaLoad().multicast_rules(window, plain, expr(2))

@@ -13,7 +13,7 @@ from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
 from tinygpu.ptx.cards.evidence import wgmma_registers as registers
 from tinygpu.ptx.cards.evidence.wgmma import held_by, offered, specimen
-from tinygpu.ptx.cards.specimen import spans_operand
+from tinygpu.ptx.cards.specimen import swizzled_operand
 from tinygpu.ptx.isa.wgmma import TYPES
 
 PAIRS = [(a, b) for a, (others, _) in TYPES.items() for b in others]
@@ -41,47 +41,47 @@ def test_the_fragment_is_the_formula_thread_by_thread(n: int) -> None:
 @given(
     pair=st.sampled_from(PAIRS),
     n=st.integers(1, 32).map(lambda x: 8 * x),
-    span=st.sampled_from([32, 64, 128]),
+    swizzle=st.sampled_from([32, 64, 128]),
     transposed=st.booleans(),
     blocks=st.integers(1, 2),
 )
 def test_what_the_rules_admit_multiplies(
-    pair: tuple[str, str], n: int, span: int, transposed: bool, blocks: int
+    pair: tuple[str, str], n: int, swizzle: int, transposed: bool, blocks: int
 ) -> None:
     kinds = dtype(pair[0]), dtype(pair[1])
     transposed = transposed and kinds[0].bits == 16
     columns = n * blocks if transposed else 0
-    # Buffers have whole spans, and the specimen's threads whole elements.
-    assume(columns * 2 % span == 0 and (transposed or n * span % (128 * kinds[1].bytes) == 0))
-    a, b = spans_operand(kinds[0], "a"), spans_operand(kinds[1], "b", 1 if transposed else 0)
+    # Buffers have whole widths, and the specimen's threads whole elements.
+    assume(columns * 2 % swizzle == 0 and (transposed or n * swizzle % (128 * kinds[1].bytes) == 0))
+    a, b = swizzled_operand(kinds[0], "a"), swizzled_operand(kinds[1], "b", 1 if transposed else 0)
     k = 32 // kinds[0].bytes
     rules = [isa.Wgmma(symbol("n")).target_rule_for(*kinds), *isa.Wgmma(symbol("n")).operand_rules(a, b)]
     for rule in rules:
         own = {"rows": 64, "columns": k} if rule.name.endswith(" of a") else {"rows": k, "columns": max(n, columns)}
-        assume(evaluate(rule.condition, {"n": n, "span": span} | own))
-    assert refused_by_emulator(specimen("admitted", n, pair, span, transposed=transposed, columns=columns)) == ""
+        assume(evaluate(rule.condition, {"n": n, "swizzle": swizzle} | own))
+    assert refused_by_emulator(specimen("admitted", n, pair, swizzle, transposed=transposed, columns=columns)) == ""
 
 
-@pytest.mark.parametrize("span", [32, 64, 128])
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
 @pytest.mark.parametrize("n", range(8, 72, 8))
 def test_columns_along_the_rows_are_legal_if_and_only_if_no_instruction_runs_into_the_next_row(
-    n: int, span: int
+    n: int, swizzle: int
 ) -> None:
-    """The second instruction of a row of three; b has as many columns as make whole spans."""
+    """The second instruction of a row of three; b has as many columns as make whole swizzle widths."""
     kind = dtype("f16")
-    rules = isa.Wgmma(symbol("n")).operand_rules(spans_operand(kind, "a"), spans_operand(kind, "b"))
-    rule = next(r for r in rules if r.name == "wgmma spans of b")
+    rules = isa.Wgmma(symbol("n")).operand_rules(swizzled_operand(kind, "a"), swizzled_operand(kind, "b"))
+    rule = next(r for r in rules if r.name == "wgmma swizzle of b")
     columns = 3 * n
-    while columns * 2 % span:
+    while columns * 2 % swizzle:
         columns += 8
-    legal = bool(evaluate(rule.condition, {"n": n, "columns": columns, "span": span}))
-    starts = {number * n * 2 % span for number in range(columns // n)}
-    fits = all(start == 0 or start + n * 2 <= span for start in starts)
+    legal = bool(evaluate(rule.condition, {"n": n, "columns": columns, "swizzle": swizzle}))
+    starts = {number * n * 2 % swizzle for number in range(columns // n)}
+    fits = all(start == 0 or start + n * 2 <= swizzle for start in starts)
     assert legal == fits
-    said = refused_by_emulator(specimen("second", n, span=span, transposed=True, columns=columns))
+    said = refused_by_emulator(specimen("second", n, swizzle=swizzle, transposed=True, columns=columns))
     if legal:
         assert said == ""
-    elif n * 2 % span and n * 2 % span + n * 2 > span:
+    elif n * 2 % swizzle and n * 2 % swizzle + n * 2 > swizzle:
         assert "it would run into the next row" in said
 
 
@@ -89,7 +89,7 @@ def test_columns_along_the_rows_are_legal_if_and_only_if_no_instruction_runs_int
 def test_an_instruction_multiplies_32_bytes_along_k_whichever_way_its_operands_lie(kind: str) -> None:
     wide = dtype(kind)
     for along_k in (True, False):
-        a, b = spans_operand(wide, "a", int(along_k)), spans_operand(wide, "b", int(not along_k))
+        a, b = swizzled_operand(wide, "a", int(along_k)), swizzled_operand(wide, "b", int(not along_k))
         rules = {r.name: r for r in isa.Wgmma(64).operand_rules(a, b)}
         for elements in range(4, 68, 4):
             legal = elements * wide.bytes == 32
@@ -125,11 +125,12 @@ def test_a_specimen_divides_its_operands_among_the_threads() -> None:
         specimen("uneven", 24, ("tf32", "tf32"))
 
 
-def test_operands_in_memory_lie_in_spans() -> None:
-    a, b = spans_operand(dtype("f16"), "a"), spans_operand(dtype("f16"), "b")
+def test_operands_in_memory_are_swizzled() -> None:
+    a, b = swizzled_operand(dtype("f16"), "a"), swizzled_operand(dtype("f16"), "b")
     assert a.buffer is not None
-    plain = replace(a, buffer=replace(a.buffer, span=None))
-    with pytest.raises(ValueError, match=r"^a is an operand of wgmma: say in which spans it lies, with swizzle=$"):
+    plain = replace(a, buffer=replace(a.buffer, swizzle_bytes=None))
+    with pytest.raises(ValueError, match=r"^a is an operand of wgmma: give the width of its swizzle, "
+        r"swizzle=32, 64 or 128$"):
         isa.Wgmma().operand_rules(plain, b)
 
 
@@ -155,18 +156,18 @@ def test_the_left_fragment_is_the_formula_thread_by_thread(kind: str) -> None:
 @given(
     pair=st.sampled_from(PAIRS),
     n=st.integers(1, 32).map(lambda x: 8 * x),
-    span=st.sampled_from([32, 64, 128]),
+    swizzle=st.sampled_from([32, 64, 128]),
     transposed=st.booleans(),
 )
 def test_what_the_rules_admit_multiplies_from_registers(
-    pair: tuple[str, str], n: int, span: int, transposed: bool
+    pair: tuple[str, str], n: int, swizzle: int, transposed: bool
 ) -> None:
     kinds = dtype(pair[0]), dtype(pair[1])
     transposed = transposed and kinds[0].bits == 16
     columns = n if transposed else 0
-    assume(columns * 2 % span == 0 and (transposed or n * span % (128 * kinds[1].bytes) == 0))
+    assume(columns * 2 % swizzle == 0 and (transposed or n * swizzle % (128 * kinds[1].bytes) == 0))
     instruction = isa.WgmmaRegisters(symbol("n"))
     assume(evaluate(instruction.target_rule_for(*kinds).condition, {"n": n}))
-    made = registers.specimen("admitted", n, pair, span, transposed=transposed, columns=columns)
+    made = registers.specimen("admitted", n, pair, swizzle, transposed=transposed, columns=columns)
     assert refused_by_emulator(made) == ""
     assert refused_by_assembler(made) == ""

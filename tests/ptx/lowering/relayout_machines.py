@@ -32,25 +32,25 @@ class RowsOfProducts(Machine):
     c = Output({"f16": ("f16", "f32"), "bf16": ("bf16", "f32")}, m, n, follows=a)
 
     bm, bn = Param(32, 64, 96), Param(32, 64, 96)
-    wm, wn = Param(1, 2), Param(1, 2)
+    warps_m, warps_n = Param(1, 2), Param(1, 2)
     vc, across = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16)  # neighbours of a lane, and lanes side by side
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
     copy, fragment, mma = isa.CpAsync(8), isa.LdMatrix(), isa.MmaSync()
     way: Any = Choice(isa.ShflIdx(), Route(isa.LdShared(vc), isa.StShared(2)))
     st = isa.StGlobal(vc)
-    whole_rows = Require(bn // wn % (vc * across) == 0, "a warp's rows are whole passes of its lanes")
-    whole_columns = Require(bm // wm % (32 // across) == 0, "a warp's columns are whole passes of its lanes")
+    whole_rows = Require(bn // warps_n % (vc * across) == 0, "a warp's rows are whole passes of its lanes")
+    whole_columns = Require(bm // warps_m % (32 // across) == 0, "a warp's columns are whole passes of its lanes")
 
     def program(self, p: Any) -> None:
-        bm, bn, bk, warps = self.bm, self.bn, 32, self.wm * self.wn
+        bm, bn, bk, warps = self.bm, self.bn, 32, self.warps_m * self.warps_n
         kind, result = self.a.dtype, self.c.dtype
-        t = p.tiled(self.mma, kind, kind, (bm, bn), (self.wm, self.wn))
+        t = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps_m, self.warps_n))
         who_a = blocked((bm, bk), threads=32 * warps, vector=8, name="a")
         who_b = blocked((bk, bn), threads=32 * warps, vector=8, name="b")
         tall, wide = 32 // self.across, self.vc * self.across
         lanes = [(self.across, self.vc * E(1)), (tall, E(0))]
-        parts = [(self.wm, (bm // self.wm) * E(0)), (self.wn, (bn // self.wn) * E(1))]
-        passes = [(bn // self.wn // wide, wide * E(1)), (bm // self.wm // tall, tall * E(0))]
+        parts = [(self.warps_m, (bm // self.warps_m) * E(0)), (self.warps_n, (bn // self.warps_n) * E(1))]
+        passes = [(bn // self.warps_n // wide, wide * E(1)), (bm // self.warps_m // tall, tall * E(0))]
         rows = Partition((bm, bn), Layout.of([*lanes, *parts], [(self.vc, E(1)), *passes]))
         a_stage = p.smem(kind, (bm, bk), layout=self.layout_a)
         b_stage = p.smem(kind, (bk, bn), layout=self.layout_b)

@@ -42,7 +42,7 @@ class BatchByTma(Machine):
 
 
 class RowByTma(Machine):
-    """y = x, a vector whose box is one row of one span"""
+    """y = x, a vector whose box is one row as wide as the swizzle"""
 
     n = Dim()
     x = Input("f32", n)

@@ -3,7 +3,8 @@
 golden/drawn.txt has a line for each: machine, draw of a problem, point, then how often every opcode stands in the text
 and two hashes, of the text and of the rest of the kernel; or the sentence of the refusal. A change of lowering changes
 them, and the difference is looked at: `python tests/ptx/lowering/test_drawn_kernels.py` writes the file anew, with
-points drawn anew. That kernels are right is shown elsewhere; what changes without being wrong is noticed here.
+points drawn anew; with `--again`, the same points. That kernels are right is shown elsewhere; what changes without
+being wrong is noticed here.
 """
 
 from __future__ import annotations
@@ -244,5 +245,15 @@ def write() -> None:
     FILE.write_text("\n".join(cheap(found)) + "\n", encoding="utf-8")
 
 
+def again() -> None:
+    """The same points once more, where words of a kernel or of a refusal changed."""
+    out = []
+    for line in lines():
+        of, number, point, _ = line.split("|")
+        said = written(MACHINES[of], posed(MACHINES[of], int(number)), json.loads(point), SolverCache())
+        out.append(f"{of}|{number}|{point}|{said}")
+    FILE.write_text("\n".join(out) + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    write()
+    again() if "--again" in sys.argv else write()

@@ -144,18 +144,18 @@ def test_a_fill_by_tma_does_nothing_but_copy() -> None:
     assert str(refused.value) == f"{fill.pipeline} is produced by TMA, and its produce() does more than copy"
 
 
-def test_boxes_are_of_a_window_with_a_contiguous_axis_and_a_buffer_with_spans() -> None:
+def test_boxes_are_of_a_window_with_a_contiguous_axis_and_a_swizzled_buffer() -> None:
     copies = [s for p, *_ in programs("MatmulHopper") for s in walk(p.body) if isinstance(s, n.Copy)]
     (copy, *_) = [s for s in copies if s.target.buffer is not None]
     window, buffer = copy.source, copy.target.buffer
     assert buffer is not None
     assert window.tensor is not None
-    assert buffer.span is not None
-    assert bulk.boxes(window, buffer).inner == int(expr(buffer.span)) * 8 // buffer.dtype.bits
+    assert buffer.swizzle_bytes is not None
+    assert bulk.boxes(window, buffer).inner == int(expr(buffer.swizzle_bytes)) * 8 // buffer.dtype.bits
     aside = tuple(None if axis == window.tensor.contiguous_axis else axis for axis in window.axes)
     for tile, place in (
         (replace(window, tensor=None), buffer),
-        (window, replace(buffer, span=None)),
+        (window, replace(buffer, swizzle_bytes=None)),
         (replace(window, axes=aside), buffer),
     ):
         with pytest.raises(LoweringError) as refused:

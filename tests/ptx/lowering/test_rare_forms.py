@@ -235,7 +235,7 @@ def test_the_most_rounds_are_those_of_the_tile_the_part_and_the_round_that_have_
     assert int(rounds._largest(program, alone).substitute(sizes)) == max(0, most)
 
 
-def test_warpgroups_begin_at_spans_where_rows_run_along_k() -> None:
+def test_warpgroups_begin_at_swizzle_widths_where_rows_run_along_k() -> None:
     tile = next(s.b for s in walk(programs("OneSlot")[0][0].body) if isinstance(s, n.Multiply))
     of = context(programs("OneSlot")[0][0])
     assert tile.buffer is not None
@@ -251,4 +251,4 @@ def test_warpgroups_begin_at_spans_where_rows_run_along_k() -> None:
             continue
         with pytest.raises(LoweringError) as refused:
             warpgroup.operand(of, isa.Wgmma(64), tile, 0, behind)
-        assert str(refused.value) == f"the warpgroups' parts of {tile.name} do not begin at spans"
+        assert str(refused.value) == f"the warpgroups' parts of {tile.name} do not begin at widths of its swizzle"

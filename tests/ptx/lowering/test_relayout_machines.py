@@ -94,7 +94,7 @@ def test_the_costs_of_all_candidates_at_once_are_those_of_their_plans() -> None:
     assert len({p.shuffles for p in plans}) > 2
     whole = count(trace(RowsOfProducts, problem, (("way", SHUFFLE),)).program)
     values = {**problem.environment(), **columns}
-    warps = columns["wm"] * columns["wn"]
+    warps = columns["warps_m"] * columns["warps_n"]
 
 
     def once(what: str) -> Any:
@@ -110,7 +110,7 @@ def test_the_costs_of_all_candidates_at_once_are_those_of_their_plans() -> None:
 def test_what_is_exchanged_costs_time_and_the_simulator_runs_it() -> None:
     """The same stores by the same lanes: from accumulators that lie as they are stored, and from others."""
     space = tg.space(RowsOfProducts, m=2048, n=2048, k=32, device="a100")
-    tile = {"bm": 64, "bn": 64, "wm": 1, "wn": 1, "way": SHUFFLE}
+    tile = {"bm": 64, "bn": 64, "warps_m": 1, "warps_n": 1, "way": SHUFFLE}
     found = {}
     for vc, across in ((2, 4), (8, 8)):
         predicted = tg.predict(space, **tile, vc=vc, across=across)

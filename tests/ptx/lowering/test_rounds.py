@@ -142,7 +142,7 @@ class Swizzled(Machine):
 
 
 def test_swizzled_slots_begin_where_the_pattern_does() -> None:
-    """Slots of 4 rows are admitted where there is one slot of one span, and what is admitted is right."""
+    """Slots of 4 rows are admitted where there is one slot as wide as the swizzle, and what is admitted is right."""
     problem = Swizzled.problem(m=35, n=160)
     space = build_space(Swizzled, problem, device("h100"))
     points = list(space.space)
@@ -155,6 +155,6 @@ def test_swizzled_slots_begin_where_the_pattern_does() -> None:
         assert found.passed, str(found)
     (refused,) = space.space.explain({"rows": 4, "columns": 32, "stages": 2})
     assert refused.sentence == (
-        "rows of a swizzle (partition): slots and spans of ring.x begin where the swizzle's pattern does: they have a "
+        "rows of a swizzle (partition): slots of ring.x are whole atoms of the swizzle: they have a "
         "multiple of 8 rows; none of these holds: 4 mod 8 = 4 != 0, (stages = 2 != 1)"
     )

@@ -33,8 +33,8 @@ from tinygpu.spaces.build import build_space
 
 H100 = device("h100")
 POINT = {
-    "schedule": "single", "out": "direct", "bm": 64, "bn": 16, "bk": 32, "stages": 2, "cluster_m": 1, "cluster_n": 1,
-    "group": 1, "split_k": 1, "stream_k": 1, "swizzle": 32, "swizzle_c": 32, "vr": 1,
+    "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "stages": 2, "cluster_m": 1, "cluster_n": 1,
+    "raster": 1, "split_k": 1, "stream_k": 1, "swizzle": 32, "swizzle_c": 32, "vr": 1,
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def test_the_result_does_not_depend_on_who_comes_when() -> None:
 
 def test_a_candidate_is_verified_with_shares_of_more_and_of_less_than_a_tile() -> None:
     problem = MatmulHopper.problem(m=120, n=48, k=320, options={"with_bias": True, "activation": "gelu"})
-    kernel = made(problem, schedule="pingpong", out="bulk")
+    kernel = made(problem, schedule="pingpong", store="staged")
     found = verify(kernel, MatmulHopper, problem, orders=("late", "early"), thorough=True)
     assert found.passed, str(found)
 
@@ -140,7 +140,7 @@ def test_the_emulator_finds_a_fix_up_that_is_not_ordered(before: str, after: str
 def test_the_assembler_neither_spills_nor_serialises(schedule: str) -> None:
     problem = MatmulHopper.problem(m=4096, n=4096, k=4096)
     tile = {"bm": 128, "bn": 256 if schedule == "cooperative" else 128, "bk": 64, "stages": 3, "swizzle": 128}
-    kernel = made(problem, schedule=schedule, cluster_m=2, group=8, **tile)
+    kernel = made(problem, schedule=schedule, cluster_m=2, raster=8, **tile)
     assembly = assemble(kernel.ptx, kernel.architecture)
     assert assembly.spill_store_bytes == 0
     assert "wgmma" not in " ".join(assembly.warnings)

@@ -53,9 +53,9 @@ def kernel(machine: type[Machine], on: str, sizes: tuple[int, ...], **of: Any) -
 
 KERNELS: list[tuple[type[Machine], str, tuple[int, ...], dict[str, Any]]] = [
     (MatmulSimt, "a100", (70, 90, 136), {}),
-    (MatmulAmpere, "a100", (72, 96, 136), {"copy_a": "cp.async", "put": "staged"}),
+    (MatmulAmpere, "a100", (72, 96, 136), {"copy_a": "cp.async", "store": "staged"}),
     (MatmulSkinny, "h100", (8, 200, 1000), {"product": "mma.sync"}),
-    (MatmulHopper, "h100", (304, 80, 320), {"schedule": "pingpong", "cluster_m": 2, "out": "bulk"}),
+    (MatmulHopper, "h100", (304, 80, 320), {"schedule": "pingpong", "cluster_m": 2, "store": "staged"}),
     (MatmulHopper, "h100", (304, 80, 320), {"schedule": "cooperative", "stream_k": 1}),
 ]
 

@@ -64,21 +64,21 @@ def test_windows_that_are_said_to_lie_inside_lie_inside(clusters: int) -> None:
     assert inside > 50
 
 
-def swizzled(row: Any, column: Any, span: int, rows: int) -> Any:
-    """Byte offsets in rows of spans (PTX ISA, swizzling modes): of 16 bytes, which is XORed with bits of the row."""
-    chunks = span // 16
-    within = column % span
+def swizzled(row: Any, column: Any, swizzle: int, rows: int) -> Any:
+    """Byte offsets in swizzled rows (PTX ISA, swizzling modes): of 16 bytes, which is XORed with bits of the row."""
+    chunks = swizzle // 16
+    within = column % swizzle
     pattern = row // (8 // chunks) % chunks * 16
-    return column // span * (rows * span) + row * span + (within ^ pattern)
+    return column // swizzle * (rows * swizzle) + row * swizzle + (within ^ pattern)
 
 
 @settings(max_examples=200)
 @given(st.data(), st.sampled_from([32, 64, 128]), st.sampled_from(["f16", "f32"]), st.integers(0, 1))
-def test_elements_of_spans_lie_where_the_manual_says(
-    data: st.DataObject, span: int, kind: str, contiguous: int
+def test_elements_of_swizzled_rows_lie_where_the_manual_says(
+    data: st.DataObject, swizzle: int, kind: str, contiguous: int
 ) -> None:
     """Windows that begin anywhere, and move with the tile or do not, under threads and vectors of any width."""
-    each = span // dtype(kind).bytes
+    each = swizzle // dtype(kind).bytes
     rows, columns = 16, each * 3
     vector = data.draw(st.sampled_from([2, 4, 8] if kind == "f16" else [1, 2, 4]))
     across = data.draw(st.sampled_from([1, 2, 4, 8, 16, 32]))
@@ -92,7 +92,7 @@ def test_elements_of_spans_lie_where_the_manual_says(
     shape = tuple(map(expr, back(down, wide)))
     partition = blocked(back(down, wide), threads=32, vector=vector, axis=contiguous, across=across)
     whole = tuple(map(expr, back(rows, columns)))
-    buffer = Buffer("ring.t", SMEM, dtype(kind), whole, contiguous, ZERO, "", expr(1), expr(span))
+    buffer = Buffer("ring.t", SMEM, dtype(kind), whole, contiguous, ZERO, "", expr(1), expr(swizzle))
     offset: tuple[Any, ...] = tuple(map(expr, back(first, start)))
     # A part of the offset may come from the number of a tile, which is a register.
     cta, moved = data.draw(st.integers(0, 1)), data.draw(st.sampled_from([(0, 0), (8, 0), (0, vector), (4, each)]))
@@ -110,4 +110,4 @@ def test_elements_of_spans_lie_where_the_manual_says(
     assert len(accesses) == len(places)
     for access, where in zip(accesses, places, strict=True):
         row, column = where[:, 1 - contiguous], where[:, contiguous] * dtype(kind).bytes
-        assert np.array_equal(access.address, (SHARED + swizzled(row, column, span, rows)).astype(np.uint64))
+        assert np.array_equal(access.address, (SHARED + swizzled(row, column, swizzle, rows)).astype(np.uint64))

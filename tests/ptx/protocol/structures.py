@@ -176,28 +176,28 @@ def protocol(machine: type[Machine], sizes: tuple[int, ...], of: Mapping[str, An
 
 
 HOPPER: dict[str, Any] = {
-    "schedule": "single", "out": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "group": 1,
+    "schedule": "single", "store": "direct", "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1, "cluster_n": 1, "raster": 1,
     "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1, "stages": 2,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
 SMALL = (300, 72, 320)
 AMPERE: dict[str, Any] = {
-    "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "put": "direct",
-    "bm": 32, "bn": 32, "bk": 32, "wm": 2, "wn": 1, "group": 1, "stages": 3,
+    "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
+    "bm": 32, "bn": 32, "bk": 32, "warps_m": 2, "warps_n": 1, "raster": 1, "stages": 3,
 }  # fmt: skip
 
 # Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
-    "hopper, matrices": (MatmulHopper, SMALL, HOPPER | {"out": "matrices"}),
-    "hopper, bulk": (MatmulHopper, SMALL, HOPPER | {"out": "bulk", "cluster_n": 2}),
+    "hopper, stmatrix": (MatmulHopper, SMALL, HOPPER | {"store": "stmatrix"}),
+    "hopper, staged": (MatmulHopper, SMALL, HOPPER | {"store": "staged", "cluster_n": 2}),
     "hopper, split-K": (MatmulHopper, SMALL, HOPPER | {"split_k": 3, "cluster_m": 2}),
     "hopper, stream-K": (MatmulHopper, SMALL, HOPPER | {"stream_k": 1, "cluster_m": 2}),
     "hopper, cooperative": (
         MatmulHopper, SMALL, HOPPER | {"schedule": "cooperative", "bm": 128, "cluster_m": 2, "cluster_n": 2},
     ),
-    "hopper, pingpong": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "out": "bulk", "stages": 3}),
+    "hopper, pingpong": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "store": "staged", "stages": 3}),
     "hopper, pingpong in clusters": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "cluster_m": 2}),
     "hopper, pingpong, split-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "split_k": 2}),
     "hopper, pingpong, stream-K": (MatmulHopper, SMALL, HOPPER | {"schedule": "pingpong", "stream_k": 1}),
@@ -205,7 +205,7 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
         f"ampere, {stages} stage{'s' if stages > 1 else ''}": (MatmulAmpere, (70, 90, 136), AMPERE | {"stages": stages})
         for stages in range(1, 7)
     },
-    "ampere, staged": (MatmulAmpere, (70, 90, 136), AMPERE | {"put": "staged"}),
+    "ampere, staged": (MatmulAmpere, (70, 90, 136), AMPERE | {"store": "staged"}),
     "ampere, through registers": (
         MatmulAmpere, (70, 91, 137), {"copy_a": "ld.global+st.shared", "copy_b": "ld.global+st.shared", "stages": 3},
     ),

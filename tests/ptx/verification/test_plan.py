@@ -148,7 +148,7 @@ def test_what_a_cluster_leaves_as_its_second_piece_is_fixed_up_by_others() -> No
     """Side by side it comes last; where clusters run one after another, it is there before others fix up."""
     problem = MatmulHopper.problem(m=100, n=16, k=96)
     values = {"schedule": "pingpong", "stream_k": 1, "stages": 3, "bm": 64, "bn": 16, "bk": 32, "cluster_m": 1}
-    kernel = made(MatmulHopper, problem, "h100", out="direct", cluster_n=1, **values)
+    kernel = made(MatmulHopper, problem, "h100", store="direct", cluster_n=1, **values)
     runs = plan(kernel, MatmulHopper, problem, ORDERS, random_inputs=True, short=False)
     (alone,) = [run for run in runs if run.alone]
     assert alone.where.endswith("one cluster after another")
@@ -205,7 +205,7 @@ def test_what_the_cpu_time_does_not_suffice_for_is_said() -> None:
 def test_ctas_of_the_real_problem_run_whole_clusters_and_all_parts(values: dict[str, Any], ctas: str) -> None:
     """A mistake that sizes of 512 and more show, and derived problems do not."""
     problem = MatmulHopper.problem(m=64, n=1024, k=64 * 3)
-    fixed = {"bm": 64, "bn": 16, "bk": 32, "stages": 2, "schedule": "single", "out": "direct", "group": 1}
+    fixed = {"bm": 64, "bn": 16, "bk": 32, "stages": 2, "schedule": "single", "store": "direct", "raster": 1}
     if values["cluster_m"] == 2:
         problem = MatmulHopper.problem(m=128, n=512, k=64)
     kernel = made(MatmulHopper, problem, "h100", **fixed, **values)

@@ -47,7 +47,7 @@ class Scale(Machine):
 AXPBY = ("axpby", "--shape", "n=1000000", "--device", "a100")
 ASKED = ("scale.py:Scale", "--shape", "n=1000000", "--device", "a100")
 MATMUL = ("matmul_ampere", "--shape", "m=512,n=512,k=512", "--device", "rtx4090")
-POINT = ("bm=64", "bn=64", "bk=32", "stages=3", "wm=2", "wn=2", "group=8", "put=direct")
+POINT = ("bm=64", "bn=64", "bk=32", "stages=3", "warps_m=2", "warps_n=2", "raster=8", "store=direct")
 
 
 def tinygpu(*words: str) -> str:

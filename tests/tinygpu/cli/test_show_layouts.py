@@ -40,12 +40,12 @@ def test_a_candidate_is_shown_with_numbers_and_pictures() -> None:
 
 
 def test_without_a_problem_layouts_are_symbolic_and_of_the_structure_that_is_chosen() -> None:
-    text = shown("matmul_ampere", "--layouts", "put=staged", "fragment_a=ldmatrix")
+    text = shown("matmul_ampere", "--layouts", "store=staged", "fragment_a=ldmatrix")
     assert text.startswith(
         "MatmulAmpere, the first of 8 structures: copy_a=cp.async copy_b=cp.async fragment_a=ldmatrix "
-        "fragment_b=ldmatrix put=staged\n"
+        "fragment_b=ldmatrix store=staged\n"
     )
-    assert "\n  %v7 = fragment_a ring.a[0:+bm, 16*u6:+16]\n    v7: f16[bm x 16]  ((4,8,wm,wn),(2,2,2," in text
+    assert "\n  %v7 = fragment_a ring.a[0:+bm, 16*u6:+16]\n    v7: f16[bm x 16]  ((4,8,warps_m,warps_n),(2,2,2," in text
     assert (
         "\n  ring.a: f16[bm x bk] in SMEM  (bm,bk,stages):(2*bk + 2*pad,2,bm*(2*bk + 2*pad))\n"
         "    stages x bm*(2*bk + 2*pad) B, rows 2*bk + 2*pad B apart, swizzle layout_a, solved for each candidate\n"
@@ -53,9 +53,9 @@ def test_without_a_problem_layouts_are_symbolic_and_of_the_structure_that_is_cho
     assert text.endswith("pictures are of candidates: give --shape and --device, and name=value for parameters\n")
 
 
-def test_spans_of_the_hardware_are_said() -> None:
+def test_swizzles_of_the_hardware_are_said() -> None:
     text = shown("matmul_hopper", "--layouts")
-    assert "rows cut into spans of swizzle B, swizzle of the hardware, in spans of swizzle B\n" in text
+    assert "rows cut to the width of the swizzle, swizzle of the hardware, swizzle B wide\n" in text
 
 
 def test_json_says_the_same_and_its_layouts_can_be_read() -> None:
@@ -81,7 +81,7 @@ def test_json_says_the_same_and_its_layouts_can_be_read() -> None:
         "shape": "bm x bk",
         "stages": "stages",
         "pitch_bytes": "2*bk + 2*pad",
-        "span_bytes": None,
+        "swizzle_bytes": None,
         "swizzle": "layout_a, solved for each candidate",
         "layout": "(bm,bk,stages):(2*bk + 2*pad,2,bm*(2*bk + 2*pad))",
     }
@@ -96,12 +96,12 @@ def test_json_says_the_same_and_its_layouts_can_be_read() -> None:
             "warps=2 is a number of a candidate, and layouts with numbers are those of a candidate for a problem on a "
             "device: give --shape and --device too",
         ),
-        (["bias_relu", "--layouts", "put=direct"], "BiasRelu has no choice 'put'; it has no choices"),
+        (["bias_relu", "--layouts", "store=direct"], "BiasRelu has no choice 'store'; it has no choices"),
         (
             ["matmul_ampere", "--layouts", "foo=2"],
-            "MatmulAmpere has no choice 'foo'; it has copy_a, copy_b, fragment_a, fragment_b, put",
+            "MatmulAmpere has no choice 'foo'; it has copy_a, copy_b, fragment_a, fragment_b, store",
         ),
-        (["matmul_ampere", "--layouts", "put=foo"], "put of MatmulAmpere is direct or staged, not 'foo'"),
+        (["matmul_ampere", "--layouts", "store=foo"], "store of MatmulAmpere is direct or staged, not 'foo'"),
     ],
 )
 def test_what_is_no_structure_is_refused_in_a_sentence(words: list[str], sentence: str) -> None:

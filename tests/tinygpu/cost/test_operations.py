@@ -58,8 +58,10 @@ def in_gmem(kind: str, shape: tuple[int, int], major: str = "row", offset: int =
     return gmem_tile(tensor, begin, shape)
 
 
-def in_smem(kind: str, shape: tuple[int, int], contiguous: int = 1, span: int | None = None, stages: int = 1) -> Tile:
-    sizes, width = (expr(shape[0]), expr(shape[1])), expr(span) if span else None
+def in_smem(
+    kind: str, shape: tuple[int, int], contiguous: int = 1, swizzle: int | None = None, stages: int = 1
+) -> Tile:
+    sizes, width = (expr(shape[0]), expr(shape[1])), expr(swizzle) if swizzle else None
     buffer = Buffer("ring.x", SMEM, dtype(kind), sizes, contiguous, expr(0), "", expr(stages), width)
     return Tile("ring.x", SMEM, dtype(kind), sizes, (expr(0), expr(0)), buffer=buffer)
 
@@ -281,14 +283,14 @@ def test_matrix_loads_of_one_phase_are_waited_for_once() -> None:
 def test_bulk_copies_move_boxes_of_whole_sectors(
     rows: int, columns: int, layout: Any, multicast: int | None, stages: int, times: int
 ) -> None:
-    """One instruction a box, which is a span wide; 32 bytes of GMEM and 128 of SMEM at a time."""
-    span, kind = layout
+    """One instruction a box, as wide as the swizzle; 32 bytes of GMEM and 128 of SMEM at a time."""
+    swizzle, kind = layout
     axes = (n.Axis("i", expr(1000), expr(64), expr(2)), n.Axis("j", expr(300), expr(32), expr(4)))
-    buffer = in_smem(kind, (rows, columns), 1, span, stages)
+    buffer = in_smem(kind, (rows, columns), 1, swizzle, stages)
     other = Pipeline("rin", expr(9), ())
     held = program(n.Grid(axes, expr(1), expr(8)), other, Pipeline("ring", expr(stages), ()))
     row = columns * dtype(kind).bytes
-    width = min(row, span or row)
+    width = min(row, swizzle or row)
     boxes = [(r, first) for r in range(rows) for first in range(0, row, width)]
     accesses = sum(-(-width // 64) for _ in boxes)
     moved = rows * row

@@ -195,10 +195,10 @@ MEANINGS: dict[str, Faulty] = {
         MatmulSkinny, lambda m: {"tma": MirrorsABox()}, {"m": 16, "n": 64, "k": 512}, {}, "tma"
     ),
     "a TMA store that mirrors": Faulty(
-        MatmulHopper, lambda m: {"put": MirrorsAStore()}, PLAIN, HOPPER | {"out": "bulk"}, "put"
+        MatmulHopper, lambda m: {"put": MirrorsAStore()}, PLAIN, HOPPER | {"store": "staged"}, "put"
     ),
     "an stmatrix that moves columns": Faulty(
-        MatmulHopper, lambda m: {"st_matrix": MovesColumns()}, PLAIN, HOPPER | {"out": "matrices"}, "st_matrix"
+        MatmulHopper, lambda m: {"st_matrix": MovesColumns()}, PLAIN, HOPPER | {"store": "stmatrix"}, "st_matrix"
     ),
     "a store that negates": Faulty(
         right.Saxpy, lambda m: {"st": NegatesWhatItStores(m.vector)}, {"n": 70}, {}, "st", "a100"
@@ -216,7 +216,7 @@ TEXTS: dict[str, Faulty] = {
         "fragment_a",
     ),
     "an stmatrix with exchanged registers": Faulty(
-        MatmulHopper, lambda m: {"st_matrix": StoresInAnotherOrder()}, PLAIN, HOPPER | {"out": "matrices"},
+        MatmulHopper, lambda m: {"st_matrix": StoresInAnotherOrder()}, PLAIN, HOPPER | {"store": "stmatrix"},
         "st_matrix",
     ),
     "a product with exchanged halves": Faulty(

@@ -49,7 +49,7 @@ def hopper(**values: int | str) -> Program:
 
 
 def test_roles_that_wait_for_each_other_for_ever_are_named() -> None:
-    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, out="direct")
+    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, store="direct")
 
     def one_round_less(s: Any) -> Any:
         produces = isinstance(s, n.Loop) and any(isinstance(inner, n.Produce) for inner in s.body)
@@ -61,7 +61,8 @@ def test_roles_that_wait_for_each_other_for_ever_are_named() -> None:
 
 
 def test_a_slot_that_is_not_released_stops_its_producer() -> None:
-    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, out="direct", stages=2, bk=32)
+    alone = {"split_k": 1, "stream_k": 0, "cluster_m": 1, "cluster_n": 1}
+    program = hopper(schedule="single", store="direct", stages=2, bk=32, **alone)
 
     def less(s: Any) -> Any:
         consumes = isinstance(s, n.Loop) and any(isinstance(inner, n.Consume) for inner in s.body)
@@ -73,7 +74,7 @@ def test_a_slot_that_is_not_released_stops_its_producer() -> None:
 
 
 def test_turns_that_are_passed_on_too_seldom_stop_the_other_role() -> None:
-    program = hopper(schedule="pingpong", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, out="direct", bm=64, bn=16)
+    program = hopper(schedule="pingpong", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, store="direct", bm=64, bn=16)
 
     def never(s: Any) -> Any:
         return n.Loop("none", expr(0), False, (s,)) if isinstance(s, n.Consume) and s.pipeline == "math" else s
@@ -90,7 +91,7 @@ def test_turns_that_are_passed_on_too_seldom_stop_the_other_role() -> None:
 
 
 def test_what_nobody_wrote_is_not_read() -> None:
-    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, out="direct")
+    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, store="direct")
 
     def without_b(s: Any) -> Any:
         return None if isinstance(s, n.Copy) and s.target.name == "ring.b" else s
@@ -101,7 +102,7 @@ def test_what_nobody_wrote_is_not_read() -> None:
 
 
 def test_an_element_that_is_left_out_is_named() -> None:
-    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, out="direct", bm=64, bn=32)
+    program = hopper(schedule="single", split_k=1, stream_k=0, cluster_m=1, cluster_n=1, store="direct", bm=64, bn=32)
 
     def upwards(s: Any) -> Any:
         return replace(s, size=expr(64)) if isinstance(s, n.Axis) and s.index == "tile0" else s

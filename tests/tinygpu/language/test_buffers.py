@@ -22,9 +22,9 @@ from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 
 
-def pipeline(name: str, stages: int, rows: int, completion: str = "barrier", span: int | None = None) -> Pipeline:
+def pipeline(name: str, stages: int, rows: int, completion: str = "barrier", swizzle: int | None = None) -> Pipeline:
     """Of buffers t and u of rows of 64 f16 elements, 128 bytes, in SMEM, and one in TMEM of as many columns."""
-    shape, width = (expr(rows), expr(64)), expr(span) if span else None
+    shape, width = (expr(rows), expr(64)), expr(swizzle) if swizzle else None
     two = [Buffer(f"{name}.{b}", SMEM, dtype("f16"), shape, 1, expr(0), "", expr(stages), width) for b in "tu"]
     there = Buffer(f"{name}.c", TMEM, dtype("f32"), (expr(128), expr(rows)), 1, expr(0), "", expr(stages))
     return Pipeline(name, expr(stages), (*two, there), completion)
@@ -64,8 +64,8 @@ def test_scopes_that_follow_each_other_share_and_those_inside_take_more() -> Non
             assert int(buffer_bytes(beside, body, memory)) == sum(at_once)
 
 
-@pytest.mark.parametrize(("span", "align"), [(None, 128), (64, 1024)])
-def test_buffers_and_barriers_begin_at_rows_of_banks_or_at_patterns(span: int | None, align: int) -> None:
+@pytest.mark.parametrize(("swizzle", "align"), [(None, 128), (64, 1024)])
+def test_buffers_and_barriers_begin_at_rows_of_banks_or_at_patterns(swizzle: int | None, align: int) -> None:
     def whole(size: int) -> int:
         return -(-size // align) * align
 
@@ -80,7 +80,7 @@ def test_buffers_and_barriers_begin_at_rows_of_banks_or_at_patterns(span: int | 
         ("barrier", 3, 1, 0),
         ("commit group", 3, 1, 0),
     ):
-        ring = pipeline("a", stages, 3, completion, span)
+        ring = pipeline("a", stages, 3, completion, swizzle)
         made = program(roles, (ring,), scope("a"))
         assert int(barrier_bytes(made, ring)) == whole(taken)
         buffers = 2 * whole(stages * 3 * 128)
@@ -116,8 +116,8 @@ def test_a_role_is_all_of_the_first_warps_and_takes_every_tile() -> None:
 def test_the_last_axis_of_a_buffer_is_contiguous() -> None:
     blocks = Blocks(Declared())
     for made in (blocks.smem("f32", (2, 3, 4)), blocks.buffer(SMEM, "f32", (2, 3, 4))):
-        assert (made.contiguous, int(made.pad), made.layout, made.span) == (2, 0, "", None)
+        assert (made.contiguous, int(made.pad), made.layout, made.swizzle_bytes) == (2, 0, "", None)
     for axis in (0, 1):
         assert blocks.smem("f32", (8, 4), contiguous=axis).contiguous == axis
         swizzled = blocks.smem("f32", (8, 16), contiguous=axis, swizzle=32)
-        assert (swizzled.contiguous, swizzled.span is not None and int(swizzled.span)) == (axis, 32)
+        assert (swizzled.contiguous, swizzled.swizzle_bytes is not None and int(swizzled.swizzle_bytes)) == (axis, 32)

@@ -31,20 +31,20 @@ class Drawn:
     number: Iterator[int]
 
 
-def buffer(name: str, rows: int, columns: int, pad: int, stages: int, span: int | None, memory: Any) -> Buffer:
-    shape, width = (expr(rows), expr(columns)), expr(span) if span is not None else None
-    return Buffer(name, memory, dtype("f16"), shape, 1, expr(pad), "", expr(stages), width)
+def buffer(name: str, rows: int, columns: int, pad: int, stages: int, width: int | None, memory: Any) -> Buffer:
+    shape, swizzle = (expr(rows), expr(columns)), expr(width) if width is not None else None
+    return Buffer(name, memory, dtype("f16"), shape, 1, expr(pad), "", expr(stages), swizzle)
 
 
 @st.composite
-def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) -> tuple[Any, list[Pipeline]]:
+def bodies(draw: st.DrawFn, swizzled: bool, number: Iterator[int], depth: int = 0) -> tuple[Any, list[Pipeline]]:
     """Statements, and the pipelines of the scopes among them."""
     out: list[n.Statement] = []
     pipelines: list[Pipeline] = []
     for _ in range(draw(st.integers(1, 2 if depth else 3))):
         inner: Any = ()
         if depth < 2:
-            inner, more = draw(bodies(spans, number, depth + 1))
+            inner, more = draw(bodies(swizzled, number, depth + 1))
             pipelines += more
         kind = draw(st.sampled_from(["scope", "scope", "loop", "produce", "consume", "fix_up"]))
         if kind == "scope":
@@ -53,11 +53,11 @@ def bodies(draw: st.DrawFn, spans: bool, number: Iterator[int], depth: int = 0) 
                 name, stages = f"p{next(number)}", draw(st.integers(1, 3))
                 buffers = []
                 for b in range(draw(st.integers(1, 2))):
-                    span = draw(st.sampled_from([32, 64, 128])) if spans else None
+                    width = draw(st.sampled_from([32, 64, 128])) if swizzled else None
                     memory = draw(st.sampled_from([SMEM, SMEM, SMEM, TMEM]))
                     rows, columns = draw(st.integers(1, 9)), 64 * draw(st.integers(1, 3))
-                    pad = 0 if spans else draw(st.integers(0, 8))
-                    buffers.append(buffer(f"{name}.{b}", rows, columns, pad, stages, span, memory))
+                    pad = 0 if swizzled else draw(st.integers(0, 8))
+                    buffers.append(buffer(f"{name}.{b}", rows, columns, pad, stages, width, memory))
                 completion = draw(st.sampled_from(["barrier", "commit group", "mbarrier", "tcgen05 commit", "turn"]))
                 own.append(Pipeline(name, expr(stages), tuple(buffers), completion))
             pipelines += own
@@ -91,16 +91,16 @@ def chains(body: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield from chains(s.body, here)
 
 
-@pytest.mark.parametrize(("roles", "spans"), [(1, False), (1, True), (2, False), (2, True)])
+@pytest.mark.parametrize(("roles", "swizzled"), [(1, False), (1, True), (2, False), (2, True)])
 @settings(max_examples=20)
 @given(data=st.data())
-def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: int, spans: bool) -> None:
+def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: int, swizzled: bool) -> None:
     """Of one role scopes that follow each other share; several roles share nothing."""
-    body, pipelines = data.draw(bodies(spans, itertools.count()))
+    body, pipelines = data.draw(bodies(swizzled, itertools.count()))
     found = tuple(role(f"r{i}", 1, i) for i in range(roles))
     program = Program("M", (), (), (), Any, found, tuple(pipelines), body)  # type: ignore[arg-type]
     placed = place(program, {"p0.0": ((1, 16),)})
-    align = 1024 if any(b.span is not None for p in pipelines for b in p.buffers) else 128
+    align = 1024 if any(b.swizzle_bytes is not None for p in pipelines for b in p.buffers) else 128
     assert placed.align_bytes == align
     sizes = {p.name: needs(p, align, roles) for p in pipelines}
     every = {name: size for of in sizes.values() for name, size in of.items()}
@@ -118,27 +118,27 @@ def test_what_lives_together_lies_apart_and_nothing_is_wasted(data: Any, roles: 
             at, row = placed.places[b.name], (int(b.shape[1]) + int(b.pad)) * 2
             stage, own = int(b.rows) * row, ((1, 16),) if b.name == "p0.0" else ()
             of_rows = (row, own, 0, 0)
-            if b.span is not None:
-                span = int(b.span)
-                of_rows = (span, swizzle_of(span), span, int(b.rows) * span)
+            if b.swizzle_bytes is not None:
+                width = int(b.swizzle_bytes)
+                of_rows = (width, swizzle_of(width), width, int(b.rows) * width)
             wanted = (stage, int(b.stages), *of_rows)
-            assert (at.stage_bytes, at.stages, at.pitch_bytes, at.xor, at.span_bytes, at.block_bytes) == wanted
+            assert (at.stage_bytes, at.stages, at.pitch_bytes, at.xor, at.swizzle_bytes, at.block_bytes) == wanted
 
 
 @settings(max_examples=200)
 @given(data=st.data())
 def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> None:
-    """Any number of axes, pitches and stages, swizzles of row bits; and spans as the hardware swizzles them."""
+    """Any number of axes, pitches and stages, swizzles of row bits; and rows as the hardware swizzles them."""
     shape = data.draw(st.lists(st.sampled_from([3, 5, 12, 2, 8, 1]), min_size=1, max_size=3))
     contiguous = data.draw(st.integers(0, len(shape) - 1))
-    span = data.draw(st.sampled_from([None, None, 32, 64, 128]))
+    width = data.draw(st.sampled_from([None, None, 32, 64, 128]))
     kind, stages = data.draw(st.sampled_from(["f32", "f16", "s8"])), data.draw(st.integers(1, 3))
-    pad = 0 if span else data.draw(st.sampled_from([0, 1, 4, 7]))
-    if span:
+    pad = 0 if width else data.draw(st.sampled_from([0, 1, 4, 7]))
+    if width:
         shape = [*shape, 8]
-        shape[contiguous] *= span // dtype(kind).bytes
+        shape[contiguous] *= width // dtype(kind).bytes
     b = Buffer("p.b", SMEM, dtype(kind), tuple(map(expr, shape)), contiguous, expr(pad), "", expr(stages))
-    b = replace(b, span=None if span is None else expr(span))
+    b = replace(b, swizzle_bytes=None if width is None else expr(width))
     rows, pitch = int(b.rows), int(b.pitch_bytes)
     bits = range((rows - 1).bit_length()) if pitch >= 64 and pitch & pitch - 1 == 0 else ()
     xor = tuple((bit, data.draw(st.sampled_from([16, 32, 48]))) for bit in bits if data.draw(st.booleans()))
@@ -149,10 +149,10 @@ def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> No
     row = np.zeros(len(coordinates), dtype=np.int64)
     for axis in (axis for axis in range(len(shape)) if axis != contiguous):
         row = row * shape[axis] + coordinates[:, axis]
-    block, byte = np.divmod(coordinates[:, contiguous] * dtype(kind).bytes, span or 1 << 30)
-    for bit, mask in swizzle_of(span) if span else xor:
+    block, byte = np.divmod(coordinates[:, contiguous] * dtype(kind).bytes, width or 1 << 30)
+    for bit, mask in swizzle_of(width) if width else xor:
         byte ^= (row >> bit & 1) * mask
-    wanted = block * rows * span + row * span + byte if span else row * pitch + byte
+    wanted = block * rows * width + row * width + byte if width else row * pitch + byte
     assert np.array_equal(at.addresses(coordinates), wanted)
     stage = np.broadcast_to(np.arange(stages)[:, None, None], (stages, len(coordinates), 1))
     everything = np.concatenate([np.broadcast_to(coordinates, (stages, *coordinates.shape)), stage], axis=-1)
@@ -161,7 +161,7 @@ def test_a_buffers_layout_puts_every_element_where_its_rows_say(data: Any) -> No
     assert len(np.unique(found)) == found.size
 
 
-def swizzle_of(span: int) -> tuple[tuple[int, int], ...]:
-    """PTX ISA, "Swizzling Modes": the 16-byte chunk c of line l of 128 bytes lies at c ^ (l mod (span / 16))."""
-    moves = [(bit, (span << bit) // 128 % (span // 16) * 16) for bit in range(3)]
+def swizzle_of(width: int) -> tuple[tuple[int, int], ...]:
+    """PTX ISA, "Swizzling Modes": the 16-byte chunk c of line l of 128 bytes lies at c ^ (l mod (width / 16))."""
+    moves = [(bit, (width << bit) // 128 % (width // 16) * 16) for bit in range(3)]
     return tuple((bit, mask) for bit, mask in moves if mask)

@@ -105,7 +105,7 @@ def test_buffers_of_a_candidate_lie_where_lowering_places_them(name: str) -> Non
             assert isinstance(symbolic.layout, Layout)
             before = plain[b.name].layout
             assert isinstance(before, ComposedLayout)
-            unswizzled = before.layout.offsets() if b.span is not None else before.offsets()
+            unswizzled = before.layout.offsets() if b.swizzle_bytes is not None else before.offsets()
             assert numbers(symbolic.layout, values).offsets().tolist() == unswizzled.tolist()
             place_of = placed.places[b.name]
             assert (found.swizzle == "none") == (not place_of.xor)
@@ -157,7 +157,8 @@ def test_buffers_of_tensor_memory_are_lanes_and_columns(bits: str, shown: str) -
     program = space.program(point)
     pipeline = program.pipelines[0]
     b = replace(
-        pipeline.buffers[0], memory=TMEM, dtype=dtype(bits), shape=(expr(128), expr(64)), stages=expr(2), span=None
+        pipeline.buffers[0], memory=TMEM, dtype=dtype(bits), shape=(expr(128), expr(64)), stages=expr(2),
+        swizzle_bytes=None,
     )
     program = replace(program, pipelines=(replace(pipeline, buffers=(b,)),))
     (found,) = buffer_layouts(program)

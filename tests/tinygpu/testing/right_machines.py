@@ -208,7 +208,7 @@ class Gram(Machine):
     c = Output("f32", m, m)
 
     bm, bn, bk = Param(32, 64), Param(32, 64), Param(16, 32)
-    wm, wn = Param(1, 2), Param(1, 2)
+    warps_m, warps_n = Param(1, 2), Param(1, 2)
     stages, pad = Param(1, 2, 3), Param(0, 8)
     v, vc = Param(2, 4, 8), Param(1, 2)
     across_l, across_r = AccessPattern(2, 4, 8, 16), AccessPattern(2, 4, 8, 16)
@@ -218,9 +218,9 @@ class Gram(Machine):
     deep = Require(stages * bk >= 16, "a round is deep enough to be worth it")
 
     def program(self, p: Any) -> None:
-        warps, kind = self.wm * self.wn, self.a.dtype
+        warps, kind = self.warps_m * self.warps_n, self.a.dtype
         rows, columns = (self.bm, self.bk), (self.bn, self.bk)
-        t = p.tiled(self.mma, kind, kind, (self.bm, self.bn), (self.wm, self.wn))
+        t = p.tiled(self.mma, kind, kind, (self.bm, self.bn), (self.warps_m, self.warps_n))
         who_l = blocked(rows, threads=32 * warps, vector=self.v, across=self.across_l, name="left")
         who_r = blocked(columns, threads=32 * warps, vector=self.v, across=self.across_r, name="right")
         left = p.smem(kind, rows, pad=self.pad, layout=self.layout_l)

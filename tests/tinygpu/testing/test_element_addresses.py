@@ -1,4 +1,4 @@
-"""The layout of a buffer says where the emitted kernel's accesses to shared memory go, swizzles and spans included."""
+"""The layout of a buffer says where the emitted kernel's accesses to shared memory go, swizzles included."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tinygpu.testing.coverage import value
 
 
 class Spans(Machine):
-    """y = x: tiles come by TMA in swizzled spans, and are read by threads with vectors of several widths"""
+    """y = x: tiles come by TMA under a swizzle, and are read by threads with vectors of several widths"""
 
     m, n = Dim(), Dim()
     x = Input(("f32", "f16", "s8"), m, n, majors=("row", "col"))

@@ -20,7 +20,7 @@ class BulkTransfer(Instruction):
     """Moves a whole tile between two memories at once: one thread issues it, an engine carries it out (TMA).
 
     From GMEM it completes on an mbarrier, to GMEM in a bulk group. What it moves in GMEM are boxes that a tensor map
-    describes, of rows as wide as a span of the buffer (`statement`); or rows of the tile, one by one, which lie within
+    describes, of rows as wide as the buffer's swizzle (`statement`); or rows of the tile, one by one, which lie within
     the tensor and whole in a buffer without swizzle (`row_statement`).
     """
 
@@ -77,7 +77,7 @@ class BulkTransfer(Instruction):
             raise ValueError(f"{self.label} moves rows between a tensor in GMEM and a buffer in SMEM")
         if axis != buffer.contiguous:
             raise ValueError(f"{buffer.name} has rows along another axis than {tensor.name}: {self.label} moves rows")
-        if buffer.span is not None or buffer.layout:
+        if buffer.swizzle_bytes is not None or buffer.layout:
             raise ValueError(f"{self.label} leaves rows as they are: {buffer.name} has neither swizzle= nor layout=")
         if not all(o.same(0) for o in side.offset) or not buffer.shape[0].same(side.shape[0]):
             raise ValueError(f"{self.label} moves to or from all of {buffer.name}, not a window of it")

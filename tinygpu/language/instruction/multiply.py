@@ -77,12 +77,12 @@ class MatrixMultiply(Instruction):
         """
         return f"{self.text(a, b)} {d}, {x}, {y}, {d};"
 
-    def descriptor(self, span_bytes: int, apart_bytes: int, across: bool) -> int:
+    def descriptor(self, swizzle_bytes: int, apart_bytes: int, across: bool) -> int:
         """The 64 bits that describe an operand in SMEM, less its address: that is added in 16 bytes, in bits 0 to 13.
 
-        span_bytes   32, 64 or 128: width of the swizzled spans of its rows
-        apart_bytes  from a span of all rows to the next
-        across       whether it is contiguous along m or n, not k
+        swizzle_bytes  32, 64 or 128: width of the swizzle, to which rows are cut
+        apart_bytes    from such a piece of all rows to the next
+        across         whether it is contiguous along m or n, not k
         """
         raise NotImplementedError
 

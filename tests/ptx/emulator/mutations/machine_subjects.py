@@ -42,7 +42,7 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
             ({"m": 64, "n": 64, "k": 416}, {"bm": 32, "bn": 32, "bk": 32, "stages": 3}),
             (
                 {"m": 64, "n": 64, "k": 384},
-                {"bm": 32, "bn": 64, "bk": 32, "wm": 2, "stages": 2, "put": "staged"},
+                {"bm": 32, "bn": 64, "bk": 32, "warps_m": 2, "stages": 2, "store": "staged"},
             ),
         ),
     ),
