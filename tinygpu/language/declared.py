@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
@@ -73,13 +74,8 @@ class Declared(metaclass=_DeclaredType):
     # -- what is declared ------------------------------------------------------------------------------------------
     @classmethod
     def declarations(cls, kind: type) -> tuple[Any, ...]:
-        found: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            for name, value in vars(base).items():
-                found.pop(name, None)
-                if isinstance(value, kind):
-                    found[name] = value
-        return tuple(found.values())
+        """Those of one kind, in the order in which they are written; a derived class's own come last."""
+        return tuple(value for value in _declared(cls).values() if isinstance(value, kind))
 
     @classmethod
     def dim_names(cls) -> tuple[str, ...]:
@@ -168,13 +164,31 @@ class Declared(metaclass=_DeclaredType):
     def attribute_of(self, instruction: Any) -> str:
         """The name under which the class declares an instruction or route."""
         for base in type(self).__mro__:
-            for name, value in vars(base).items():
+            for name, value in _written(base).items():
                 if value is instruction or (isinstance(value, Choice) and any(o is instruction for o in value.options)):
                     return name
         for name, value in vars(self).items():
             if value is instruction:
                 return name
         return str(instruction)
+
+
+# A machine is asked for its declarations some thirty times per structure, and a class has a hundred other attributes.
+@lru_cache(maxsize=512)
+def _written(cls: type) -> Mapping[str, Any]:
+    """The declarations in the body of one class."""
+    return {name: value for name, value in vars(cls).items() if isinstance(value, (Named, Instruction, Route))}
+
+
+@lru_cache(maxsize=512)
+def _declared(machine: type[Declared]) -> Mapping[str, Any]:
+    """All declarations of a machine: those of the classes that it derives from, less the names that it gives anew."""
+    found: dict[str, Any] = {}
+    for base in reversed(machine.__mro__):
+        for name in vars(base):
+            found.pop(name, None)
+        found |= _written(base)
+    return found
 
 
 RESERVED = frozenset(name for name in dir(Declared) if not name.startswith("__"))

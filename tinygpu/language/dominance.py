@@ -96,12 +96,11 @@ def _holds(legality: list[Constraint], change: dict[str, Expr], of: Param, besid
 
 def _vector_params(program: Program, params: tuple[Param, ...]) -> list[Param]:
     """Parameters that are exactly the vector width of some transfer to or from GMEM, and of nothing else's count."""
-    names = set()
+    names: set[str] = set()
     for s in walk(program.body):
         for hop in s.instructions:
-            if isinstance(hop, Transfer) and not s.children:
-                width = expr(hop.vector)
-                names |= {p.name for p in params if width.same(symbol(p.name))}
+            if isinstance(hop, Transfer) and not s.children and (width := expr(hop.vector)).sympy.is_Symbol:
+                names |= width.symbols
     return [p for p in params if p.name in names]
 
 

@@ -139,6 +139,7 @@ def _unknown(error: AttributeError, instance: Declared, tracer: Tracer) -> str:
     return said(error) if raised_by_them(error) else str(error)
 
 
+@lru_cache(maxsize=512)  # all structures have the same
 def tensors_of(machine: type[Declared], signature: Signature) -> tuple[Tensor, ...]:
     """The tensors of a signature, without numbers."""
     dims = dict.fromkeys(machine.dim_names(), 1)

@@ -101,6 +101,7 @@ def verb(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
+        kinds = {name: (p, KINDS.get(str(p.annotation).strip("'\""))) for name, p in signature.parameters.items()}
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -110,7 +111,9 @@ def verb(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except TypeError as mismatch:
                 raise DeclarationError(f"{here}: {mismatch}; it takes {_takes(signature)}") from None
             for name, value in bound.arguments.items():
-                _check(here, signature.parameters[name], value)
+                parameter, kind = kinds[name]
+                if kind is not None:
+                    _check(here, parameter, kind, value)
             return function(*args, **kwargs)
 
         return checked
@@ -118,10 +121,7 @@ def verb(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _check(said: str, parameter: inspect.Parameter, value: Any) -> None:
-    kind = KINDS.get(str(parameter.annotation).strip("'\""))
-    if kind is None:
-        return
+def _check(said: str, parameter: inspect.Parameter, kind: Kind, value: Any) -> None:
     several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     for one in (value.values() if isinstance(value, dict) else value) if several else (value,):
         if not kind.holds(one):

@@ -19,10 +19,12 @@ T = TypeVar("T")
 
 def walk(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
     """All statements, nested ones included, in order."""
-    for s in body:
+    ahead = list(reversed(body))
+    while ahead:
+        s = ahead.pop()
         yield s
-        for inner in s.children:
-            yield from walk(inner.statements)
+        for inner in reversed(s.children):
+            ahead += reversed(inner.statements)
 
 
 def leaves(body: tuple[n.Statement, ...]) -> Iterator[n.Statement]:
@@ -142,35 +144,66 @@ def executions(
 
 @lru_cache(maxsize=256)
 def field_names(kind: type) -> tuple[str, ...]:
-    """The fields that a value of this class is made of."""
-    return tuple(f.name for f in fields(kind))
+    """The fields that values of this class are made of; none of a class that is no dataclass."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 def expressions(value: Any) -> Iterator[Expr]:
-    """All expressions inside a value."""
+    """All expressions inside a value; those of a part that stands in several places once."""
+    found: list[Expr] = []
+    _gather(value, found, set())
+    return iter(found)
+
+
+def _gather(value: Any, found: list[Expr], seen: set[int]) -> None:
+    """Adds the expressions of a value, except those of parts that were `seen`: they have the same identity."""
     if isinstance(value, Expr):
-        yield value
-    elif isinstance(value, Layout):
-        yield from value.expressions
-    elif isinstance(value, tuple):
+        found.append(value)
+        return
+    if isinstance(value, tuple):
         for item in value:
-            yield from expressions(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for name in field_names(type(value)):
-            yield from expressions(getattr(value, name))
+            _gather(item, found, seen)
+        return
+    kind: type = type(value)
+    names = field_names(kind)
+    if not names or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Layout):
+        found += value.expressions
+    else:
+        for name in names:
+            _gather(getattr(value, name), found, seen)
 
 
-def replace_expressions(value: Any, function: Callable[[Expr], Expr]) -> Any:
-    """The same value with every expression replaced; what does not change stays the same object."""
+def replace_expressions(value: T, function: Callable[[Expr], Expr]) -> T:
+    """The same value with every expression replaced.
+
+    What does not change stays the same object, and what is one object in several places is one object afterwards:
+    where a tile is written and where it is read it has the same partition, which remembers what it was asked.
+    """
+    made: T = _replaced(value, function, {})
+    return made
+
+
+def _replaced(value: Any, function: Callable[[Expr], Expr], known: dict[int, Any]) -> Any:
+    """As `replace_expressions`; `known` has what was made of a part, by its identity."""
     if isinstance(value, Expr):
         return function(value)
     if isinstance(value, tuple):
-        new = tuple(replace_expressions(v, function) for v in value)
+        new = tuple([_replaced(v, function, known) for v in value])
         return value if all(a is b for a, b in zip(value, new, strict=True)) else new
-    if isinstance(value, Layout):
-        return value.replaced(function)
-    if is_dataclass(value) and not isinstance(value, type):
-        old = [getattr(value, name) for name in field_names(type(value))]
-        made = [replace_expressions(v, function) for v in old]
-        return value if all(a is b for a, b in zip(old, made, strict=True)) else type(value)(*made)
-    return value
+    kind: type = type(value)
+    names = field_names(kind)
+    if not names:
+        return value
+    if id(value) not in known:
+        if isinstance(value, Layout):
+            made: Any = value.replaced(function)
+        else:
+            old = [getattr(value, name) for name in names]
+            new = tuple([_replaced(v, function, known) for v in old])
+            same = all(a is b for a, b in zip(old, new, strict=True))
+            made = value if same else kind(*new)
+        known[id(value)] = made
+    return known[id(value)]
