@@ -183,6 +183,23 @@ def test_every_module_imports_without_cuda() -> None:
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.end_to_end
+def test_one_module_of_every_package_may_be_the_first_that_is_imported() -> None:
+    """Packages that know each other come in one order, whoever asks first."""
+    first = {module.rpartition(".")[0]: module for module in sorted(MODULES) if not module.endswith("__main__")}
+    firsts = sorted(module for module in first.values() if room_of(module) == "tinygpu" and module not in OPTIONAL)
+    assert len(firsts) > 15
+    program = (
+        "import importlib, sys\n"
+        f"for module in {firsts}:\n"
+        "    for name in [n for n in sys.modules if n.split('.')[0] == 'tinygpu']:\n"
+        "        del sys.modules[name]\n"
+        "    importlib.import_module(module)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 # --- which room knows which ---------------------------------------------------------------------------------------
 
 

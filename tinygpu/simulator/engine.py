@@ -1,7 +1,8 @@
-"""The engine: one SM carries out the scripts of its CTAs, event by event.
+"""The engine: one SM carries out the program of its CTAs, event by event.
 
-Every unit of the SM serves who comes first; a role waits for its own work, for slots of its pipelines and for its turn.
-Global memory is the SM's share of L2 and DRAM, which serve in order, and then a latency. Times are seconds.
+It goes through the program's own tree; the times of a candidate stand beside it (`tinygpu.simulator.stop`). Every unit
+of the SM serves who comes first; a role waits for its own work, for slots of its pipelines and for its turn. Global
+memory is the SM's share of L2 and DRAM, which serve in order, and then a latency. Times are seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import heapq
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TypeAlias
+
+from tinygpu.program.statement import Statement
+from tinygpu.simulator.stop import Stop, Stops
 
 # Units that serve a role, in the order of their rows in a timeline; L2 and DRAM are the SM's shares.
 SERVERS = ("tensor", "fma", "alu", "sfu", "issue", "smem", "l2", "dram")
@@ -43,61 +48,31 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The role carries out a stretch, and goes on when it is done; `fetch` names the pipeline of a copy."""
-
-    stretch: Stretch
-    fetch: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """acquire, publish, wait, release, take or give."""
-
-    verb: str
-    pipeline: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    trips: int
-    body: tuple[Step, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RingRounds:
-    """Rounds of a ring: `drain` works on one slot while `fill` asks for the one `ahead` rounds later."""
-
-    pipeline: str
-    trips: int
-    ahead: int
-    fill: tuple[Work, ...]
-    drain: tuple[Step, ...]
-
-
-Step: TypeAlias = "Work | Signal | Rounds | RingRounds"
-
-
-@dataclass(frozen=True, slots=True)
 class RolePlan:
-    """One role: the tiles that it takes ((r, n): those that leave r when divided by n), and its steps for each.
+    """One role: the tiles that it takes ((r, n): those that leave r when divided by n), and what it does for each.
 
+    stops    its stretches of work, by the statements of the program
+    last     stretches behind the last stop
     strides  of a role that takes turns at tiles: pipeline that others fill for every tile -> slots of one tile
     """
 
     role: str
     share: tuple[int, int]
-    steps: tuple[Step, ...]
-    strides: Mapping[str, int]
+    stops: Stops[Stretch]
+    last: tuple[Stretch, ...] = ()
+    strides: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What one SM has to do.
 
+    body        of the program that every CTA carries out
+    trips       rounds of its statements that go round
+    stages      slots of each pipeline
+    turns       pipelines without buffers: roles take turns
     slots       CTAs that it holds at a time
     tiles       per CTA that it runs, in the order of their launch, how many tiles it takes
-    stages      slots of each pipeline
     latency_s   from the last sector served to its arrival
     persistent  CTAs take tile after tile; the wave of a tile is then its number, else that of its CTA
     last        wave (of CTAs, by their number over `slots`; or of tiles) from which on the last wave has begun
@@ -105,7 +80,10 @@ class Plan:
     """
 
     roles: tuple[RolePlan, ...]
+    body: tuple[Statement, ...]
+    trips: Mapping[Statement, int]
     stages: Mapping[str, int]
+    turns: frozenset[str]
     slots: int
     tiles: tuple[int, ...]
     latency_s: float
@@ -157,11 +135,15 @@ Pause: TypeAlias = "float | tuple[str, str, int]"
 
 @dataclass(slots=True)
 class _Slots:
-    """A pipeline of one CTA: when its slots were filled and freed, and who waits to hear of it."""
+    """A pipeline of one CTA: when its slots were filled and freed, and who waits to hear of it.
+
+    left  slot -> how many of its consumers have yet to release it, where some have
+    """
 
     filled: list[float] = field(default_factory=list)
     freed: list[float] = field(default_factory=list)
     landing: float = 0.0
+    left: dict[int, int] = field(default_factory=dict)
     listeners: dict[tuple[str, int], list[_Process]] = field(default_factory=dict)
 
 
@@ -209,6 +191,7 @@ class _Engine:
         self.plan = plan
         self.keep = keep
         self.out = Run()
+        self.consumers = _consumers(plan)
         self.free = dict.fromkeys(SERVERS, 0.0)
         self.heap: list[tuple[float, int, _Process]] = []
         self.counter = 0
@@ -276,80 +259,96 @@ class _Engine:
             process.tile = tile
             for name, slots in process.plan.strides.items():
                 process.waited[name] = tile * slots
-            yield from self._steps(process, process.plan.steps)
+            yield from self._body(process, self.plan.body)
+            for stretch in process.plan.last:
+                yield self._serve(process, stretch)
+                self._write(process, stretch)
 
-    def _steps(self, process: _Process, steps: Sequence[Step]) -> Generator[Pause, None, None]:
-        for step in steps:
-            if isinstance(step, Work):
-                yield from self._work(process, step)
-            elif isinstance(step, Signal):
-                yield from self._signal(process, step)
-            elif isinstance(step, Rounds):
-                for _ in range(step.trips):
-                    yield from self._steps(process, step.body)
-            else:
-                yield from self._ring(process, step)
+    def _body(self, process: _Process, body: tuple[Statement, ...]) -> Generator[Pause, None, None]:
+        stops = process.plan.stops
+        for s in body:
+            stop = stops.get(s)
+            if stop is None:
+                continue
+            for stretch in stop.before:
+                yield self._serve(process, stretch)
+                self._write(process, stretch)
+            if stop.is_ring:
+                yield from self._ring(process, stop, self.plan.trips[s])
+                continue
+            for copy in stop.copies:
+                yield self._fetch(process, copy, stop.into)
+                self._write(process, copy)
+            if not stop.bodies:
+                continue
+            for _ in range(self.plan.trips.get(s, 1)):
+                for inner, end in zip(stop.bodies, stop.ends, strict=True):
+                    produced, consumed = inner.produces, inner.consumes
+                    if produced or consumed:
+                        yield from self._begin(process, produced, consumed)
+                    yield from self._body(process, inner.statements)
+                    for stretch in end:
+                        yield self._serve(process, stretch)
+                        self._write(process, stretch)
+                    if produced:
+                        slots = process.pipelines[produced]
+                        self._tell(slots, "filled", max(process.now, slots.landing))
+                        slots.landing = 0.0
+                    elif consumed:
+                        self._release(process, consumed)
 
-    def _work(self, process: _Process, step: Work) -> Iterator[Pause]:
-        start = process.now
-        if step.fetch:
-            end, landing = self._copy(process, step.stretch, start)
-            slots = process.pipelines[step.fetch]
-            slots.landing = max(slots.landing, landing)
+    def _begin(self, process: _Process, produced: str, consumed: str) -> Iterator[Pause]:
+        """Waits for a free slot, for a filled one, or for the role's turn."""
+        if produced:
+            number = process.acquired.get(produced, 0)
+            process.acquired[produced] = number + 1
+            yield from self._until(process, "freed", produced, number - self.plan.stages[produced])
+        elif consumed in self.plan.turns:
+            yield from self._until(process, "freed", consumed, process.tile - 1)
         else:
-            end = self._serve(process, step.stretch, start)
-        self._note(process, step.stretch.label, "work", start, end)
-        yield end
-        if any(step.stretch.write_s):
-            self.drained = max(self.drained, self._memory(process, step.stretch.label, step.stretch.write_s, end))
+            number = process.waited.get(consumed, 0)
+            process.waited[consumed] = number + 1
+            yield from self._until(process, "filled", consumed, number)
 
-    def _ring(self, process: _Process, ring: RingRounds) -> Iterator[Pause]:
+    def _fetch(self, process: _Process, copy: Stretch, into: str) -> float:
+        """When the role goes on that has issued a copy; the slot is full when all of its copies have landed."""
+        end, landing = self._copy(process, copy, process.now)
+        slots = process.pipelines[into]
+        slots.landing = max(slots.landing, landing)
+        self._note(process, copy.label, "work", process.now, end)
+        return end
+
+    def _ring(self, process: _Process, stop: Stop[Stretch], trips: int) -> Iterator[Pause]:
         """The same warps fill and drain: copies are issued between the work on the slot that has come."""
+        name, ahead = stop.into, self.plan.stages[stop.into] - 1
         landed: list[float] = []
-        for _ in range(min(ring.ahead, ring.trips)):
+        for _ in range(min(ahead, trips)):
             landing = 0.0
-            for copy in ring.fill:
-                end, came = self._copy(process, copy.stretch, process.now)
+            for copy in stop.copies:
+                end, came = self._copy(process, copy, process.now)
                 landing = max(landing, came)
-                self._note(process, copy.stretch.label, "work", process.now, end)
+                self._note(process, copy.label, "work", process.now, end)
                 if end > process.now:
                     yield end
             landed.append(landing)
-        for number in range(ring.trips):
-            if ring.ahead == 0:
-                self._ask(process, ring, landed)
+        for number in range(trips):
+            if ahead == 0:
+                self._ask(process, stop.copies, landed)
             if landed[number] > process.now:
-                self._note(process, f"waits for {ring.pipeline}", "wait", process.now, landed[number])
+                self._note(process, f"waits for {name}", "wait", process.now, landed[number])
                 yield landed[number]
-            if ring.ahead and number + ring.ahead < ring.trips:
-                self._ask(process, ring, landed)
-            yield from self._steps(process, ring.drain)
+            if ahead and number + ahead < trips:
+                self._ask(process, stop.copies, landed)
+            for inner, done in zip(stop.bodies, stop.ends, strict=True):
+                yield from self._body(process, inner.statements)
+                for stretch in done:
+                    yield self._serve(process, stretch)
+                    self._write(process, stretch)
 
-    def _ask(self, process: _Process, ring: RingRounds, landed: list[float]) -> None:
+    def _ask(self, process: _Process, copies: Sequence[Stretch], landed: list[float]) -> None:
         """Asks for one slot: the units issue it beside the work on another slot, and the role itself goes on."""
-        came = [self._copy(process, copy.stretch, process.now)[1] for copy in ring.fill]
+        came = [self._copy(process, copy, process.now)[1] for copy in copies]
         landed.append(max(came, default=process.now))
-
-    def _signal(self, process: _Process, step: Signal) -> Iterator[Pause]:
-        slots = process.pipelines[step.pipeline]
-        name = step.pipeline
-        if step.verb == "acquire":
-            number = process.acquired.get(name, 0)
-            process.acquired[name] = number + 1
-            yield from self._until(process, "freed", name, number - self.plan.stages[name])
-        elif step.verb == "publish":
-            self._tell(slots, "filled", max(process.now, slots.landing))
-            slots.landing = 0.0
-        elif step.verb == "wait":
-            number = process.waited.get(name, 0)
-            process.waited[name] = number + 1
-            yield from self._until(process, "filled", name, number)
-        elif step.verb == "release":
-            self._tell(slots, "freed", process.now)
-        elif step.verb == "take":
-            yield from self._until(process, "freed", name, process.tile - 1)
-        else:
-            self._tell(slots, "freed", process.now)
 
     def _until(self, process: _Process, what: str, name: str, number: int) -> Iterator[Pause]:
         if number < 0:
@@ -364,6 +363,16 @@ class _Engine:
         if process.now > start:
             self._note(process, f"waits for {name}", "wait", start, process.now)
 
+    def _release(self, process: _Process, name: str) -> None:
+        """A slot is free when all roles that consume it have released it."""
+        slots, number = process.pipelines[name], process.waited.get(name, 0) - 1
+        if (others := self.consumers.get(name, 1) - 1) > 0:
+            left = slots.left.pop(number, others)
+            if left:
+                slots.left[number] = left - 1
+                return
+        self._tell(slots, "freed", process.now)
+
     def _tell(self, slots: _Slots, what: str, when: float) -> None:
         times = slots.filled if what == "filled" else slots.freed
         times.append(when)
@@ -371,14 +380,22 @@ class _Engine:
             self._schedule(listener, max(when, listener.now))
 
     # -- units -----------------------------------------------------------------------------------------------------
-    def _serve(self, process: _Process, stretch: Stretch, start: float) -> float:
+    def _serve(self, process: _Process, stretch: Stretch) -> float:
         """When work that is waited for is done: every unit serves it in its turn, side by side; then its latencies."""
+        start = process.now
         end = start + stretch.alone_s
         for unit, seconds in stretch.units.items():
             end = max(end, self._use(process, unit, stretch.label, start, seconds))
         if any(stretch.read_s):
             end = max(end, self._memory(process, stretch.label, stretch.read_s, start) + self.plan.latency_s)
-        return end + stretch.chain_s
+        end += stretch.chain_s
+        self._note(process, stretch.label, "work", start, end)
+        return end
+
+    def _write(self, process: _Process, stretch: Stretch) -> None:
+        """What is written when the role goes on that carried out a stretch; nobody waits for it."""
+        if any(stretch.write_s):
+            self.drained = max(self.drained, self._memory(process, stretch.label, stretch.write_s, process.now))
 
     def _copy(self, process: _Process, stretch: Stretch, start: float) -> tuple[float, float]:
         """(when the role goes on, when the copy has landed)."""
@@ -404,7 +421,8 @@ class _Engine:
         end = begin + seconds
         self.free[unit] = end
         self.out.busy_s[unit] += seconds
-        self._draw(process, unit, label, "work", begin, end)
+        if self.keep:
+            self._draw(process, unit, label, "work", begin, end)
         return end
 
     def _note(self, process: _Process, label: str, kind: str, start: float, end: float) -> None:
@@ -412,10 +430,20 @@ class _Engine:
             return
         role = self.out.roles_s.setdefault(process.plan.role, {})
         role[label] = role.get(label, 0.0) + end - start
-        self._draw(process, process.row, label, kind, start, end)
+        if self.keep:
+            self._draw(process, process.row, label, kind, start, end)
 
     def _draw(self, process: _Process, row: str, label: str, kind: str, start: float, end: float) -> None:
         if self.keep > len(self.out.spans):
             self.out.spans.append(Span(row, label, kind, start, end, process.cta, process.tile))
         elif self.keep:
             self.out.drawn_s = min(self.out.drawn_s, start)
+
+
+def _consumers(plan: Plan) -> dict[str, int]:
+    """Pipeline -> how many roles consume each of its slots; of roles that take turns at tiles, one does."""
+    found: dict[str, Fraction] = {}
+    for role in plan.roles:
+        for name in {inner.consumes for stop in role.stops.values() for inner in stop.bodies if not stop.is_ring}:
+            found[name] = found.get(name, Fraction(0)) + Fraction(1, role.share[1])
+    return {name: math.ceil(share) for name, share in found.items() if name and name not in plan.turns}

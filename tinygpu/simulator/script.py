@@ -1,15 +1,15 @@
-"""A script: what each role of a CTA does, in order, and what it waits for. The arrow from Program to the simulator.
+"""A script: what each role of a CTA does at the statements of its program. The arrow from Program to the simulator.
 
-Statements between two waits are one `Do`: the units work on them side by side, as the assembler interleaves unrolled
-rounds. Copies into a pipeline are `Fetch`: the role issues them and goes on. Amounts are those of the predictor's
-counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask for the same.
+It stands beside the program's tree (`tinygpu.simulator.stop`): statements between two waits are one stretch, as the
+assembler interleaves unrolled rounds; copies into a pipeline are issued, and the role goes on. Amounts are those of the
+predictor's counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask for the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from tinygpu.cost.counting import PROLOGUE_INSTRUCTIONS, ROUND_INSTRUCTIONS
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally
@@ -19,15 +19,12 @@ from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-
-# acquire: wait for a free slot; publish: hand a filled one over; wait: for a filled slot; release: give it back;
-# take and give: the turn of roles that alternate.
-Verb = Literal["acquire", "publish", "wait", "release", "take", "give"]
+from tinygpu.simulator.stop import Stop, Stops
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
-    """Work that the role waits for.
+class Asked:
+    """What one stretch asks for.
 
     amounts   index of its numbers: those of Work, then those of Chain
     main      it belongs to the main loop
@@ -41,69 +38,37 @@ class Do:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
-    """A copy from global memory into a slot of a pipeline; the role goes on while it is under way."""
-
-    label: str
-    amounts: int
-    pipeline: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hand:
-    """A step of handing a pipeline over."""
-
-    verb: Verb
-    pipeline: str
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """`trips` rounds, by the index of their number."""
-
-    trips: int
-    body: tuple[Action, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """Rounds in which the same warps drain one slot, and fill the one `stages - 1` rounds ahead."""
-
-    pipeline: str
-    trips: int
-    fill: tuple[Action, ...]
-    drain: tuple[Action, ...]
-
-
-Action: TypeAlias = "Do | Fetch | Hand | Repeat | Ring"
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """What one role does for a tile.
 
     share  (r, n): it takes the tiles of its CTA whose number leaves r when divided by n
     warps  index of their number
+    last   stretches behind the last stop
     """
 
     role: str
     warps: int
     share: tuple[int, int]
-    actions: tuple[Action, ...]
+    stops: Stops[Asked]
+    last: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
     """The scripts of all roles of one structure.
 
-    stages   pipeline -> index of the number of its slots
-    compute  the numbers, for values of parameters, dims and tensor facts
+    trips      statements that go round -> index of the number of their rounds
+    stages     pipeline -> index of the number of its slots
+    conflicts  index of the amounts of the stretch that bank conflicts of the main loop delay (-1: there is none)
+    compute    the numbers, for values of parameters, dims and tensor facts
     """
 
+    program: Program
     parts: tuple[Part, ...]
+    trips: Mapping[n.Statement, int]
     stages: Mapping[str, int]
+    conflicts: int
     compute: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    persistent: bool
 
 
 def script(program: Program, heuristics: tuple[str | Heuristic, ...]) -> Script:
@@ -111,7 +76,7 @@ def script(program: Program, heuristics: tuple[str | Heuristic, ...]) -> Script:
     writer = _Writer(program, heuristics)
     parts = tuple(writer.parts())
     stages = {p.name: writer.number(p.stages) for p in program.pipelines}
-    return Script(parts, stages, compile_scalars(*writer.numbers), program.grid.scheduler.persistent)
+    return Script(program, parts, writer.trips, stages, writer.conflicts, compile_scalars(*writer.numbers))
 
 
 @dataclass(slots=True)
@@ -119,12 +84,14 @@ class _Writer:
     program: Program
     heuristics: tuple[str | Heuristic, ...]
     numbers: list[Expr] = field(default_factory=list)
+    trips: dict[n.Statement, int] = field(default_factory=dict)
+    conflicts: int = -1
 
     def number(self, value: Expr) -> int:
         self.numbers.append(value)
         return len(self.numbers) - 1
 
-    def parts(self) -> Iterable[Part]:
+    def parts(self) -> Iterator[Part]:
         roles = self.program.roles
         for role in roles:
             threads = self.program.threads if len(roles) == 1 else role.threads
@@ -136,15 +103,22 @@ class _Writer:
                 writer.tally.wait("fmas", 30)
             writer.label = "setup"
             writer.write(self.program.body, expr(1))
-            writer.close()
-            yield Part(role.name, self.number(ceil_div(threads, 32)), role.share, tuple(writer.actions))
+            last = writer.close()
+            yield Part(role.name, self.number(ceil_div(threads, 32)), role.share, writer.stops, last)
+
+    def asked(self, label: str, tally: Tally, main: bool, together: bool) -> Asked:
+        start = len(self.numbers)
+        self.numbers += [tally.work[name] for name in WORK] + [tally.chain[name] for name in CHAIN]
+        if main and self.conflicts < 0:
+            self.conflicts = start
+        return Asked(label, start, main, together)
 
 
 @dataclass(slots=True)
 class _RoleWriter:
-    """Writes the actions of one role.
+    """Writes the script of one role.
 
-    tally  work since the last wait
+    tally  work since the last stop
     loads  loads from global memory since then; the assembler moves them ahead of what else is in the stretch
     """
 
@@ -152,7 +126,7 @@ class _RoleWriter:
     role: str
     operations: Operations
     phase: Literal["prologue", "iteration", "epilogue"] = "iteration"
-    actions: list[Action] = field(default_factory=list)
+    stops: dict[n.Statement, Stop[Asked]] = field(default_factory=dict)
     loads: Tally = field(default_factory=Tally)
     tally: Tally = field(default_factory=Tally)
     label: str = ""
@@ -162,36 +136,63 @@ class _RoleWriter:
             self._statement(s, times)
 
     def _statement(self, s: n.Statement, times: Expr) -> None:
-        match s:
-            case n.InRole() if s.role != self.role:
-                return
-            case n.Pipelined() if times.same(1):
-                self._ring(s)
-            case n.Loop() if times.same(1) and (not s.unrolled or _hands_over(s)):
-                self._loop(s)
-            case n.Pipelined():
-                self.write(s.produce + s.consume, times * s.trips)
-            case n.Loop():
-                self.write(s.body, times * s.trips)
-            case n.Produce() if times.same(1):
-                self._hand("acquire", s.pipeline)
-                self.write(s.body, times)
-                self._hand("publish", s.pipeline)
-            case n.Consume() if times.same(1):
-                buffers = bool(self.whole.program.pipeline(s.pipeline).buffers)
-                self._hand("wait" if buffers else "take", s.pipeline)
-                self.tally.wait("barriers")
-                self.write(s.body, times)
-                self._hand("release" if buffers else "give", s.pipeline)
-            case n.Constant():
-                return
-            case n.Copy() if s.source.memory is GMEM and s.target.memory is SMEM and s.token is not None:
-                self._fetch(s, times)
-            case _:
-                if s.instructions or not s.children:
-                    self._operation(s, times)
-                for inner in s.children:
-                    self.write(inner.statements, times)
+        if isinstance(s, n.Constant) or (isinstance(s, n.InRole) and s.role != self.role):
+            return
+        if into := self._filled(s):
+            self._stop(s, Stop(self.close(), (self._copy(s, times),), into))
+        elif times.same(1) and _is_gone_through(s):
+            self._go_through(s)
+        else:
+            self._pass(s, times)
+
+    def _pass(self, s: n.Statement, times: Expr) -> None:
+        """A statement whose work is part of the stretch around it, save for stops inside of it."""
+        if s.instructions or not s.children:
+            self._operation(s, times)
+        known, bodies = len(self.stops), s.children
+        for inner in bodies:
+            self.write(inner.statements, times * s.trips if isinstance(s, n.Repeated) else times)
+        if len(self.stops) > known:
+            self._stop(s, Stop(bodies=bodies, ends=((),) * len(bodies)))
+
+    def _go_through(self, s: n.Statement) -> None:
+        """A block that the role waits at, or goes round: a stretch of its own, or several, for each of its bodies."""
+        before, outer = self.close(), self.phase
+        ahead = [inner for inner in s.children if inner.ahead]
+        bodies = tuple(inner for inner in s.children if not inner.ahead)
+        if isinstance(s, n.Repeated):
+            self.whole.trips[s] = self.whole.number(s.trips)
+            if ahead or (not s.written_out and outer == "prologue"):
+                self.phase = "iteration"
+        filled = [self._copy(inner, times) for body in ahead for inner, times in _once(body.statements, expr(1))]
+        ends = []
+        for body in bodies:
+            if isinstance(s, n.Repeated):
+                self.label = "round"
+                if not s.written_out and outer == "prologue":
+                    self.tally.add("warp_instructions", self.operations.warps * ROUND_INSTRUCTIONS)
+            if body.consumes:
+                stages = self.whole.program.pipeline(body.consumes).stages
+                self.tally.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
+            self.write(body.statements, expr(1))
+            ends.append(self.close())
+        if isinstance(s, n.Repeated) and self.phase != outer:
+            self.phase = "epilogue" if outer == "prologue" else outer
+        self._stop(s, Stop(before, tuple(filled), ahead[0].produces if ahead else "", bodies, tuple(ends)))
+
+    def _stop(self, s: n.Statement, stop: Stop[Asked]) -> None:
+        if s in self.stops:
+            raise ValueError(
+                f"[simulator] one statement stands in several places of the program: {s.headline(frozenset())}"
+            )
+        self.stops[s] = stop
+
+    def _filled(self, s: n.Statement) -> str:
+        """The pipeline that a statement fills a slot of, while the role goes on; "": none."""
+        if not s.tokens or not any(tile.memory is GMEM for tile in s.reads):
+            return ""
+        written = {tile.name for tile in s.writes if tile.memory is SMEM}
+        return next((p.name for p in self.whole.program.pipelines for b in p.buffers if b.name in written), "")
 
     def _operation(self, s: n.Statement, times: Expr) -> None:
         reads = isinstance(s, (n.Load, n.Copy)) and s.source.memory is GMEM
@@ -202,74 +203,40 @@ class _RoleWriter:
             self.label += f", {name}"
         self.operations.add(s, self.loads if reads else self.tally, times, self.phase == "iteration")
 
-    def _fetch(self, s: n.Copy, times: Expr) -> None:
-        self.close()
-        pipeline = s.target.name.split(".")[0]
+    def _copy(self, s: n.Statement, times: Expr) -> Asked:
+        """What a statement asks for that is left under way."""
         own = Tally()
         self.operations.add(s, own, times, self.phase == "iteration")
-        self.actions.append(Fetch(f"{s.source.name} by {s.instruction}", self._amounts(own), pipeline))
+        brought = ", ".join(tile.name for tile in s.reads)
+        return self.whole.asked(f"{brought} by {getattr(s, 'instruction', type(s).__name__)}", own, False, True)
 
-    def _ring(self, s: n.Pipelined) -> None:
-        self.close()
-        stages = self.whole.program.pipeline(s.pipeline).stages
-        outer, self.phase = self.phase, "iteration"
-        fill = self._within(s.produce, None, fetches=s.pipeline)
-        first = Tally()
-        first.wait("barriers", where(stages == 1, 2, 1))
-        if outer == "prologue":
-            first.add("warp_instructions", ceil_div(self.operations.threads, 32) * ROUND_INSTRUCTIONS)
-        drain = self._within(s.consume, first)
-        self.phase = "epilogue" if outer == "prologue" else outer
-        self.actions.append(Ring(s.pipeline, self.whole.number(s.trips), fill, drain))
-
-    def _loop(self, s: n.Loop) -> None:
-        self.close()
-        first = Tally()
-        outer = self.phase
-        if not s.unrolled and outer == "prologue":
-            self.phase = "iteration"
-            first.add("warp_instructions", ceil_div(self.operations.threads, 32) * ROUND_INSTRUCTIONS)
-        body = self._within(s.body, first)
-        self.phase = "epilogue" if self.phase != outer else outer
-        self.actions.append(Repeat(self.whole.number(s.trips), body))
-
-    def _within(self, body: tuple[n.Statement, ...], first: Tally | None, fetches: str = "") -> tuple[Action, ...]:
-        """The actions of a body of its own, whose work begins with that of `first`."""
-        outer, self.actions = self.actions, []
-        if first is not None:
-            self.tally = first
-            self.label = "round"
-        if fetches:
-            for s in body:
-                own = Tally()
-                self.operations.add(s, own, expr(1), True)
-                name = f"{s.source.name} by {s.instruction}" if isinstance(s, (n.Copy, n.Load)) else type(s).__name__
-                self.actions.append(Fetch(name, self._amounts(own), fetches))
-        else:
-            self.write(body, expr(1))
-        self.close()
-        inner, self.actions = self.actions, outer
-        return tuple(inner)
-
-    def _hand(self, verb: Verb, pipeline: str) -> None:
-        self.close()
-        self.actions.append(Hand(verb, pipeline))
-
-    def close(self) -> None:
+    def close(self) -> tuple[Asked, ...]:
         """Ends the stretch of work that is open."""
-        for tally, label in ((self.loads, "loads"), (self.tally, self.label or "work")):
-            if not all(v.same(0) for v in (*tally.work.values(), *tally.chain.values())):
-                self.actions.append(Do(label, self._amounts(tally), self.phase == "iteration", tally is self.loads))
+        made = tuple(
+            self.whole.asked(label, tally, self.phase == "iteration", tally is self.loads)
+            for tally, label in ((self.loads, "loads"), (self.tally, self.label or "work"))
+            if not all(v.same(0) for v in (*tally.work.values(), *tally.chain.values()))
+        )
         self.loads, self.tally, self.label = Tally(), Tally(), ""
-
-    def _amounts(self, tally: Tally) -> int:
-        start = len(self.whole.numbers)
-        self.whole.numbers += [tally.work[name] for name in WORK] + [tally.chain[name] for name in CHAIN]
-        return start
+        return made
 
 
-def _hands_over(s: n.Loop) -> bool:
-    return any(body.produces or body.consumes for inner in walk(s.body) for body in inner.children)
+def _is_gone_through(s: n.Statement) -> bool:
+    """Whether the role stops at a block: it hands over, or its rounds are a loop, or hand over."""
+    if any(body.produces or body.consumes for body in s.children):
+        return True
+    if not isinstance(s, n.Repeated):
+        return False
+    return not s.written_out or any(body.produces or body.consumes for inner in walk((s,)) for body in inner.children)
 
 
-__all__ = ["Action", "Do", "Fetch", "Hand", "Part", "Repeat", "Ring", "Script", "script"]
+def _once(body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
+    """The statements of a body that contain no others, each with how often it is carried out."""
+    for s in body:
+        if not s.children:
+            yield s, times
+        for inner in s.children:
+            yield from _once(inner.statements, times * s.trips if isinstance(s, n.Repeated) else times)
+
+
+__all__ = ["Asked", "Part", "Script", "script"]

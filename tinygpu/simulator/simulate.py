@@ -7,7 +7,7 @@ in closed form, for thousands of candidates at once; docs/dojo.md says how far t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from tinygpu.cost.occupancy import Occupancy
 from tinygpu.cost.operations import CHAIN, WORK
 from tinygpu.cost.predictor import CAUSES, Launch, Prediction, Rates, contended, predict
 from tinygpu.devices import Device
+from tinygpu.program.statement import Body, Statement
 from tinygpu.simulator import engine
-from tinygpu.simulator.script import Action, Do, Fetch, Hand, Part, Repeat, Ring, Script
+from tinygpu.simulator.script import Asked, Part, Script
+from tinygpu.simulator.stop import Stops
 
 # Steps that are simulated at most; of longer launches a few waves are, and the ones between are taken to be alike.
 MOST_EVENTS = 150_000
@@ -130,21 +132,26 @@ def simulate(
     if not np.isfinite(float(prediction.seconds)):
         nothing = dict.fromkeys(engine.SERVERS, 0.0)
         return Simulation(math.inf, 0.0, 0.0, launch_s, nothing, {}, (), 0.0, prediction, 0, 0, device.name)
-    share = _share(device, demand, script.persistent, int(prediction.occupancy.ctas_per_sm))
-    numbers = tuple(float(v) for v in script.compute(values))
-    planner = _Planner(device, script, demand, numbers, extra_wavefronts, share.part)
-    roles = tuple(planner.role(part) for part in script.parts)
-    stages = {name: int(numbers[i]) for name, i in script.stages.items()}
-    events = sum(_events(role.steps) for role in roles)
+    persistent = script.program.grid.scheduler.persistent
+    share = _share(device, demand, persistent, int(prediction.occupancy.ctas_per_sm))
+    times = _Times(
+        device, script, demand, tuple(float(v) for v in script.compute(values)), extra_wavefronts, share.part
+    )
+    body, roles = script.program.body, tuple(times.role(part) for part in script.parts)
+    turns = frozenset(p.name for p in script.program.pipelines if not p.buffers)
+    events = sum(_events(body, role.stops, times) + len(role.last) for role in roles)
 
     def run(full: int, spans: int) -> engine.Run:
         plan = engine.Plan(
             roles,
-            stages,
+            body,
+            times.trips,
+            times.stages,
+            turns,
             share.slots,
             share.tiles(full),
-            planner.latency_s,
-            script.persistent,
+            times.latency_s,
+            persistent,
             full,
             share.last_dram,
         )
@@ -214,8 +221,8 @@ def _share(device: Device, demand: Demand, persistent: bool, per_sm: int) -> _Sh
     return _Share(per_sm, full, last, rest / last / device.sm_count, persistent)
 
 
-class _Planner:
-    """Gives the steps of a script their times on a device."""
+class _Times:
+    """The times of a script for one candidate: of its stretches, and the rounds of its loops."""
 
     def __init__(
         self,
@@ -226,16 +233,18 @@ class _Planner:
         extra_wavefronts: float,
         part: float,
     ) -> None:
+        self.script = script
         self.numbers = numbers
         self.rates = Rates.of(device, demand)
         self.demand = demand
         self.schedulers = device.warp_schedulers_per_sm
-        self.idle = 1.0
         self.latency_s = float(self.rates.memory_cycles(demand)) / self.rates.clock_hz
-        self.stages = {name: int(numbers[i]) for name, i in script.stages.items()}
         self.extra = extra_wavefronts
-        self.rounds = int(np.asarray(demand.iterations))
-        self.part = part
+        # Of the main loop, each CTA does its part of the rounds.
+        rounds = int(np.asarray(demand.iterations))
+        trips = {s: int(numbers[i]) for s, i in script.trips.items()}
+        self.trips = {s: math.ceil(n * part) if n == rounds else n for s, n in trips.items()}
+        self.stages = {name: int(numbers[i]) for name, i in script.stages.items()}
         ctas = float(np.asarray(demand.ctas))
         total = demand.total
         # Seconds of the SM's share of DRAM per sector that is asked of L2.
@@ -246,52 +255,37 @@ class _Planner:
 
     def role(self, part: Part) -> engine.RolePlan:
         # Fewer warps than schedulers leave schedulers, and their tensor cores and lanes, idle.
-        self.idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
-        steps = self.steps(part.actions)
-        filled, drained = _slots_of(steps, "acquire"), _slots_of(steps, "wait")
-        strides = {name: count for name, count in drained.items() if name not in filled} if part.share[1] > 1 else {}
-        return engine.RolePlan(part.role, part.share, steps, strides)
+        idle = max(1.0, self.schedulers / max(1.0, self.numbers[part.warps]))
+        stops = {s: stop.map(lambda asked: self.stretch(asked, idle)) for s, stop in part.stops.items()}
+        last = tuple(self.stretch(asked, idle) for asked in part.last)
+        strides = self._strides(stops) if part.share[1] > 1 else {}
+        return engine.RolePlan(part.role, part.share, stops, last, strides)
 
-    def steps(self, actions: Sequence[Action]) -> tuple[engine.Step, ...]:
-        return tuple(step for action in actions for step in self._step(action))
+    def _strides(self, stops: Stops[engine.Stretch]) -> dict[str, int]:
+        """Slots of one tile, of the pipelines that the role consumes and others produce."""
+        body = self.script.program.body
+        produced = _slots(body, stops, self.trips, lambda inner: inner.produces)
+        consumed = _slots(body, stops, self.trips, lambda inner: inner.consumes)
+        own = {stop.into for stop in stops.values() if stop.is_ring}
+        return {name: count for name, count in consumed.items() if name not in produced and name not in own}
 
-    def _step(self, action: Action) -> tuple[engine.Step, ...]:
-        match action:
-            case Do():
-                extra, self.extra = (self.extra, 0.0) if action.main else (0.0, self.extra)
-                return (engine.Work(self.stretch(action.label, action.amounts, extra, action.together)),)
-            case Fetch():
-                return (engine.Work(self.stretch(action.label, action.amounts, 0.0, True), action.pipeline),)
-            case Hand():
-                return (engine.Signal(action.verb, action.pipeline),)
-            case Repeat():
-                return (engine.Rounds(self._trips(action.trips), self.steps(action.body)),)
-            case Ring():
-                fill = tuple(step for step in self.steps(action.fill) if isinstance(step, engine.Work))
-                ahead = self.stages[action.pipeline] - 1
-                drain = self.steps(action.drain)
-                return (engine.RingRounds(action.pipeline, self._trips(action.trips), ahead, fill, drain),)
-
-    def _trips(self, number: int) -> int:
-        """Of a loop; of the main one that part of them which each CTA does."""
-        trips = int(self.numbers[number])
-        return math.ceil(trips * self.part) if trips == self.rounds else trips
-
-    def stretch(self, label: str, amounts: int, extra_wavefronts: float, together: bool) -> engine.Stretch:
-        """The times of one stretch of work."""
-        work = Work(*self.numbers[amounts : amounts + len(WORK)])
-        chain = Chain(*self.numbers[amounts + len(WORK) : amounts + len(WORK) + len(CHAIN)])
-        if extra_wavefronts:
-            work = work + Work(smem_load_wavefronts=extra_wavefronts)
+    def stretch(self, asked: Asked, idle: float) -> engine.Stretch:
+        """The times of one stretch of work, by a role that leaves the schedulers idle by a factor."""
+        numbers = self.numbers[asked.amounts :]
+        work, chain = Work(*numbers[: len(WORK)]), Chain(*numbers[len(WORK) : len(WORK) + len(CHAIN)])
+        if self.extra and asked.amounts == self.script.conflicts:
+            work = work + Work(smem_load_wavefronts=self.extra)
         units = {unit: float(s) for unit, s in self.rates.unit_s(work).items() if unit != "l2" and s > 0}
         read, written = float(np.asarray(work.sectors_read)), float(np.asarray(work.sectors_written))
         read_l2_s = float(self.rates.l2_s(work.sectors_read, work.accesses_read))
         written_l2_s = float(self.rates.l2_s(work.sectors_written, work.accesses_written))
         if read:  # the first round trip is simulated
-            chain = replace(chain, global_loads=0 if together else max(float(np.asarray(chain.global_loads)) - 1, 0))
-        slowed = [s * self.idle if unit in engine.PER_SCHEDULER else s for unit, s in units.items()]
+            chain = replace(
+                chain, global_loads=0 if asked.together else max(float(np.asarray(chain.global_loads)) - 1, 0)
+            )
+        slowed = [s * idle if unit in engine.PER_SCHEDULER else s for unit, s in units.items()]
         return engine.Stretch(
-            label,
+            asked.label,
             units,
             (read_l2_s, read * self.read_dram_s),
             (written_l2_s, written * self.write_dram_s),
@@ -300,29 +294,34 @@ class _Planner:
         )
 
 
-def _slots_of(steps: Sequence[engine.Step], verb: str) -> dict[str, int]:
-    """Pipeline -> how many slots the steps of one tile take by `verb`."""
+def _slots(
+    body: tuple[Statement, ...], stops: Stops[Any], trips: Mapping[Statement, int], side: Callable[[Body], str]
+) -> dict[str, int]:
+    """Pipeline -> how many of its slots a body takes; `side` names the pipeline of which one inside takes a slot."""
     out: dict[str, int] = {}
-    for step in steps:
-        if isinstance(step, engine.Signal) and step.verb == verb:
-            out[step.pipeline] = out.get(step.pipeline, 0) + 1
-        elif isinstance(step, engine.Rounds):
-            for name, count in _slots_of(step.body, verb).items():
-                out[name] = out.get(name, 0) + step.trips * count
+    for s in body:
+        for inner in stops[s].bodies if s in stops else ():
+            found = _slots(inner.statements, stops, trips, side)
+            if name := side(inner):
+                found[name] = found.get(name, 0) + 1
+            for pipeline, count in found.items():
+                out[pipeline] = out.get(pipeline, 0) + trips.get(s, 1) * count
     return out
 
 
-def _events(steps: Sequence[engine.Step]) -> int:
+def _events(body: tuple[Statement, ...], stops: Stops[Any], times: _Times) -> int:
+    """How many steps a body is simulated in."""
     count = 0
-    for step in steps:
-        if isinstance(step, engine.Rounds):
-            count += step.trips * _events(step.body)
-        elif isinstance(step, engine.RingRounds):
-            count += step.trips * (1 + _events(step.drain)) + step.ahead
+    for s in body:
+        if (stop := stops.get(s)) is None:
+            continue
+        inside = sum(_events(inner.statements, stops, times) for inner in stop.bodies) + sum(map(len, stop.ends))
+        if stop.is_ring:
+            count += len(stop.before) + times.trips[s] * (1 + inside) + times.stages[stop.into] - 1
         else:
-            count += 1
+            hands = sum(2 for inner in stop.bodies if inner.produces or inner.consumes)
+            count += len(stop.before) + len(stop.copies) + times.trips.get(s, 1) * (inside + hands)
     return count
 
 
 __all__ = ["Simulation", "simulate"]
-

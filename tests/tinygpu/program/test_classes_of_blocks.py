@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import tinygpu.language  # noqa: F401  (its nodes come behind it)
 from tinygpu.program import nodes as n
 
 ROOT = Path(__file__).parents[3]

@@ -1,29 +1,20 @@
-"""Laws of the engine that carries out scripts: what no schedule beats, what must not help, and deadlocks."""
+"""Laws of the engine that carries out programs: what no schedule beats, what must not help, and deadlocks."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygpu.simulator.engine import (
-    SERVERS,
-    Deadlock,
-    Plan,
-    RingRounds,
-    RolePlan,
-    Rounds,
-    Run,
-    Signal,
-    Step,
-    Stretch,
-    Work,
-    run,
-)
+from tests.tinygpu.simulator.stretches import stretches as carried_out
+from tinygpu.expressions import expr
+from tinygpu.program import nodes as n
+from tinygpu.simulator.engine import SERVERS, Deadlock, Plan, RolePlan, Run, Stretch, run
+from tinygpu.simulator.stop import Stop
 
 amounts = st.integers(0, 50).map(float)
 units = st.dictionaries(st.sampled_from(SERVERS[:6]), amounts, max_size=3)
@@ -41,29 +32,87 @@ copies = st.builds(
     Stretch, st.just("copy"), st.just({"issue": 1.0}), st.tuples(amounts, amounts), st.just((0.0, 0.0)), st.just(0.0),
     st.just(0.0),
 )  # fmt: skip
-works = stretches().map(Work)
 
 
-def handed_over(name: str, trips: int, copy: Stretch, use: Stretch) -> tuple[Step, Step]:
-    """The rounds of a role that fills, and of one that drains."""
-    fill = Rounds(trips, (Signal("acquire", name), Work(copy, name), Signal("publish", name)))
-    drain = Rounds(trips, (Signal("wait", name), Work(use), Signal("release", name)))
-    return fill, drain
+class Leaf(n.Statement):
+    """A statement that contains no others; what it does is what stands beside it."""
+
+
+@dataclass
+class Written:
+    """A role as it is written: its statements, with the stretches that stand beside them."""
+
+    name: str = "all"
+    share: tuple[int, int] = (0, 1)
+    stops: dict[n.Statement, Stop[Stretch]] = field(default_factory=dict)
+    trips: dict[n.Statement, int] = field(default_factory=dict)
+    body: list[n.Statement] = field(default_factory=list)
+
+    def do(self, *work: Stretch) -> n.Statement:
+        return self.beside(Leaf(), Stop(before=work))
+
+    def copy(self, pipeline: str, copy: Stretch) -> n.Statement:
+        return self.beside(Leaf(), Stop(copies=(copy,), into=pipeline))
+
+    def produce(self, pipeline: str, *inside: n.Statement) -> n.Statement:
+        return self.block(n.Produce(pipeline, inside))
+
+    def consume(self, pipeline: str, *inside: n.Statement) -> n.Statement:
+        return self.block(n.Consume(pipeline, inside))
+
+    def rounds(self, trips: int, *inside: n.Statement) -> n.Statement:
+        return self.block(n.Loop("i", expr(trips), False, inside), trips)
+
+    def ring(self, pipeline: str, trips: int, copy: Stretch, *inside: n.Statement) -> n.Statement:
+        """Rounds in which the same warps fill and drain."""
+        ring = n.Pipelined(pipeline, "i", expr(trips), (Leaf(),), inside)
+        self.trips[ring] = trips
+        return self.beside(ring, Stop(copies=(copy,), into=pipeline, bodies=ring.children[1:], ends=((),)))
+
+    def block(self, s: n.Statement, trips: int = 1) -> n.Statement:
+        self.trips[s] = trips
+        return self.beside(s, Stop(bodies=s.children, ends=((),)))
+
+    def beside(self, s: n.Statement, stop: Stop[Stretch]) -> n.Statement:
+        self.stops[s] = stop
+        return s
+
+
+def planned(
+    roles: Sequence[Written], stages: Mapping[str, int], slots: int, tiles: Sequence[int], latency_s: float,
+    persistent: bool, last: int, last_dram: float, turns: frozenset[str] = frozenset(),
+) -> Plan:  # fmt: skip
+    """What an SM has to do whose CTAs consist of these roles."""
+    body = tuple(n.InRole(role.name, tuple(role.body)) for role in roles)
+    parts = [
+        RolePlan(role.name, role.share, {**role.stops, whole: Stop(bodies=whole.children, ends=((),))})
+        for role, whole in zip(roles, body, strict=True)
+    ]
+    trips = {s: trips for role in roles for s, trips in role.trips.items()}
+    return Plan(tuple(parts), body, trips, stages, turns, slots, tuple(tiles), latency_s, persistent, last, last_dram)
+
+
+def handed_over(name: str, trips: int, copy: Stretch, use: Stretch) -> tuple[Written, Written]:
+    """A role that fills the slots of a pipeline, and one that drains them."""
+    producer, consumer = Written("producer"), Written("consumer")
+    producer.body.append(producer.rounds(trips, producer.produce(name, producer.copy(name, copy))))
+    consumer.body.append(consumer.rounds(trips, consumer.consume(name, consumer.do(use))))
+    return producer, consumer
 
 
 @st.composite
-def roles(draw: st.DrawFn) -> tuple[RolePlan, ...]:
+def roles(draw: st.DrawFn) -> tuple[Written, ...]:
     """One role with a ring of its own, or two that hand a pipeline over."""
-    before, after = draw(st.lists(works, max_size=2)), draw(st.lists(works, max_size=2))
+    before, after = draw(st.lists(stretches(), max_size=2)), draw(st.lists(stretches(), max_size=2))
     copy, use, trips = draw(copies), draw(stretches()), draw(st.integers(0, 12))
     if draw(st.booleans()):
-        ring = RingRounds("ring", trips, draw(st.integers(0, 4)), (Work(copy),), (Work(use),))
-        return (RolePlan("all", (0, 1), (*before, ring, *after), {}),)
-    fill, drain = handed_over("ring", trips, copy, use)
-    return (
-        RolePlan("producer", (0, 1), (*before, fill), {}),
-        RolePlan("consumer", (0, 1), (drain, *after), {}),
-    )
+        one = Written()
+        one.body += [one.do(*before), one.ring("ring", trips, copy, one.do(use)), one.do(*after)]
+        return (one,)
+    producer, consumer = handed_over("ring", trips, copy, use)
+    producer.body.insert(0, producer.do(*before))
+    consumer.body.append(consumer.do(*after))
+    return producer, consumer
 
 
 @st.composite
@@ -71,29 +120,21 @@ def plans(draw: st.DrawFn) -> Plan:
     slots, persistent = draw(st.integers(1, 3)), draw(st.booleans())
     tiles = st.lists(st.integers(1, 3), min_size=1, max_size=slots) if persistent else st.just([1])
     counts = draw(tiles) if persistent else [1] * draw(st.integers(1, 6))
-    return Plan(
-        draw(roles()), {"ring": draw(st.integers(1, 4))}, slots, tuple(counts), draw(amounts), persistent,
+    return planned(
+        draw(roles()), {"ring": draw(st.integers(1, 4))}, slots, counts, draw(amounts), persistent,
         draw(st.integers(0, 4)), draw(st.sampled_from((0.25, 1.0))),
     )  # fmt: skip
 
 
-def stretches_of(steps: Sequence[Step]) -> list[Stretch]:
+def stretches_of(plan: Plan, role: RolePlan) -> list[Stretch]:
     """Every stretch that a role carries out for one tile."""
-    out: list[Stretch] = []
-    for step in steps:
-        if isinstance(step, Work):
-            out.append(step.stretch)
-        elif isinstance(step, Rounds):
-            out += stretches_of(step.body) * step.trips
-        elif isinstance(step, RingRounds):
-            out += (stretches_of(step.fill) + stretches_of(step.drain)) * step.trips
-    return out
+    return [s for s, times in carried_out(plan.body, role.stops, plan.trips) for _ in range(int(times))]
 
 
 def demanded(plan: Plan, unit: str) -> float:
     """Seconds of a unit of the SM that all CTAs ask for."""
     tiles = sum(plan.tiles)
-    return tiles * sum(s.units.get(unit, 0.0) for role in plan.roles for s in stretches_of(role.steps))
+    return tiles * sum(s.units.get(unit, 0.0) for role in plan.roles for s in stretches_of(plan, role))
 
 
 @settings(max_examples=150)
@@ -102,7 +143,7 @@ def test_every_unit_does_all_of_its_work_and_is_never_busy_longer_than_the_time(
     out = run(plan)
     for unit in SERVERS[:6]:
         assert out.busy_s[unit] == pytest.approx(demanded(plan, unit))
-    l2 = sum(s.read_s[0] + s.write_s[0] for role in plan.roles for s in stretches_of(role.steps))
+    l2 = sum(s.read_s[0] + s.write_s[0] for role in plan.roles for s in stretches_of(plan, role))
     assert out.busy_s["l2"] == pytest.approx(sum(plan.tiles) * l2)
     assert all(busy <= out.seconds * (1 + 1e-9) for busy in out.busy_s.values())
 
@@ -113,9 +154,9 @@ def test_no_cta_is_faster_than_the_work_and_latencies_of_each_of_its_roles(plan:
     """A role's own work is done in order, and every copy needs the memory's latency."""
     seconds = run(plan).seconds
     for role in plan.roles:
-        done = [s for s in stretches_of(role.steps) if s.label != "copy"]
+        done = [s for s in stretches_of(plan, role) if s.label != "copy"]
         assert seconds >= max(plan.tiles) * sum(s.alone_s + s.chain_s for s in done) * (1 - 1e-9)
-        if any(s.label == "copy" for s in stretches_of(role.steps)):
+        if any(s.label == "copy" for s in stretches_of(plan, role)):
             assert seconds >= plan.latency_s
 
 
@@ -127,29 +168,21 @@ def test_runs_are_deterministic_and_a_timeline_changes_nothing(plan: Plan) -> No
     assert (first.seconds, first.busy_s, first.roles_s) == (drawn.seconds, drawn.busy_s, drawn.roles_s)
 
 
-def scaled(step: Step, by: float) -> Step:
-    if isinstance(step, Work):
-        s = step.stretch
-        pairs = [(by * pair[0], by * pair[1]) for pair in (s.read_s, s.write_s)]
-        many = {unit: by * seconds for unit, seconds in s.units.items()}
-        return replace(step, stretch=Stretch(s.label, many, pairs[0], pairs[1], by * s.alone_s, by * s.chain_s))
-    if isinstance(step, Rounds):
-        return replace(step, body=tuple(scaled(inner, by) for inner in step.body))
-    if isinstance(step, RingRounds):
-        fill = tuple(s for s in (scaled(inner, by) for inner in step.fill) if isinstance(s, Work))
-        return replace(step, fill=fill, drain=tuple(scaled(inner, by) for inner in step.drain))
-    return step
+def scaled(s: Stretch, by: float) -> Stretch:
+    pairs = [(by * pair[0], by * pair[1]) for pair in (s.read_s, s.write_s)]
+    units = {unit: by * seconds for unit, seconds in s.units.items()}
+    return Stretch(s.label, units, pairs[0], pairs[1], by * s.alone_s, by * s.chain_s)
 
 
 @settings(max_examples=60)
 @given(plans(), st.sampled_from((0.5, 4.0)))
 def test_slower_clocks_stretch_the_whole_run(plan: Plan, by: float) -> None:
-    slower = replace(
-        plan,
-        latency_s=by * plan.latency_s,
-        roles=tuple(replace(r, steps=tuple(scaled(s, by) for s in r.steps)) for r in plan.roles),
-    )
-    assert run(slower).seconds == pytest.approx(by * run(plan).seconds)
+    slower = [
+        replace(r, stops={s: stop.map(lambda stretch: scaled(stretch, by)) for s, stop in r.stops.items()})
+        for r in plan.roles
+    ]
+    other = replace(plan, latency_s=by * plan.latency_s, roles=tuple(slower))
+    assert run(other).seconds == pytest.approx(by * run(plan).seconds)
 
 
 @settings(max_examples=80)
@@ -160,13 +193,11 @@ def test_more_stages_are_never_slower_for_a_lone_pipeline(
     use = replace(use, read_s=(0.0, 0.0), write_s=(0.0, 0.0))
     copy, found = replace(copy, units={}), []
     for stages in range(1, 6):
+        parts: tuple[Written, ...] = handed_over("ring", trips, copy, use)
         if same_warps:
-            steps: tuple[Step, ...] = (RingRounds("ring", trips, stages - 1, (Work(copy),), (Work(use),)),)
-            parts: tuple[RolePlan, ...] = (RolePlan("all", (0, 1), steps, {}),)
-        else:
-            fill, drain = handed_over("ring", trips, copy, use)
-            parts = (RolePlan("producer", (0, 1), (fill,), {}), RolePlan("consumer", (0, 1), (drain,), {}))
-        found.append(run(Plan(parts, {"ring": stages}, 1, (1,), latency, False, 1, 1.0)).seconds)
+            parts = (one := Written(),)
+            one.body.append(one.ring("ring", trips, copy, one.do(use)))
+        found.append(run(planned(parts, {"ring": stages}, 1, (1,), latency, False, 1, 1.0)).seconds)
     assert all(more <= fewer * (1 + 1e-9) for fewer, more in itertools.pairwise(found))
 
 
@@ -176,65 +207,85 @@ def test_a_lone_pipeline_takes_what_its_steady_state_says() -> None:
     use = Stretch("use", {"tensor": 10.0}, (0.0, 0.0), (0.0, 0.0), 10.0, 0.0)
 
     def seconds(stages: int, trips: int) -> float:
-        fill, drain = handed_over("ring", trips, copy, use)
-        parts = (RolePlan("producer", (0, 1), (fill,), {}), RolePlan("consumer", (0, 1), (drain,), {}))
-        return run(Plan(parts, {"ring": stages}, 1, (1,), 20.0, False, 1, 1.0)).seconds
+        parts = handed_over("ring", trips, copy, use)
+        return run(planned(parts, {"ring": stages}, 1, (1,), 20.0, False, 1, 1.0)).seconds
 
     per_round = [(seconds(stages, 180) - seconds(stages, 120)) / 60 for stages in (1, 2, 3, 4, 5)]
     assert per_round == pytest.approx([34.0, 17.0, 34 / 3, 10.0, 10.0])
 
 
+@settings(max_examples=60)
+@given(st.lists(amounts, min_size=1, max_size=3), st.integers(1, 12), st.integers(1, 4), amounts)
+def test_a_slot_is_filled_again_when_its_slowest_consumer_has_left_it(
+    uses: list[float], trips: int, stages: int, lands: float
+) -> None:
+    """Roles that use no unit and read the same slots are as fast as the slowest of them alone."""
+
+    def seconds(chains: Sequence[float]) -> float:
+        idle, producer, drains = (0.0, 0.0), Written("producer"), []
+        copy = producer.copy("ring", Stretch("copy", {}, idle, idle, 0.0, 0.0))
+        producer.body.append(producer.rounds(trips, producer.produce("ring", copy)))
+        for number, chain in enumerate(chains):
+            one = Written(f"consumer{number}")
+            one.body.append(one.rounds(trips, one.consume("ring", one.do(Stretch("use", {}, idle, idle, 0.0, chain)))))
+            drains.append(one)
+        return run(planned((producer, *drains), {"ring": stages}, 1, (1,), lands, False, 1, 1.0)).seconds
+
+    assert seconds(uses) == pytest.approx(max(seconds([use]) for use in uses))
+
+
 def test_ctas_that_share_an_sm_fill_in_for_each_other() -> None:
     work = Stretch("work", {"tensor": 1.0}, (0.0, 0.0), (0.0, 0.0), 1.0, 3.0)
-    steps = (Rounds(8, (Work(work),)),)
-    times = [
-        run(Plan((RolePlan("all", (0, 1), steps, {}),), {}, slots, (1,) * 8, 0.0, False, 99, 1.0)).seconds
-        for slots in (1, 2, 4, 8)
-    ]
+    one = Written()
+    one.body.append(one.rounds(8, one.do(work)))
+    times = [run(planned((one,), {}, slots, (1,) * 8, 0.0, False, 99, 1.0)).seconds for slots in (1, 2, 4, 8)]
     assert times == pytest.approx([256.0, 129.0, 67.0, 67.0])
 
 
 def test_turns_overlap_the_end_of_a_tile_with_the_loop_of_the_next() -> None:
     multiply = Stretch("multiply", {"tensor": 10.0}, (0.0, 0.0), (0.0, 0.0), 10.0, 0.0)
     store = Stretch("store", {"smem": 10.0}, (0.0, 0.0), (0.0, 0.0), 10.0, 0.0)
-    steps = (Signal("take", "order"), Work(multiply), Signal("give", "order"), Work(store))
-    alone = (RolePlan("one", (0, 1), (Work(multiply), Work(store)), {}),)
-    turns = tuple(RolePlan(name, (i, 2), steps, {}) for i, name in enumerate(("ping", "pong")))
+    alone, turns = Written("one"), [Written(name, (i, 2)) for i, name in enumerate(("ping", "pong"))]
+    alone.body += [alone.do(multiply, store)]
+    for role in turns:
+        role.body += [role.consume("order", role.do(multiply)), role.do(store)]
 
-    def seconds(parts: tuple[RolePlan, ...]) -> float:
-        return run(Plan(parts, {"order": 1}, 1, (8,), 0.0, True, 99, 1.0)).seconds
+    def seconds(parts: Sequence[Written]) -> float:
+        return run(planned(parts, {"order": 1}, 1, (8,), 0.0, True, 99, 1.0, frozenset({"order"}))).seconds
 
-    assert seconds(alone) == pytest.approx(160.0)
+    assert seconds((alone,)) == pytest.approx(160.0)
     assert seconds(turns) == pytest.approx(90.0)
 
 
 @pytest.mark.parametrize(
-    ("steps", "sentence"),
+    ("written", "sentence"),
     [
         (
-            ((Signal("wait", "ring"),), (Signal("acquire", "ring"),)),
+            (lambda left: [left.consume("ring")], lambda right: []),
             "[simulator] the roles wait for each other for good: left waits for slot 0 of ring to be filled",
         ),
         (
             (
-                (Signal("wait", "b"), Signal("publish", "a")),
-                (Signal("wait", "a"), Signal("publish", "b")),
+                lambda left: [left.consume("b"), left.produce("a")],
+                lambda right: [right.consume("a"), right.produce("b")],
             ),
             "[simulator] the roles wait for each other for good: left waits for slot 0 of b to be filled, "
             "right waits for slot 0 of a to be filled",
         ),
         (
-            ((Signal("acquire", "ring"), Signal("acquire", "ring")), ()),
+            (lambda left: [left.rounds(2, left.produce("ring"))], lambda right: []),
             "[simulator] the roles wait for each other for good: left waits for slot 0 of ring to be freed",
         ),
     ],
 )
 def test_a_deadlock_is_an_error_that_names_who_waits_for_what(
-    steps: tuple[tuple[Step, ...], ...], sentence: str
+    written: tuple[Callable[[Written], list[n.Statement]], ...], sentence: str
 ) -> None:
-    parts = tuple(RolePlan(name, (0, 1), s, {}) for name, s in zip(("left", "right"), steps, strict=True))
+    parts = [Written("left"), Written("right")]
+    for part, statements in zip(parts, written, strict=True):
+        part.body += statements(part)
     with pytest.raises(Deadlock) as caught:
-        run(Plan(parts, {"ring": 1, "a": 1, "b": 1}, 1, (1,), 0.0, False, 1, 1.0))
+        run(planned(parts, {"ring": 1, "a": 1, "b": 1}, 1, (1,), 0.0, False, 1, 1.0))
     assert str(caught.value) == sentence
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -13,16 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinygpu.simulator.simulate as simulate_module
+from tests.ptx.lowering.test_nestings import drawn as nested
+from tests.tinygpu.simulator.stretches import stretches
 from tinygpu.cost.operations import WORK
 from tinygpu.devices import device
 from tinygpu.language.machine import Machine
+from tinygpu.language.parameters import DeclarationError
 from tinygpu.machines.elementwise import Axpby
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.simulator.engine import SERVERS
-from tinygpu.simulator.script import Action, Do, Fetch, Repeat, Ring, Script
 from tinygpu.simulator.simulate import Simulation, simulate
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -95,41 +97,47 @@ def test_simulations_are_deterministic(index: int, seed: int) -> None:
     )  # fmt: skip
 
 
-def amounts(script: Script, numbers: Sequence[float], actions: Sequence[Action], times: float) -> Iterator[np.ndarray]:
-    """Work of every stretch of a role's script, times how often it is carried out."""
-    for action in actions:
-        if isinstance(action, Do | Fetch):
-            yield times * np.array(numbers[action.amounts : action.amounts + len(WORK)])
-        elif isinstance(action, Repeat):
-            yield from amounts(script, numbers, action.body, times * numbers[action.trips])
-        elif isinstance(action, Ring):
-            yield from amounts(script, numbers, (*action.fill, *action.drain), times * numbers[action.trips])
-
-
 def values_of(space: MachineSpace, point: Mapping[str, int | str]) -> dict[str, int]:
     index = space.structure_index(point)
     return {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
 
 
-@settings(max_examples=60)
-@given(cases, seeds)
-def test_a_script_asks_for_the_same_work_as_the_counts(index: int, seed: int) -> None:
-    """Of roles that take turns one carries out a tile, as it is counted."""
-    one, point = simulator(index), drawn(index, seed)
+def check_same_work(one: Simulator, point: Mapping[str, int | str]) -> None:
+    """What the script of a candidate asks for, beside its counts; of roles that take turns one carries out a tile."""
     structure, values = one.space.structure_index(point), values_of(one.space, point)
     demand = one.space.counts(structure).demand(values, one.space.device)
     script = one.script(structure)
     numbers = [float(v) for v in script.compute(values)]
+    trips = {s: numbers[i] for s, i in script.trips.items()}
     found = np.zeros(len(WORK))
     for part in script.parts:
         if part.share[0] == 0:
-            found += sum(amounts(script, numbers, part.actions, 1.0), np.zeros(len(WORK)))
+            asked = [*stretches(script.program.body, part.stops, trips), *((last, 1) for last in part.last)]
+            for stretch, times in asked:
+                found += times * np.array(numbers[stretch.amounts : stretch.amounts + len(WORK)])
     expected = np.array([float(np.asarray(getattr(demand.total, name))) for name in WORK])
     for name, got, wanted in zip(WORK, found, expected, strict=True):
         if name == "warp_instructions":  # beside the machine's own: loop counters, whose roles are counted apart
             assert got == pytest.approx(wanted, rel=0.02, abs=2000)
         else:
             assert got == pytest.approx(wanted, rel=1e-9), name
+
+
+@settings(max_examples=60)
+@given(cases, seeds)
+def test_a_script_asks_for_the_same_work_as_the_counts(index: int, seed: int) -> None:
+    check_same_work(simulator(index), drawn(index, seed))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(40))
+def test_scripts_of_nested_blocks_ask_for_the_same_work_as_the_counts(seed: int) -> None:
+    try:
+        _, space = nested(seed, 4)
+    except DeclarationError:
+        return
+    (point,) = space.space.restrict({"stages": 3}).sample(1, np.random.default_rng(seed))
+    check_same_work(Simulator(space), point)
 
 
 def test_more_stages_never_slow_a_pipeline_that_has_the_sm_to_itself() -> None:
