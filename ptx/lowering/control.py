@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
@@ -245,12 +245,16 @@ def sometimes_fixed_up(context: Context, s: n.FixUp, shared: Number) -> None:
 
 
 @contextmanager
-def only_if(context: Context, condition: Number, meaning: Condition) -> Iterator[None]:
-    """Statements that all threads of the CTA skip together where the condition does not hold."""
+def only_if(context: Context, condition: Number, meaning: Condition, said: bool = False) -> Iterator[None]:
+    """Statements that all threads of the CTA skip together where the condition does not hold.
+
+    said  the protocol has it even where it is known to hold
+    """
     if isinstance(condition, int):
         if not condition:
             raise LoweringError("a branch that is never taken is not written")
-        yield
+        with context.protocol.block(partial(When, meaning)) if said else nullcontext():
+            yield
         return
     skip = context.emit.label("skip")
     context.emit.line(f"@!{condition} bra {skip};")
@@ -299,10 +303,12 @@ def _several_stages(
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
         with context.protocol.block(partial(Ahead, s.pipeline, ahead)):
-            with only_if(context, True if ahead == 0 else emit.less(ahead, trips.number), Before("", ahead, trips)):
-                context.indices[s.index] = emit.add(start, ahead)
-                context.slots[s.pipeline] = ahead
-                body(context, s.produce)
+            is_one = emit.less(ahead, trips.number) if ahead else 1
+            if is_one != 0:  # else the loop is known to have fewer rounds
+                with only_if(context, is_one, Before("", ahead, trips), said=True):
+                    context.indices[s.index] = emit.add(start, ahead)
+                    context.slots[s.pipeline] = ahead
+                    body(context, s.produce)
             if grouped:
                 issue(context, Commit("cp.async"))
     reading, writing = emit.new("r", len(emit.blocks)), emit.new("r", len(emit.blocks))

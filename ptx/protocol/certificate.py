@@ -14,6 +14,8 @@ from tinygpu.ptx.protocol.automaton import Automaton, Irregular, automaton
 from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
 from tinygpu.ptx.protocol.execution import Instance, roles
 from tinygpu.ptx.protocol.exploration import Explored, explore
+from tinygpu.ptx.protocol.family import family
+from tinygpu.ptx.protocol.filling import FillingProof
 from tinygpu.ptx.protocol.induction import (
     CLAIMS,
     OVERWRITTEN,
@@ -28,11 +30,16 @@ from tinygpu.ptx.protocol.order import in_one_order
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 
+Proof: TypeAlias = "RingProof | TurnProof | FillingProof"
 Verdict: TypeAlias = Literal["proved", "refuted", "unknown"]
-# What is proved of pipelines within a role; its threads meet at barriers, all of them as often.
+# What tells that a slot is full where the threads of a role fill it themselves.
+BY_THREADS = ("barrier", "commit group")
+# What is proved of these; their threads meet at barriers, all of them as often.
 WITHIN = (OVERWRITTEN, UNFILLED, STUCK)
 # States that are looked at where nothing is proved.
 EXPLORED_STATES = 60_000
+# States of threads of one role that are looked at first, for what is wrong.
+FIRST_STATES = 2_000
 ASSUMED = (
     "mbarriers do what the PTX ISA says, bytes that were issued land, every warp that does not wait goes on, and loops "
     "of the same trip count have the same number of rounds in all roles"
@@ -50,7 +57,7 @@ class RingCertificate:
     open      claims that are not known
     explored  what was enumerated instead
     asked     questions that Z3 has answered
-    states    of pipelines within a role, of which there are finitely many: all were looked at
+    states    of pipelines within a role that are not proved for all stages: there are finitely many, all were looked at
     """
 
     ring: sync.Ring
@@ -84,9 +91,11 @@ class RingCertificate:
     @property
     def _scope(self) -> str:
         """For what it is proved."""
-        if self.states:
+        within = self.ring.completion in BY_THREADS
+        if self.states or (within and self.ring.stages == 1):
             stages = f"{self.ring.stages} stage{'s' if self.ring.stages > 1 else ''}"
-            return f"for {stages} and all rounds, tiles and CTAs; in all of {self.states:,} states"
+            looked = f"; in all of {self.states:,} states, and not for all stages: {self.reason}" if self.states else ""
+            return f"for {stages} and all rounds, tiles and CTAs{looked}"
         least = f" from {self.least} on" if self.least > 1 else ""
         return f"for all {f'stages{least}, ' if self.ring.buffers else ''}rounds, tiles and CTAs"
 
@@ -133,12 +142,15 @@ class Proofs:
 
     rlimit: int = RLIMIT
     notebook: Notebook = field(default_factory=Notebook)
-    known: dict[RingProof | TurnProof, int | str] = field(default_factory=dict)
+    known: dict[Proof, int | str] = field(default_factory=dict)
 
-    def prove(self, proof: RingProof | TurnProof) -> int:
+    def prove(self, proof: Proof) -> int:
         """How many questions it took. Raises Irregular where Z3 does not say that the claims hold."""
         if proof not in self.known:
-            self.known[proof] = self._ask(list(proof.questions()), proof.ring)
+            try:
+                self.known[proof] = self._ask(list(proof.questions()), proof.ring)
+            except Irregular as why:
+                self.known[proof] = str(why)
         found = self.known[proof]
         if isinstance(found, str):
             raise Irregular(found)
@@ -156,7 +168,8 @@ class Proofs:
 
 def certify(protocol: sync.Protocol, proofs: Proofs | None = None) -> Certificate:
     """Proves the hand-overs of a kernel; what cannot be proved is explored. `proofs` keeps what is proved."""
-    found = {c.ring.name: c for c in (*_within_roles(protocol), *_between_roles(protocol, proofs or Proofs()))}
+    proofs = proofs or Proofs()
+    found = {c.ring.name: c for c in (*_within_roles(protocol, proofs), *_between_roles(protocol, proofs))}
     return Certificate(tuple(found[ring.name] for ring in protocol.rings if ring.name in found))
 
 
@@ -177,9 +190,9 @@ def _between_roles(protocol: sync.Protocol, proofs: Proofs) -> tuple[RingCertifi
         return _explored(protocol, rings, str(why))
 
 
-def _within_roles(protocol: sync.Protocol) -> Iterator[RingCertificate]:
+def _within_roles(protocol: sync.Protocol, proofs: Proofs) -> Iterator[RingCertificate]:
     """Pipelines that the warps of one role fill and read themselves."""
-    own = [ring for ring in protocol.rings if ring.completion in ("barrier", "commit group")]
+    own = tuple(ring for ring in protocol.rings if ring.completion in BY_THREADS)
     alone = sync.RoleBody("all", 0, False, (0, 1), protocol.body)
     using: dict[str, list[str]] = {}
     for role in roles(protocol) or (alone,):
@@ -190,7 +203,7 @@ def _within_roles(protocol: sync.Protocol) -> Iterator[RingCertificate]:
         meetings = {s.threads for s in steps_of(role.body) if isinstance(s, sync.Meet)}
         threads = 32 * role.warps or max(meetings, default=0)
         for together in _sharing([ring for ring in own if using.get(ring.name) == [role.role]]):
-            yield from _followed(together, role.body, threads)
+            yield from _followed(together, own, role.body, threads, proofs)
     for ring in own:
         if len(names := using.get(ring.name, [])) > 1:
             reason = f"{' and '.join(names)} share its slots, each between barriers of its own"
@@ -207,17 +220,47 @@ def _sharing(rings: list[sync.Ring]) -> list[tuple[sync.Ring, ...]]:
     return groups
 
 
-def _followed(rings: tuple[sync.Ring, ...], body: tuple[sync.Step, ...], threads: int) -> Iterator[RingCertificate]:
-    """What following some rings from barrier to barrier says of each."""
+def _followed(
+    rings: tuple[sync.Ring, ...], own: tuple[sync.Ring, ...], body: tuple[sync.Step, ...], threads: int, proofs: Proofs
+) -> Iterator[RingCertificate]:
+    """Of rings that have memory in common: a wrong state, a proof for all stages, or all states of these stages.
+
+    own  all rings that the role fills and reads itself
+    """
+    try:
+        wrong = sequence(rings, body, threads, FIRST_STATES).violation
+    except Irregular:
+        wrong = None
+    if wrong is None:
+        try:
+            asked = [proofs.prove(FillingProof(family(ring, own, body, threads))) for ring in rings]
+        except Irregular as why:
+            yield from _enumerated(rings, body, threads, str(why))
+            return
+        for ring, number in zip(rings, asked, strict=True):
+            yield RingCertificate(ring, "proved", WITHIN, min(ring.stages, 2), asked=number)
+        return
+    for ring in rings:
+        if wrong.pipeline == ring.name:
+            yield RingCertificate(ring, "refuted", reason=wrong.sentence, round=wrong.round)
+        else:
+            reason = f"{wrong.pipeline} fails, which it shares memory with"
+            yield RingCertificate(ring, "unknown", reason=reason, open=WITHIN)
+
+
+def _enumerated(
+    rings: tuple[sync.Ring, ...], body: tuple[sync.Step, ...], threads: int, why: str
+) -> Iterator[RingCertificate]:
+    """What all states say where nothing is proved for all stages."""
     try:
         found = sequence(rings, body, threads)
-    except Irregular as why:
-        yield from (RingCertificate(ring, "unknown", reason=str(why), open=WITHIN) for ring in rings)
+    except Irregular as many:
+        yield from (RingCertificate(ring, "unknown", reason=f"{why}; {many}", open=WITHIN) for ring in rings)
         return
     wrong = found.violation
     for ring in rings:
         if wrong is None:
-            yield RingCertificate(ring, "proved", WITHIN, states=found.states)
+            yield RingCertificate(ring, "proved", WITHIN, reason=why, states=found.states)
         elif wrong.pipeline == ring.name:
             yield RingCertificate(ring, "refuted", reason=wrong.sentence, round=wrong.round)
         else:

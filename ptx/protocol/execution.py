@@ -164,6 +164,8 @@ class _Run:
             self.uses[self.pipes[slot.name]] += 1
 
     def trips(self, trips: sync.Trips) -> int:
+        if isinstance(trips.number, int):
+            return trips.number
         if not trips.shared:
             return self.instance.rounds[0]
         tile = self.tile + trips.ahead

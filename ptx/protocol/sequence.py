@@ -90,12 +90,15 @@ class Sequenced:
 Steps: TypeAlias = tuple[sync.Step, ...]
 
 
-def sequence(rings: tuple[sync.Ring, ...], body: Steps, threads: int) -> Sequenced:
-    """Follows what the threads of a role do with the slots that they fill and read themselves. Raises Irregular."""
+def sequence(rings: tuple[sync.Ring, ...], body: Steps, threads: int, most: int = MOST_STATES) -> Sequenced:
+    """Follows what the threads of a role do with the slots that they fill and read themselves, in so many states.
+
+    Raises Irregular where there are more, or something cannot be followed.
+    """
     graph = _Graph(frozenset(ring.name for ring in rings))
     start = graph.place()
     graph.write(body, start)
-    return _Search({ring.name: ring for ring in rings}, graph.ways, threads).run(start)
+    return _Search({ring.name: ring for ring in rings}, graph.ways, threads, most).run(start)
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +161,7 @@ class _Search:
     rings: dict[str, sync.Ring]
     ways: list[list[_Way]]
     threads: int
+    most: int
 
     def run(self, start: int) -> Sequenced:
         first = State(tuple((name, (Slot(),) * ring.stages) for name, ring in sorted(self.rings.items())))
@@ -175,8 +179,8 @@ class _Search:
                     if (way.end, new) not in seen:
                         seen.add((way.end, new))
                         waiting.append((way.end, new, rounds + bool(way.turns)))
-            if len(seen) > MOST_STATES:
-                raise Irregular(f"there are more than {MOST_STATES:,} states")
+            if len(seen) > self.most:
+                raise Irregular(f"there are more than {self.most:,} states")
         return Sequenced(len(seen), None)
 
     # -- ways ------------------------------------------------------------------------------------------------------
@@ -185,8 +189,8 @@ class _Search:
         if way.turns:
             state = self.turned(state, way.turns)
         match way.kind, way.trips, way.condition:
-            case "enter", sync.Trips(text), _:
-                chosen = [left[text]] if text in left else self.counts(1)
+            case "enter", sync.Trips(text) as trips, _:
+                chosen = [left[text]] if text in left else self.counts(1, trips)
                 entered = self.with_left(state, text, None)
                 yield from (self.with_left(entered, way.index, count) for count in chosen if count)
             case "again", _, _:
@@ -196,26 +200,29 @@ class _Search:
             case "leave", _, _ if left[way.index] == 1:
                 yield self.with_left(state, way.index, None)
             case ("holds" | "fails") as how, _, sync.Before(index, offset, trips):
-                yield from self.branch(state, how == "holds", offset, index or trips.text)
+                yield from self.branch(state, how == "holds", offset, index or trips.text, trips)
             case "act", _, _ if way.action is not None:
                 yield self.acted(state, way.action, way.round or 0)
             case ("holds" | "fails" | "on"), _, _:
                 yield _anew(state) if way.turns else state
 
-    def counts(self, least: int) -> range:
-        """Numbers of rounds; the last one stands for all that are larger."""
-        return range(least, max(ring.stages for ring in self.rings.values()) + 2)
+    def counts(self, least: int, trips: sync.Trips | None = None) -> range:
+        """Numbers of rounds that a loop may have; the last one stands for all that are larger."""
+        most = max(ring.stages for ring in self.rings.values()) + 1
+        if trips is not None and isinstance(trips.number, int):
+            return range(min(trips.number, most), min(trips.number, most) + 1)
+        return range(least, most + 1)
 
     def many(self, count: int) -> bool:
         return count == self.counts(0)[-1]
 
-    def branch(self, state: State, holds: bool, offset: int, text: str) -> Iterator[State]:
+    def branch(self, state: State, holds: bool, offset: int, text: str, trips: sync.Trips) -> Iterator[State]:
         left = dict(state.left)
         if text in left:
             if (offset < left[text]) == holds:
                 yield state
         else:
-            for count in self.counts(0):
+            for count in self.counts(0, trips):
                 if (offset < count) == holds:
                     yield self.with_left(state, text, count)
 

@@ -20,11 +20,14 @@ from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.lowering.lower import lowered
+from tinygpu.ptx.protocol.certificate import Proofs
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
 SHAPE = (8, 32)
+# Each proof once, whatever tests ask for it.
+PROOFS = Proofs()
 
 
 @cache
