@@ -303,9 +303,9 @@ def _several_stages(
     for ahead in range(stages - 1):
         emit.comment(f"fill slot {ahead} of {s.pipeline}")
         with context.protocol.block(partial(Ahead, s.pipeline, ahead)):
-            is_one = emit.less(ahead, trips.number) if ahead else 1
-            if is_one != 0:  # else the loop is known to have fewer rounds
-                with only_if(context, is_one, Before("", ahead, trips), said=True):
+            has_it = emit.less(ahead, trips.number) if ahead else 1
+            if has_it != 0:  # else the loop is known to have fewer rounds
+                with only_if(context, has_it, Before("", ahead, trips), said=True):
                     context.indices[s.index] = emit.add(start, ahead)
                     context.slots[s.pipeline] = ahead
                     body(context, s.produce)
