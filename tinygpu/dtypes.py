@@ -90,10 +90,40 @@ DTYPES: tuple[DType, ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PackedType:
+    """A 32-bit register of neighbouring elements, as PTX types the operands of packed arithmetic.
+
+    count  elements in one register
+    """
+
+    name: str
+    element: DType
+    count: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PACKED: tuple[PackedType, ...] = tuple(
+    PackedType(f"{t.name}x2", t, 2) for t in DTYPES if t.is_float and t.bits == 16
+)
+
+
+def packed_type(name: str) -> PackedType | None:
+    """The packed type called `name`; None where it is that of an element."""
+    return next((packed for packed in PACKED if packed.name == name), None)
+
+
 def dtype(name: str | DType) -> DType:
     """The element type called `name`."""
     if isinstance(name, DType):
         return name
+    if packed := packed_type(name):
+        raise ValueError(
+            f"{packed} is a register of {packed.count} neighbours, which operands of an Elementwise instruction are; "
+            f"the elements are {packed.element}"
+        )
     for candidate in DTYPES:
         if candidate.name == name:
             return candidate

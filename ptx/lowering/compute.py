@@ -68,9 +68,9 @@ def apply(context: Context, s: n.Apply) -> None:
     emit = context.emit
     who = partition_of(s.result)
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label}")
-    takes, gives = s.instruction.types()
+    takes, gives = s.instruction.elements()
     kind = dtype(gives)
-    if packing(kind, who.values.size) > 1 and s.instruction.packed_text():
+    if packing(kind, who.values.size) > 1 and s.instruction.form(True):
         apply_packed(context, s)
         return
     sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]
@@ -91,7 +91,7 @@ def apply(context: Context, s: n.Apply) -> None:
 
 def apply_packed(context: Context, s: n.Apply) -> None:
     """One instruction for all values of a register of the result."""
-    takes, gives = s.instruction.types()
+    takes, gives = s.instruction.elements()
     kind, count = dtype(gives), partition_of(s.result).values.size
     narrow = [dtype(want).bits == kind.bits for want in takes]
     sources: list[list[str]] = []
@@ -106,7 +106,7 @@ def apply_packed(context: Context, s: n.Apply) -> None:
                 names[letter] = source[i]
             else:
                 names |= {f"{letter}{j}": source[i * result.packed + j] for j in range(result.packed)}
-        for text in s.instruction.packed_text().split("\n"):
+        for text in s.instruction.form(True).split("\n"):
             context.emit.line(text.format(d=r, **names))
     context.tiles[s.result.name] = result
 
@@ -141,7 +141,7 @@ def _packed_source(
 def emit_elementwise(context: Context, instruction: Elementwise, result: str, operands: list[str]) -> None:
     """The statements of one instruction, on registers."""
     names = dict(zip(OPERANDS, operands, strict=False))
-    for text in instruction.text().split("\n"):
+    for text in instruction.form(False).split("\n"):
         context.emit.line(text.format(d=result, **names))
 
 

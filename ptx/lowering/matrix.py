@@ -11,7 +11,7 @@ from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.moves import at, guarded, one_holder
-from tinygpu.ptx.lowering.registers import allocate, packing
+from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.smem import smem_access
 
 
@@ -21,13 +21,15 @@ def load_matrix(context: Context, s: n.Load) -> None:
         raise LoweringError(f"{s.name} does not load matrices")
     emit = context.emit
     transposed = s.instruction.transposes(s.source, s.result.partition)
-    count = s.result.partition.values.size
-    plan = matrix_addresses(s.result.partition, packing(s.source.dtype, count), transposed, s.instruction.counts)
+    held = s.instruction.matrices(s.source, s.result.partition)
+    if held is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) has no form for {s.source.name}")
+    plan = matrix_addresses(s.result.partition, held, s.instruction.counts)
     place = smem_access(context, s.source, plan.addresses)
-    tile = allocate(emit, s.source.dtype, count)
+    tile = allocate(emit, s.source.dtype, s.result.partition.values.size)
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
-    for instruction, matrices in enumerate(plan.registers):
-        registers = [str(tile.registers[int(m)]) for m in matrices]
+    for instruction, listed in enumerate(plan.registers):
+        registers = [str(tile.registers[int(r)]) for r in listed]
         emit.line(s.instruction.statement(registers, at(place.address(instruction)), transposed))
     context.tiles[s.result.name] = tile
 
@@ -39,13 +41,16 @@ def store_matrix(context: Context, s: n.Store) -> None:
         raise LoweringError(f"{s.name} does not store matrices")
     emit = context.emit
     transposed = s.instruction.transposes(s.target, partition)
+    held = s.instruction.matrices(s.target, partition)
+    if held is None:
+        raise LoweringError(f"{s.name} ({s.instruction}) has no form for {s.target.name}")
     tile = context.tiles[s.value.name]
-    plan = matrix_addresses(partition, tile.packed, transposed, s.instruction.counts)
+    plan = matrix_addresses(partition, held, s.instruction.counts)
     place = smem_access(context, s.target, plan.addresses)
     emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.value}")
     mine = guarded(one_holder(context, partition.coalesced))
-    for instruction, matrices in enumerate(plan.registers):
-        registers = [str(tile.registers[int(m)]) for m in matrices]
+    for instruction, listed in enumerate(plan.registers):
+        registers = [str(tile.registers[int(r)]) for r in listed]
         emit.line(mine + s.instruction.statement(registers, at(place.address(instruction)), transposed))
 
 

@@ -13,14 +13,12 @@ from tinygpu.ptx import isa
 class FmaPair(Elementwise):
     """d = a * b + c of two f16 values in one register, each rounded once."""
 
-    operands = ("f16", "f16", "f16")
-    result = "f16"
+    operands = ("f16x2", "f16x2", "f16x2")
+    result = "f16x2"
     unit = "fma"
     flops = 2
+    template = "fma.rn.f16x2 {d}, {a}, {b}, {c};"
     source = "PTX ISA, half precision fma"
-
-    def packed_text(self) -> str:
-        return "fma.rn.f16x2 {d}, {a}, {b}, {c};"
 
     def meaning(self, *values: Any) -> Any:
         a, b, c = (np.asarray(v, np.float64) for v in values)
@@ -31,12 +29,10 @@ class FmaPair(Elementwise):
 class MaxPair(Elementwise):
     """d = the larger of a and b, of two f16 values in one register; a NaN stays one."""
 
-    operands = ("f16", "f16")
-    result = "f16"
+    operands = ("f16x2", "f16x2")
+    result = "f16x2"
+    template = "max.NaN.f16x2 {d}, {a}, {b};"
     source = "PTX ISA, half precision max"
-
-    def packed_text(self) -> str:
-        return "max.NaN.f16x2 {d}, {a}, {b};"
 
     def meaning(self, *values: Any) -> Any:
         return np.maximum(*values)

@@ -134,7 +134,7 @@ class Preparing:
         return lambda w: put(w, reduce(lambda values, meaning: meaning(values), meanings, get(w)))
 
     def apply(self, s: n.Apply) -> Act:
-        takes, _ = s.instruction.types()
+        takes, _ = s.instruction.elements()
         gets = [self.operand(o, kind) for o, kind in zip(s.operands, takes, strict=True)]
         put, meaning = self.result(s, s.result), _meaning(s.name, s.instruction)
 

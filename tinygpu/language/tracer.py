@@ -172,7 +172,7 @@ class Tracer(Blocks):
         operands  tiles; scalars of the machine; numbers; dims, or expressions over dims, in the operand's type
         """
         name = self._instruction(instruction, (Elementwise,), "apply")
-        takes, gives = instruction.types()
+        takes, gives = instruction.elements()
         if len(operands) != len(takes):
             raise self.fail(f"{name} takes {len(takes)} operand{'s' * (len(takes) > 1)}, not {len(operands)}")
         widest: Tile | None = None
@@ -262,7 +262,7 @@ class Tracer(Blocks):
             raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
         if not 0 <= axis < len(value.shape):
             raise self.fail(f"{name} reduces along axis {axis}, and {value} has {axes_of(len(value.shape))}")
-        takes, gives = combine.types()
+        takes, gives = combine.elements()
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
         if value.dtype.bits != 32:
@@ -350,7 +350,7 @@ class Tracer(Blocks):
         self._use(value)
         if value.partition is None:
             raise self.fail(f"{name} combines registers, and {value.name} lies in {value.memory}")
-        takes, gives = combine.types()
+        takes, gives = combine.elements()
         if takes != (gives, gives) or value.dtype.name != gives:
             raise self.fail(f"{name} cannot combine {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
         if value.dtype.bits != 32:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.matrix_fragments import ADDRESSED
+from tinygpu.language.matrix_fragments import WARP, Matrices
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
@@ -23,7 +23,7 @@ class MatrixAddresses:
 
     count      matrices per instruction: 1, 2 or 4
     addresses  its threads give the row that each lane points at; its values enumerate the instructions
-    registers  (instructions, count): index of the 8x8 matrix, in the fragment's order, that each register receives
+    registers  (instructions, registers): index, in the fragment's order, of each register, those of a matrix together
     """
 
     count: int
@@ -31,38 +31,41 @@ class MatrixAddresses:
     registers: NDArray[np.int64]
 
 
-def matrix_addresses(
-    partition: Partition, per_register: int, transposed: bool, counts: tuple[int, ...] = (1, 2, 4)
-) -> MatrixAddresses:
-    """Row addresses for a fragment of 8x8 matrices (`per_register` elements in 32 bits), `counts` of them at once."""
-    lanes_of, warps = _digits(partition.threads)[:2], _digits(partition.threads)[2:]
-    listed = _digits(partition.values)
-    if per_register > 1:
-        listed = listed[1:]
-    matrices = math.prod(size for size, _ in listed)
+def matrix_addresses(partition: Partition, of: Matrices, counts: tuple[int, ...] = (1, 2, 4)) -> MatrixAddresses:
+    """Row addresses for a fragment of matrices that are held as `of` says, `counts` of them at once."""
+    warps = _digits(partition.threads)[len(of.lanes) :]
+    listed: list[tuple[int, Leaf | Step, int]] = []  # (size, stride, step of the register's index)
+    below = 1
+    for size, stride in _digits(partition.values)[len(of.register) :]:
+        listed.append((size, stride, below))
+        below *= size
+    inside: list[tuple[int, int]] = []
+    for wanted, stride in of.inside:
+        place = next(i for i, (_, other, _) in enumerate(listed) if other == stride)
+        size, _, step = listed[place]
+        inside.append((int(wanted), step))
+        listed[place] = (size // int(wanted), stride * int(wanted), step * int(wanted))
+    matrices = math.prod(size for size, _, _ in listed)
     count = max(c for c in counts if matrices % c == 0)
-    _, across = lanes_of[0 if transposed else 1]
-    (row_axis,) = [axis for axis, _ in across.terms] if isinstance(across, Step) else [None]
-    (rows, _), (most, _) = _digits(ADDRESSED[0])
-    lanes: list[Digit] = [(rows, 0 if row_axis is None else E(row_axis))]
+    lanes: list[Digit] = [(of.rows, E(of.row_axis))]
     rest: list[Digit] = []
-    steps_in: list[tuple[int, int]] = []  # (size, step of the matrix index) of the lanes' digits
+    steps_in: list[tuple[int, int]] = []  # (size, step of the register's index) of the lanes' digits
     steps_out: list[tuple[int, int]] = []
-    need, below = count, 1
-    for size, stride in listed:
+    need = count
+    for size, stride, step in listed:
         taken = math.gcd(size, need)
         if taken > 1:
             lanes.append((taken, stride))
-            steps_in.append((taken, below))
+            steps_in.append((taken, step))
         if size // taken > 1:
             rest.append((size // taken, stride * taken))
-            steps_out.append((size // taken, below * taken))
+            steps_out.append((size // taken, step * taken))
         need //= taken
-        below *= size
-    if count < most:
-        lanes.append((most // count, 0))
+    if count * of.rows < WARP:
+        lanes.append((WARP // (count * of.rows), 0))
     addresses = Partition(partition.shape, Layout.of([*lanes, *warps], rest))
-    return MatrixAddresses(count, addresses, _indices(steps_out)[:, None] + _indices(steps_in)[None, :])
+    together = _indices(inside + steps_in)  # of one instruction
+    return MatrixAddresses(count, addresses, _indices(steps_out)[:, None] + together[None, :])
 
 
 def _digits(mode: Layout) -> list[Digit]:

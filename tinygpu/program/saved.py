@@ -138,8 +138,9 @@ class _Writer:
             return {"dtype": value.name}
         if isinstance(value, Memory) and value in MEMORIES:
             return {"memory": value.name}
-        known = not isinstance(value, Memory) or not value.unwritten()
-        if is_dataclass(value) and not isinstance(value, type) and known:
+        if isinstance(value, Memory) and value.unwritten():
+            raise SaveError(f"{where} holds the memory {value}, which {value.unwritten()}")
+        if is_dataclass(value) and not isinstance(value, type):
             return self.object(value, where)
         raise SaveError(
             f"{where} holds {value!r}, which cannot be saved: "

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.dtypes import DType
 from tinygpu.expressions import expr
 from tinygpu.language.instruction import Instruction, MatrixLoad, MatrixMove, MatrixStore, Transfer
 from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES
@@ -35,7 +34,7 @@ class Touch:
     writes       whether the window is written
     width_bytes  bytes per lane
     lanes        (instances, 32, axes) coordinates in the window of each lane's first element, one entry per warp
-                 instruction; for ldmatrix (instances, 8, axes), one entry per 8x8 matrix; -1 marks a lane
+                 instruction; for ldmatrix (instances, 8, axes), one entry per 8 rows of matrices; -1 marks a lane
                  that stays out
     """
 
@@ -87,17 +86,15 @@ def _matrix(
 ) -> Touch:
     if partition is None:
         raise ValueError(f"{name} has no matrix addresses")
-    across = instruction.transposes(tile, partition)
-    plan = matrix_addresses(partition, per_register(tile.dtype), across, instruction.counts)
+    held = instruction.matrices(tile, partition)
+    if held is None:
+        raise ValueError(f"{name} has no form for {tile.name}")
+    plan = matrix_addresses(partition, held, instruction.counts)
     coordinates = plan.addresses.coordinates()  # (threads, instructions, axes)
     threads, count, axes = coordinates.shape
-    by_warp = coordinates.reshape(threads // 32, 4, 8, count, axes)[:, : plan.count]
+    by_warp = coordinates.reshape(threads // 32, 4, 8, count, axes)[:, : plan.count * held.rows // 8]
     rows = by_warp.transpose(0, 3, 1, 2, 4).reshape(-1, 8, axes)
     return Touch(name, instruction, tile, "ldmatrix", writes, MATRIX_ROW_BYTES, rows)
-
-
-def per_register(dtype: DType) -> int:
-    return 32 // dtype.bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

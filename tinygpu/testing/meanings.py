@@ -46,7 +46,7 @@ def check_meanings(bench: Bench) -> Row:
     for _, space in bench.spaces():
         for traced in space.traces:
             for name, instruction in applied(traced.program):
-                identity = (type(instruction), instruction.types(), instruction.text(), instruction.packed_text())
+                identity = (type(instruction), instruction.elements(), instruction.text(), instruction.packed_text())
                 instructions.setdefault(identity, (name, instruction))
     failures = []
     unsaid = []
@@ -126,11 +126,11 @@ def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximat
 
     Raises NotImplementedError where the instruction has no meaning.
     """
-    inputs = [_values(dtype(kind), rng) for kind in instruction.types()[0]]
+    inputs = [_values(dtype(kind), rng) for kind in instruction.elements()[0]]
     meant = _meant(instruction, inputs)
     if isinstance(meant, str):
         return meant
-    for form, text in (("text", instruction.text()), ("packed text", instruction.packed_text())):
+    for form, text in (("text", instruction.form(False)), ("packed text", instruction.form(True))):
         fault = _text_fault(instruction, form, inputs, meant, approximation) if text else ""
         if fault:
             return fault
@@ -141,7 +141,7 @@ def _text_fault(
     instruction: Elementwise, form: str, inputs: list[NDArray[Any]], meant: NDArray[Any], approximation: float
 ) -> str:
     """Where one of the texts does something else."""
-    _, gives = instruction.types()
+    _, gives = instruction.elements()
     try:
         got = _emulated(instruction, inputs, form == "packed text")
     except (EmulationFault, PtxSyntaxError, UnsupportedInstruction) as fault:
@@ -199,10 +199,10 @@ def _values(kind: DType, rng: np.random.Generator) -> NDArray[Any]:
 
 def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]], packed: bool) -> NDArray[Any]:
     """What a text makes of one value of each operand per thread, or of as many as a register of the result holds."""
-    takes, gives = [dtype(kind) for kind in instruction.types()[0]], dtype(instruction.types()[1])
+    takes, gives = [dtype(kind) for kind in instruction.elements()[0]], dtype(instruction.elements()[1])
     out = np.zeros(THREADS, dtype=gives.numpy)
     per = 32 // gives.bits if packed else 1
-    text = instruction.packed_text() if packed else instruction.text()
+    text = instruction.form(packed)
     ptx = _kernel(instruction, text, takes, gives, per)
     emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in inputs), out])
     return out
@@ -253,7 +253,7 @@ def _bound(
     """
     if not gives.is_float:
         return np.zeros(THREADS)
-    unit = 2.0 ** -(min([gives.mantissa, *(dtype(k).mantissa for k in instruction.types()[0] if dtype(k).is_float)]))
+    unit = 2.0 ** -(min([gives.mantissa, *(dtype(k).mantissa for k in instruction.elements()[0] if dtype(k).is_float)]))
     want = meant.astype(np.float64)
     floats = [i.dtype.kind == "f" or i.dtype.name in _narrow() for i in inputs]
     with np.errstate(all="ignore"):

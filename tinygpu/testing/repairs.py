@@ -148,7 +148,7 @@ def _operand(s: n.Apply, place: int, new: Any) -> n.Apply:
 
 def _siblings(instruction: Elementwise) -> list[Elementwise]:
     """Other operations on the same types."""
-    takes, gives = instruction.types()
+    takes, gives = instruction.elements()
     out: list[Elementwise] = []
     for name in OPERATIONS:
         made = getattr(isa, name)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tinygpu.dtypes import dtype
 from tinygpu.language import Partition
 from tinygpu.language.instruction import Fragment, tiled
+from tinygpu.language.matrix_fragments import HELD, TRANSPOSED, Matrices, matrices
 from tinygpu.layouts import E, Layout
+from tinygpu.layouts.step import Step
 from tinygpu.program.matrices import matrix_addresses
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards.evidence.mma import gather, scatter
@@ -99,6 +101,17 @@ def test_types_that_mma_does_not_multiply_are_refused() -> None:
 # -- ldmatrix ------------------------------------------------------------------------------------------------------
 
 
+def held_of(partition: Partition, per_register: int, transposed: bool) -> Matrices:
+    """How a fragment holds 8x8 matrices, in memory along whose rows its registers run, or across."""
+    _, step = partition.threads.steps[0]
+    assert isinstance(step, Step)
+    ((axis, _),) = step.terms
+    form, contiguous = (HELD.project(TRANSPOSED), 1 - int(axis)) if transposed else (HELD, int(axis))
+    found = matrices(form, 16, 32 // per_register, contiguous)
+    assert found is not None
+    return found
+
+
 def lane_rows(plan_addresses: Partition) -> list[tuple[int, int]]:
     """Where each lane of the first warp points in the first instruction."""
     return [(int(r), int(c)) for r, c in plan_addresses.thread_coordinates()[:32]]
@@ -106,7 +119,7 @@ def lane_rows(plan_addresses: Partition) -> list[tuple[int, int]]:
 
 def test_the_plan_for_a_with_k_contiguous_is_row_l_mod_16_and_column_8_by_l_over_16() -> None:
     made = tiled(isa.MmaSync(), dtype("f16"), dtype("f16"), (16, 8), (1, 1))
-    plan = matrix_addresses(made.a, 2, transposed=False)
+    plan = matrix_addresses(made.a, held_of(made.a, 2, False))
     assert plan.count == 4
     assert lane_rows(plan.addresses) == [(lane & 15, 8 * (lane >> 4)) for lane in range(32)]
     assert plan.registers.tolist() == [[0, 1, 2, 3]]
@@ -114,7 +127,7 @@ def test_the_plan_for_a_with_k_contiguous_is_row_l_mod_16_and_column_8_by_l_over
 
 def test_the_plan_for_b_with_k_contiguous_loads_two_n_tiles_at_once() -> None:
     made = tiled(isa.MmaSync(), dtype("f16"), dtype("f16"), (16, 16), (1, 1))
-    plan = matrix_addresses(made.b, 2, transposed=False)
+    plan = matrix_addresses(made.b, held_of(made.b, 2, False))
     assert plan.count == 4
     want = [(8 * ((lane >> 3) & 1), (lane & 7) + 8 * (lane >> 4)) for lane in range(32)]
     assert lane_rows(plan.addresses) == want
@@ -123,7 +136,7 @@ def test_the_plan_for_b_with_k_contiguous_loads_two_n_tiles_at_once() -> None:
 
 def test_the_plan_for_b_with_n_contiguous_is_transposed() -> None:
     made = tiled(isa.MmaSync(), dtype("f16"), dtype("f16"), (16, 16), (1, 1))
-    plan = matrix_addresses(made.b, 2, transposed=True)
+    plan = matrix_addresses(made.b, held_of(made.b, 2, True))
     assert plan.count == 4
     want = [((lane & 7) + 8 * ((lane >> 3) & 1), 8 * (lane >> 4)) for lane in range(32)]
     assert lane_rows(plan.addresses) == want
@@ -131,7 +144,7 @@ def test_the_plan_for_b_with_n_contiguous_is_transposed() -> None:
 
 def test_the_plan_for_a_with_m_contiguous_is_transposed() -> None:
     made = tiled(isa.MmaSync(), dtype("f16"), dtype("f16"), (16, 8), (1, 1))
-    plan = matrix_addresses(made.a, 2, transposed=True)
+    plan = matrix_addresses(made.a, held_of(made.a, 2, True))
     want = [((8 * ((lane >> 3) & 1)), (lane & 7) + 8 * (lane >> 4)) for lane in range(32)]
     assert plan.count == 4
     assert lane_rows(plan.addresses) == want
@@ -159,7 +172,7 @@ def test_ldmatrix_by_plan_gives_every_lane_what_its_partition_says(
     transposed = partition.threads.steps[0][1] != per * E(contiguous)
     if transposed and wide.bits != 16:
         return  # the rule on transposes refuses it
-    plan = matrix_addresses(partition, per, transposed)
+    plan = matrix_addresses(partition, held_of(partition, per, transposed))
     rows = plan.addresses.thread_coordinates()  # (threads, 2): where each lane points, first instruction
     steps = plan.addresses.value_coordinates()  # (instructions, 2)
     want = partition.coordinates()  # (threads, values, 2)
@@ -169,8 +182,8 @@ def test_ldmatrix_by_plan_gives_every_lane_what_its_partition_says(
     assert len(steps) == len(plan.registers)
     for thread in range(want.shape[0]):
         warp, lane = thread // 32 * 32, thread % 32
-        for instruction_number, matrices in enumerate(plan.registers):
-            for place, register in enumerate(matrices):
+        for instruction_number, listed in enumerate(plan.registers):
+            for place, register in enumerate(listed):
                 for e in range(per):
                     row = 2 * (lane & 3) + e if transposed else lane >> 2
                     column = lane >> 2 if transposed else per * (lane & 3) + e

@@ -49,6 +49,7 @@ KERNELS = (
     ("half_chain", "ScaleShift", "a100", {"m": 5, "n": 130}, "fma.rn.f16x2 %r"),
     ("atomic_sum", "ColumnSum", "a100", {"m": 30, "n": 130}, "red.global.add.f32 [%d"),
     ("bulk_rows", "ScaleRows", "h100", {"m": 8, "n": 256}, "cp.async.bulk.global.shared::cta.bulk_group [%d"),
+    ("byte_matmul", "MatmulBytes", "b200", {"m": 40, "n": 48, "k": 64}, "ldmatrix.sync.aligned.m16n16.x2.trans.shared"),
     ("mix", "Mix", "a100", {"m": 5, "k": 7, "n": 130}, "ld.const.b32 %r"),
 )
 
@@ -92,6 +93,27 @@ class Half(Elementwise):
         return values[0] + values[1]
 
 
+@dataclass(frozen=True, eq=False)
+class Pairs(Elementwise):
+    """d = a + b of the two values in a register, or not; types are packed, as PTX has them."""
+
+    kind: str = "f16"
+    op: str = "add"
+
+    def types(self) -> tuple[tuple[str, ...], str]:
+        return (f"{self.kind}x2",) * 2, f"{self.kind}x2"
+
+    def text(self) -> str:
+        return f"{self.op}.rn.{self.kind}x2 {{d}}, {{a}}, {{b}};"
+
+    @property
+    def target(self) -> int:  # type: ignore[override]
+        return 90 if self.kind == "bf16" else 80
+
+    def meaning(self, *values: Any) -> Any:
+        return values[0] + values[1]
+
+
 def test_a_packed_text_that_says_something_else_than_the_meaning_is_found() -> None:
     def said(instruction: Elementwise) -> str:
         return meaning_fault(instruction, np.random.default_rng(1), 0.0)
@@ -99,6 +121,9 @@ def test_a_packed_text_that_says_something_else_than_the_meaning_is_found() -> N
     assert said(Half()) == ""
     assert said(Half(one="")) == ""
     assert said(isa.Cvt("f32", "bf16")) == ""
+    assert said(Pairs()) == ""
+    assert said(Pairs("bf16")) == ""
+    assert "and its packed text, emulated, " in said(Pairs(op="sub"))
     wrong = said(Half(two="sub.rn.f16x2 {d}, {a}, {b};"))
     assert wrong.startswith("of a = ")
     assert "and its packed text, emulated, " in wrong
@@ -177,6 +202,54 @@ ALL_IN_RMEM = (
         (
             kind(Elementwise, label="own", operands=("f32",), result="f32", packed_text=lambda _: "mov.b32 {d}, {a};"),
             "own (own) states no text(), and a register holds a single f32",
+        ),
+        (
+            kind(Elementwise, label="own", operands=("f16x2", "f16"), result="f16x2", template="{d} {a} {b}"),
+            "own (own) takes f16 and gives f16x2; an operand as wide as an element of the result is packed too",
+        ),
+        (
+            kind(Elementwise, label="own", operands=("f16x2",), result="f32", template="{d} {a}"),
+            "own (own) takes f16x2 and gives f32; a result of packed operands is packed",
+        ),
+        (
+            kind(Elementwise, label="own", operands=("f16x2",), result="f16x2", packed_text=lambda _: "{d} {a}"),
+            "own (own) gives f16x2, and its text() is of whole registers; it states text() and no packed_text()",
+        ),
+        (
+            kind(MatrixLoad, label="own", statement=same, plain=None, transposed=None),
+            "own (own) says neither how lanes hold plain nor how they hold transposed matrices",
+        ),
+        (
+            kind(MatrixLoad, label="own", statement=same, element_bits=4),
+            "own (own) exchanges elements of 4 bits; they have 8, 16 or 32",
+        ),
+        *(
+            (kind(MatrixLoad, label="own", statement=same, plain=Layout.parse(held), transposed=None, **more), told)
+            for held, more, told in (
+                (
+                    "((4,4),(2,2)):((2@1,1@0),(1@1,4@0))", {},
+                    "own (own) gives its matrices ((4,4),(2,2)):((2@1,1@0),(1@1,4@0)) to 16 lanes, not to 32",
+                ),
+                (
+                    "((4,8),1):((1@1,1@0),0)", {},
+                    "own (own) gives each lane 1 element of 16 bits of its matrices ((4,8),1):((1@1,1@0),0), no "
+                    "whole 32-bit registers",
+                ),
+                (
+                    "((4,8),(2,2)):((2@1,1@0),(1@1,8@1))", {},
+                    "own (own) has 16 elements of 16 bits in a row of its matrices "
+                    "((4,8),(2,2)):((2@1,1@0),(1@1,8@1)), and not 16 bytes",
+                ),
+                (
+                    "((4,8),(2,2)):((2@1,1@0),(1@1,1@0))", {},
+                    "own (own) does not give every element of its matrices ((4,8),(2,2)):((2@1,1@0),(1@1,1@0)) to one "
+                    "lane once",
+                ),
+                (
+                    "((4,8),(4,2)):((4@0,1@1),(1@0,8@1))", {"element_bits": 8},
+                    "own (own) moves 4 matrices of 16 rows, and 32 lanes point at a row each",
+                ),
+            )
         ),
     ],
 )

@@ -18,7 +18,7 @@ from tinygpu.dtypes import DTYPES
 from tinygpu.files import FileError
 from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Problem, blocked
 from tinygpu.language.declared import Structure
-from tinygpu.language.memories import MEMORIES
+from tinygpu.language.memories import MEMORIES, Memory
 from tinygpu.language.trace import trace
 from tinygpu.machines.elementwise import Axpby, BiasRelu
 from tinygpu.machines.matmul_ampere import MatmulAmpere
@@ -197,7 +197,7 @@ def test_what_could_not_be_imported_is_refused_when_it_is_saved() -> None:
         save_program(one_step(Local()))
 
 
-@pytest.mark.parametrize("value", [Foreign(), replace(DTYPES[0], name="f99"), replace(MEMORIES[0], name="L3")])
+@pytest.mark.parametrize("value", [Foreign(), replace(DTYPES[0], name="f99")])
 def test_a_value_that_the_language_does_not_have_is_refused(value: Any) -> None:
     program = replace(one_step(Halve()), structure=(("how", value),))
     with pytest.raises(SaveError) as refused:
@@ -206,6 +206,25 @@ def test_a_value_that_the_language_does_not_have_is_refused(value: Any) -> None:
     assert str(refused.value) == (
         f"Step, Program.structure holds a {kind}, which is neither a value of the language nor an Instruction"
     )
+
+
+def test_a_memory_that_no_kernel_can_have_is_refused_on_both_ways() -> None:
+    lies = "lies in state space 'global', written by 'threads'"
+    why = f"{lies}; a memory of one's own holds tensors in state space 'const', written by the 'host'"
+    with pytest.raises(SaveError) as refused:
+        save_program(replace(one_step(Halve()), structure=(("how", replace(MEMORIES[0], name="L3")),)))  # type: ignore[arg-type]
+    assert str(refused.value) == f"Step, Program.structure holds the memory L3, which {why}"
+    table = Memory("TABLE", "grid", 4096, 4, space="const", writer="host")
+    program = one_step(Halve())
+    tensors = (replace(program.tensors[0], memory=table), *program.tensors[1:])
+    saved = json.loads(json.dumps(save_program(replace(program, tensors=tensors))))
+    del saved["checksum"]
+    assert load_program(saved).tensors[0] == tensors[0]
+    (held,) = (s["memory"] for s in saved["shared"] if s["is"] == "Tensor" and s["memory"].get("name") == "TABLE")
+    held |= {"space": "global", "writer": "threads"}
+    with pytest.raises(FileError) as damaged:
+        load_program(saved)
+    assert str(damaged.value) == f"the saved program holds a Memory that cannot be: TABLE {why}"
 
 
 def test_a_function_inside_an_instruction_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tinygpu.dtypes import dtype
+from tinygpu.dtypes import dtype, packed_type
 from tinygpu.language.instruction.base import Instruction
 
 # The operands of an element-wise instruction in its text; {d} is the result.
@@ -14,9 +14,11 @@ OPERANDS = "abcefghij"
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Instruction):
-    """Computes one value from one value of each operand.
+    """Computes one value from one value of each operand, or as many as a register holds at once.
 
-    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `meaning` (NumPy).
+    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `meaning` (NumPy). Where
+    the types are packed, as in `operands = ("f16x2", "f16x2")`, the text is of whole registers, and tiles have the
+    elements' type; an operand that is narrower or wider than an element of the result has its own.
     """
 
     operands: ClassVar[tuple[str, ...]] = ()
@@ -26,6 +28,11 @@ class Elementwise(Instruction):
     def types(self) -> tuple[tuple[str, ...], str]:
         """(operand dtypes, result dtype) of this instance."""
         return self.operands, self.result
+
+    def elements(self) -> tuple[tuple[str, ...], str]:
+        """(operand dtypes, result dtype) of the tiles: of packed types, their elements'."""
+        takes, gives = self.types()
+        return tuple(map(_element, takes)), _element(gives)
 
     def text(self) -> str:
         """PTX with the operands as {d}, {a}, {b}, {c}; several statements may be separated by newlines."""
@@ -40,9 +47,20 @@ class Elementwise(Instruction):
         return ""
 
     @property
+    def packed(self) -> bool:
+        """Whether its types are packed, and its text is of whole registers."""
+        return packed_type(self.types()[1]) is not None
+
+    def form(self, whole: bool) -> str:
+        """The text for one value, or for those of a whole register of the result; "" where there is none."""
+        if self.packed:
+            return self.text() if whole else ""
+        return self.packed_text() if whole else self.text()
+
+    @property
     def at_once(self) -> int:
         """Elements that one instruction makes at least."""
-        return 1 if self.text() else 32 // dtype(self.types()[1]).bits
+        return 1 if self.form(False) else 32 // dtype(self.elements()[1]).bits
 
     def meaning(self, *values: Any) -> Any:
         """The same in NumPy, of arrays of the operands' types that broadcast against each other."""
@@ -61,8 +79,10 @@ class Elementwise(Instruction):
     def unwritten(self) -> str:
         if not (self.text() or self.packed_text()):
             return "states neither text() nor packed_text()"
-        kind = dtype(self.types()[1])
-        if not self.text() and kind.bits >= 32:
+        if mixed := self._mixed():
+            return mixed
+        kind = dtype(self.elements()[1])
+        if not self.form(False) and kind.bits >= 32:
             return f"states no text(), and a register holds a single {kind}"
         count = len(self.types()[0])
         if count > len(OPERANDS):
@@ -75,3 +95,23 @@ class Elementwise(Instruction):
                 letters = ", ".join(f"{{{letter}}}" for letter in OPERANDS[:count])
                 return f"cannot be written: in {text!r} {{d}}, {letters} are filled in, and other braces are doubled"
         return ""
+
+    def _mixed(self) -> str:
+        """What packed types do not go with; "" where they do."""
+        takes, gives = self.types()
+        packed = [packed_type(name) for name in takes]
+        result = packed_type(gives)
+        first = next((p for p in packed if p is not None), None)
+        if result is None:
+            return f"takes {first} and gives {gives}; a result of packed operands is packed" if first else ""
+        if self.packed_text() or not self.text():
+            return f"gives {result}, and its text() is of whole registers; it states text() and no packed_text()"
+        for name, of in zip(takes, packed, strict=True):
+            if of is None and dtype(name).bits == result.element.bits:
+                return f"takes {name} and gives {result}; an operand as wide as an element of the result is packed too"
+        return ""
+
+
+def _element(name: str) -> str:
+    packed = packed_type(name)
+    return packed.element.name if packed is not None else name
