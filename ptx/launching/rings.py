@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinygpu.expressions import compile_arrays
-from tinygpu.program.formula import read
+from tinygpu.expressions.formula import read
 
 
 @dataclass(frozen=True, slots=True)

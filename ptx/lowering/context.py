@@ -183,7 +183,7 @@ class Context:
             for arg in node.args[1:]:
                 out = emit.minimum(out, self._number(arg))
             return out
-        raise LoweringError(f"{node} cannot be computed in a kernel")
+        raise LoweringError(f"{Expr(node)} cannot be computed in a kernel")
 
     def value(self, name: str) -> Number:
         """The run-time value of an index or a dim."""

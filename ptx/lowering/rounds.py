@@ -12,8 +12,8 @@ import math
 import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, expr, maximum
+from tinygpu.expressions.formula import write
 from tinygpu.program import nodes as n
-from tinygpu.program.formula import write
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 from tinygpu.ptx.launching.rings import Ring

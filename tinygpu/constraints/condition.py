@@ -42,7 +42,7 @@ class Condition:
         self._intervals: Callable[[Mapping[str, Any]], Any] | None = None
 
     def __repr__(self) -> str:
-        return f"Condition({self.node})"
+        return f"Condition({Expr(self.node)})"
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the condition holds, in exact integers. Raises `DivisorNotPositive`."""

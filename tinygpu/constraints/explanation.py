@@ -14,7 +14,7 @@ import sympy
 
 from tinygpu.constraints.condition import DivisorNotPositive, evaluator
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides
+from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides, rounded_up, written
 
 _SAID = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "==": "=", "!=": "!="}
 _DENIED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "="}
@@ -84,18 +84,6 @@ def _heading(constraint: Constraint) -> str:
     return f"{constraint.name}{source}: {constraint.sentence}"
 
 
-def _rounded_up(quotient: Any) -> Any:
-    """What is divided and rounded up, where the quotient has the form (a + b - 1) // b; else None."""
-    dividend, divisor = quotient.args
-    if not dividend.is_Add:
-        return None
-    rest = dividend - (divisor - 1)
-    # Only if the divisor and the 1 vanish, nothing else changes and something is left.
-    terms = 1 if divisor.is_Integer else 2
-    gone = len(dividend.args) - len(sympy.Add.make_args(rest))
-    return rest if rest != 0 and gone == terms else None
-
-
 class _Rendering:
     """Renders sympy nodes with some symbols as numbers.
 
@@ -133,7 +121,7 @@ class _Rendering:
             return self._product(node)
         if node.is_Pow:
             return f"{self._tight(node.args[0], _ATOM)}^{self._tight(node.args[1], _ATOM)}", _ATOM
-        if isinstance(node, FloorDiv) and (dividend := _rounded_up(node)) is not None:
+        if isinstance(node, FloorDiv) and (dividend := rounded_up(node)) is not None:
             return f"ceil({self._tight(dividend, _PRODUCT)} / {self._tight(node.args[1], _ATOM)})", _ATOM
         if isinstance(node, (FloorDiv, Remainder)):
             sign = "//" if isinstance(node, FloorDiv) else "mod"
@@ -148,7 +136,8 @@ class _Rendering:
             return f"not ({self.text(node.args[0])[0]})", _ATOM
         if isinstance(node, sympy.Piecewise):
             return self._cases(node)
-        raise TypeError(f"{node} cannot be explained: {type(node).__name__} is not part of the expression language")
+        kind = type(node).__name__
+        raise TypeError(f"{written(node)} cannot be explained: {kind} is not part of the expression language")
 
     def _cases(self, node: Any) -> tuple[str, int]:
         parts = []

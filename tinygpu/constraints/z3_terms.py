@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 import z3
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides
+from tinygpu.expressions import Expr, FloorDiv, Remainder, integer_sides, written
 
 
 class Z3Terms:
@@ -86,12 +86,12 @@ class Z3Terms:
             return self._many(z3.Or, parts)
         if isinstance(node, sympy.Not):
             return z3.Not(parts[0])
-        raise TypeError(f"{node} has no Z3 term: {type(node).__name__} is not part of the expression language")
+        raise TypeError(f"{written(node)} has no Z3 term: {type(node).__name__} is not part of the expression language")
 
     def _cases(self, node: Any) -> Any:
         *cases, (otherwise, last) = node.args
         if last is not sympy.true:
-            raise TypeError(f"{node} has a case that is not covered")
+            raise TypeError(f"{written(node)} has a case that is not covered")
         out = self._term(otherwise)
         for then, condition in reversed(cases):
             out = z3.If(self._term(condition), self._term(then), out)
@@ -102,7 +102,7 @@ class Z3Terms:
         if not z3.is_int_value(divisor):
             self.guards.append(divisor > 0)
         elif divisor.as_long() < 1:
-            raise TypeError(f"{node} divides by {divisor.as_long()}; divisors are positive integers")
+            raise TypeError(f"{written(node)} divides by {divisor.as_long()}; divisors are positive integers")
         return dividend / divisor if isinstance(node, FloorDiv) else dividend % divisor
 
     def _many(self, connective: Any, parts: list[Any]) -> Any:

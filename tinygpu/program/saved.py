@@ -1,9 +1,9 @@
 """Programs as JSON, and back.
 
-Every value of a program is written with the name of its class and its fields, expressions as text (`program.formula`),
-and instructions, and statements and tile schedulers that are not ours, with the path of their class, so that a user's
-own comes back as what it was. Values that many statements share (tensors, buffers, partitions, instructions) are
-written once, under "shared".
+Every value of a program is written with the name of its class and its fields, expressions as text
+(`expressions.formula`), and instructions, and statements and tile schedulers that are not ours, with the path of their
+class, so that a user's own comes back as what it was. Values that many statements share (tensors, buffers, partitions,
+instructions) are written once, under "shared".
 
 Loading is data only: it imports nothing, and makes only instructions and statements of classes that exist already.
 """
@@ -21,6 +21,7 @@ from typing import Any, get_type_hints
 
 from tinygpu.dtypes import DTYPES, DType, dtype
 from tinygpu.expressions import Expr
+from tinygpu.expressions.formula import FormulaError, read, write
 from tinygpu.files import FileError
 from tinygpu.files.error import excerpt
 from tinygpu.files.shape import fits
@@ -35,7 +36,6 @@ from tinygpu.language.tile import Buffer, Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
-from tinygpu.program.formula import FormulaError, read, write
 from tinygpu.program.program import Program
 from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent

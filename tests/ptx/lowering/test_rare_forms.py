@@ -158,7 +158,7 @@ WHO = rare.WHO.coalesced
         (lambda c: moves.one_holder(c, WHO), "no role is open"),
         (lambda c: grid.own(c), "no tile is open"),
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
-        (lambda c: c.number(maximum(symbol("n"), 3)), "Max(3, n) cannot be computed in a kernel"),
+        (lambda c: c.number(maximum(symbol("n"), 3)), "max(n, 3) cannot be computed in a kernel"),
         (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
         (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),

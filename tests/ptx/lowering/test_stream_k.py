@@ -305,7 +305,7 @@ def one_divided(self: Any, p: Any) -> None:
         ),
         (
             unequal_loops,
-            "one loop of FloorDiv(n + 7, 8) rounds is divided and one of FloorDiv(n + 15, 16); stream-K deals out "
+            "one loop of (n + 7) // 8 rounds is divided and one of (n + 15) // 16; stream-K deals out "
             "rounds that all divided loops of a tile have in common",
         ),
         (undivided, "CTAs share tiles, and they divide no loop; write p.loop(..., divided=True)"),

@@ -57,7 +57,7 @@ program MatmulPingpong()
       with math:
         with tail:
           role producer:
-            for i1 < FloorDiv(k + 63, 64):
+            for i1 < (k + 63) // 64:
               produce ring:
                 token2(ring.a: mbarrier): ring.a[0:+64, 0:+64] = tma a[64*tile0:+64, 64*i1:+64]
                 token3(ring.b: mbarrier): ring.b[0:+64, 0:+128] = tma b[64*i1:+64, 128*tile1:+128] to the cluster along 0
@@ -65,7 +65,7 @@ program MatmulPingpong()
             role ping:
               %v4 = 0
               turn math:
-                for i5 < FloorDiv(k + 63, 64):
+                for i5 < (k + 63) // 64:
                   consume ring:
                     unrolled u6 < 4:
                       token7(v4: wgmma group): %v4 += wgmma ring.a[0:+64, 16*u6:+16], ring.b[16*u6:+16, 0:+128]
@@ -79,7 +79,7 @@ program MatmulPingpong()
             role pong:
               %v10 = 0
               turn math:
-                for i11 < FloorDiv(k + 63, 64):
+                for i11 < (k + 63) // 64:
                   consume ring:
                     unrolled u12 < 4:
                       token13(v10: wgmma group): %v10 += wgmma ring.a[0:+64, 16*u12:+16], ring.b[16*u12:+16, 0:+128]
@@ -107,14 +107,14 @@ program MatmulTwoCta()
     with ring:
       with acc:
         role producer:
-          for i1 < FloorDiv(k + 63, 64):
+          for i1 < (k + 63) // 64:
             produce ring:
               token2(ring.a: mbarrier): ring.a[0:+128, 0:+64] = tma a[128*tile0:+128, 64*i1:+64]
-              token3(ring.b: mbarrier): ring.b[0:+64, 0:+64] = tma b[64*i1:+64, 128*tile1 + 64*Remainder(tile0, 2):+64]
+              token3(ring.b: mbarrier): ring.b[0:+64, 0:+64] = tma b[64*i1:+64, 128*tile1 + 64*(tile0 % 2):+64]
         role mma:
           produce acc:
             acc.c[0:+128, 0:+128] = 0
-            for i4 < FloorDiv(k + 63, 64):
+            for i4 < (k + 63) // 64:
               consume ring:
                 unrolled u5 < 4:
                   token6(acc.c: tcgen05 commit): acc.c[0:+128, 0:+128] += mma ring.a[0:+128, 16*u5:+16], ring.b[16*u5:+16, 0:+64]

@@ -96,7 +96,7 @@ def cluster_of_three_axes(self: Any, p: Any) -> None:
     [
         (
             branch,
-            "the condition Eq(warps, 2) has no value while a machine is declared: "
+            "the condition warps == 2 has no value while a machine is declared: "
             "branch on a structural parameter, or write where(condition, a, b)",
         ),
         (

@@ -199,8 +199,8 @@ def two_pipelines(s: Stage) -> None:
         (never_produced, "pipeline 'ring' is never produced: its buffers are handed to nobody"),
         (
             unequal_loops,
-            "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by all, "
-            "and consumed FloorDiv(n + 63, 64) times by all",
+            "pipeline 'ring' is produced (n + 31) // 32 times a tile by all, "
+            "and consumed (n + 63) // 64 times by all",
         ),
         (
             well_apart,
@@ -212,7 +212,7 @@ def two_pipelines(s: Stage) -> None:
             "pipeline 'ring' is produced by cp.async in a and consumed in b; from role to role only what TMA brings is "
             "handed over",
         ),
-        (unequal_roles, "pipeline 'ring' is produced FloorDiv(n + 31, 32) times a tile by a, and consumed once by b"),
+        (unequal_roles, "pipeline 'ring' is produced (n + 31) // 32 times a tile by a, and consumed once by b"),
         (
             two_produce,
             "pipeline 'ring' is produced by a and b for the same tile, and each of them would begin with the first "

@@ -267,7 +267,7 @@ def test_rounds_in_a_row_are_the_same_in_all_divided_loops() -> None:
     program = sharing(inner, slices=1, stream_k=1, persistent=True)
     refused(
         lambda: thing(program, **WITH),
-        "Thing.program: one loop of FloorDiv(n + 63, 64) rounds is divided and one of FloorDiv(n + 31, 32); stream-K "
+        "Thing.program: one loop of (n + 63) // 64 rounds is divided and one of (n + 31) // 32; stream-K "
         "deals out rounds that all divided loops of a tile have in common",
     )
     thing(sharing(inner), **WITH)  # parts of their own

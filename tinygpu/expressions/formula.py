@@ -1,11 +1,12 @@
-"""An expression as text in Python's syntax, and back.
+"""An expression as text that files keep, in Python's syntax, and back.
 
     write(symbol("k") * 2 + 1)      'k * 2 + 1' up to the order of terms
     read("a.ld % 8 == 0")           the condition; a.ld is one symbol
 
 Integers, symbols (dots belong to the name), + - * // % ** , max and min, comparisons, and, or, not, and
 `a if condition else b`. Reading what was written gives the same expression, term for term, except where sympy now sees
-what it had not seen before: that one of `a == 0 or b or a != 0` always holds.
+what it had not seen before: that one of `a == 0 or b or a != 0` always holds. What `str` prints for people is read too
+(`printing`); what `write` gives has sympy's own order, and stays the same whatever is printed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 
 import sympy
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
+from tinygpu.expressions.functions import FloorDiv, Remainder
+from tinygpu.expressions.printing import written
+from tinygpu.expressions.terms import Expr, symbol
 
 
 class FormulaError(ValueError):
@@ -49,8 +52,8 @@ def read(text: str) -> Expr:
         return Expr(_read(body, text))
     except FormulaError:
         raise
-    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise FormulaError(f"{_shown(text)} has no value: {error}") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        raise FormulaError(f"{_shown(text)} has no value among the integers") from None
 
 
 # The longest expression of the shipped machines has 57 characters and 33 parts.
@@ -91,12 +94,13 @@ def _written(node: Any) -> str:
     if isinstance(node, sympy.Piecewise):
         *cases, (otherwise, last) = node.args
         if last is not sympy.true:
-            raise FormulaError(f"{node} has a case that is not covered")
+            raise FormulaError(f"{written(node)} has a case that is not covered")
         chain = "".join(f"{_written(then)} if {_written(condition)} else " for then, condition in cases)
         return f"({chain}{_written(otherwise)})"
     if node.is_Relational:
         return f"({parts[0]} {node.rel_op} {parts[1]})"
-    raise FormulaError(f"{node} cannot be written: {type(node).__name__} is not part of the expression language")
+    kind = type(node).__name__
+    raise FormulaError(f"{written(node)} cannot be written: {kind} is not part of the expression language")
 
 
 _DIVISIONS: Mapping[type, Callable[[Any, Any], Any]] = {ast.FloorDiv: FloorDiv, ast.Mod: Remainder}

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from random_expressions import Tree, build, conditions, integers, meaning
 
 from tinygpu.expressions import Expr, evaluate, expr, maximum, minimum, symbol, where
-from tinygpu.program.formula import FormulaError, read, write
+from tinygpu.expressions.formula import FormulaError, read, write
 
 NAMES = ("a", "b.ld", "device.cc")
 
@@ -96,7 +96,7 @@ def test_a_product_with_a_sum_is_read_as_a_whole() -> None:
         ("a ** b", "'a ** b' is not an expression of the language: an exponent is a number from 0 to 16"),
         ("((9**16)**16)**16", "'((9**16)**16)**16' has a number of more than 512 bits"),
         ("7 // 0", "'7 // 0' divides by zero"),
-        ("min(4 % (7/2), a)", "'min(4 % (7/2), a)' has no value: The argument 'Remainder(4, 7/2)' is not comparable."),
+        ("min(4 % (7/2), a)", "'min(4 % (7/2), a)' has no value among the integers"),
         ("a // 0", "'a // 0' divides by zero"),
         ("a % 0", "'a % 0' divides by zero"),
         ("3 % (b // (a - a))", "'3 % (b // (a - a))' divides by zero"),
@@ -153,7 +153,7 @@ def test_limits_are_reached_and_not_passed() -> None:
         (sympy.sin(sympy.Symbol("a")), "sin(a) cannot be written: sin is not part of the expression language"),
         (
             sympy.Piecewise((1, sympy.Symbol("a") > 0)),
-            "Piecewise((1, a > 0)) has a case that is not covered",
+            "1 if a > 0 has a case that is not covered",
         ),
     ],
 )

@@ -1,0 +1,44 @@
+"""Integer expressions over parameters, dims and device figures."""
+
+from tinygpu.expressions.evaluation import compile_arrays, compile_scalars, compile_with, evaluate
+from tinygpu.expressions.functions import FloorDiv, Remainder, Tabulated, integer_sides, rounded_up
+from tinygpu.expressions.printing import written
+from tinygpu.expressions.terms import (
+    Expr,
+    Operand,
+    all_of,
+    any_of,
+    ceil_div,
+    expr,
+    implies,
+    maximum,
+    minimum,
+    symbol,
+    tabulated,
+    where,
+)
+
+__all__ = [
+    "Expr",
+    "FloorDiv",
+    "Operand",
+    "Remainder",
+    "Tabulated",
+    "all_of",
+    "any_of",
+    "ceil_div",
+    "compile_arrays",
+    "compile_scalars",
+    "compile_with",
+    "evaluate",
+    "expr",
+    "implies",
+    "integer_sides",
+    "maximum",
+    "minimum",
+    "rounded_up",
+    "symbol",
+    "tabulated",
+    "where",
+    "written",
+]

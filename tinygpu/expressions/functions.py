@@ -1,0 +1,85 @@
+"""What the language has beside sympy's own operations: division and remainder of integers, and counted numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+
+class FloorDiv(sympy.Function):  # type: ignore[misc]
+    """floor(a / b) for non-negative integers a and positive b."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        if b == 1:
+            return a
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) // int(b))
+        return exact_quotient(a, b)
+
+
+class Remainder(sympy.Function):  # type: ignore[misc]
+    """a mod b for non-negative integers a and positive b."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) % int(b))
+        return sympy.Integer(0) if exact_quotient(a, b) is not None else None
+
+
+def exact_quotient(a: Any, b: Any) -> Any:
+    """a / b where every factor of b cancels whatever the values are (b is positive); else None."""
+    if not (a.is_Mul or a.is_Symbol or a.is_Integer) or not (b.is_Mul or b.is_Symbol or b.is_Integer):
+        return None
+    quotient = a / b
+    return quotient if sympy.denom(quotient) == 1 else None
+
+
+def rounded_up(quotient: Any) -> Any:
+    """What is divided and rounded up, where a FloorDiv has the form (a + b - 1) // b; else None."""
+    dividend, divisor = quotient.args
+    if not dividend.is_Add:
+        return None
+    rest = dividend - (divisor - 1)
+    # Only if the divisor and the 1 vanish, nothing else changes and something is left.
+    terms = 1 if divisor.is_Integer else 2
+    gone = len(dividend.args) - len(sympy.Add.make_args(rest))
+    return rest if rest != 0 and gone == terms else None
+
+
+class Tabulated(sympy.Function):  # type: ignore[misc]
+    """A non-negative integer that has no closed form: what `rule`, a Python function, counts for given integers.
+
+    Made by `tabulated`. Costs may hold such numbers; conditions do not, because no solver knows them.
+    """
+
+    rule: Callable[..., int]
+
+    @classmethod
+    def eval(cls, *args: Any) -> Any:
+        return sympy.Integer(cls.rule(*map(int, args))) if all(a.is_Integer for a in args) else None
+
+    def _eval_is_integer(self) -> bool:
+        return True
+
+    def _eval_is_nonnegative(self) -> bool:
+        return True
+
+
+def integer_sides(relation: Any) -> tuple[Any, Any]:
+    """The two sides of a sympy relation, both multiplied by what makes every coefficient an integer.
+
+    sympy solves the conditions of nested cases and then writes 2*a < b as a < b/2.
+    """
+    left, right = relation.lhs, relation.rhs
+    rationals = (c for side in (left, right) for c in side.atoms(sympy.Rational))
+    scale = math.lcm(*(int(c.q) for c in rationals))
+    return (left, right) if scale == 1 else (sympy.expand_mul(scale * left), sympy.expand_mul(scale * right))
