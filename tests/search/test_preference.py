@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tinygpu.api.machines import family
-from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES
-from tinygpu.cost.operations import request_pieces
 from tinygpu.devices import device
-from tinygpu.dtypes import dtype
-from tinygpu.expressions import compile_arrays, expr
-from tinygpu.language import blocked
 from tinygpu.language.problem import Problem
-from tinygpu.program import nodes as n
-from tinygpu.program.tree import walk
 from tinygpu.search.history import History
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -218,38 +208,3 @@ def test_what_is_alike_divides_the_work_alike_and_takes_as_long(seed: int) -> No
                 expected.append(trial.point)
     assert count == len(expected)
     assert set(differ) == {name for p in expected for name in p if name in point and p[name] != point[name]}
-
-
-# -- accesses of L2 -------------------------------------------------------------------------------------------------
-
-
-def pieces(addresses: Any, width: int, size: int) -> int:
-    """Pieces of `size` bytes that one warp instruction touches."""
-    return len({int(a + b) // size for a in addresses for b in range(width)})
-
-
-def copies() -> Iterator[tuple[int, int, int, int, int]]:
-    """(rows, columns, vector, lanes side by side, bits) of tiles that a warp copies."""
-    sizes = itertools.product((16, 32, 64, 128), (1, 2, 4, 8), (1, 2, 4, 8, 16), (8, 16, 32))
-    for columns, vector, across, bits in sizes:
-        if columns % (vector * across) == 0 and vector * bits // 8 <= 16:
-            yield 64, columns, vector, across, bits
-
-
-@pytest.mark.parametrize("size", [SECTOR_BYTES, ACCESS_BYTES])
-def test_pieces_of_a_request_are_what_listing_gives(size: int) -> None:
-    (ampere,) = family("matmul_ampere").machines
-    space = build_space(ampere, ampere.problem(m=64, n=64, k=64), device("a100"))
-    copy = next(s for s in walk(space.traces[0].program.body) if isinstance(s, n.Copy) and s.source.name == "a")
-    tried = 0
-    for rows, columns, vector, across, bits in copies():
-        who = blocked((rows, columns), threads=32, vector=vector, across=across, name="x")
-        lanes = who.coordinates()[:, 0, :]
-        addresses = (lanes[:, 0] * 4096 + lanes[:, 1]) * bits // 8
-        counted = pieces(addresses, vector * bits // 8, size)
-        kind = dtype({8: "s8", 16: "f16", 32: "f32"}[bits])
-        tile = replace(copy.source, shape=(expr(rows), expr(columns)), dtype=kind)
-        found = compile_arrays(request_pieces(who, tile, expr(vector), size))({"a.ld": 4096})[0]
-        assert int(found) == counted, (columns, vector, across, bits)
-        tried += 1
-    assert tried > 50

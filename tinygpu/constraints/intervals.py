@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from tinygpu.expressions import Table
+
 
 class Interval:
     """All integers from `lo` to `hi`; a condition is an interval within 0..1.
@@ -145,9 +147,17 @@ def _where(condition: Operand, then: Operand, otherwise: Operand) -> Interval:
     return c._join(both, lo, hi)
 
 
-def _tabulated(_: Callable[..., int]) -> Callable[..., Interval]:
-    """What a rule may count: nothing is known but that it is not negative."""
-    return lambda *arguments: Interval(0, 2**31)
+def _tabulated(table: Table) -> Callable[..., Interval]:
+    """What a table may count: at least what it says itself."""
+    least = table.least
+    if least is None:
+        return lambda *arguments: Interval(0, 2**31)
+
+    def bounded(*arguments: Operand) -> Interval:
+        low = least(*((a.lo, a.hi) for a in map(_interval, arguments)))
+        return Interval(low, max(low, 2**31))
+
+    return bounded
 
 
 # The names that compiled expressions use, over intervals.

@@ -1,9 +1,9 @@
 """Counts what a program asks of a GPU: from Program to Demand, for one candidate or for arrays of them.
 
 The counts are expressions over parameters, dims and tensor facts, made once per structure and evaluated for all
-candidates at once. They are exact for tiles inside the tensors whose rows begin at sector boundaries; edges run the
-same instructions with fewer lanes. Shared-memory wavefronts are counted without bank conflicts: the layout solver says
-which conflicts remain (`tinygpu.cost.conflicts`).
+candidates at once. Of tiles inside the tensors they are what listing every lane gives, wherever rows begin
+(`tinygpu.cost.pieces`); edges run the same instructions with fewer lanes. Shared-memory wavefronts are counted without
+bank conflicts: the layout solver says which conflicts remain (`tinygpu.solver.buffers`).
 """
 
 from __future__ import annotations

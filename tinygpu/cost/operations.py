@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
+from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
@@ -19,7 +20,9 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
+from tinygpu.program.access import boxes, tensor_pitches, vectors
 from tinygpu.program.program import Program
+from tinygpu.program.windows import window
 
 WORK = tuple(f.name for f in fields(Work))
 CHAIN = tuple(f.name for f in fields(Chain))
@@ -90,7 +93,7 @@ class Operations:
             case n.Store() if isinstance(s.instruction, Transfer):
                 self._transfer(s.instruction, s.target, s.value.partition, tally, times)
             case n.Copy() if isinstance(s.instruction, BulkTransfer):
-                self._bulk(s, tally, times)
+                self._bulk(s, s.instruction, tally, times)
             case n.Copy():
                 for hop in s.instructions:
                     if isinstance(hop, Transfer) and s.partition is not None:
@@ -181,36 +184,25 @@ class Operations:
                 known = ", ".join((*WORK, *CHAIN))
                 raise ValueError(f"the heuristic {heuristic} charges for {name!r}; it may charge for {known}")
 
-    def _bulk(self, s: n.Copy, tally: Tally, times: Expr) -> None:
-        """TMA: whole sectors in GMEM, and 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast.
-
-        One instruction moves one box, which is as wide as the swizzle.
-        """
+    def _bulk(self, s: n.Copy, bulk: BulkTransfer, tally: Tally, times: Expr) -> None:
+        """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
         moved = bytes_of(s.source)
-        buffer = (s.target if s.source.memory is GMEM else s.source).buffer
-        boxes = expr(1)
-        run = moved  # bytes of a row of a box, which are asked for together
-        if buffer is not None:
-            run = ceil_div(buffer.shape[buffer.contiguous] * buffer.dtype.bits, 8)
-            if buffer.swizzle_bytes is not None:
-                boxes = ceil_div(run, buffer.swizzle_bytes)
-                run = minimum(run, buffer.swizzle_bytes)
-            if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
-                boxes = ceil_div(moved, run)
-        accesses = moved * ceil_div(run, ACCESS_BYTES)
+        access = boxes(s, bulk)
         shared = expr(1) if s.multicast is None else self.program.grid.axes[s.multicast].cluster
+        begins = window(access.tile, tensor_pitches(access.tile), self.program.indices)
+        sectors, accesses = (ceil_div(pieces(access, begins, size), shared) for size in (SECTOR_BYTES, ACCESS_BYTES))
         if s.source.memory is GMEM:
-            tally.add("sectors_read", times * ceil_div(moved, SECTOR_BYTES * shared))
-            tally.add("accesses_read", times * ceil_div(accesses, run * shared))
+            tally.add("sectors_read", times * sectors)
+            tally.add("accesses_read", times * accesses)
             tally.add("smem_store_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
             stages = next((p.stages for p in self.program.pipelines if s.target.name.startswith(f"{p.name}.")), expr(1))
             tally.in_flight_bytes = tally.in_flight_bytes + stages * ceil_div(moved, shared)
             self.prefetch = stages - 1
         else:
-            tally.add("sectors_written", times * ceil_div(moved, SECTOR_BYTES))
-            tally.add("accesses_written", times * ceil_div(accesses, run))
+            tally.add("sectors_written", times * sectors)
+            tally.add("accesses_written", times * accesses)
             tally.add("smem_load_wavefronts", times * ceil_div(moved, WAVEFRONT_BYTES))
-        tally.add("warp_instructions", times * boxes)
+        tally.add("warp_instructions", times * access.starts.value_count)
 
     def _requests(self, hop: Transfer, partition: Partition) -> Expr:
         """Warp instructions that move a tile; threads of the role beyond the partition's take no part."""
@@ -229,11 +221,14 @@ class Operations:
             tally.add("l1_wavefronts", requests * self._passes(hop, tile, partition))
         elif tile.tensor is not None:
             verb = "written" if hop.writes is GMEM else "read"
+            access = vectors("", hop, tile, partition, hop.writes is GMEM)
+            begins = window(tile, tensor_pitches(tile), self.program.indices)
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
-                touched = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
                 if "coalescing" in self.heuristics:
-                    touched = request_pieces(partition, tile, expr(hop.vector), size)
-                tally.add(f"{what}_{verb}", requests * touched)
+                    touched = times * pieces(access, begins, size)
+                else:
+                    touched = requests * ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
+                tally.add(f"{what}_{verb}", touched)
             if hop.reads is GMEM:
                 passes = where(width == hop.past_l1_bytes, 0, 1) if hop.past_l1_bytes else expr(1)
                 tally.add("l1_wavefronts", requests * maximum(width // 4, 1) * passes)
@@ -247,10 +242,12 @@ class Operations:
         """
         granule = tile.memory.granule_bytes
         size = max(granule, tile.dtype.bits // 8)
-        pieces = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
+        touched = ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
         if "coalescing" in self.heuristics:
-            pieces = request_pieces(partition, tile, expr(hop.vector), size)
-        return ceil_div(pieces * (size // granule), max(tile.memory.banks, 1))
+            begins = window(tile, tensor_pitches(tile), self.program.indices)
+            together = pieces(vectors("", hop, tile, partition, False), begins, size)
+            touched = ceil_div(together, self._requests(hop, partition))
+        return ceil_div(touched * (size // granule), max(tile.memory.banks, 1))
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
         issued = values_of(s.result) // s.instruction.at_once
@@ -272,52 +269,6 @@ class Operations:
         from_b = bytes_of(s.b) * (s.accumulator.shape[0] // m)
         tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * count * 4)
-
-
-def request_pieces(partition: Partition, tile: Tile, vector: Expr, size_bytes: int) -> Expr:
-    """Pieces of `size_bytes` (sectors, L2 accesses) that one warp instruction touches, for rows that begin at one.
-
-    Along the contiguous axis lanes stand at regular steps: steps shorter than a piece share pieces, longer ones do
-    not, and steps that continue each other are one. Lanes along other axes touch rows of their own. Where rows do not
-    begin at sector boundaries each row may touch one piece more, which is counted; a window that is shifted by a
-    constant begins between pieces.
-    """
-    steps = [(vector, expr(1))]  # (how many, elements from one to the next)
-    whole = vector
-    rows = expr(1)
-    lanes = expr(32)
-    for size, stride in partition.threads.steps:
-        here = minimum(size, lanes)
-        lanes = lanes // here
-        if not isinstance(stride, Step):
-            continue
-        if any(axis != tile.contiguous and tile.axes[int(axis)] is not None for axis, _ in stride.terms):
-            rows = rows * here
-        elif tile.contiguous is not None and (along := expr(stride.along(tile.contiguous))).sympy != 0:
-            count, step = steps[-1]
-            if along.same(whole):
-                steps[-1] = (count * here, step)
-            else:
-                steps.append((here, along))
-            whole = along * size
-    bits = tile.dtype.bits
-    pieces = rows
-    between = _between_pieces(tile, size_bytes)
-    for count, step in steps:
-        together = ceil_div(count * step * bits + between, 8 * size_bytes)
-        pieces = pieces * where(step * bits >= 8 * size_bytes, count, together)
-    tensor = tile.tensor
-    if tensor is None or tensor.rank == 1:
-        return pieces
-    return pieces + where((tensor.ld * bits // 8) % min(size_bytes, SECTOR_BYTES) == 0, 0, rows)
-
-
-def _between_pieces(tile: Tile, size_bytes: int) -> int:
-    """Bits from the boundary of a piece to where a window begins, by the constant part of its offset."""
-    if tile.contiguous is None:
-        return 0
-    constant, _ = tile.offset[tile.contiguous].sympy.expand().as_coeff_Add()
-    return int(constant) * tile.dtype.bits % (8 * size_bytes)
 
 
 def idle_warps(partition: Partition) -> Expr:

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tinygpu.expressions import Expr, expr, tabulated
+from tinygpu.expressions import Expr, Table, expr, tabulated
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
@@ -51,7 +51,7 @@ def exchanged(s: n.Relayout) -> Exchanged:
     key = zlib.crc32(f"{parts[0]} {parts[1]} {bits}".encode())
     named = (("shuffles", 0), ("selects", 1), ("permutes", 2))
     found = [
-        tabulated(f"{what}_{key}", lambda *numbers, place=place: counted(*numbers)[place], *symbolic)
+        tabulated(Table(f"{what}_{key}", lambda *numbers, place=place: counted(*numbers)[place]), *symbolic)
         if symbolic
         else expr(counted()[place])
         for what, place in named

@@ -1,8 +1,9 @@
 """Integer expressions over parameters, dims and device figures."""
 
 from tinygpu.expressions.evaluation import compile_arrays, compile_scalars, compile_with, evaluate
-from tinygpu.expressions.functions import FloorDiv, Remainder, Tabulated, integer_sides, rounded_up
+from tinygpu.expressions.functions import FloorDiv, Remainder, integer_sides, rounded_up
 from tinygpu.expressions.printing import written
+from tinygpu.expressions.tables import Table, Tabulated
 from tinygpu.expressions.terms import (
     Expr,
     Operand,
@@ -23,6 +24,7 @@ __all__ = [
     "FloorDiv",
     "Operand",
     "Remainder",
+    "Table",
     "Tabulated",
     "all_of",
     "any_of",

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import sympy
 
-from tinygpu.expressions.functions import FloorDiv, Remainder, Tabulated, integer_sides
+from tinygpu.expressions.functions import FloorDiv, Remainder, integer_sides
 from tinygpu.expressions.printing import written
+from tinygpu.expressions.tables import Tabulated
 from tinygpu.expressions.terms import Operand, expr, node_of
 
 Value: TypeAlias = Any  # an int, a bool, or a NumPy array of either
@@ -82,20 +83,8 @@ def _fold(function: str, parts: list[str]) -> str:
     return out
 
 
-def _by_rows(rule: Callable[..., int]) -> Callable[..., Value]:
-    """The rule over arrays, asked once for each combination of numbers."""
-
-    def counted(*arguments: Value) -> Value:
-        columns = np.broadcast_arrays(*arguments)
-        rows, place = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
-        found = np.array([rule(*map(int, row)) for row in rows], dtype=np.int64)
-        return found[place.reshape(-1)].reshape(columns[0].shape)
-
-    return counted
-
-
 _ARRAYS: Mapping[str, Any] = {
-    "_tabulated": _by_rows,
+    "_tabulated": lambda table: table.over_arrays,
     "_max": np.maximum,
     "_min": np.minimum,
     "_and": np.logical_and,
@@ -104,7 +93,7 @@ _ARRAYS: Mapping[str, Any] = {
     "_where": np.where,
 }
 _SCALARS: Mapping[str, Any] = {
-    "_tabulated": lambda rule: rule,
+    "_tabulated": lambda table: table.rule,
     "_max": lambda a, b: a if a > b else b,
     "_min": lambda a, b: a if a < b else b,
     "_and": lambda a, b: bool(a) and bool(b),
@@ -130,10 +119,10 @@ def compile_with(
     """A function from {symbol: value} to the values of `expressions` in any number domain.
 
     names    what `_max`, `_min`, `_and`, `_or`, `_not` and `_where` mean there; with `checked` also `_div` and `_mod`;
-             `_tabulated` makes of a rule for integers one for that domain. All other operators are Python's own.
+             `_tabulated` makes of a `Table` a function for that domain. All other operators are Python's own.
     """
-    rules = {type(f).__name__: type(f).rule for e in expressions for f in node_of(e).atoms(Tabulated)}
-    names = {**names, **{name: names["_tabulated"](rule) for name, rule in rules.items()}}
+    tables = {type(f).table for e in expressions for f in node_of(e).atoms(Tabulated)}
+    names = {**names, **{table.name: names["_tabulated"](table) for table in tables}}
     body = "".join(_source(node_of(e), checked) + ", " for e in expressions)
     function: Callable[[Mapping[str, Value]], Any] = eval(f"lambda e: ({body})", dict(names))
     return function

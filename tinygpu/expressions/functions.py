@@ -1,9 +1,8 @@
-"""What the language has beside sympy's own operations: division and remainder of integers, and counted numbers."""
+"""What the language has beside sympy's own operations: division and remainder of integers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import sympy
@@ -53,25 +52,6 @@ def rounded_up(quotient: Any) -> Any:
     terms = 1 if divisor.is_Integer else 2
     gone = len(dividend.args) - len(sympy.Add.make_args(rest))
     return rest if rest != 0 and gone == terms else None
-
-
-class Tabulated(sympy.Function):  # type: ignore[misc]
-    """A non-negative integer that has no closed form: what `rule`, a Python function, counts for given integers.
-
-    Made by `tabulated`. Costs may hold such numbers; conditions do not, because no solver knows them.
-    """
-
-    rule: Callable[..., int]
-
-    @classmethod
-    def eval(cls, *args: Any) -> Any:
-        return sympy.Integer(cls.rule(*map(int, args))) if all(a.is_Integer for a in args) else None
-
-    def _eval_is_integer(self) -> bool:
-        return True
-
-    def _eval_is_nonnegative(self) -> bool:
-        return True
 
 
 def integer_sides(relation: Any) -> tuple[Any, Any]:

@@ -7,15 +7,16 @@ Expressions are over non-negative integers, where Python, NumPy, Z3 and PTX agre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import sympy
 
-from tinygpu.expressions.functions import FloorDiv, Remainder, Tabulated, exact_quotient
+from tinygpu.expressions.functions import FloorDiv, Remainder, exact_quotient
 from tinygpu.expressions.printing import written
+from tinygpu.expressions.tables import Table, function_of
 
 
 class Expr:
@@ -217,17 +218,14 @@ def any_of(conditions: Iterable[Expr | bool]) -> Expr:
     return Expr(_any(tuple(node_of(c) for c in conditions)))
 
 
-def tabulated(name: str, rule: Callable[..., int], *arguments: Operand) -> Expr:
-    """What a rule counts for these arguments; over arrays it is asked once for each combination that occurs.
-
-    name  an identifier of its own for each rule
+def tabulated(table: Table, *arguments: Operand) -> Expr:
+    """What a table counts for these arguments.
 
     >>> from tinygpu.expressions import evaluate
-    >>> evaluate(tabulated("ones", int.bit_count, symbol("n")), {"n": 7})
+    >>> evaluate(tabulated(Table("ones", int.bit_count), symbol("n")), {"n": 7})
     3
     """
-    kind = type(name, (Tabulated,), {"rule": staticmethod(rule)})
-    return Expr(kind(*map(node_of, arguments)))
+    return Expr(function_of(table)(*map(node_of, arguments)))
 
 
 def implies(premise: Expr, conclusion: Expr) -> Expr:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, symbol
+from tinygpu.expressions import Expr, Operand, expr, symbol
 from tinygpu.language.memories import GMEM, Memory
 from tinygpu.language.parameters import DeclarationError, Dim, Named
 
@@ -163,6 +163,15 @@ class Tensor:
     def ld(self) -> Expr:
         """Elements between neighbours along the next-contiguous axis; a fact of the problem."""
         return symbol(f"{self.name}.ld")
+
+    @property
+    def strides(self) -> tuple[Expr, ...]:
+        """Elements between neighbours along each axis."""
+        out, step = [expr(1)] * self.rank, self.ld
+        for axis in reversed(range(self.rank)):
+            if axis != self.contiguous_axis:
+                out[axis], step = step, step * symbol(self.dims[axis])
+        return tuple(out)
 
     @property
     def align(self) -> Expr:

@@ -110,13 +110,7 @@ class ComposedLayout:
 
     def at_coordinates(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """Offsets at coordinates, shape (..., modes): one number for each top-level mode, within its size."""
-        modes = self.layout.modes
-        if coordinates.shape[-1] != len(modes):
-            raise LayoutError(f"{self} has {len(modes)} modes, and coordinates {coordinates.shape[-1]}")
-        total = np.zeros(coordinates.shape[:-1], dtype=np.int64)
-        for axis, mode in enumerate(modes):
-            total += mode.at(coordinates[..., axis])
-        return self._behind(total)
+        return self._behind(self.layout.at_coordinates(coordinates))
 
     def offsets(self) -> NDArray[np.int64]:
         """(size,) the offset of every coordinate, in colexicographic order."""

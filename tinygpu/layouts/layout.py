@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tinygpu.expressions import Expr
 from tinygpu.layouts import shapes
 from tinygpu.layouts.errors import LayoutError
-from tinygpu.layouts.leaf import Leaf, filled, leaf, same
+from tinygpu.layouts.leaf import Leaf, filled, leaf, same, times
 from tinygpu.layouts.picture import Picture, drawn_holders, drawn_offsets, notebook
 from tinygpu.layouts.shapes import IntTuple, ShapeTree, StrideTree
 from tinygpu.layouts.step import Axis, E, Step, axes_of
@@ -269,6 +269,15 @@ class Layout:
                 rest //= extent
         return offsets
 
+    def at_coordinates(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Offsets at coordinates, shape (..., modes): one number for each top-level mode, within its size."""
+        if coordinates.shape[-1] != self.rank:
+            raise LayoutError(f"{self} has {self.rank} modes, and coordinates {coordinates.shape[-1]}")
+        total = np.zeros(coordinates.shape[:-1], dtype=np.int64)
+        for axis, mode in enumerate(self.modes):
+            total += mode.at(coordinates[..., axis])
+        return total
+
     def offsets(self) -> NDArray[np.int64]:
         """(size,) the offset of every coordinate, in colexicographic order."""
         return self.at(np.arange(self.size, dtype=np.int64))
@@ -354,6 +363,20 @@ class Layout:
                 )
         below = shapes.prefix_products(extents)
         return self._restrided(lambda step: sum((step.along(axis) * b for axis, b in enumerate(below)), start=0))
+
+    def strided(self, pitches: Mapping[Axis, Leaf]) -> Layout:
+        """The layout into offsets in which a step along an axis is as long as its pitch says: what it is composed with
+        is one line along each axis.
+
+        >>> print(Layout.parse("((4,8),2):((2@1,1@0),1@1)").strided({0: 96, 1: 1}))
+        ((4,8),2):((2,96),1)
+        """
+
+        def offset(step: Step) -> Leaf:
+            parts = [times(count, pitches[axis]) for axis, count in step.terms]
+            return leaf(sum(parts[1:], start=parts[0]), "a stride")
+
+        return self._restrided(offset)
 
     def _restrided(self, change: Callable[[Step], Leaf | Step]) -> Layout:
         if any(not isinstance(d, Step) and not same(d, 0) for _, d in self.steps):

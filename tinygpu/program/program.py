@@ -19,7 +19,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
-from tinygpu.program.nodes import Grid, ScalarArgument, Statement
+from tinygpu.program.nodes import PART, Grid, Repeated, ScalarArgument, Statement
 from tinygpu.program.tree import walk
 
 
@@ -73,6 +73,12 @@ class Program:
         read that nobody wrote, where an element of a result is never written, and for arrays that do not fit.
         """
         return interpret(self, arrays, scalars or {}, sizes or {}, ctas, watch)
+
+    @property
+    def indices(self) -> frozenset[str]:
+        """What counts tiles, parts of tiles and rounds of loops."""
+        loops = (s.index for s in walk(self.body) if isinstance(s, Repeated))
+        return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops))
 
     @property
     def threads(self) -> Expr:

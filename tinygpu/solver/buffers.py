@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
+from tinygpu.program.access import Access, AccessKind, accesses
 from tinygpu.program.program import Program
-from tinygpu.program.touches import Touch, TouchKind, offsets, touches, unrolled_statements
+from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
 from tinygpu.solver.smem_layout import SmemLayout
 from tinygpu.solver.solution import Solution, results_of
@@ -63,17 +64,17 @@ def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
 
 def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
     """Per buffer: who touches which row and byte column."""
-    collected: dict[str, dict[tuple[str, int, TouchKind, bool], list[NDArray[np.int64]]]] = {}
-    known: dict[int, list[Touch]] = {}
+    collected: dict[str, dict[tuple[str, int, AccessKind, bool], list[NDArray[np.int64]]]] = {}
+    known: dict[int, list[Access]] = {}
     for placed in unrolled_statements(program.body):
         if id(placed.statement) not in known:
-            known[id(placed.statement)] = list(touches(placed.statement))
-        for touch in known[id(placed.statement)]:
-            buffer = touch.tile.buffer
+            known[id(placed.statement)] = list(accesses(placed.statement))
+        for access in known[id(placed.statement)]:
+            buffer = access.tile.buffer
             if buffer is None or buffer.memory is not SMEM:
                 continue
-            lanes = rows_and_bytes(touch, buffer, offsets(touch.tile, placed.indices))
-            key = (touch.name, touch.width_bytes, touch.kind, touch.writes)
+            lanes = rows_and_bytes(access, buffer, offsets(access.tile, placed.indices))
+            key = (access.name, access.width_bytes, access.kind, access.writes)
             collected.setdefault(buffer.name, {}).setdefault(key, []).append(lanes)
     return {
         name: [
@@ -84,10 +85,10 @@ def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
     }
 
 
-def rows_and_bytes(touch: Touch, buffer: Buffer, offset: tuple[int, ...]) -> NDArray[np.int64]:
+def rows_and_bytes(access: Access, buffer: Buffer, offset: tuple[int, ...]) -> NDArray[np.int64]:
     """(instances, lanes, 2): row and byte column of every lane; -1 where a lane stays out."""
-    moved = touch.lanes + np.array(offset, dtype=np.int64)
-    out_of_play = (touch.lanes < 0).any(axis=-1)
+    moved = access.lanes + np.array(offset, dtype=np.int64)
+    out_of_play = (access.lanes < 0).any(axis=-1)
     column = moved[..., buffer.contiguous] * buffer.dtype.bytes
     row = moved @ np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
     pair = np.stack([row, column], axis=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from tinygpu.cost.counting import count
 from tinygpu.expressions import FloorDiv
@@ -13,9 +13,12 @@ from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Tile
+from tinygpu.layouts.leaf import filled
 from tinygpu.program import nodes as n
+from tinygpu.program.access import accesses, boxes, tensor_pitches
 from tinygpu.program.program import Program
 from tinygpu.program.tree import executions, walk
+from tinygpu.program.windows import window
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lowered
@@ -32,7 +35,7 @@ from tinygpu.testing.coverage import (
     store_fault,
     value,
 )
-from tinygpu.testing.enumeration import enumerate_cta
+from tinygpu.testing.enumeration import Asked, enumerate_cta
 from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
 from tinygpu.testing.statements import mean_what_they_do
@@ -84,22 +87,56 @@ def lays_out(case: Case, bench: Workbench) -> Finding:
 
 
 def counts(case: Case, bench: Workbench) -> Finding:
-    """Closed forms of one CTA inside the tensors equal what listing every lane's address gives.
+    """What CTAs inside the tensors are counted to ask for is what listing every lane's address gives.
 
-    Rows begin at sector boundaries here; elsewhere the closed form of sectors is a bound.
+    Rows begin at sectors, and then in the middle of them.
     """
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
-    inside = whole_problem(program, case, bench, tiles=1)
-    middle: dict[str, int] = {}
+    first, inside = 0, whole_problem(program, case, bench)
     if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
-        middle = {a.index: 1 for a in program.grid.axes}
-        inside = whole_problem(program, case, bench, tiles=3, within=(middle,))
+        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=_tiles(program, 1, 2))
     if inside is None:
         return Finding(blind="its windows reach beyond the tensors of every problem")
+    between = _between_sectors(inside)
+    for problem in (inside,) if _illegal(case, between, bench) else (inside, between):
+        period = _period(program, problem)
+        if period > 2:
+            return Finding(blind="its windows begin at more places of a sector than two tiles show")
+        found = _counted(program, case, bench, problem, _tiles(program, first, period))
+        if found.fault:
+            return found
+    return RIGHT
+
+
+def _tiles(program: Program, first: int, count: int) -> list[dict[str, int]]:
+    """So many tiles along each axis of the grid."""
+    axes = [a.index for a in program.grid.axes]
+    return [dict(zip(axes, at, strict=True)) for at in itertools.product(range(first, first + count), repeat=len(axes))]
+
+
+def _period(program: Program, problem: Problem) -> int:
+    """After how many tiles windows begin at the same place of a sector again; more than 2 where rounds differ."""
+    grid, known = frozenset(a.index for a in program.grid.axes), problem.environment()
+    out = 1
+    for s in walk(program.body):
+        copies = [boxes(s, i) for i in s.instructions if isinstance(i, BulkTransfer) and isinstance(s, n.Copy)]
+        for access in (*accesses(s), *copies):
+            if access.tile.tensor is not None:
+                for index, step in window(access.tile, tensor_pitches(access.tile), program.indices).steps:
+                    places = SECTOR_BITS // math.gcd(filled(step, known), SECTOR_BITS)
+                    out = max(out, places if index in grid or places == 1 else SECTOR_BITS)
+    return out
+
+
+def _counted(
+    program: Program, case: Case, bench: Workbench, inside: Problem, tiles: Sequence[Mapping[str, int]]
+) -> Finding:
+    """The counts of a CTA on one problem: the mean of those that have these tiles."""
     layouts = solve_buffers(program, bench.solver)
-    listed = enumerate_cta(program, inside, layouts, middle)
+    every = [enumerate_cta(program, inside, layouts, tile) for tile in tiles]
+    listed = Asked(*(sum(getattr(one, f.name) for one in every) / len(every) for f in fields(Asked)))
     said = closed_forms(case.space(bench), case, inside)
     if _by_engines(program):  # what engines read and write of shared memory goes by whole rows of banks, not by lanes
         said = {name: amount for name, amount in said.items() if not name.startswith("ideal")}
@@ -108,13 +145,13 @@ def counts(case: Case, bench: Workbench) -> Finding:
             left_out = HEURISTIC_OF.get(name, "")
             missing = left_out not in case.machine.heuristics if left_out else False
             because = f"; heuristics of {case.machine.__name__} leaves out {left_out!r}" if missing else ""
-            counted = f"the closed form says {amount:,}, listing {getattr(listed, name):,}"
+            counted = f"the count says {amount:,g}, listing {getattr(listed, name):,g}"
             return Finding(f"{name} of one CTA on {inside}: {counted}{because}")
     if _only_solved(program):
         promised = sum(layouts.conflicts.values())
         found = listed.wavefronts_read + listed.wavefronts_written - listed.ideal_read - listed.ideal_written
         if bool(promised) != bool(found):
-            wrong = f"the solver leaves {promised:,} conflicts in all buffers together, and listing finds {found:,}"
+            wrong = f"the solver leaves {promised:,} conflicts in all buffers together, and listing finds {found:,g}"
             return Finding(wrong)
     return RIGHT
 
@@ -225,8 +262,8 @@ def _by_engines(program: Program) -> bool:
     return False
 
 
-def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str, int]:
-    """The closed forms' amounts of one CTA, over all of its rounds."""
+def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str, float]:
+    """The counted amounts of one CTA, over all of its rounds."""
     point = case.point or {}
     index = space.structure_index(point)
     axes = {a: int(point[a]) for a in space.traces[index].axes}
@@ -235,10 +272,10 @@ def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str,
     counts = space.counts(index) if named == space.machine.heuristics else count(space.traces[index].program, named)
     demand = counts.demand({**space.environment, **problem.environment(), **axes}, space.device)
 
-    def total(name: str) -> int:
+    def total(name: str) -> float:
         phases = (demand.prologue.work, demand.iteration.work, demand.epilogue.work)
         before, each, after = (getattr(work, name) for work in phases)
-        return int(before + demand.iterations * each + after)
+        return float(before + demand.iterations * each + after)
 
     return {
         "sectors_read": total("sectors_read"),
@@ -257,6 +294,14 @@ def roomy_problem(problem: Problem) -> Problem:
         ld = -(-o.ld // per) * per if len(o.shape) > 1 else o.ld
         operands.append(replace(o, ld=ld, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
     return replace(problem, operands=tuple(operands))
+
+
+def _between_sectors(problem: Problem) -> Problem:
+    """The problem with every other row in the middle of a sector."""
+    operands = tuple(
+        replace(o, ld=o.ld + SECTOR_BITS // 2 // o.dtype.bits) if len(o.shape) > 1 else o for o in problem.operands
+    )
+    return replace(problem, operands=operands)
 
 
 def _only_solved(program: Program) -> bool:

@@ -18,10 +18,11 @@ from tinygpu.language.problem import Problem
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program import tree
+from tinygpu.program.access import accesses
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
-from tinygpu.program.touches import offsets, touches, unrolled_statements
 from tinygpu.program.tree import executions, leaves
+from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.solver.buffers import SolvedLayouts
 
 # Elements of one output, or instances of one statement, beyond which a listing would take too long.
@@ -206,19 +207,19 @@ def _vectors_fault(program: Program, b: Buffer, where: BufferPlace) -> str:
     shape = np.array([int(extent) for extent in b.shape], dtype=np.int64)
     along = np.eye(len(shape), dtype=np.int64)[b.contiguous]
     for placed in unrolled_statements(program.body):
-        for touch in touches(placed.statement):
-            if touch.tile.buffer is not b:
+        for access in accesses(placed.statement):
+            if access.tile.buffer is not b:
                 continue
-            lanes = touch.lanes.reshape(-1, touch.lanes.shape[-1])
-            first = lanes[lanes[:, 0] >= 0] + np.array(offsets(touch.tile, placed.indices), dtype=np.int64)
-            last = first + (touch.width_bytes // b.dtype.bytes - 1) * along
+            lanes = access.lanes.reshape(-1, access.lanes.shape[-1])
+            first = lanes[lanes[:, 0] >= 0] + np.array(offsets(access.tile, placed.indices), dtype=np.int64)
+            last = first + (access.width_bytes // b.dtype.bytes - 1) * along
             inside = ((first >= 0) & (last < shape)).all(axis=1)
             if not inside.all():
-                return f"{touch.name} touches element {tuple(map(int, first[~inside][0]))}, outside of it"
+                return f"{access.name} touches element {tuple(map(int, first[~inside][0]))}, outside of it"
             starts = where.addresses(first)
-            apart = where.addresses(last) - starts != touch.width_bytes - b.dtype.bytes
-            if apart.any() or (starts % touch.width_bytes).any():
-                return f"its layout splits the {touch.width_bytes} bytes that {touch.name} moves at once"
+            apart = where.addresses(last) - starts != access.width_bytes - b.dtype.bytes
+            if apart.any() or (starts % access.width_bytes).any():
+                return f"its layout splits the {access.width_bytes} bytes that {access.name} moves at once"
     return ""
 
 

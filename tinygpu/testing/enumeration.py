@@ -16,9 +16,9 @@ from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
+from tinygpu.program.access import Access, accesses
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
-from tinygpu.program.touches import Touch, touches
 from tinygpu.program.tree import executions
 from tinygpu.solver.buffers import SolvedLayouts
 from tinygpu.testing.coverage import value
@@ -38,13 +38,13 @@ class Asked:
     flops       of matrix instructions
     """
 
-    sectors_read: int = 0
-    sectors_written: int = 0
-    wavefronts_read: int = 0
-    wavefronts_written: int = 0
-    ideal_read: int = 0
-    ideal_written: int = 0
-    tensor_flops: int = 0
+    sectors_read: float = 0
+    sectors_written: float = 0
+    wavefronts_read: float = 0
+    wavefronts_written: float = 0
+    ideal_read: float = 0
+    ideal_written: float = 0
+    tensor_flops: float = 0
 
 
 def enumerate_cta(
@@ -64,7 +64,7 @@ def enumerate_cta(
     places = place(program, layouts.swizzles).places
     known = {**problem.environment(), n.PART: 0, **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
     asked = Asked()
-    cached: dict[int, list[Touch]] = {}
+    cached: dict[int, list[Access]] = {}
     idle = frozenset(r.name for r in program.roles if r.share[0])
     for s, at in executions(program.body, known, value, idle):
         if isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) and not threads_only:
@@ -72,31 +72,31 @@ def enumerate_cta(
         if isinstance(s, n.Multiply):
             asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
         if id(s) not in cached:
-            cached[id(s)] = list(touches(s))
-        for touch in cached[id(s)]:
-            _count(asked, touch, at, problem, places)
+            cached[id(s)] = list(accesses(s))
+        for access in cached[id(s)]:
+            _count(asked, access, at, problem, places)
     return asked
 
 
 def _count(
-    asked: Asked, touch: Touch, known: Mapping[str, int], problem: Problem, places: Mapping[str, BufferPlace]
+    asked: Asked, access: Access, known: Mapping[str, int], problem: Problem, places: Mapping[str, BufferPlace]
 ) -> None:
-    start = np.array([value(o, known) for o in touch.tile.offset], dtype=np.int64)
-    out_of_play = touch.lanes[..., 0] < 0
-    where = touch.lanes + start
-    if touch.tile.memory is GMEM:
-        out_of_play = out_of_play | _outside(touch, where, problem)
-        sectors = count_sectors(_gmem_addresses(touch, where, problem), out_of_play, touch.width_bytes)
-        if touch.writes:
+    start = np.array([value(o, known) for o in access.tile.offset], dtype=np.int64)
+    out_of_play = access.lanes[..., 0] < 0
+    where = access.lanes + start
+    if access.tile.memory is GMEM:
+        out_of_play = out_of_play | _outside(access, where, problem)
+        sectors = count_sectors(_gmem_addresses(access, where, problem), out_of_play, access.width_bytes)
+        if access.writes:
             asked.sectors_written += sectors
         else:
             asked.sectors_read += sectors
-    elif touch.tile.memory is SMEM and touch.tile.buffer is not None:
-        buffer = touch.tile.buffer
+    elif access.tile.memory is SMEM and access.tile.buffer is not None:
+        buffer = access.tile.buffer
         inside = np.where(out_of_play[..., None], 0, where)
         address = places[buffer.name].addresses(inside)
-        found, ideal = count_wavefronts(address, out_of_play, touch.width_bytes)
-        if touch.writes:
+        found, ideal = count_wavefronts(address, out_of_play, access.width_bytes)
+        if access.writes:
             asked.wavefronts_written += found
             asked.ideal_written += ideal
         else:
@@ -105,36 +105,47 @@ def _count(
 
 
 def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Problem, program: Program) -> None:
-    """The sectors of a whole tile; of one that is multicast each CTA brings its share."""
+    """The sectors of a whole tile, box by box; of one that is multicast each CTA brings its share."""
     tile, writes = (s.target, True) if s.target.memory is GMEM else (s.source, False)
+    buffer = s.source.buffer if writes else s.target.buffer
     operand = problem.operand(tile.name)
-    address = np.zeros(1, dtype=np.int64)
+    rows, line = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for axis, home in enumerate(tile.axes):
         if home is not None:
             along = value(tile.offset[axis], known) + np.arange(int(tile.shape[axis]), dtype=np.int64)
-            address = (address[:, None] + along * operand.strides()[home]).reshape(-1)
-    sectors = len(np.unique(address * operand.dtype.bytes // SECTOR_BYTES))
+            if buffer is not None and axis == buffer.contiguous:
+                line = along * operand.strides()[home]
+            else:
+                rows = (rows[:, None] + along * operand.strides()[home]).reshape(-1)
+    wide = len(line)
+    if buffer is not None and buffer.swizzle_bytes is not None:
+        wide = int(buffer.swizzle_bytes) * 8 // operand.dtype.bits
+    by_rows = isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows
+    sectors = 0
+    for first in range(0, len(line), wide):
+        box = (rows[:, None] + line[first : first + wide]) * operand.dtype.bits // (8 * SECTOR_BYTES)
+        sectors += sum(len(np.unique(one)) for one in (box if by_rows else [box]))
     if writes:
         asked.sectors_written += sectors
     else:
         ctas = 1 if s.multicast is None else int(program.grid.axes[s.multicast].cluster)
-        asked.sectors_read += sectors // ctas
+        asked.sectors_read += -(-sectors // ctas)
 
 
-def _outside(touch: Touch, where: NDArray[np.int64], problem: Problem) -> NDArray[np.bool_]:
+def _outside(access: Access, where: NDArray[np.int64], problem: Problem) -> NDArray[np.bool_]:
     """Lanes that stay out because their elements lie beyond the tensor."""
-    shape = problem.operand(touch.tile.name).shape
+    shape = problem.operand(access.tile.name).shape
     out = np.zeros(where.shape[:-1], dtype=np.bool_)
-    for axis, home in enumerate(touch.tile.axes):
+    for axis, home in enumerate(access.tile.axes):
         if home is not None:
             out |= (where[..., axis] < 0) | (where[..., axis] >= shape[home])
     return out
 
 
-def _gmem_addresses(touch: Touch, where: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
-    operand = problem.operand(touch.tile.name)
+def _gmem_addresses(access: Access, where: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
+    operand = problem.operand(access.tile.name)
     address = np.zeros(where.shape[:-1], dtype=np.int64)
-    for axis, home in enumerate(touch.tile.axes):
+    for axis, home in enumerate(access.tile.axes):
         if home is not None:
             address += where[..., axis] * operand.strides()[home]
     # The pointer is as badly aligned as the problem says, and no better.
@@ -142,7 +153,7 @@ def _gmem_addresses(touch: Touch, where: NDArray[np.int64], problem: Problem) ->
 
 
 def count_sectors(address: NDArray[np.int64], out_of_play: NDArray[np.bool_], width_bytes: int) -> int:
-    """Sectors that requests touch: (requests, lanes) byte addresses of `width_bytes` each."""
+    """Sectors that requests access: (requests, lanes) byte addresses of `width_bytes` each."""
     total = 0
     for request, idle in zip(address, out_of_play, strict=True):
         begun = request[~idle]

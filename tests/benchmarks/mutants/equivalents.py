@@ -80,7 +80,7 @@ EQUIVALENTS = (
         "a is b wherever b is a",
     ),
     Equivalent(
-        "tinygpu/program/touches.py",
+        "tinygpu/program/windows.py",
         "total += int(coefficient) * int(node)",
         "total += (int(coefficient) // int(node))",
         "the only number among sympy's coefficients is that of 1, so that node is 1",
@@ -114,12 +114,6 @@ EQUIVALENTS = (
         "elif self.lo >= 0 and self.hi < low:",
         "elif self.lo >= 1 and self.hi < low:",
         "from 0 on, the last branch gives the same: from 0 to the lesser of self.hi and high - 1, which is self.hi",
-    ),
-    Equivalent(
-        "tinygpu/cost/banks.py",
-        "if width_bytes < BANK_BYTES:",
-        "if (width_bytes <= BANK_BYTES):",
-        "a stride of one word gives 1 wavefront either way, and strides of more words never come here",
     ),
     Equivalent(
         "ptx/calibration/measuring.py",

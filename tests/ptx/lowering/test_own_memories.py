@@ -36,8 +36,9 @@ from tinygpu.language import (
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.program import nodes as n
+from tinygpu.program.access import accesses
+from tinygpu.program.program import Program
 from tinygpu.program.saved import load_program, save_program
-from tinygpu.program.touches import touches
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator import EmulationFault, emulate
 from tinygpu.ptx.emulator import LaunchError as EmulatorRefusal
@@ -205,13 +206,14 @@ def test_a_memory_is_asked_for_every_piece_that_the_lanes_of_a_warp_read(
     registers = Tile("r", RMEM, dtype(kind), who.shape, (expr(0), expr(0)), partition=who)
     load = n.Load("l", take, tile, registers)
     tally = Tally()
-    Operations(None, HEURISTICS, expr(32)).add(load, tally, expr(1), False)  # type: ignore[arg-type]
+    program = Program("M", (), (), (), n.Grid((), expr(1), expr(1)), (), (), ())
+    Operations(program, HEURISTICS, expr(32)).add(load, tally, expr(1), False)
     ld = 64
     listed = 0
-    for touch in touches(load):
-        for lanes in touch.lanes:
+    for access in accesses(load):
+        for lanes in access.lanes:
             first = (lanes[:, 0] * ld + lanes[:, 1]) * tensor.dtype.bytes
-            pieces = len(np.unique((first[:, None] + np.arange(touch.width_bytes)) // granule))
+            pieces = len(np.unique((first[:, None] + np.arange(access.width_bytes)) // granule))
             listed += -(-pieces // max(banks, 1))
     assert int(compile_scalars(tally.work["l1_wavefronts"])({"w.ld": ld})[0]) == listed
     assert tally.work["sectors_read"].same(0)

@@ -26,11 +26,12 @@ from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
 from tinygpu.program import nodes as n
+from tinygpu.program.access import accesses
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.program.saved import load_program, save_program
-from tinygpu.program.touches import touches, unrolled_statements
 from tinygpu.program.tree import executions, expressions, leaves, places, replace_expressions, transform, walk
+from tinygpu.program.windows import unrolled_statements
 from tinygpu.ptx.lowering import rounds
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
@@ -186,7 +187,7 @@ def test_a_new_leaf_is_taken_by_what_it_reads_and_writes(machine: type[Machine])
     changed, mix = mixed(filled)
     assert list(leaves(changed.body)).count(mix) == 1
     assert f"{mix.made} = mix {mix.taken}" in str(changed)
-    assert list(touches(mix)) == []
+    assert list(accesses(mix)) == []
     assert any(p.statement is mix for p in unrolled_statements(changed.body))
     whole, new = mixed(traced)
     assert {e.sympy for e in expressions(new)} <= {e.sympy for e in expressions(whole)}

@@ -12,9 +12,10 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, UnknownLayout, blocked
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.program.access import accesses
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
-from tinygpu.program.touches import offsets, touches, unrolled_statements
+from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.ptx import isa
 from tinygpu.solver.buffers import SolvedLayouts, buffer_accesses, rows_and_bytes, solve_buffers
 from tinygpu.solver.smem import SolverCache
@@ -65,16 +66,16 @@ def listed(program: Program, layouts: SolvedLayouts) -> tuple[Counter[str], Coun
     ideal: Counter[str] = Counter()
     who: dict[str, set[str]] = {}
     for placed in unrolled_statements(program.body):
-        for touch in touches(placed.statement):
-            buffer = touch.tile.buffer
+        for access in accesses(placed.statement):
+            buffer = access.tile.buffer
             if buffer is None:
                 continue
-            moved = touch.lanes + np.array(offsets(touch.tile, placed.indices))
-            address = places[buffer.name].addresses(np.where(touch.lanes[..., :1] < 0, 0, moved))
-            counted = count_wavefronts(address, touch.lanes[..., 0] < 0, touch.width_bytes)
+            moved = access.lanes + np.array(offsets(access.tile, placed.indices))
+            address = places[buffer.name].addresses(np.where(access.lanes[..., :1] < 0, 0, moved))
+            counted = count_wavefronts(address, access.lanes[..., 0] < 0, access.width_bytes)
             found[buffer.name] += counted[0]
             ideal[buffer.name] += counted[1]
-            who.setdefault(buffer.name, set()).add(f"{'write' if touch.writes else 'read'} by {touch.name}")
+            who.setdefault(buffer.name, set()).add(f"{'write' if access.writes else 'read'} by {access.name}")
     return found, ideal, who
 
 
@@ -114,16 +115,16 @@ def test_the_buffers_of_a_matmul_are_counted_with_all_their_accesses() -> None:
 def test_lanes_that_stay_out_stay_out_wherever_the_window_lies(contiguous: str) -> None:
     space = build_space(Turned, Turned.problem(m=64, n=64), device("a100"))
     program = space.program({"pad": 1, "contiguous": contiguous})
-    every = [touch for placed in unrolled_statements(program.body) for touch in touches(placed.statement)]
-    (touch, *_) = [touch for touch in every if touch.tile.buffer and touch.tile.buffer.layout]
-    buffer = touch.tile.buffer
+    every = [access for placed in unrolled_statements(program.body) for access in accesses(placed.statement)]
+    (access, *_) = [access for access in every if access.tile.buffer and access.tile.buffer.layout]
+    buffer = access.tile.buffer
     assert buffer is not None
-    whole = rows_and_bytes(touch, buffer, (3, 5))
-    moved = touch.lanes + np.array([3, 5])
+    whole = rows_and_bytes(access, buffer, (3, 5))
+    moved = access.lanes + np.array([3, 5])
     assert np.array_equal(whole, (moved if contiguous == "rows" else moved[..., ::-1]) * [1, 4])
-    lanes = touch.lanes.copy()
+    lanes = access.lanes.copy()
     lanes[:, ::3] = -1
-    some = rows_and_bytes(replace(touch, lanes=lanes), buffer, (3, 5))
+    some = rows_and_bytes(replace(access, lanes=lanes), buffer, (3, 5))
     assert (some[:, ::3] == -1).all()
     assert np.array_equal(some[:, 1::3], whole[:, 1::3])
 

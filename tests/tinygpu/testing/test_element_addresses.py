@@ -11,9 +11,9 @@ from right_machines import Staged, Transpose
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.language.memories import SMEM
+from tinygpu.program.access import accesses
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
-from tinygpu.program.touches import touches
 from tinygpu.program.tree import executions
 from tinygpu.ptx import isa
 from tinygpu.ptx.emulator.state.meter import Site
@@ -58,17 +58,17 @@ def said(program: Program, layouts: SolvedLayouts, known: dict[str, int]) -> set
     places = place(program, layouts.swizzles).places
     out: set[tuple[int, int]] = set()
     for s, _ in executions(program.body, known, value):
-        for touch in touches(s):
-            b = touch.tile.buffer
-            if touch.tile.memory is not SMEM or b is None:
+        for access in accesses(s):
+            b = access.tile.buffer
+            if access.tile.memory is not SMEM or b is None:
                 continue
-            lanes = touch.lanes.reshape(-1, touch.lanes.shape[-1])
-            lanes = lanes[lanes[:, 0] >= 0] + np.array([int(o) for o in touch.tile.offset])
+            lanes = access.lanes.reshape(-1, access.lanes.shape[-1])
+            lanes = lanes[lanes[:, 0] >= 0] + np.array([int(o) for o in access.tile.offset])
             at = places[b.name]
             for slot in range(at.stages):
                 slots = np.full((len(lanes), 1), slot)
                 addresses = at.offset_bytes + at.layout.at_coordinates(np.concatenate([lanes, slots], axis=1))
-                out |= {(address, touch.width_bytes) for address in addresses.tolist()}
+                out |= {(address, access.width_bytes) for address in addresses.tolist()}
     return out
 
 

@@ -20,7 +20,8 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
-from tinygpu.program.touches import Touch, offsets, touches, unrolled_statements
+from tinygpu.program.access import Access, accesses
+from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.ptx import isa
 
 SHAPE = (expr(64), expr(64))
@@ -72,8 +73,8 @@ REPEATED = Partition(
 )
 
 
-def seen(touch: Touch) -> tuple[Any, ...]:
-    return touch.name, touch.tile.memory, touch.kind, touch.writes, touch.width_bytes, touch.lanes.tolist()
+def seen(access: Access) -> tuple[Any, ...]:
+    return access.name, access.tile.memory, access.kind, access.writes, access.width_bytes, access.lanes.tolist()
 
 
 @settings(max_examples=40)
@@ -86,7 +87,7 @@ def test_loads_stores_and_copies_touch_what_the_digits_spell(found: tuple[Partit
     value, gmem, smem = in_registers(name, who), in_gmem(name), in_smem(name)
 
     def of(statement: n.Statement) -> list[tuple[Any, ...]]:
-        return [seen(touch) for touch in touches(statement)]
+        return [seen(access) for access in accesses(statement)]
 
     ldg, sts, cp = isa.LdGlobal(vector), isa.StShared(vector), isa.CpAsync(vector)
     assert of(n.Load("l", ldg, gmem, value)) == [("l", GMEM, "ldst", False, width, every)]
@@ -116,8 +117,8 @@ def test_matrices_touch_eight_rows_each(fragment: tuple[Partition, int, bool]) -
     assert isinstance(inner, int)
     contiguous = 1 - inner if transposed else inner
     smem = in_smem("f16", contiguous)
-    (load,) = touches(n.Load("l", isa.LdMatrix(), smem, in_registers("f16", who)))
-    (store,) = touches(n.Store("s", isa.StMatrix(), in_registers("f16", who), smem))
+    (load,) = accesses(n.Load("l", isa.LdMatrix(), smem, in_registers("f16", who)))
+    (store,) = accesses(n.Store("s", isa.StMatrix(), in_registers("f16", who), smem))
     assert seen(store) == ("s", *seen(load)[1:3], True, 16, load.lanes.tolist())
     assert seen(load)[:5] == ("l", SMEM, "ldmatrix", False, 16)
     expected = []
@@ -170,14 +171,14 @@ def test_what_has_no_rows_of_matrices_has_no_addresses() -> None:
     who, smem = Partition(SHAPE, Layout.of([], [])), in_smem("f16")
     value = replace(in_registers("f16", who), partition=None)
     with pytest.raises(ValueError) as refused:
-        list(touches(n.Load("l", isa.LdMatrix(), smem, value)))
+        list(accesses(n.Load("l", isa.LdMatrix(), smem, value)))
     assert str(refused.value) == "l has no matrix addresses"
 
 
 def test_what_no_threads_share_out_is_touched_by_nobody() -> None:
     who, gmem = Partition(SHAPE, Layout.of([], [])), in_gmem("f32")
     spread, whole = in_registers("f32", who), replace(in_registers("f32", who), partition=None)
-    assert list(touches(n.Load("l", isa.LdGlobal(1), gmem, whole))) == []
-    assert list(touches(n.Store("s", isa.StGlobal(1), whole, gmem))) == []
-    assert list(touches(n.Load("l", isa.TmaLoad(), gmem, spread))) == []
-    assert list(touches(n.Store("s", isa.TmaStore(), spread, gmem))) == []  # type: ignore[arg-type]
+    assert list(accesses(n.Load("l", isa.LdGlobal(1), gmem, whole))) == []
+    assert list(accesses(n.Store("s", isa.StGlobal(1), whole, gmem))) == []
+    assert list(accesses(n.Load("l", isa.TmaLoad(), gmem, spread))) == []
+    assert list(accesses(n.Store("s", isa.TmaStore(), spread, gmem))) == []  # type: ignore[arg-type]

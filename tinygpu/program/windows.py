@@ -1,0 +1,89 @@
+"""Windows: where the parts of tensors and buffers that a statement touches begin, round after round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.tile import Tile
+from tinygpu.layouts.leaf import Leaf, leaf
+from tinygpu.program import nodes as n
+from tinygpu.program.tree import places
+
+# Stands for what counts when windows move by no fixed step.
+ANYWHERE = "*"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Where the windows of one tile begin: at `begin`, and from there by a step for each count of an index."""
+
+    begin: Leaf
+    steps: tuple[tuple[str, Leaf], ...] = ()
+
+
+def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> Window:
+    """Where the windows of a tile of a tensor begin, in the unit of the pitches.
+
+    pitches   along each axis of the tensor, from one element to the next
+    indices   names of what counts tiles and rounds; everything else in an offset is a number at launch
+
+    Counters that are multiplied with each other move the window by any number of elements.
+    """
+    moved = [(axis, offset) for axis, offset in zip(tile.axes, tile.offset, strict=True) if axis is not None]
+    total = expr(0)
+    for axis, offset in (*moved, *tile.fixed):
+        total = total + offset * expr(pitches[axis])
+    whole = total.sympy.expand()
+    begin = expr(0)
+    steps: dict[str, Expr] = {}
+    counted = frozenset(indices)
+    for term in whole.as_ordered_terms():
+        counters = [s for s in term.free_symbols if s.name in counted]
+        if not counters:
+            begin = begin + Expr(term)
+            continue
+        step = term
+        for counter in counters:
+            step = step / counter
+        if len(counters) > 1 or step.free_symbols & set(counters):
+            steps[ANYWHERE] = expr(min(pitch for pitch in pitches.values() if isinstance(pitch, int)))
+            continue
+        (counter,) = counters
+        steps[counter.name] = steps.get(counter.name, expr(0)) + Expr(step)
+    moves = tuple((index, leaf(step, "a step of windows")) for index, step in steps.items())
+    return Window(leaf(begin, "where a window begins"), moves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A statement and one combination of the unrolled indices around it."""
+
+    statement: n.Statement
+    indices: tuple[tuple[str, int], ...]
+
+
+def unrolled_statements(body: tuple[n.Statement, ...]) -> Iterator[Placed]:
+    """Every statement that contains no others, once for each round of the unrolled loops around it."""
+    for place in places(body):
+        if not place.statement.children:
+            around = [loop for loop in place.loops if loop.written_out]
+            for rounds in itertools.product(*[range(int(loop.trips)) for loop in around]):
+                yield Placed(place.statement, tuple((loop.index, r) for loop, r in zip(around, rounds, strict=True)))
+
+
+def offsets(tile: Tile, indices: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    """Where a window of a buffer begins, for these rounds of the unrolled loops; run-time indices count as 0."""
+    known = dict(indices)
+    out = []
+    for offset in tile.offset:
+        total = 0
+        for node, coefficient in offset.sympy.as_coefficients_dict().items():
+            if node.is_Symbol:
+                total += int(coefficient) * known.get(node.name, 0)
+            else:
+                total += int(coefficient) * int(node)
+        out.append(total)
+    return tuple(out)
