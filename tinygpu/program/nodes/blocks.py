@@ -1,0 +1,166 @@
+"""Statements that contain others: loops, the ends of a pipeline, roles, scopes, the fix-up of a shared tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, expr, maximum
+from tinygpu.language.instruction import Elementwise, Instruction, Transfer
+from tinygpu.language.tile import Tile
+from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
+
+# Vectors that a thread has under way while it takes what the CTAs that share a tile left of it.
+FIX_UP_VECTORS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop(Block, Repeated):
+    """A loop: rounds of one body. Unrolled, lowering writes them out."""
+
+    index: str
+    trips: Expr
+    unrolled: bool
+    body: tuple[Statement, ...]
+    first: Expr = ZERO
+    divided: bool = False
+
+    @property
+    def written_out(self) -> bool:
+        return self.unrolled
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{'unrolled' if self.unrolled else 'for'} {self.rounds}:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Produce(InSlot):
+    """The role acquires the next empty slot of a pipeline, fills it, and commits it where the block ends."""
+
+    pipeline: str
+    body: tuple[Statement, ...]
+
+    @property
+    def children(self) -> tuple[Body, ...]:
+        return (Body("body", self.body, produces=self.pipeline),)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"produce {self.pipeline}:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consume(InSlot):
+    """The role waits for the next full slot of a pipeline, uses it, and releases it where the block ends.
+
+    Of a pipeline without buffers the slot is the turn: released, it goes to the next role.
+    """
+
+    pipeline: str
+    body: tuple[Statement, ...]
+
+    @property
+    def children(self) -> tuple[Body, ...]:
+        return (Body("body", self.body, consumes=self.pipeline),)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{'turn' if self.pipeline in turns else 'consume'} {self.pipeline}:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipelined(Repeated):
+    """A loop in which the same warps produce and consume a pipeline: producing runs `stages - 1` rounds ahead.
+
+    Made by scheduling from a produce loop and a consume loop of one role.
+    """
+
+    pipeline: str
+    index: str
+    trips: Expr
+    produce: tuple[Statement, ...]
+    consume: tuple[Statement, ...]
+    first: Expr = ZERO
+    divided: bool = False
+
+    @property
+    def children(self) -> tuple[Body, ...]:
+        name = self.pipeline
+        return (
+            Body("produce", self.produce, produces=name, ahead=True, headline=f"produce {name}:"),
+            Body("consume", self.consume, consumes=name, headline=f"consume {name}:"),
+        )
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"for {self.rounds}, {self.pipeline} produced ahead:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixUp(Block):
+    """The CTAs that share a tile combine their values of it; the one that comes last has the result, and goes on.
+
+    Each leaves its values in a workspace in GMEM by `store`; the last one takes those of all, in the order of the
+    parts, by `load`, combines them, and alone carries out the body.
+    """
+
+    name: str
+    combine: Elementwise
+    store: Transfer
+    load: Transfer
+    value: Tile
+    result: Tile
+    body: tuple[Statement, ...]
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.value,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return (self.combine, self.store, self.load)
+
+    @property
+    def own_registers(self) -> Expr:
+        """The values of the others are loaded four at a time."""
+        return expr(4)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"fix up {self.result} = {self.name} {self.value}; in the last CTA of the tile:"
+
+    @property
+    def vectors(self) -> Expr:
+        """Vectors that a thread leaves, and takes of each part."""
+        values = self.value.partition.value_count if self.value.partition is not None else expr(1)
+        return maximum(values // expr(self.store.vector), 1)
+
+    @property
+    def parts_at_once(self) -> Expr:
+        """Parts whose values a thread takes together, where each is a few vectors."""
+        return maximum(expr(FIX_UP_VECTORS_AT_ONCE) // self.vectors, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope(Block):
+    """Buffers live in here; afterwards their memory is free for others."""
+
+    pipelines: tuple[str, ...]
+    body: tuple[Statement, ...]
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return self.pipelines
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"with {', '.join(self.pipelines)}:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InRole(Block):
+    """What the warps of one role do."""
+
+    role: str
+    body: tuple[Statement, ...]
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"role {self.role}:"

@@ -1,0 +1,117 @@
+"""Statements that compute on tiles in registers, or on tiles that a matrix instruction takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr
+from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle
+from tinygpu.language.roles import Token
+from tinygpu.language.tile import Tile
+from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
+from tinygpu.program.statement import Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarArgument:
+    """A number given at launch."""
+
+    name: str
+    dtype: DType
+
+
+def _operand(o: Tile | ScalarArgument | Expr | float) -> str:
+    if isinstance(o, ScalarArgument):
+        return o.name
+    return f"{o:g}" if isinstance(o, (int, float)) else str(o)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Statement):
+    """A tile that starts as one number everywhere: registers, or an accumulator in TMEM."""
+
+    result: Tile
+    value: float
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.result} = {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply(ByInstruction):
+    """One element-wise instruction over tiles; an operand of extent 1 along an axis is the same all along it."""
+
+    name: str
+    instruction: Elementwise
+    operands: tuple[Tile | ScalarArgument | Expr | float, ...]
+    result: Tile
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return tuple(o for o in self.operands if isinstance(o, Tile))
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    @property
+    def in_place(self) -> bool:
+        return True
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.result} = {self.name} {', '.join(map(_operand, self.operands))}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multiply(ByInstruction, Asynchronous):
+    """accumulator += a @ b by a matrix instruction; asynchronous ones yield a token."""
+
+    name: str
+    instruction: MatrixMultiply
+    a: Tile
+    b: Tile
+    accumulator: Tile
+    token: Token | None = None
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.a, self.b, self.accumulator)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.accumulator,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.leaves}{self.accumulator} += {self.name} {self.a}, {self.b}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Statement):
+    """Combines the values of a tile along one axis: in each thread, then between lanes."""
+
+    name: str
+    combine: Elementwise
+    shuffle: Shuffle
+    source: Tile
+    result: Tile
+    axis: int
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return (self.combine, self.shuffle)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.result} = {self.name} {self.source} along {self.axis}"

@@ -1,0 +1,129 @@
+"""Statements that move tiles: between memories, and from thread to thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, ceil_div
+from tinygpu.language.instruction import Instruction, LaneRead, MatrixStore, Transfer
+from tinygpu.language.partition import Partition
+from tinygpu.language.roles import Token
+from tinygpu.language.route import Route
+from tinygpu.language.tile import Tile
+from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
+from tinygpu.program.statement import ZERO, Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load(ByInstruction):
+    """Memory to registers. Elements outside the tensor become `fill`."""
+
+    name: str
+    instruction: Instruction
+    source: Tile
+    result: Tile
+    fill: float = 0.0
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.result} = {self.name} {self.source}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store(ByInstruction):
+    """Registers to memory. Elements outside the tensor are left out."""
+
+    name: str
+    instruction: Transfer | MatrixStore
+    value: Tile
+    target: Tile
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.value,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.target,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.target} = {self.name} {self.value}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy(Asynchronous):
+    """Memory to memory: one instruction, or a load and a store through registers. Outside the tensor: zero.
+
+    multicast  axis of the grid along which the CTAs of a cluster all get the tile, each bringing a part (None: no such)
+    """
+
+    name: str
+    instruction: Instruction | Route
+    source: Tile
+    target: Tile
+    partition: Partition | None
+    token: Token | None
+    multicast: int | None = None
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.target,)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return self.instruction.hops if isinstance(self.instruction, Route) else (self.instruction,)
+
+    @property
+    def moves_under(self) -> Partition | None:
+        return self.partition
+
+    @property
+    def own_registers(self) -> Expr:
+        """A route goes through registers."""
+        if not isinstance(self.instruction, Route) or self.partition is None:
+            return ZERO
+        return ceil_div(self.partition.value_count * self.source.dtype.bits, 32)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        everywhere = f" to the cluster along {self.multicast}" if self.multicast is not None else ""
+        return f"{self.leaves}{self.target} = {self.name} {self.source}{everywhere}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relayout(Statement):
+    """A tile goes to other holders: from register to register, and between the lanes of each warp.
+
+    shuffle  what lanes read each other with; None: every thread keeps its values
+    """
+
+    name: str
+    shuffle: LaneRead | None
+    source: Tile
+    result: Tile
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return () if self.shuffle is None else (self.shuffle,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        by = "" if self.shuffle is None else f" by {self.name}"
+        return f"{self.result} = relayout {self.source}{by}"
