@@ -16,9 +16,9 @@ import tinygpu
 import tinygpu.language as language
 from tinygpu.cli.app import app
 from tinygpu.language.bound_tensor import BoundTensor
-from tinygpu.language.ring import Ring
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracer import Tracer
+from tinygpu.language.tracing.ring import Ring
+from tinygpu.language.tracing.tracer import Tracer
 
 HEAD = """\
 # Names

@@ -19,7 +19,7 @@ from tinygpu.language.parameters import Choice, DeclarationError, Option
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tracer import Tracer
+from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.language.under_way import check_sums_under_way
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program

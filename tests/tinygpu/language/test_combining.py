@@ -12,13 +12,13 @@ from negation import Program, refused, thing
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate
 from tinygpu.language import DeclarationError, E, Layout, Param, Partition, blocked
-from tinygpu.language.checks import Checks
 from tinygpu.language.declared import Declared
 from tinygpu.language.memories import RMEM
 from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import expr
 from tinygpu.language.tile import Tile
 from tinygpu.language.trace import trace
+from tinygpu.language.tracing.operand_checks import OperandChecks
 from tinygpu.language.verb import KINDS, verb
 from tinygpu.layouts.step import Step
 from tinygpu.ptx import isa
@@ -75,7 +75,7 @@ def same_threads(mine: Partition, wanted: Partition, kept: int | None) -> bool:
 def test_what_is_combined_is_held_by_the_same_threads(whole: Partition, other: Partition, kept: int | None) -> None:
     """The other is whole too, or stands for all along the axis that is not kept."""
     other = other if kept is None else other.along(kept)
-    checks = Checks(Declared())
+    checks = OperandChecks(Declared())
     tiles = [
         Tile(f"v{number}", RMEM, dtype("f32"), who.shape, (expr(0), expr(0)), partition=who)
         for number, who in enumerate((whole, other))

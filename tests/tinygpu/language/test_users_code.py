@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from tinygpu.api.machines import family
 from tinygpu.cli.app import app
-from tinygpu.language import bound_tensor, tracer
+from tinygpu.language import bound_tensor
 from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.tracing import Tracer
 from tinygpu.language.verb import KINDS
 from tinygpu.users_code import UsersCodeError
 
@@ -166,7 +167,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
     }  # fmt: skip
     verbs = [
         function
-        for owner in (tracer.Tracer, bound_tensor.BoundTensor)
+        for owner in (Tracer, bound_tensor.BoundTensor)
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and hasattr(function, "__wrapped__") and name not in {"nested", "deeper"}
     ]

@@ -133,7 +133,7 @@ def test_kinds_are_named_where_they_are_declared_and_nowhere_else() -> None:
     files = [f for room in ("tinygpu", "ptx", "search", "machines") for f in sorted((root / room).rglob("*.py"))]
     named = {str(f.relative_to(root)) for f in files if kinds.search(f.read_text(encoding="utf-8"))}
     assert {name for name in named if not name.startswith("tinygpu/schedulers/")} == {
-        "tinygpu/language/checks.py",  # the words of p.grid
+        "tinygpu/language/tracing/sharing_checks.py",  # the words of p.grid
         "tinygpu/program/nodes/grid.py",  # what a grid has where nothing is said
         "tinygpu/program/saved.py",
         "ptx/verification/plan.py",

@@ -1,252 +1,30 @@
-"""What tracing knows of a program so far, and what it checks of every statement before it writes it down.
+"""Whether an instruction fits its operands: memories, windows, partitions, fragments, roles.
 
 A check that can be made at once raises `DeclarationError`; what depends on parameters becomes a constraint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, Operand, all_of, any_of, expr, symbol
-from tinygpu.language.declared import Declared
+from tinygpu.expressions import Expr, all_of, expr, symbol
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
 from tinygpu.language.matrix_fragments import holds_every_element_once
-from tinygpu.language.memories import GMEM, RMEM, TMEM_LANES, Memory
-from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.partition import Condition, Partition
-from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.route import Route
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
+from tinygpu.language.tracing.block_checks import BlockChecks
+from tinygpu.language.tracing.record import DONE
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
-from tinygpu.program import nodes as n
-from tinygpu.program.tree import walk
-from tinygpu.schedulers.scheduler import TileScheduler
-from tinygpu.schedulers.sliced import OneTile, StaticPersistent
-from tinygpu.schedulers.stream_k import StreamK
-
-# What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
-DONE = {"produce": "produced", "consume": "consumed", "turn": "taken in turns"}
 
 
 @dataclass(slots=True, eq=False)
-class Checks:
-    """The state of one trace; `self.machine` is the instance whose structural choices are made."""
-
-    machine: Declared
-    constraints: list[Constraint] = field(default_factory=list)
-    roles: list[Role] = field(default_factory=list)
-    pipelines: list[Pipeline] = field(default_factory=list)
-    grid_node: n.Grid | None = None
-    bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
-    counter: int = 0
-    unused: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)  # value or pipeline -> the user's line that made it
-    owners: dict[str, str] = field(default_factory=dict)  # register value -> role
-    slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
-    current_role: Role | None = None
-    counted: dict[str, tuple[Expr, Expr, Expr]] = field(default_factory=dict)  # index of a loop -> (extent, step, 1)
-    depth: int = 0  # loops around the current place
-    divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
-    fixing_up: bool = False  # whether only the last of them gets here
-    fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
-
-    # -- statements ------------------------------------------------------------------------------------------------
-    def emit(self, statement: n.Statement) -> None:
-        self.bodies[-1].append(statement)
-
-    @contextmanager
-    def nested(self) -> Iterator[list[n.Statement]]:
-        body: list[n.Statement] = []
-        self.bodies.append(body)
-        try:
-            yield body
-        finally:
-            self.bodies.pop()
-
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-    def fail(self, sentence: str) -> DeclarationError:
-        return DeclarationError(f"{type(self.machine).__name__}.program: {sentence}")
-
-    def _number(self) -> int:
-        self.counter += 1
-        return self.counter
-
-    def _name(self, prefix: str) -> str:
-        return f"{prefix}{self._number()}"
-
-    def require(self, conditions: tuple[Condition, ...]) -> None:
-        for c in conditions:
-            self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
-
-    # -- parts of tiles --------------------------------------------------------------------------------------------
-    def _dealt(
-        self, persistent: bool, slices: Operand, stream_k: Operand, given: TileScheduler | None
-    ) -> TileScheduler:
-        """How tiles are dealt, by the words of `p.grid`; checked."""
-        made: TileScheduler = StaticPersistent(expr(slices)) if persistent else OneTile(expr(slices))
-        if not expr(stream_k).same(0):
-            made = StreamK(expr(stream_k), made)
-        if given is not None:
-            if persistent or made.shares:
-                raise self.fail(
-                    f"p.grid takes a scheduler, here {type(given).__name__}, or persistent, slices and stream_k; leave "
-                    "out the one or the others"
-                )
-            made = given
-        if made.refusal():
-            raise self.fail(made.refusal())
-        self.constraints.extend(made.conditions())
-        return made
-
-    def _divides(self, extent: Expr, rounds: Expr) -> Expr:
-        """The number of CTAs that divide a loop of so many rounds over an extent."""
-        if self.grid_node is None:
-            raise self.fail(
-                "a loop is divided among the CTAs that share a tile; open `with p.grid(..., slices=)` first"
-            )
-        if self.fixing_up:
-            raise self.fail("a loop is divided where only the last CTA of a tile is left; divide it before p.fix_up")
-        known = self.divided if self.divided is not None else rounds
-        slices, deals_rounds = self.grid_node.scheduler.slices, self.grid_node.scheduler.deals_rounds
-        if deals_rounds and not known.same(rounds):
-            raise self.fail(
-                f"one loop of {known} rounds is divided and one of {rounds}; stream-K deals out rounds that all divided"
-                " loops of a tile have in common"
-            )
-        self.divided = known
-        self._check_divided(extent, rounds, slices)
-        return slices
-
-    def _check_divided(self, extent: Expr, rounds: Expr, parts: Expr) -> None:
-        """Rounds beyond the end of a tensor touch nothing; those beyond another extent would touch what is there."""
-        names = {*self.machine.dim_names(), *(p.name for p in self.machine.params())}
-        own = sorted(extent.symbols - names)
-        if own:
-            raise self.fail(
-                f"a loop over {extent} has other rounds in other tiles, and those that CTAs divide are the same in all;"
-                " divide a loop over a dim"
-            )
-        if not any(extent.same(symbol(dim)) for dim in self.machine.dim_names()) and not parts.same(1):
-            sentence = f"the CTAs that share a tile divide the {rounds} rounds over {extent} without rest"
-            self.require((Condition(f"parts of {extent}", rounds % parts == 0, sentence),))
-
-    def _writes_alone(self, name: str, target: Tile) -> None:
-        """Of the CTAs that share a tile one writes the results."""
-        if target.tensor is not None and self.grid_node and self.grid_node.scheduler.shares and not self.fixing_up:
-            which = self.grid_node.scheduler.writers
-            raise self.fail(
-                f"{name} writes {target.name} in {which} CTAs that share a tile; combine what they have, and write "
-                "that inside `with p.fix_up(...)`"
-            )
-
-    def _combines(self, name: str, instruction: Transfer, target: Tile) -> None:
-        """What a store combines with is there before the launch; whoever comes when, and how often, is no matter."""
-        if target.tensor is not None and target.tensor.access != "inout":
-            raise self.fail(
-                f"{name} ({instruction}) combines with what {target.name} holds, which is declared Output; declare it "
-                "InOut"
-            )
-
-    def _check_combined(self, body: Sequence[n.Statement]) -> None:
-        """What one store combines into, nothing else reads or writes: they come in any order, of all CTAs."""
-        touching: dict[str, list[n.Statement]] = {}
-        for s in walk(tuple(body)):
-            for tile in (*s.reads, *s.writes):
-                if tile.tensor is not None:
-                    touching.setdefault(tile.tensor.name, []).append(s)
-        for tensor, statements in touching.items():
-            combining = [s for s in statements if any(getattr(i, "combines", False) for i in s.instructions)]
-            others = [s for s in statements if s not in combining or s.instructions != combining[0].instructions]
-            if combining and others:
-                first, other = (getattr(s, "name", str(s)) for s in (combining[0], others[0]))
-                raise self.fail(
-                    f"{first} combines into {tensor} what CTAs store in any order, and {other} touches {tensor} too; "
-                    "give what else is read or written a tensor of its own"
-                )
-
-    def _check_fix_up(self, name: str, store: Any, load: Any, value: Tile) -> None:
-        stored, loaded = self._instruction(store, (Transfer,), "fix_up"), self._instruction(load, (Transfer,), "fix_up")
-        if self.fixing_up or self.depth or self.slots:
-            where = "another p.fix_up" if self.fixing_up else "a loop" if self.depth else "a slot"
-            raise self.fail(f"p.fix_up stands inside {where}; each tile is fixed up once, where the loops are done")
-        self._path(store, RMEM, GMEM)
-        self._path(load, GMEM, RMEM)
-        if load.read_only:
-            raise self.fail(f"{loaded} ({load}) reads through the read-only path what other CTAs write; use ld.global")
-        if store.combines:
-            raise self.fail(f"{stored} ({store}) combines with what is there, and a workspace is empty; use st.global")
-        vector = expr(store.vector)
-        if not vector.same(load.vector):
-            raise self.fail(f"{stored} leaves {store.vector} values at once, and {loaded} takes {load.vector}")
-        for acting in (store, load):
-            self._acts(self.machine.attribute_of(acting), acting)
-            width = acting.width_bytes(value.dtype)
-            legal = any_of([width == w for w in acting.widths_bytes])
-            sentence = f"{acting.label} moves whole vectors of the values that {name} combines"
-            self.require((Condition(f"{acting.label} width in the workspace", legal, sentence),))
-        if value.partition is not None:
-            whole = value.partition.value_count % vector == 0
-            sentence = f"what a thread holds of {value.name} is a whole number of vectors of {store.vector}"
-            self.require((Condition("vectors of the workspace", whole, sentence),))
-
-    # -- checks ----------------------------------------------------------------------------------------------------
-    def _check_swizzle_atoms(self, b: Buffer) -> None:
-        """TMA and wgmma take the pattern of a swizzle from the address, and it has 8 rows.
-
-        PTX ISA, "Swizzling Modes": patterns repeat after 256, 512 or 1024 bytes.
-        """
-        if b.swizzle_bytes is None or (b.rows.is_number and int(b.rows) % 8 == 0):
-            return
-        alone = (b.stages == 1) & (b.pitch_bytes == b.swizzle_bytes)
-        sentence = f"slots of {b.name} are whole atoms of the swizzle: they have a multiple of 8 rows"
-        self.require((Condition("rows of a swizzle", (b.rows % 8 == 0) | alone, sentence),))
-
-    # -- checks ----------------------------------------------------------------------------------------------------
-    def _check_role(self, made: Role) -> None:
-        # PTX ISA, setmaxnreg: the register count is a multiple of 8 from 24 to 256, for a whole warpgroup.
-        if made.registers and (made.registers % 8 or not 24 <= made.registers <= 256):
-            raise self.fail(
-                f"role {made.name!r} has a budget of {made.registers} registers; it is a multiple of 8 from 24 to 256"
-            )
-        if made.registers:
-            self._whole_warpgroups(made, "a register budget")
-        rest, every = made.share
-        if not 0 <= rest < every:
-            raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
-        if every > 1 and not (self.grid_node and self.grid_node.scheduler.persistent):
-            raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
-
-    def _whole_warpgroups(self, role: Role, what: str) -> None:
-        for count, words in ((role.warps, "warps"), (role.first, "as its first warp")):
-            whole = count % 4 == 0
-            if whole.same(False):
-                raise self.fail(f"role {role.name!r} has {count} {words}, and {what} takes whole warpgroups of 4 warps")
-            sentence = f"role {role.name} is made of whole warpgroups, which {what} takes"
-            self.require((Condition(f"warpgroups of {role.name}", whole, sentence),))
-
-    def _check_step(self, step: Operand) -> None:
-        if expr(step).is_number and int(expr(step)) < 1:
-            raise self.fail(f"a loop goes on by 1 element or more each round, not by {step}")
-
-    def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
-        if len(shape) != 2:
-            raise self.fail(f"a buffer in TMEM has two axes, lanes and columns, not {len(shape)}")
-        fits = shape[0] <= TMEM_LANES
-        if fits.same(False):
-            raise self.fail(f"a buffer in TMEM has at most {TMEM_LANES} lanes, not {shape[0]}")
-        sentence = f"a buffer in TMEM has at most {TMEM_LANES} rows, its lanes"
-        self.require((Condition("tmem lanes", fits, sentence),))
+class OperandChecks(BlockChecks):
+    """Checks of one instruction and what it is given."""
 
     def _instruction(self, instruction: Any, family: tuple[type, ...], verb: str) -> str:
         if not isinstance(instruction, family):
@@ -457,21 +235,6 @@ class Checks:
             if not (expr(have).same(want) and step == other):
                 held = _same_digit(expr(have), step, expr(want), other)
                 self.require((Condition(f"threads of {operand.name}", held, sentence),))
-
-    def _use(self, tile: Tile) -> None:
-        self._owned(tile)
-        if tile.name in self.fixed_up:
-            raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
-        self.unused.pop(tile.name, None)
-
-    def _owned(self, tile: Tile) -> None:
-        """A register value belongs to the role that made it."""
-        owner = self.owners.get(tile.name)
-        if owner is not None and self.current_role is not None and owner != self.current_role.name:
-            raise self.fail(
-                f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
-                "hand it over through a pipeline"
-            )
 
 
 def _same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:

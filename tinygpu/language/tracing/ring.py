@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr
-from tinygpu.language.checks import DONE, Checks
 from tinygpu.language.memories import Memory
 from tinygpu.language.tile import Buffer, Tile, buffer_tile
+from tinygpu.language.tracing.record import DONE, Record
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses, walk
 
@@ -45,7 +45,7 @@ class Slot:
 class Ring:
     """`with ring.produce() as slot`, `with ring.consume() as slot`, or, without buffers, `with ring.turn()`."""
 
-    tracer: Checks
+    tracer: Record
     name: str
     buffers: tuple[Buffer, ...]
 

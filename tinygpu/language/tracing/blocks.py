@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
-from tinygpu.language.checks import Checks
+from tinygpu.language.instruction import Elementwise, Transfer
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.parameters import UnknownLayout
 from tinygpu.language.partition import Condition
-from tinygpu.language.ring import BufferSpec, Ring, completion
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
-from tinygpu.language.tile import Buffer
+from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tracing.ring import BufferSpec, Ring, completion
+from tinygpu.language.tracing.sharing_checks import SharingChecks
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses
@@ -27,7 +28,7 @@ SWIZZLES = (32, 64, 128)
 
 
 @dataclass(slots=True, eq=False)
-class Blocks(Checks):
+class Blocks(SharingChecks):
     """Who works on what: tiles, warps, rounds and buffers."""
 
     # -- work ------------------------------------------------------------------------------------------------------
@@ -232,3 +233,31 @@ class Blocks(Checks):
             raise self.fail(f"pipeline {name!r} has no buffers and nobody takes a turn in it")
         self.pipelines[position] = Pipeline(name, expr(stages), made, completion(tuple(body), name))
         self.emit(n.Scope((name,), tuple(body)))
+
+    # -- tiles that CTAs share --------------------------------------------------------------------------------------
+    @verb("p.fix_up")
+    @contextmanager
+    def fix_up(self, combine: Elementwise, store: Transfer, load: Transfer, value: Tile) -> Iterator[Tile]:
+        """The CTAs that share a tile combine their values of it, in the order of the slices; yields the result.
+
+        Only the CTA that comes last carries out the block. Each leaves its values in a workspace in GMEM by `store`,
+        and the last takes them by `load`: vectors of as many values as both move. Where tiles have one part each, the
+        result is the value, and nothing is moved.
+        """
+        name = self._instruction(combine, (Elementwise,), "fix_up")
+        self._use(value)
+        if value.partition is None:
+            raise self.fail(f"{name} combines registers, and {value.name} lies in {value.memory}")
+        takes, gives = combine.elements()
+        if takes != (gives, gives) or value.dtype.name != gives:
+            raise self.fail(f"{name} cannot combine {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
+        if value.dtype.bits != 32:
+            raise self.fail(f"{name} combines {value.dtype}, and workspaces hold 32-bit values; convert to f32 or s32")
+        self._check_fix_up(name, store, load, value)
+        result = self._value(value.dtype, value.partition, f"the combination by {name}")
+        self.fixed_up.add(value.name)
+        self.fixing_up = True
+        with self.nested() as body:
+            yield result
+        self.fixing_up = False
+        self.emit(n.FixUp(name, combine, store, load, value, result, tuple(body)))

@@ -1,0 +1,63 @@
+"""What roles, loops and buffers are declared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.memories import TMEM_LANES
+from tinygpu.language.partition import Condition
+from tinygpu.language.roles import Role
+from tinygpu.language.tile import Buffer
+from tinygpu.language.tracing.record import Record
+
+
+@dataclass(slots=True, eq=False)
+class BlockChecks(Record):
+    """Checks of a role, a step, and the shape of a buffer."""
+
+    def _check_role(self, made: Role) -> None:
+        # PTX ISA, setmaxnreg: the register count is a multiple of 8 from 24 to 256, for a whole warpgroup.
+        if made.registers and (made.registers % 8 or not 24 <= made.registers <= 256):
+            raise self.fail(
+                f"role {made.name!r} has a budget of {made.registers} registers; it is a multiple of 8 from 24 to 256"
+            )
+        if made.registers:
+            self._whole_warpgroups(made, "a register budget")
+        rest, every = made.share
+        if not 0 <= rest < every:
+            raise self.fail(f"role {made.name!r} takes the share {made.share}; (r, n) has 0 <= r < n")
+        if every > 1 and not (self.grid_node and self.grid_node.scheduler.persistent):
+            raise self.fail(f"role {made.name!r} takes a share of one tile per CTA; make the grid persistent")
+
+    def _whole_warpgroups(self, role: Role, what: str) -> None:
+        for count, words in ((role.warps, "warps"), (role.first, "as its first warp")):
+            whole = count % 4 == 0
+            if whole.same(False):
+                raise self.fail(f"role {role.name!r} has {count} {words}, and {what} takes whole warpgroups of 4 warps")
+            sentence = f"role {role.name} is made of whole warpgroups, which {what} takes"
+            self.require((Condition(f"warpgroups of {role.name}", whole, sentence),))
+
+    def _check_step(self, step: Operand) -> None:
+        if expr(step).is_number and int(expr(step)) < 1:
+            raise self.fail(f"a loop goes on by 1 element or more each round, not by {step}")
+
+    def _check_swizzle_atoms(self, b: Buffer) -> None:
+        """TMA and wgmma take the pattern of a swizzle from the address, and it has 8 rows.
+
+        PTX ISA, "Swizzling Modes": patterns repeat after 256, 512 or 1024 bytes.
+        """
+        if b.swizzle_bytes is None or (b.rows.is_number and int(b.rows) % 8 == 0):
+            return
+        alone = (b.stages == 1) & (b.pitch_bytes == b.swizzle_bytes)
+        sentence = f"slots of {b.name} are whole atoms of the swizzle: they have a multiple of 8 rows"
+        self.require((Condition("rows of a swizzle", (b.rows % 8 == 0) | alone, sentence),))
+
+    def _check_tmem(self, shape: tuple[Expr, ...]) -> None:
+        if len(shape) != 2:
+            raise self.fail(f"a buffer in TMEM has two axes, lanes and columns, not {len(shape)}")
+        fits = shape[0] <= TMEM_LANES
+        if fits.same(False):
+            raise self.fail(f"a buffer in TMEM has at most {TMEM_LANES} lanes, not {shape[0]}")
+        sentence = f"a buffer in TMEM has at most {TMEM_LANES} rows, its lanes"
+        self.require((Condition("tmem lanes", fits, sentence),))

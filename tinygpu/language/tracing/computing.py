@@ -1,0 +1,187 @@
+"""The verbs that compute on tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.instruction import (
+    Elementwise,
+    MatrixMultiply,
+    Shuffle,
+    Tiled,
+    tiled,
+)
+from tinygpu.language.memories import RMEM
+from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.roles import Token
+from tinygpu.language.tile import Tile
+from tinygpu.language.tracing.operand_checks import OperandChecks, axes_of, extents_of
+from tinygpu.language.verb import verb
+from tinygpu.layouts.step import Step
+from tinygpu.program import nodes as n
+
+
+@dataclass(slots=True, eq=False)
+class Computing(OperandChecks):
+    """What is made of tiles in registers, or in memories that a matrix instruction reads."""
+
+    @verb("p.full")
+    def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
+        """A register tile that holds one number everywhere; it can be accumulated into."""
+        self._fits_role("the constant", partition)
+        result = self._value(dtype(dtype_of), partition, "a constant")
+        self.emit(n.Constant(result, value))
+        return result
+
+    @verb("p.apply")
+    def apply(
+        self, instruction: Elementwise, *operands: Tile | n.ScalarArgument | Expr | float, into: Tile | None = None
+    ) -> Tile:
+        """One element-wise instruction, value by value; `into` an existing tile (an accumulator) or a new one.
+
+        operands  tiles; scalars of the machine; numbers; dims, or expressions over dims, in the operand's type
+        """
+        name = self._instruction(instruction, (Elementwise,), "apply")
+        takes, gives = instruction.elements()
+        if len(operands) != len(takes):
+            raise self.fail(f"{name} takes {len(takes)} operand{'s' * (len(takes) > 1)}, not {len(operands)}")
+        widest: Tile | None = None
+        for operand, want in zip(operands, takes, strict=True):
+            if isinstance(operand, Tile):
+                if into is None or operand.name != into.name:
+                    self._use(operand)
+                if operand.partition is None:
+                    raise self.fail(f"{name} computes on registers, and {operand.name} lies in {operand.memory}")
+                if operand.dtype.name != want:
+                    raise self.fail(
+                        f"{name} takes {want} here, and {operand.name} is {operand.dtype}; convert it first"
+                    )
+                widest = operand if widest is None else _wider(widest, operand)
+            elif isinstance(operand, n.ScalarArgument) and operand.dtype.name != want:
+                raise self.fail(f"{name} takes {want} here, and the scalar {operand.name} is {operand.dtype}")
+            elif isinstance(operand, bool) or not isinstance(operand, (n.ScalarArgument, Expr, int, float)):
+                raise self.fail(f"{name} takes tiles, scalars, dims and numbers, not {operand!r}")
+            elif isinstance(operand, Expr) and want not in ("f32", "s32", "u32"):
+                raise self.fail(f"{name} takes {want} here; the number {operand} can be f32, s32 or u32")
+        if widest is None or widest.partition is None:
+            raise self.fail(f"{name} has no tile among its operands")
+        partition = widest.partition
+        if into is not None and into.partition is not None:
+            widest = into
+        self._broadcasts(name, operands, widest)
+        if into is None:
+            result = self._value(dtype(gives), partition, f"the result of {name}")
+        else:
+            if into.partition is None or into.dtype.name != gives:
+                raise self.fail(f"{name} gives {gives}, and {into.name} is {into.dtype} in {into.memory}")
+            self._owned(into)
+            result = into
+        if instruction.at_once > 1 and result.partition is not None:
+            whole = result.partition.value_count % instruction.at_once == 0
+            sentence = f"a thread holds whole registers of the {instruction.at_once} values that {name} makes at once"
+            self.require((Condition(f"registers of {instruction.label}", whole, sentence),))
+        self._acts(name, instruction)
+        self.emit(n.Apply(name, instruction, operands, result))
+        return result
+
+    @verb("p.multiply")
+    def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> Token | None:
+        """accumulator += a @ b, on fragments in registers or on tiles where the instruction takes them."""
+        name = self._instruction(instruction, (MatrixMultiply,), "multiply")
+        for operand in (a, b):
+            self._use(operand)
+        self._owned(accumulator)
+        try:
+            want = instruction.accumulator(a.dtype, b.dtype)
+        except TypeError as error:
+            raise self.fail(f"{name}: {error}") from None
+        if accumulator.dtype != want:
+            raise self.fail(f"{name} on {a.dtype} x {b.dtype} accumulates in {want}, not in {accumulator.dtype}")
+        parts = zip((a, b, accumulator), instruction.places, ("a", "b", "its accumulator"), strict=True)
+        for tile, place, what in parts:
+            if tile.memory is not place:
+                raise self.fail(
+                    f"{name} ({instruction}) has {what} in {place}, but {tile.name} lies in {tile.memory}: "
+                    f"an instruction from {tile.memory} to {place} is missing"
+                )
+        columns = accumulator.shape[1] // instruction.ctas
+        if not (a.shape[1].same(b.shape[0]) and a.shape[0].same(accumulator.shape[0]) and columns.same(b.shape[1])):
+            shared = f" shared by {instruction.ctas} CTAs" if instruction.ctas > 1 else ""
+            made = extents_of(accumulator)
+            raise self.fail(f"{name} multiplies {extents_of(a)} by {extents_of(b)}{shared} into {made}")
+        self._in_slot(name, a, writing=False)
+        self._in_slot(name, b, writing=False)
+        self._in_slot(name, accumulator, writing=True)
+        self._acts(name, instruction)
+        self.constraints.append(instruction.target_rule_for(a.dtype, b.dtype))
+        self.constraints.extend(instruction.operand_rules(a, b))
+        self._fragments_fit(name, instruction, (a, b, accumulator))
+        if instruction.places != (RMEM, RMEM, RMEM):
+            self._whole_instructions(instruction, a, b, accumulator)
+        token = self._token(accumulator, instruction.completion)
+        self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
+        return token
+
+    @verb("p.reduce")
+    def reduce(self, combine: Elementwise, shuffle: Shuffle, value: Tile, axis: int) -> Tile:
+        """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it."""
+        name = self._instruction(combine, (Elementwise,), "reduce")
+        self._instruction(shuffle, (Shuffle,), "reduce")
+        self._use(value)
+        if value.partition is None:
+            raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
+        if not 0 <= axis < len(value.shape):
+            raise self.fail(f"{name} reduces along axis {axis}, and {value} has {axes_of(len(value.shape))}")
+        takes, gives = combine.elements()
+        if takes != (gives, gives) or value.dtype.name != gives:
+            raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
+        if value.dtype.bits != 32:
+            raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32 bits; convert to f32 or s32 first")
+        self._acts(name, combine)
+        self._acts(name, shuffle)
+        self.require(_within_warp(value, axis))
+        result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
+        self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
+        return result
+
+    @verb("p.tiled")
+    def tiled(
+        self,
+        instruction: MatrixMultiply,
+        a: str | DType,
+        b: str | DType,
+        shape: tuple[Operand, Operand],
+        warps: tuple[Operand, Operand],
+    ) -> Tiled:
+        """Partitions of a, b and c when the warps repeat a matrix instruction over an m x n tile."""
+        self._instruction(instruction, (MatrixMultiply,), "tiled")
+        made = tiled(instruction, dtype(a), dtype(b), shape, warps)
+        self.require(made.c.conditions)
+        return made
+
+
+def _wider(a: Tile, b: Tile) -> Tile:
+    ones_a = sum(s.same(1) for s in a.shape)
+    ones_b = sum(s.same(1) for s in b.shape)
+    return b if ones_b < ones_a else a
+
+
+def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
+    """The threads that differ along the axis are lanes of one warp, and a power of two of them."""
+    conditions = []
+    if value.partition is None:
+        return ()
+    below = expr(1)
+    for leaf, stride in value.partition.threads.steps:
+        size = expr(leaf)
+        if isinstance(stride, Step) and any(moved == axis for moved, _ in stride.terms):
+            fits = ((below * size <= 32) | (size == 1)) & ((expr(32) % size == 0) | (size == 1))
+            conditions.append(
+                Condition(
+                    f"reduction of {value.name}", fits, "the threads along the reduced axis are lanes of one warp"
+                )
+            )
+        below = below * size
+    return tuple(conditions)

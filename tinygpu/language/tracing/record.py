@@ -1,0 +1,104 @@
+"""What tracing knows of a program so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.declared import Declared
+from tinygpu.language.memories import RMEM
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.roles import Pipeline, Role, Token
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+from tinygpu.users_code import line_under_way
+
+# What is done with a slot inside `produce()`, `consume()` and `turn()` of a pipeline.
+DONE = {"produce": "produced", "consume": "consumed", "turn": "taken in turns"}
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """The state of one trace; `self.machine` is the instance whose structural choices are made."""
+
+    machine: Declared
+    constraints: list[Constraint] = field(default_factory=list)
+    roles: list[Role] = field(default_factory=list)
+    pipelines: list[Pipeline] = field(default_factory=list)
+    grid_node: n.Grid | None = None
+    bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
+    counter: int = 0
+    unused: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)  # value or pipeline -> the user's line that made it
+    owners: dict[str, str] = field(default_factory=dict)  # register value -> role
+    slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
+    current_role: Role | None = None
+    counted: dict[str, tuple[Expr, Expr, Expr]] = field(default_factory=dict)  # index of a loop -> (extent, step, 1)
+    depth: int = 0  # loops around the current place
+    divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
+    fixing_up: bool = False  # whether only the last of them gets here
+    fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
+
+    def emit(self, statement: n.Statement) -> None:
+        self.bodies[-1].append(statement)
+
+    @contextmanager
+    def nested(self) -> Iterator[list[n.Statement]]:
+        body: list[n.Statement] = []
+        self.bodies.append(body)
+        try:
+            yield body
+        finally:
+            self.bodies.pop()
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def fail(self, sentence: str) -> DeclarationError:
+        return DeclarationError(f"{type(self.machine).__name__}.program: {sentence}")
+
+    def _number(self) -> int:
+        self.counter += 1
+        return self.counter
+
+    def _name(self, prefix: str) -> str:
+        return f"{prefix}{self._number()}"
+
+    def require(self, conditions: tuple[Condition, ...]) -> None:
+        for c in conditions:
+            self.constraints.append(Constraint(c.name, c.condition, c.sentence, "legality", "partition", "emulator"))
+
+    def _use(self, tile: Tile) -> None:
+        self._owned(tile)
+        if tile.name in self.fixed_up:
+            raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
+        self.unused.pop(tile.name, None)
+
+    def _owned(self, tile: Tile) -> None:
+        """A register value belongs to the role that made it."""
+        owner = self.owners.get(tile.name)
+        if owner is not None and self.current_role is not None and owner != self.current_role.name:
+            raise self.fail(
+                f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
+                "hand it over through a pipeline"
+            )
+
+    def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
+        name = self._name("v")
+        self.unused[name] = what
+        self.places[name] = line_under_way()
+        if self.current_role is not None:
+            self.owners[name] = self.current_role.name
+        zero = tuple(expr(0) for _ in partition.shape)
+        return Tile(name, RMEM, kind, partition.shape, zero, (), None, None, partition)
+
+    def _token(self, target: Tile, completion: str) -> Token | None:
+        return Token(self._number(), target.name, completion) if completion else None

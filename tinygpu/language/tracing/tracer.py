@@ -1,0 +1,33 @@
+"""Tracing: runs a machine's `program` once per structure and writes down what it does.
+
+The object that `program` receives has one verb per statement of `tinygpu.program.nodes`. Verbs check at once that an
+instruction fits its operands (memory, dtype, partition), and collect the constraints that instructions and memories
+bring. Mistakes raise `DeclarationError` with the machine, the attribute and the sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.language.tracing.computing import Computing
+from tinygpu.language.tracing.moves import Moves
+from tinygpu.program import nodes as n
+from tinygpu.users_code import at
+
+
+@dataclass(slots=True, eq=False)
+class Tracer(Moves, Computing):
+    """Records one structure of a machine: the verbs of `program`."""
+
+    def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:
+        if self.grid_node is None:
+            raise self.fail("the program opens no grid; begin with `with p.grid(...)`")
+        if not self.roles:
+            raise self.fail("no warps do anything; open `with p.role(...)` inside the grid")
+        if self.grid_node.scheduler.shares and self.divided is None:
+            who = self.grid_node.scheduler.sharers
+            raise self.fail(f"{who}, and they divide no loop; write p.loop(..., divided=True)")
+        for value, what in self.unused.items():
+            raise at(self.fail(f"{what} (%{value}) is never used; store it, or leave it out"), self.places[value])
+        self._check_combined(self.bodies[0])
+        return self.grid_node, tuple(self.bodies[0])
