@@ -14,6 +14,7 @@ from random_expressions import Tree, build, conditions, integers, meaning
 
 from tinygpu.expressions import (
     Expr,
+    Table,
     all_of,
     any_of,
     ceil_div,
@@ -132,7 +133,7 @@ BM, BN, BK, M, N, K, WARPS = (symbol(name) for name in ("bm", "bn", "bk", "m", "
         (~(K % BK == 0), "k % bk != 0"),
         (all_of([]), "True"),
         (Expr(sympy.Rational(1, 2) * M.sympy), "m / 2"),
-        (tabulated("ones", int.bit_count, M + 1), "ones(m + 1)"),
+        (tabulated(Table("ones", int.bit_count), M + 1), "ones(m + 1)"),
         (Expr(sympy.Piecewise((M.sympy, (M > 1).sympy))), "m if m > 1"),
     ],
 )
