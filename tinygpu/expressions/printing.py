@@ -84,11 +84,10 @@ def _sum(node: Any, first: tuple[Any, ...] = ()) -> str:
     ordered = sorted(node.as_ordered_terms(), key=lambda term: (term not in first, _is_negative(term)))
     for term in ordered:
         negative = _is_negative(term)
-        part = _within(-term if negative else term, _PRODUCT)
         if not text:
-            text = f"-{part}" if negative else part
+            text = _negated(-term) if negative else _within(term, _PRODUCT)
         else:
-            text += f" - {part}" if negative else f" + {part}"
+            text += f" - {_within(-term, _PRODUCT)}" if negative else f" + {_within(term, _PRODUCT)}"
     return text
 
 
@@ -96,10 +95,15 @@ def _is_negative(term: Any) -> bool:
     return bool(term.as_coeff_Mul()[0] < 0)
 
 
+def _negated(node: Any) -> str:
+    """With a minus in front, which Python takes to the dividend alone where a quotient follows."""
+    return f"-{_factor(node) if isinstance(node, (FloorDiv, Remainder)) else _within(node, _PRODUCT)}"
+
+
 def _product(node: Any) -> tuple[str, int]:
     number, _ = node.as_coeff_Mul()
     if number < 0:
-        return f"-{_within(-node, _PRODUCT)}", _SUM
+        return _negated(-node), _SUM
     over = "" if number.q == 1 else f" / {number.q}"
     factors = (node * number.q).as_ordered_factors() if over else node.as_ordered_factors()
     return "*".join(map(_factor, factors)) + over, _PRODUCT

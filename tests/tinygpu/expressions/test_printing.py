@@ -133,6 +133,8 @@ BM, BN, BK, M, N, K, WARPS = (symbol(name) for name in ("bm", "bn", "bk", "m", "
         (~(K % BK == 0), "k % bk != 0"),
         (all_of([]), "True"),
         (Expr(sympy.Rational(1, 2) * M.sympy), "m / 2"),
+        (0 - M // BM, "-(m // bm)"),
+        (K - 2 * (M // BM), "k - 2*(m // bm)"),
         (tabulated(Table("ones", int.bit_count), M + 1), "ones(m + 1)"),
         (Expr(sympy.Piecewise((M.sympy, (M > 1).sympy))), "m if m > 1"),
     ],
