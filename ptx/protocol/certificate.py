@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
@@ -26,11 +26,11 @@ from tinygpu.ptx.protocol.induction import (
     RingProof,
     answer,
 )
-from tinygpu.ptx.protocol.order import in_one_order
+from tinygpu.ptx.protocol.order import Blocked, OrderProof, order
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 
-Proof: TypeAlias = "RingProof | TurnProof | FillingProof"
+Proof: TypeAlias = "RingProof | TurnProof | OrderProof | FillingProof"
 Verdict: TypeAlias = Literal["proved", "refuted", "unknown"]
 # What tells that a slot is full where the threads of a role fill it themselves.
 BY_THREADS = ("barrier", "commit group")
@@ -56,6 +56,7 @@ class RingCertificate:
     round     in which it fails
     open      claims that are not known
     explored  what was enumerated instead
+    trace     what roles have done before it fails
     asked     questions that Z3 has answered
     states    of pipelines within a role that are not proved for all stages: there are finitely many, all were looked at
     """
@@ -68,6 +69,7 @@ class RingCertificate:
     round: int | None = None
     open: tuple[str, ...] = ()
     explored: tuple[Explored, ...] = ()
+    trace: tuple[str, ...] = ()
     asked: int = 0
     states: int = 0
 
@@ -78,7 +80,8 @@ class RingCertificate:
 
     def __str__(self) -> str:
         if self.verdict == "refuted":
-            return f"refuted: {self.what}: {self.reason}"
+            trace = f"\n  before it: {'; '.join(self.trace)}" if self.trace else ""
+            return f"refuted: {self.what}: {self.reason}{trace}"
         unknown = f"unknown: {self.what}: {', '.join(self.open)}: {self.reason}"
         if self.explored:
             unknown += f"; nothing is wrong in {' and '.join(map(str, self.explored))}"
@@ -109,6 +112,7 @@ class RingCertificate:
             "for": self._scope,
             "reason": self.reason,
             "round": self.round,
+            "trace": list(self.trace),
             "sentence": str(self),
         }
 
@@ -185,7 +189,9 @@ def _between_roles(protocol: sync.Protocol, proofs: Proofs) -> tuple[RingCertifi
     except Irregular as why:
         return _explored(protocol, rings, str(why))
     try:
-        return tuple(_certified(protocol, ring, automata, proofs) for ring in rings)
+        apart = tuple(_certified(protocol, ring, automata, proofs) for ring in rings)
+        groups = _coupled(apart, automata)
+        return tuple(found for group in groups for found in _together(protocol, group, automata, proofs))
     except Irregular as why:
         return _explored(protocol, rings, str(why))
 
@@ -295,8 +301,8 @@ def _explored(protocol: sync.Protocol, rings: list[sync.Ring], why: str) -> tupl
     out = []
     for ring in rings:
         if violation and violation.pipeline == ring.name:
-            failed = RingCertificate(ring, "refuted", (), 1, violation.sentence, violation.round, (), looked)
-            out.append(failed)
+            told = violation.sentence, violation.round, (), looked, violation.trace
+            out.append(RingCertificate(ring, "refuted", (), 1, *told))
         elif violation:
             reason = f"{violation.pipeline} fails, which it is used with"
             out.append(RingCertificate(ring, "unknown", reason=reason, open=CLAIMS))
@@ -343,24 +349,53 @@ def _certified(
         except Irregular:
             if least == 2 or ring.stages < 2:
                 raise
-    coupled = _coupled(protocol, ring.name, automata)
-    several = sorted({m.ring for a in mine for m in a.moves} & coupled - {ring.name})
-    if several and not in_one_order(coupled, automata):
-        reason = f"its roles wait in {' and '.join(several)} as well, and who waits for whom through both is not proved"
-        looked = _look(protocol)
-        if any(explored.violation for explored in looked):
-            raise Irregular(reason)
-        return RingCertificate(ring, "unknown", CLAIMS[:-1], least, reason, None, (STUCK,), looked, asked)
     return RingCertificate(ring, "proved", CLAIMS, least, asked=asked)
 
 
-def _coupled(protocol: sync.Protocol, ring: str, automata: tuple[Automaton, ...]) -> frozenset[str]:
-    """The rings with buffers whose roles wait in this one too, or in one of which that is so."""
-    handed = {r.name for r in protocol.rings if r.completion == "mbarrier"}
-    found = {ring}
-    while more := {m.ring for a in automata for m in a.moves if any(a.of(name) for name in found)} & handed - found:
-        found |= more
-    return frozenset(found)
+def _coupled(
+    found: tuple[RingCertificate, ...], automata: tuple[Automaton, ...]
+) -> list[tuple[RingCertificate, ...]]:
+    """The rings in groups: those of a group have roles in common."""
+    groups: list[tuple[RingCertificate, ...]] = []
+    for one in found:
+        using = [a for a in automata if a.of(one.ring.name)]
+        near = [group for group in groups if any(a.of(other.ring.name) for a in using for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append((*(other for group in near for other in group), one))
+    return groups
+
+
+def _together(
+    protocol: sync.Protocol, group: tuple[RingCertificate, ...], automata: tuple[Automaton, ...], proofs: Proofs
+) -> Iterator[RingCertificate]:
+    """Of each ring by itself all is proved: and that nobody waits for ever through several of them?"""
+    if len(group) == 1:
+        yield from group
+        return
+    rings = tuple(one.ring for one in group)
+    stages = {one.ring.name: one.ring.stages for one in group if one.ring.buffers}
+    try:
+        asked = proofs.prove(order(rings, automata, protocol, stages))
+        for one in group:
+            for fewer in range(one.least, stages.get(one.ring.name, 0)):
+                try:
+                    asked += proofs.prove(order(rings, automata, protocol, stages | {one.ring.name: fewer}))
+                except (Blocked, Irregular):
+                    continue
+                stages[one.ring.name] = fewer
+                break
+    except (Blocked, Irregular) as why:
+        looked = _look(protocol)
+        if any(explored.violation for explored in looked):
+            raise Irregular(str(why)) from None
+        for one in group:
+            others = " and ".join(sorted(ring.name for ring in rings if ring is not one.ring))
+            reason = f"its roles wait in {others} as well, and who waits for whom is not proved: {why}"
+            claims = tuple(claim for claim in one.claims if claim != STUCK)
+            yield replace(one, verdict="unknown", claims=claims, reason=reason, open=(STUCK,), explored=looked)
+        return
+    for one in group:
+        yield replace(one, least=max(one.least, stages.get(one.ring.name, 1)), asked=one.asked + asked)
 
 
 def _check_counts(

@@ -12,12 +12,16 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.execution import Event, Instance, events, roles
 
 STATES = 200_000
+# What roles do, in the words of a trace, and steps of one that is told.
+DONE = {"wait": "waits for", "bring": "fills", "arrive": "releases"}
+TURNS = {"wait": "has", "arrive": "hands on"}
+LONGEST_TRACE = 12
 # What stands for the turn, where slots are numbers.
 TURN = -1
 
@@ -35,12 +39,14 @@ class Violation:
 
     kind   overwritten, unfilled, missed, turns, arrivals, unmade, stuck
     round  of the ring, counted over all tiles from 0 on
+    trace  what the roles have done before, the last of it
     """
 
     kind: str
     pipeline: str
     round: int
     sentence: str
+    trace: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.sentence
@@ -156,18 +162,42 @@ class _Search:
     # -- states ----------------------------------------------------------------------------------------------------
     def run(self, most: int) -> Explored:
         start: State = (tuple(0 for _ in self.actors), (), tuple((0, count, 0) for count in self.counts))
-        seen, waiting = {start}, deque([start])
-        try:
-            while waiting:
-                for state in self.following(waiting.popleft()):
-                    if state not in seen:
-                        seen.add(state)
+        before: dict[State, State | None] = {start: None}
+        waiting = deque([start])
+        while waiting:
+            now = waiting.popleft()
+            try:
+                for state in self.following(now):
+                    if state not in before:
+                        before[state] = now
                         waiting.append(state)
-                if len(seen) > most:
-                    return Explored(self.instance, len(seen), False, None)
-        except _Wrong as wrong:
-            return Explored(self.instance, len(seen), True, wrong.violation)
-        return Explored(self.instance, len(seen), True, None)
+            except _Wrong as wrong:
+                violation = replace(wrong.violation, trace=self.trace(before, now))
+                return Explored(self.instance, len(before), True, violation)
+            if len(before) > most:
+                return Explored(self.instance, len(before), False, None)
+        return Explored(self.instance, len(before), True, None)
+
+    def trace(self, before: dict[State, State | None], state: State) -> tuple[str, ...]:
+        """What the roles have done to come to a state, the last of it; all warps of a role are one."""
+        said: dict[str, None] = {}
+        earlier = before[state]
+        while earlier is not None:
+            for actor, done, was in zip(self.actors, state[0], earlier[0], strict=True):
+                if done != was and not actor.cta:
+                    for event in reversed(actor.steps[was]):
+                        if event.kind in DONE:
+                            turn = "its turn" if event.side == "turn" else f"slot {event.slot} of {event.pipeline}"
+                            verb = TURNS.get(event.kind, "") if event.side == "turn" else self.verb(event)
+                            said.setdefault(f"{actor.role} {verb} {turn} in round {event.round}")
+            state, earlier = earlier, before[earlier]
+            if len(said) > LONGEST_TRACE:
+                break
+        return tuple(reversed(list(said)[:LONGEST_TRACE]))
+
+    @staticmethod
+    def verb(event: Event) -> str:
+        return DONE[event.kind] if event.side != "empty" or event.kind != "wait" else "acquires"
 
     def following(self, state: State) -> Iterator[State]:
         done, under_way, phases = state

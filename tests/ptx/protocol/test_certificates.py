@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from breaks import Break, breaks, early_releases
-from structures import PROOFS, STRUCTURES, CopiedInBulk, protocol, structure, two_rings
+from structures import PROOFS, STRUCTURES, CopiedInBulk, protocol, structure
 
 from tinygpu.devices import device
 from tinygpu.ptx.lowering.build import build
@@ -75,31 +75,6 @@ def test_what_a_solver_does_not_know_is_unknown_with_what_was_enumerated() -> No
         "consumer wait: max. resource limit exceeded); nothing is wrong in 1 tile of 7 rounds, "
     )
     assert sentence.endswith(" states")
-
-
-@pytest.mark.parametrize(
-    ("produced", "consumed", "verdict"),
-    [("abab", "abab", "proved"), ("aabb", "abab", "unknown"), ("aab", "baa", "refuted"), ("aab", "aab", "proved")],
-)
-def test_roles_that_come_to_two_rings_in_one_order_do_not_wait_for_each_other(
-    produced: str, consumed: str, verdict: str
-) -> None:
-    """Other orders are looked at: with one stage, a is full twice before b, which the reader wants first, is filled."""
-    found = certify(protocol(two_rings(produced, consumed), (40, 256), {"stages": 1}), PROOFS)
-    assert ("proved" if found.proved else "refuted" if found.refuted else "unknown") == verdict, str(found)
-
-
-def test_who_waits_for_whom_through_two_rings_is_unknown_in_other_orders() -> None:
-    found = certify(protocol(two_rings("aabb", "abab"), (40, 256), {"stages": 2}), PROOFS)
-    assert [ring.open for ring in found.rings] == [("no wait lasts for ever",)] * 2
-    proved, unknown, *_ = str(found).splitlines()
-    assert proved.endswith(
-        ": no slot is overwritten before it was read; no slot is read before it was filled; no phase is missed"
-    )
-    assert unknown.startswith(
-        "unknown: a of x: no wait lasts for ever: its roles wait in b as well, and who waits for whom through both is "
-        "not proved; nothing is wrong in 1 tile of 7 rounds, "
-    )
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])

@@ -113,7 +113,7 @@ def test_a_broken_pipeline_within_a_role_is_refuted_with_its_round(kind: str, nu
     assert str(certify(broken.protocol, PROOFS)).splitlines()[0] == sentence
 
 
-@pytest.mark.parametrize("name", [COPIED, STORED, "hopper, bulk", "two rings"])
+@pytest.mark.parametrize("name", [COPIED, STORED, "hopper, staged", "two rings"])
 @pytest.mark.sampled(2)
 def test_what_is_assumed_of_a_pipeline_within_a_role_can_be(name: str) -> None:
     """Without what it is to show, each question has an answer: so that nothing is shown of what cannot be."""
