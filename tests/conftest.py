@@ -42,11 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 
+def pytest_sessionstart() -> None:
+    """What collection makes stays until the end: machines, cases. The garbage collector finds nothing in it."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What stands after collection stays until the end: the garbage collector need not walk over it again and again."""
+    """Nor need it walk over all that again and again; and tests leave little that a walk is worth, their arrays apart.
+
+    Arrays of the emulator count as one object each, however large: the steps may not be too long.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -228,7 +228,10 @@ def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
 
 
 def nodes_of(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
+    """The statements inside; no expression has one."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):
+            continue
         if for_types or not (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")):
             yield node
             yield from nodes_of(node, for_types)

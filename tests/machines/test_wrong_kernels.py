@@ -132,7 +132,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_unedited_kernels_are_right(name: str) -> None:
     found = subject(name).verified(subject(name).kernel.ptx)

@@ -159,7 +159,7 @@ def cases() -> list[tuple[str, str, str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("case", cases(), ids=lambda c: "-".join([*c[:3], *map(str, c[3].values())]))
 def test_wrong_products_are_refused_and_right_ones_are_not(case: tuple[str, str, str, dict[str, Any]]) -> None:
     name, a, c, options = case

@@ -39,20 +39,20 @@ def by_name(name: str) -> Microbenchmark:
     return next(b for b in ALL if b.name == name)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @each
 def test_it_is_right_in_the_emulator_and_does_what_its_figures_count(benchmark: Microbenchmark) -> None:
     assert prove(benchmark).complaints == ()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("order", ["early", "random"])
 @pytest.mark.parametrize("benchmark", ASYNCHRONOUS, ids=lambda b: b.name)
 def test_it_is_right_in_whichever_order_copies_land(benchmark: Microbenchmark, order: str) -> None:
     assert prove(benchmark, order=order).complaints == ()  # type: ignore[arg-type]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @each
 def test_it_assembles_for_its_target_and_all_later_ones_without_spills_and_without_advice(
     benchmark: Microbenchmark,

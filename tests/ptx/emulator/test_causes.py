@@ -43,7 +43,7 @@ MEETINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("meet", MEETINGS)
 @pytest.mark.parametrize("wait", WAITS)
 def test_what_is_stuck_comes_before_those_who_wait_for_it(wait: str, meet: str) -> None:

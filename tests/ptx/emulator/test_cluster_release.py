@@ -77,7 +77,7 @@ def handed_over(reader: str, arrival: str, order: str = "late", narrow: bool = F
     return tuple(sorted({fault.kind for fault in report.faults}))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("reader", "arrival"), list(itertools.product(READERS, ARRIVALS)))
 def test_an_arrival_in_another_cta_gives_back_what_its_scope_reaches(reader: str, arrival: str, order: str) -> None:

@@ -64,7 +64,7 @@ def zero_sign(mode: str, sign_x: int, sign_y: int) -> int:
     return sign_x if sign_x == sign_y else int(mode == "rm")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @settings(max_examples=12, deadline=None)

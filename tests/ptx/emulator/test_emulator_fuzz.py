@@ -165,7 +165,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_run_or_are_refused(name: str) -> None:
     assert attempt(HEAD + HOSTILE[name]) in (

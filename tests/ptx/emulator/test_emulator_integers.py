@@ -109,7 +109,7 @@ BINARY += [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("text", "bits", "result_bits", "oracle"), BINARY, ids=names(BINARY))
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
@@ -224,7 +224,7 @@ THREE: list[tuple[str, Callable[..., int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("text", "oracle"), THREE, ids=names(THREE))
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())

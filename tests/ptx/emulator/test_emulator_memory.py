@@ -51,7 +51,7 @@ st.global.u32 [%rd8], %r4;
     return module(body + "ret;", [f".param .u64 {n}" for n in ("counters", "index", "values", "found")])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("operation", "oracle"), ATOMICS, ids=[row[0] for row in ATOMICS])
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 @settings(max_examples=4, deadline=None)

@@ -42,7 +42,7 @@ def limit(value: int, width: int, signed: bool) -> int:
     return min(max(value, low), high)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("name", BINARY)
 @EXAMPLES

@@ -44,7 +44,7 @@ def scale_blocks(scales: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(blocks).reshape(-1)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("entry", "m", "first", "second", "result", "k"),
     [

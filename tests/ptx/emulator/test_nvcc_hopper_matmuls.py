@@ -37,7 +37,7 @@ def tiles(values: NDArray[Any], rows: int = 64) -> TensorMap:
     return TensorMap(values, (128 // values.itemsize, rows), swizzle="128B")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("entry", "first", "second", "result", "k"),
     [

@@ -139,7 +139,7 @@ def racing_lines(text: str, **options: Any) -> list[str]:
     return [fault.line_text.split()[0] for fault in sorted(report.faults, key=lambda fault: fault.line)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("load", SHARED_LOADS)
 @pytest.mark.parametrize("signal", SHARED_SIGNALS)
 @pytest.mark.parametrize("place", PLACES)

@@ -83,7 +83,7 @@ def run_masked(text: str, values: Words, unknown: Words, keep: Words) -> None:
     run_instruction(f"{setup}{text} and.b32 %d0, %d, %a6;", inputs, [U32], declare=DECLARE)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("draws", [1, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", EXACT + SOUND)
 def test_bits_that_a_filling_can_change_are_unknown_and_others_are_known(text: str, draws: int) -> None:

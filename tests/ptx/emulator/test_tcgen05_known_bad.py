@@ -431,7 +431,7 @@ def test_bugs_are_found(bug: Bug, order: str) -> None:
     assert said == wanted
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("bug", CORPUS, ids=lambda b: b.name)
 def test_the_fixed_twin_runs_clean(bug: Bug) -> None:
     text = bug.text(False)

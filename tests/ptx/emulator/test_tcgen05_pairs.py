@@ -39,7 +39,7 @@ def both(even: Image, odd: Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.concatenate([even.data, odd.data])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["late", "early", "random"])
 @pytest.mark.parametrize(
     ("kind", "element", "d_type", "m", "n", "a_in_tmem", "b_mn", "masked"),

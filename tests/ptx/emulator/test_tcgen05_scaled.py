@@ -68,7 +68,7 @@ SCALED = [
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("order", ["late", "random"])
 @pytest.mark.parametrize("a_in_tmem", [False, True])
 @pytest.mark.parametrize("n", [16, 64, 256])

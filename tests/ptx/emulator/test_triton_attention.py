@@ -27,7 +27,7 @@ def forward(q: Values, k: Values, v: Values, scale: float, causal: bool) -> tupl
     return p @ v, ((largest + np.log(total)) / np.log(2))[..., 0], p
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @orders
 @cases("attention")
 def test_attention(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -58,7 +58,7 @@ def test_attention_through_tensor_maps(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_allclose(out, forward(q, k, v, scale, False)[0], atol=4e-3)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("attention_backward")
 def test_attention_backward(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

@@ -29,7 +29,7 @@ def product(a: Values, b: Values) -> Values:
     return result
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("tile_sum")
 def test_tiles_through_shared_memory_and_reductions_into_global(

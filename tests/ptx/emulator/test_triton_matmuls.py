@@ -36,7 +36,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(31)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @orders
 @cases("matmul")
 def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -47,7 +47,7 @@ def test_matmul_with_edges(fixture: Fixture, rng: np.random.Generator, order: Or
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @orders
 @cases("whole_matmul")
 def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -61,7 +61,7 @@ def test_matmul_of_any_type_and_order_of_elements(fixture: Fixture, rng: np.rand
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("mixed_matmul")
 def test_matmul_of_two_types(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -72,7 +72,7 @@ def test_matmul_of_two_types(fixture: Fixture, rng: np.random.Generator, order: 
     np.testing.assert_array_equal(c, product(a, b))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("split_k")
 def test_split_k_with_atomics(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -83,7 +83,7 @@ def test_split_k_with_atomics(fixture: Fixture, rng: np.random.Generator, order:
     np.testing.assert_array_equal(c, product(a, b).astype(c.dtype))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @orders
 @cases("persistent")
 def test_persistent_ctas(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -94,7 +94,7 @@ def test_persistent_ctas(fixture: Fixture, rng: np.random.Generator, order: Orde
     np.testing.assert_array_equal(c, product(a, b).astype(F16))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("stream_k")
 def test_stream_k(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -139,7 +139,7 @@ def test_batched_matmul(fixture: Fixture, rng: np.random.Generator, order: Order
     np.testing.assert_array_equal(c, product(a, b))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("convolution")
 def test_convolution(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -168,7 +168,7 @@ def scaled_operand(rng: np.random.Generator, rows: int, k: int, kind: str) -> tu
     return stored, scales, stored.astype(np.float64) * factor
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @orders
 @cases("scaled_matmul")
 def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -181,7 +181,7 @@ def test_matmul_with_a_scale_per_block(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_array_equal(c, left @ right.T)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(28)
 @orders
 @cases("descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_device(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:
@@ -204,7 +204,7 @@ def tensor_map(fixture: Fixture, position: int, array: Values) -> list[Any]:
     return [made, *array.shape, *(np.int64(s) for s in strides)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @orders
 @cases("host_descriptor_matmul")
 def test_matmul_through_tensor_maps_of_the_host(fixture: Fixture, rng: np.random.Generator, order: Order) -> None:

@@ -42,7 +42,7 @@ def exact(a: NDArray[Any], b: NDArray[Any], d: NDArray[Any], scale: bool = True,
     return total
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("n", range(8, 257, 8))
 def test_every_n_multiplies(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -65,7 +65,7 @@ TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("d_type", "a_type", "b_type"), TYPES)
 @pytest.mark.parametrize("swizzle", SPANS)
 @pytest.mark.parametrize("in_registers", [False, True])

@@ -37,7 +37,7 @@ def domain(name: str) -> dict[str, list[Variant]]:
     return out
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 def test_the_example_assembles_for_every_later_target_and_runs(card: Card) -> None:
     example = card.example
@@ -47,7 +47,7 @@ def test_the_example_assembles_for_every_later_target_and_runs(card: Card) -> No
     assert refused_by_emulator(example) == ""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 def test_legal_by_the_rules_if_and_only_if_it_assembles(card: Card) -> None:
     wrong = []
@@ -91,7 +91,7 @@ def test_one_bad_statement_among_good_ones_is_the_one_that_is_refused() -> None:
     }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "twin"), TWINS, ids=[f"{name}: {twin.rule}" for name, twin in TWINS])
 def test_the_judge_refuses_the_illegal_twin_in_the_words_of_the_card_and_passes_the_legal_one(
     name: str, twin: Twin

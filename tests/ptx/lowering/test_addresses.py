@@ -108,12 +108,19 @@ def test_global_accesses_touch_what_the_partition_says(data: st.DataObject, majo
 
 
 @st.composite
-def swizzles(draw: st.DrawFn, chunk_bytes: int) -> tuple[tuple[int, int], ...]:
-    """(row bit, mask) entries: any masks over whole chunks, or a run of bits that move by the same distance."""
+def swizzles(draw: st.DrawFn, chunk_bytes: int, chunks: int, rows: int) -> tuple[tuple[int, int], ...]:
+    """(row bit, mask) entries: any masks over whole chunks, or a run of bits that move by the same distance.
+
+    chunks  per row; masks stay within the greatest power of two that divides them, so that no byte leaves its row
+    """
+    bits, row_bits = (chunks & -chunks).bit_length() - 1, (rows - 1).bit_length()
+    if not bits or not row_bits:
+        return ()
     if draw(st.booleans()):
-        low, to = draw(st.integers(0, 3)), draw(st.integers(0, 2))
-        return tuple((low + i, chunk_bytes << to + i) for i in range(draw(st.integers(1, 3))))
-    masks = st.tuples(st.integers(0, 4), st.integers(1, 15).map(lambda m: m * chunk_bytes))
+        low, to = draw(st.integers(0, row_bits - 1)), draw(st.integers(0, bits - 1))
+        count = draw(st.integers(1, min(bits - to, row_bits - low)))
+        return tuple((low + i, chunk_bytes << to + i) for i in range(count))
+    masks = st.tuples(st.integers(0, row_bits - 1), st.integers(1, (1 << bits) - 1).map(lambda m: m * chunk_bytes))
     return tuple(sorted(draw(st.lists(masks, max_size=4, unique_by=lambda entry: entry[0]))))
 
 
@@ -125,7 +132,7 @@ def test_shared_accesses_touch_what_partition_and_layout_say(data: st.DataObject
     partition, vector = data.draw(partitions(contiguous, {2: (2, 4, 8), 4: (1, 2, 4), 8: (1, 2)}[bytes_each]))
     pad = data.draw(st.integers(0, 2)) * vector
     chunk = vector * bytes_each
-    xor = data.draw(swizzles(chunk))
+    xor = data.draw(swizzles(chunk, int(partition.shape[contiguous]) // vector, int(partition.shape[1 - contiguous])))
     buffer = Buffer("ring.t", SMEM, dtype(kind), partition.shape, contiguous, expr(pad), "layout", expr(1))
     target = Tile("ring.t", SMEM, dtype(kind), partition.shape, (ZERO, ZERO), (), None, buffer, None)
     value = register_tile("v1", kind, partition)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,27 +123,32 @@ PROBLEMS: list[tuple[type[Machine], dict[str, Any]]] = [
 ]
 
 
-def kernels(machine: type[Machine], asked: dict[str, Any], count: int) -> Iterator[str]:
-    problem = machine.problem(**asked)
+COUNT = 3
+
+
+@cache
+def kernels(machine: type[Machine], asked: str) -> tuple[str, ...]:
+    """The texts of some candidates for a problem, as JSON."""
+    problem = machine.problem(**json.loads(asked))
     space = build_space(machine, problem, device("a100"))
     cache = SolverCache()
-    for point in space.space.sample(count, np.random.default_rng(4)):
-        yield build(space.program(point), problem, point, cache).kernel.ptx
+    points = space.space.sample(COUNT, np.random.default_rng(4))
+    return tuple(build(space.program(point), problem, point, cache).kernel.ptx for point in points)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("machine", "asked"), PROBLEMS, ids=lambda v: "" if isinstance(v, dict) else v.__name__)
 def test_a_loop_computes_nothing_that_stays_the_same(machine: type[Machine], asked: dict[str, Any]) -> None:
     seen = 0
-    for ptx in kernels(machine, asked, 3):
+    for ptx in kernels(machine, json.dumps(asked)):
         for body in loops(ptx):
             seen += 1
             assert invariant(body) == []
-    assert seen >= 3
+    assert seen >= COUNT
 
 
 def test_the_check_sees_what_stays_the_same() -> None:
-    (ptx,) = kernels(MatmulAmpere, PROBLEMS[0][1], 1)
+    ptx = kernels(MatmulAmpere, json.dumps(PROBLEMS[0][1]))[0]
     (body,) = loops(ptx)
     outside = next(r for r in REGISTER.findall(ptx) if r not in "\n".join(body))
     assert invariant([f"    add.u32 %r9999, {outside}, 4;", *body]) == [f"add.u32 %r9999, {outside}, 4"]
@@ -155,7 +162,7 @@ def test_the_check_sees_what_stays_the_same() -> None:
 )
 def test_every_value_that_is_computed_is_used(machine: type[Machine], asked: dict[str, Any]) -> None:
     """Of the two halves of a register that is taken apart, one is enough."""
-    for ptx in kernels(machine, asked, 3):
+    for ptx in kernels(machine, json.dumps(asked)):
         made: list[list[str]] = []
         read: set[str] = set()
         for guard, opcode, operands in statements(ptx.split("{", 1)[1].split("\n")):

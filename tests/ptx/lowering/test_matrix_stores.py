@@ -59,7 +59,7 @@ class Fragments(Machine):
         return x
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("how", ["solved", "swizzled"])
 @pytest.mark.parametrize("contiguous", ["rows", "columns"])

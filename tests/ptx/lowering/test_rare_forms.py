@@ -38,9 +38,21 @@ from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("machine", [*rare.MACHINES, *rings.MACHINES])
 def test_machines_are_right(machine: type[Machine]) -> None:
+    """One candidate, in one order: all of them, in every order, where they are few, in the long run."""
+    problem = machine.problem(**{**rare.MACHINES, **rings.MACHINES}[machine])
+    space = build_space(machine, problem, device("h100"))
+    (point,) = space.space.sample(1, np.random.default_rng(7))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late",))
+    assert found.passed, str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [*rare.MACHINES, *rings.MACHINES])
+def test_machines_are_right_in_every_order(machine: type[Machine]) -> None:
     problem = machine.problem(**{**rare.MACHINES, **rings.MACHINES}[machine])
     space = build_space(machine, problem, device("h100"))
     for point in space.space if space.space.size <= 4 else space.space.sample(1, np.random.default_rng(7)):
@@ -203,6 +215,7 @@ def test_rounds_are_known_to_be_there_where_they_are_dealt_out(divided: int, str
     assert (control.some_rounds(of, loop, grid.trips_of(of, loop, of.emit.new("r"))) is True) == known
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_the_most_rounds_are_those_of_the_tile_the_part_and_the_round_that_have_most(seed: int) -> None:
     """Of a trip count that goes by tile, part and rounds of loops around it: the largest of all, as listed."""

@@ -10,6 +10,7 @@ import pytest
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
+from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
@@ -101,15 +102,16 @@ class RowsBetweenRoles(Machine):
                 p.copy(self.tma, self.x.tile(r, j, shape=(8, 32)), s.x)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("machine", [Rows, RowsAhead, RowsBetweenRoles])
 @pytest.mark.parametrize("m", [3, 32, 43])
-def test_tiles_without_rounds_skip_their_loop(machine: type[Machine], m: int) -> None:
+@pytest.mark.parametrize("orders", [("late",), pytest.param(("early", "random"), marks=pytest.mark.slow)])
+def test_tiles_without_rounds_skip_their_loop(machine: type[Machine], m: int, orders: tuple[Order, ...]) -> None:
     problem = machine.problem(m=m, n=64)
     space = build_space(machine, problem, device("h100"))
     for point in space.space:
         kernel = build(space.program(point), problem, point, SolverCache()).kernel
-        found = verify(kernel, machine, problem, thorough=True)
+        found = verify(kernel, machine, problem, orders=orders, thorough=True)
         assert found.passed, str(found)
         assert all(ring.dims == {"m"} for ring in kernel.rings)
 

@@ -38,7 +38,7 @@ def named(cases: list[tuple[type[Machine], dict[str, Any]]]) -> list[Any]:
     return [pytest.param(m, a, id=f"{m.__name__}-{'-'.join(map(str, a.values()))}") for m, a in cases]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("machine", "asked"),
     named(
@@ -64,7 +64,7 @@ def test_without_shared_memory(machine: type[Machine], asked: dict[str, Any]) ->
     check(machine, asked, LATE)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("machine", "asked"),
     named(

@@ -34,7 +34,7 @@ def certificate(name: str) -> Certificate:
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_every_ring_between_roles_is_proved(name: str) -> None:
     found = certificate(name)
     assert found.rings

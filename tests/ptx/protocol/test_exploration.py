@@ -12,7 +12,7 @@ from tinygpu.ptx.protocol.exploration import explore
 @pytest.mark.parametrize("rounds", range(0, 14, 3))
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 def test_nothing_is_wrong_in_any_state_of_a_small_ring(count: int, stages: int, rounds: int) -> None:
     """Up to three turns of the slots and one round more, in one tile and in two."""
     of = protocol(readers(count), (40, 200), {"stages": stages})

@@ -193,7 +193,7 @@ def test_what_the_cpu_time_does_not_suffice_for_is_said() -> None:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("values", "ctas"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 import tinygpu as tg
 from tinygpu.cost.counting import count
 from tinygpu.cost.demand import Chain, Work
-from tinygpu.devices import device
+from tinygpu.devices import Device, device
 from tinygpu.expressions import symbol
 from tinygpu.language import HEURISTICS, DeclarationError, Heuristic
 from tinygpu.language.heuristic import WAITS, WORK
 from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.program.program import Program
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.spaces.build import build_space
 
@@ -44,16 +46,24 @@ class Charged(Heuristic):
         return {self.what: self.amount} if getattr(s, "name", "") == self.statement else {}
 
 
+@cache
+def simt() -> tuple[Program, dict[str, int], Device]:
+    """A product of 5 rounds of which each has 8 steps, with the numbers of a candidate and of its device."""
+    space = build_space(MatmulSimt, MatmulSimt.problem(m=64, n=64, k=40), device("a100"))
+    point = next(dict(p) for p in space.space.sample(40, np.random.default_rng(1)) if p["bk"] == 8)
+    index = space.structure_index(point)
+    values = space.environment | {a: int(point[a]) for a in space.traces[index].axes}
+    return space.traces[index].program, values, space.device
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", [*WORK, *WAITS])
 def test_each_execution_of_a_statement_is_charged(what: str) -> None:
     """In a loop of 5 rounds of which each has 8 steps, and with a figure of the device."""
-    space = build_space(MatmulSimt, MatmulSimt.problem(m=64, n=64, k=40), device("a100"))
-    point = next(dict(p) for p in space.space.sample(40, np.random.default_rng(1)) if p["bk"] == 8)
-    program, index = space.traces[space.structure_index(point)].program, space.structure_index(point)
-    values = space.environment | {a: point[a] for a in space.traces[index].axes}
+    program, values, a100 = simt()
 
     def total(*own: Heuristic) -> float:
-        demand = count(program, (*HEURISTICS, *own)).demand(values, space.device)
+        demand = count(program, (*HEURISTICS, *own)).demand(values, a100)
         before, each, after = (
             getattr(phase.work if what in WORK else phase.chain, what)
             for phase in (demand.prologue, demand.iteration, demand.epilogue)

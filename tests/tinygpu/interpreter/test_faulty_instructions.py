@@ -28,7 +28,7 @@ def smallest(faulty: Faulty) -> tuple[MachineSpace, Case]:
     return space, Case(machine, space.problem, on, point)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("what", FAULTY)
 def test_the_instruction_is_named_and_no_other(what: str) -> None:
     _, case = smallest(FAULTY[what])
@@ -41,7 +41,7 @@ def test_the_instruction_is_named_and_no_other(what: str) -> None:
     assert mean_what_they_do(case, Workbench()).fault == sentence
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("what", TEXTS)
 def test_a_kernel_that_is_wrong_parts_from_its_program_at_that_statement(what: str) -> None:
     faulty = TEXTS[what]

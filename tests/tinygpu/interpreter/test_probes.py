@@ -57,7 +57,7 @@ def leaving_tiles(program: Program) -> set[str]:
     return {s.headline(frozenset()) for s in leaves if any(t.memory is RMEM or t.buffer for t in s.writes)}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("machine", [*SHIPPED[1:], *OF_USERS, *OF_ONE_PROBLEM])
 def test_program_and_kernel_agree_at_every_statement(machine: type[Machine]) -> None:
     for program, steps in followed(machine, 1, 1, "integers"):

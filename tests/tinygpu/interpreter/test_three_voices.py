@@ -113,7 +113,7 @@ def check(machine: type[Machine], seed: int, count: int, inputs: tuple[Inputs, .
     return done
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("machine", [*SHIPPED, *OF_USERS, *OF_ONE_PROBLEM])
 def test_a_program_gives_what_the_reference_gives(machine: type[Machine]) -> None:
     assert check(machine, 1, 2, ("integers", "specials"), emulates=False)

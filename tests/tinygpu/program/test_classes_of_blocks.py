@@ -28,10 +28,18 @@ def asked_classes(tree: ast.AST) -> Iterator[tuple[int, ast.AST]]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
             if node.func.id in ("isinstance", "issubclass"):
                 yield node.lineno, node.args[1]
-        elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node.left):
+        elif isinstance(node, ast.Compare) and _asks_type(node.left):
             yield from ((node.lineno, other) for other in node.comparators)
         elif isinstance(node, ast.match_case):
             yield node.pattern.lineno, node.pattern
+
+
+def _asks_type(tree: ast.AST) -> bool:
+    """Whether an expression has a call of `type` in it."""
+    return any(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "type"
+        for call in ast.walk(tree)
+    )
 
 
 def several_blocks(source: str) -> list[int]:

@@ -53,6 +53,7 @@ def machine(persistent: bool, rounds: bool) -> type[Machine]:
     return Sums
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize(("persistent", "rounds"), [(False, False), (True, False), (True, True)])
 def test_tiles_are_dealt_in_a_role_that_hands_over_to_itself(persistent: bool, rounds: bool, cluster: int) -> None:
