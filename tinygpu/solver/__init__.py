@@ -1,6 +1,5 @@
 """Solving for unknown layouts of shared memory: importing this loads no solver, the first hard question does."""
 
-from tinygpu.solver.bit_layout import BitAccess, BitSolution, XorLayout, solve_bits
 from tinygpu.solver.smem import SolverCache, SolverDisagreement, solve_smem
 from tinygpu.solver.smem_layout import SmemLayout
 from tinygpu.solver.solution import AccessResult, Solution
@@ -8,14 +7,10 @@ from tinygpu.solver.tile_access import TileAccess
 
 __all__ = [
     "AccessResult",
-    "BitAccess",
-    "BitSolution",
     "SmemLayout",
     "Solution",
     "SolverCache",
     "SolverDisagreement",
     "TileAccess",
-    "XorLayout",
-    "solve_bits",
     "solve_smem",
 ]

@@ -164,12 +164,6 @@ EQUIVALENTS = (
         "how long Z3 may take is a matter of taste, not of one unit",
     ),
     Equivalent(
-        "tinygpu/solver/bit_layout.py",
-        "return (pairs,), tuple(2**power for power in range(crowd.bit_length()) if 2**power >= floor)",
-        "return (pairs,), tuple(2**power for power in range(crowd.bit_length()) if 3**power >= floor)",
-        "32 lanes and vectors of 16 bytes bound it by 4 at most, which powers of 3 reach where powers of 2 do",
-    ),
-    Equivalent(
         "tinygpu/solver/swizzle_search.py",
         "self.said[pair] = self.swizzled(pair.source, 0) == self.number(pair.bank)",
         "self.said[pair] = self.swizzled(pair.source, 1) == self.number(pair.bank)",

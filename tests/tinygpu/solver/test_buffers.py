@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tinygpu.devices import device
-from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, UnknownLayout, blocked
+from tinygpu.language import Choice, Dim, Input, Layout, Machine, Output, Param, UnknownLayout, blocked
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.program.access import accesses
 from tinygpu.program.placement import place
@@ -122,11 +123,17 @@ def test_lanes_that_stay_out_stay_out_wherever_the_window_lies(contiguous: str) 
     whole = rows_and_bytes(access, buffer, (3, 5))
     moved = access.lanes + np.array([3, 5])
     assert np.array_equal(whole, (moved if contiguous == "rows" else moved[..., ::-1]) * [1, 4])
-    lanes = access.lanes.copy()
-    lanes[:, ::3] = -1
-    some = rows_and_bytes(replace(access, lanes=lanes), buffer, (3, 5))
-    assert (some[:, ::3] == -1).all()
-    assert np.array_equal(some[:, 1::3], whole[:, 1::3])
+    # Every thread beside another that holds the same, and only the first of them takes part.
+    starts = access.starts
+    twice = Layout.of([(2, 0), *starts.threads.steps], starts.values.steps)
+    some = rows_and_bytes(replace(access, starts=replace(starts, layout=twice), once=True), buffer, (3, 5))
+    assert (some[:, 1::2] == -1).all()
+    count = int(starts.value_count)
+
+    def by_thread(lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return lanes.reshape(-1, count, 32, 2).transpose(0, 2, 1, 3).reshape(-1, count, 2)
+
+    assert np.array_equal(by_thread(some)[::2], by_thread(whole))
 
 
 def test_rows_that_are_not_whole_words_are_left_as_they_are() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinygpu.solver import BitAccess, SmemLayout, TileAccess, XorLayout, solve_smem
+from tinygpu.solver import SmemLayout, TileAccess, solve_smem
 from tinygpu.solver.smem_layout import hardware_masks, xor_block_bytes
 from tinygpu.solver.solution import AccessResult, sentence_of
 
@@ -85,43 +85,13 @@ def test_lanes_move_as_many_bytes_as_their_instruction_can() -> None:
         assert taken(lambda: TileAccess("it", lanes, width, kind), said) == (width in moved)  # type: ignore[arg-type]
 
 
-def test_lane_bits_move_whole_lanes_of_a_width_that_there_is() -> None:
-    for kind, width in itertools.product(("ldst", "ldmatrix"), range(1, 34)):
-        columns, right = (0,) * (3 if kind == "ldmatrix" else 5), width in (1, 2, 4, 8, 16)
-        said = f"[bank conflicts] a lane moves 1, 2, 4, 8 or 16 bytes in one instruction, not {width}"
-        if kind == "ldmatrix":
-            right, said = width == 16, f"[access 'it'] ldmatrix moves rows of 16 bytes, not {width}"
-        assert taken(lambda: BitAccess("it", columns, width, kind), said) == right  # type: ignore[arg-type]
+def test_weights_count_from_one_and_row_bits_rise() -> None:
     for weight in (-1, 0, 1):
         said = f"[access 'it'] the weight must be a positive integer, not {weight}"
-        assert taken(lambda: BitAccess("it", (0,) * 5, 4, weight=weight), said) == (weight > 0)
         assert taken(lambda: TileAccess("it", np.zeros((1, 32, 2), dtype=int), 4, weight=weight), said) == (weight > 0)
     for xor in (((2, 1), (2, 2)), ((3, 1), (2, 1)), ((2, 1), (3, 1))):
         right = [bit for bit, _ in xor] == [2, 3]
-        assert taken(lambda: XorLayout(4, xor), "[xor layout] source bits are listed once each") == right
         assert taken(lambda: SmemLayout(16, 8, 8, xor), "[smem layout] row bits are listed once each") == right
-
-
-def test_columns_of_lane_bits_may_be_zero_and_are_not_negative() -> None:
-    assert BitAccess("same", (0, 0, 1, 2, 4), 1).wavefronts(XorLayout(8)) == 1
-    for column in (-1, -2):
-        said = f"[access 'back'] lane bit 2 moves the offset by {column}, which is not a multiple of the 1 bytes"
-        assert not taken(lambda: BitAccess("back", (0, 0, column, 2, 4), 1), said)
-
-
-def test_masks_flip_bits_below_their_own_bit() -> None:
-    for bit in range(-2, 6):
-        for mask in range(-1, 40):
-            said = f"[xor layout] the mask {mask} of bit {bit} must flip bits below bit {bit}, and offsets have 4 bits"
-            right = 0 <= bit < 4 and 0 < mask < 2**bit
-            assert taken(lambda: XorLayout(4, ((bit, mask),)), said) == right
-
-
-@pytest.mark.parametrize("offsets", [[-1], [-1, 5], [16], [3, 16], [0, 15], []])
-def test_offsets_lie_in_the_layout(offsets: list[int]) -> None:
-    inside = all(0 <= offset <= 15 for offset in offsets)
-    where = np.array(offsets, dtype=np.int64)
-    assert taken(lambda: XorLayout(4).address(where), "[xor layout] offsets lie in 0 to 15") == inside
 
 
 def test_masks_stay_in_the_row_and_bits_are_those_of_row_numbers() -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tinygpu.constraints.query import ask
-from tinygpu.solver import BitAccess, SmemLayout, Solution, SolverCache, TileAccess, solve_bits, solve_smem
+from tinygpu.solver import SmemLayout, Solution, SolverCache, TileAccess, solve_smem
 from tinygpu.solver.smem import _Question
 from tinygpu.solver.swizzle_search import swizzle_query
 
@@ -187,11 +187,13 @@ def test_where_nothing_is_free_of_conflicts_z3_refutes_it() -> None:
     question = _Question.of(64, 64, narrow_rows(), False, True, 400_000).swizzle_question(64)
     assert ask(swizzle_query(question, solution.wavefronts - 1)).verdict == "unsat"
     assert ask(swizzle_query(question, solution.wavefronts)).verdict == "sat"
-    # With padding, and in the general form (which may swap two rows that share a line), there is a way.
+    # With padding, and in lines of the banks (where two rows that share one may be swapped), there is a way.
     assert solve_smem(64, 64, narrow_rows()).conflict_free
-    assert solve_bits(
-        12, [BitAccess("copy in", (16, 32, 64, 128, 256), 16), BitAccess("read", (128, 256, 4, 8, 16), 4)]
-    )
+    lines = [
+        TileAccess(one.name, np.stack(np.divmod(64 * one.lanes[..., 0] + one.lanes[..., 1], 128), axis=-1), *rest)
+        for one, *rest in ((one, one.width_bytes, one.kind) for one in narrow_rows())
+    ]
+    assert solve_smem(32, 128, lines, allow_padding=False).conflict_free
 
 
 def test_where_vectors_alone_forbid_it_no_layout_of_any_kind_helps() -> None:
