@@ -20,7 +20,7 @@ from tinygpu.ptx.calibration.benchmark import (
 )
 from tinygpu.ptx.calibration.chip import Chip
 from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load
-from tinygpu.ptx.calibration.memory import noise
+from tinygpu.ptx.calibration.memory_bandwidth import noise
 
 # A tensor of 16-bit elements whose rows of 64 are dense: a box of whole rows is contiguous in memory.
 ROW_ELEMS, ROW_BYTES = 64, 128

@@ -8,7 +8,7 @@ import numpy as np
 
 from tinygpu.ptx.calibration.benchmark import SINK, Array, Counts, Launch, Microbenchmark, Number, Reading
 from tinygpu.ptx.calibration.kernel_text import Kernel, folded, load
-from tinygpu.ptx.calibration.memory import exchanged
+from tinygpu.ptx.calibration.memory_latency import exchanged
 
 HOPS, THREADS = 64, 512
 SMEM_BYTES = 32 * 1024

@@ -7,79 +7,29 @@ thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.ptx.emulator.access import global_access, shared_order, shared_places
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.copy_arrivals import ALL, arrive, await_arrivals
 from tinygpu.ptx.emulator.instructions.integer import Compile
 from tinygpu.ptx.emulator.instructions.loads_stores import as_u64
-from tinygpu.ptx.emulator.instructions.mbarriers import places, shared_addresses
+from tinygpu.ptx.emulator.instructions.pending_copies import Part, PendingCopy, complete, keep, land, queue_of
 from tinygpu.ptx.emulator.source.syntax import Instruction, RegisterOperand
 from tinygpu.ptx.emulator.source.types import Array
-from tinygpu.ptx.emulator.state.agents import Origin
 from tinygpu.ptx.emulator.state.clocks import PENDING
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.emulation import first_true
-from tinygpu.ptx.emulator.state.mbarriers import Mbarrier
 from tinygpu.ptx.emulator.state.memory import Window
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.residents import Residents
-
-_ALL = np.int64(2**62)
-
-
-@dataclass(slots=True, eq=False)
-class PendingCopy:
-    """One execution of a cp.async whose bytes may not have landed.
-
-    index    (k,) byte index into the resident CTAs' shared memory
-    threads  (k,) row * 32 + lane of the issuing thread
-    who      (k,) lane * 64 + warp within the CTA
-    group    (k,) commit group of the issuing thread, or one number for all
-    parts    where the source bytes lie: (window, byte offsets, which of the k, bytes really read or None for all)
-    landed   the bytes are already in shared memory
-    issued   tick of its issue
-    """
-
-    site: Site
-    size: int
-    index: NDArray[np.int64]
-    threads: NDArray[np.int64]
-    who: NDArray[np.int64]
-    group: NDArray[np.int64]
-    parts: list[tuple[Window, NDArray[np.int64], NDArray[np.bool_] | None, NDArray[np.int64] | None]]
-    landed: bool
-    uniform_group: int | None
-    rows: Any
-    issued: int
-
-
-class CopyQueue:
-    """The copies of all resident CTAs that nobody has waited for, in order of issue.
-
-    arrivals  rows some of whose copies arrive on an mbarrier: (greatest commit group, tick) of those that have arrived
-    """
-
-    def __init__(self) -> None:
-        self.pending: list[PendingCopy] = []
-        self.arrivals: dict[int, list[tuple[int, int]]] = {}
-
-
-def _queue(residents: Residents) -> CopyQueue:
-    if residents.copies is None:
-        residents.copies = CopyQueue()
-    return residents.copies
 
 
 def _cp(b: Binder, i: Instruction) -> Run:
     if "async" not in i.modifiers or i.has("bulk") or i.has("reduce"):
         raise b.unsupported()
     if i.has("mbarrier"):
-        return _arrive(b, i)
+        return arrive(b, i)
     if i.has("commit_group"):
         return _commit(b, i)
     if i.has("wait_group"):
@@ -157,7 +107,7 @@ def issue(
     parts = _source_parts(c, site, c.pick(fro), size, picked_read)
     if good is not None:
         index, rows, who, threads = (np.asarray(v)[good] for v in (index, rows, who, threads))
-        parts = [_keep(part, good.reshape(-1)) for part in parts]
+        parts = [keep(part, good.reshape(-1)) for part in parts]
         if index.size == 0:
             return
     residents = c.residents
@@ -175,18 +125,8 @@ def issue(
         c.emulation.tick,
     )  # fmt: skip
     if early:
-        _land(residents, copy, None)
-    _queue(residents).pending.append(copy)
-
-
-Part = tuple[Window, NDArray[np.int64], "NDArray[np.bool_] | None", "NDArray[np.int64] | None"]
-
-
-def _keep(part: Part, good: NDArray[np.bool_]) -> Part:
-    window, offsets, chosen, counts = part
-    lanes = np.ones(good.size, np.bool_) if chosen is None else chosen
-    kept = good[lanes]
-    return window, offsets[kept], lanes[good], None if counts is None else counts[kept]
+        land(residents, copy, None)
+    queue_of(residents).pending.append(copy)
 
 
 def _count(
@@ -267,33 +207,6 @@ def _check_partial(
         global_access.check_read(c, site, window, offsets + start, granule, selection)
 
 
-def _land(residents: Residents, copy: PendingCopy, done: NDArray[np.bool_] | None) -> None:
-    """Read the sources and write the bytes into shared memory, for all or for those `done`."""
-    words = copy.size // 4
-    view = residents.shared.view(4, words)
-    simple = len(copy.parts) == 1 and copy.parts[0][2] is None and copy.parts[0][3] is None
-    if simple and done is None:
-        window, offsets, _, _ = copy.parts[0]
-        data = np.take(window.view(4, words), offsets // copy.size, axis=0, mode="clip")
-        view[copy.index // copy.size] = data
-        return
-    data = np.zeros((copy.index.size, copy.size), np.uint8)
-    for window, offsets, chosen, counts in copy.parts:
-        where = np.arange(copy.index.size) if chosen is None else np.flatnonzero(chosen)
-        byte = np.arange(copy.size)[None, :]
-        source = np.minimum(offsets[:, None] + byte, max(window.data.size - 1, 0))
-        got = window.data[source]
-        if counts is not None:
-            got = np.where(byte < counts[:, None], got, np.uint8(0))
-        data[where] = got
-    shaped = data.view(np.uint32)
-    shaped = shaped if words > 1 else shaped.reshape(-1)
-    if done is None:
-        view[copy.index // copy.size] = shaped
-    else:
-        view[copy.index[done] // copy.size] = shaped[done]
-
-
 def _commit(b: Binder, i: Instruction) -> Run:
     b.operands(i, 0)
 
@@ -313,159 +226,12 @@ def _wait(remaining: int | None) -> Run:
         if queue is None or not (queue.pending or queue.arrivals):
             return
         counts = c.residents.group_counts[c.set.rows]
-        limit = np.full_like(counts, _ALL) if remaining is None else counts - remaining
+        limit = np.full_like(counts, ALL) if remaining is None else counts - remaining
         c.emulation.next_tick()
         if queue.arrivals:
-            _await_arrivals(c, queue, limit)
+            await_arrivals(c, queue, limit)
         if queue.pending:
             complete(c, queue, limit)
-
-    return run
-
-
-def _await_arrivals(c: Cohort, queue: CopyQueue, limit: NDArray[np.int64]) -> None:
-    """Copies that arrive on an mbarrier are written by an agent, of which both learn: who waits there, and who here."""
-    residents = c.residents
-    until = dict(zip(c.set.index.tolist(), limit if c.mask is None else np.where(c.mask, limit, -1), strict=True))
-    for operation in residents.agents.pending:
-        if isinstance(operation, CopyArrival) and operation.origin.row in until:
-            operation.land(until[operation.origin.row])
-    for row, groups in until.items():
-        ticks = [tick for group, tick in queue.arrivals.get(row, ()) if group < int(groups.max())]
-        if ticks:
-            column = _arriving_column(residents, row)
-            residents.clocks.learn(row, residents.clocks.nothing().with_entry(column, max(ticks)))
-
-
-def _arriving_column(residents: Residents, row: int) -> int:
-    """The agent that stands for a warp's copies which arrive on mbarriers."""
-    cta, warp = row % len(residents.ctas), row // len(residents.ctas)
-    return residents.clocks.agent(
-        residents.cluster_of(cta), ("cp.async", row), f"the cp.async copies of warp {warp}"
-    )
-
-
-def complete(c: Cohort, queue: CopyQueue, limit: NDArray[np.int64]) -> None:
-    """Finish the copies of the active threads whose group number is below `limit` (n, 32)."""
-    residents = c.residents
-    low, high = int(limit.min()), int(limit.max())
-    uniform = c.mask is None and low == high
-    everyone: NDArray[np.int64] | None = None
-    kept: list[PendingCopy] = []
-    for copy in queue.pending:
-        if uniform and copy.uniform_group is not None and copy.rows is not None and _same_rows(copy.rows, c.set.rows):
-            if copy.uniform_group < low:
-                _finish(c, copy, None)
-            else:
-                kept.append(copy)
-            continue
-        if everyone is None:
-            everyone = np.full((residents.warps, 32), -1, np.int64)
-            if c.mask is None:
-                everyone[c.set.rows] = limit
-            else:
-                everyone[c.set.rows] = np.where(c.mask, limit, -1)
-            everyone = everyone.reshape(-1)
-        done = copy.group < everyone[copy.threads]
-        if not done.any():
-            kept.append(copy)
-        elif done.all():
-            _finish(c, copy, None)
-        else:
-            _finish(c, copy, done)
-            kept.append(_rest(copy, ~done))
-    queue.pending = kept
-
-
-def _same_rows(first: Any, second: Any) -> bool:
-    if isinstance(first, slice) and isinstance(second, slice):
-        return first == second
-    return first is second
-
-
-def _finish(c: Cohort, copy: PendingCopy, done: NDArray[np.bool_] | None) -> None:
-    if not copy.landed:
-        _land(c.residents, copy, done)
-    if c.emulation.checking:
-        index = copy.index if done is None else copy.index[done]
-        who = copy.who if done is None else copy.who[done]
-        shared_order.mark_written(c, copy.site, index, copy.size, who, c.emulation.tick)
-
-
-def _rest(copy: PendingCopy, left: NDArray[np.bool_]) -> PendingCopy:
-    parts: list[Part] = [_keep(part, left) for part in copy.parts]
-    group = copy.group[left]
-    low, high = int(group.min()), int(group.max())
-    return PendingCopy(
-        copy.site, copy.size, copy.index[left], copy.threads[left], copy.who[left], group, parts, copy.landed,
-        low if low == high else None, None, copy.issued,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CopyArrival:
-    """An arrival at an mbarrier that happens when the earlier copies of these lanes of a warp have completed."""
-
-    origin: Origin
-    barrier: Mbarrier
-    lanes: NDArray[np.int64]
-    issued: int
-
-    @property
-    def queue(self) -> tuple[str, int]:
-        return ("cp.async", self.origin.row)
-
-    def complete(self) -> None:
-        residents = self.origin.residents
-        residents.emulation.next_tick()
-        self.land(np.full(32, _ALL))
-        clock = residents.clocks.nothing().with_entry(
-            _arriving_column(residents, self.origin.row), residents.emulation.tick
-        )
-        residents.mbarriers.arrive(self.origin, self.barrier, self.lanes.size, clock, clock)
-
-    def land(self, limit: NDArray[np.int64]) -> None:
-        """Finish the copies that it arrives for and whose group is below the limit of their lane, (32,)."""
-        residents, row = self.origin.residents, self.origin.row
-        queue, column = _queue(residents), _arriving_column(residents, row)
-        threads = row * 32 + self.lanes
-        kept: list[PendingCopy] = []
-        last_group = -1
-        for copy in queue.pending:
-            done = np.zeros(1, np.bool_)
-            if copy.issued <= self.issued:
-                done = np.isin(copy.threads, threads) & (copy.group < limit[copy.threads % 32])
-            if not done.any():
-                kept.append(copy)
-                continue
-            last_group = max(last_group, int(copy.group[done].max()))
-            if not copy.landed:
-                _land(residents, copy, done)
-            if residents.emulation.checking:
-                shared_order.mark_written_by(
-                    residents, copy.site, copy.index[done], copy.size, np.full(1, column), residents.emulation.tick
-                )
-            if not done.all():
-                kept.append(_rest(copy, ~done))
-        queue.pending = kept
-        if last_group >= 0:
-            queue.arrivals[row].append((last_group, residents.emulation.tick))
-
-
-def _arrive(b: Binder, i: Instruction) -> Run:
-    """cp.async.mbarrier.arrive: without .noinc it takes one pending arrival more, which is its own."""
-    get = shared_addresses(b, i, b.operands(i, 1)[0])
-    increments = not i.has("noinc")
-
-    def run(c: Cohort) -> None:
-        tick = c.emulation.next_tick()
-        for origin, _, place, lanes in places(c, i, get(c)):
-            barrier = c.residents.mbarriers.find(origin, *place)
-            if barrier is not None:
-                if increments:
-                    barrier.pending += lanes.size
-                _queue(c.residents).arrivals.setdefault(origin.row, [])
-                c.residents.agents.start(CopyArrival(origin, barrier, lanes, tick))
 
     return run
 

@@ -44,7 +44,7 @@ from tinygpu.ptx.emulator.state.setbacks import make_setbacks
 from tinygpu.ptx.emulator.state.shadows import SharedShadow
 
 if TYPE_CHECKING:
-    from tinygpu.ptx.emulator.instructions.async_copies import CopyQueue
+    from tinygpu.ptx.emulator.instructions.pending_copies import CopyQueue
     from tinygpu.ptx.emulator.source.syntax import Instruction
     from tinygpu.ptx.emulator.state.emulation import Emulation
 

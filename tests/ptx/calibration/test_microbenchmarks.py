@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tinygpu.cost.predictor as predictor
-import tinygpu.ptx.calibration.memory
+import tinygpu.ptx.calibration.memory_latency
 import tinygpu.ptx.calibration.suite
 from tinygpu.cost.occupancy import occupancy
 from tinygpu.devices import device, devices
@@ -265,7 +265,7 @@ def test_cycles_of_a_cta_go_from_its_first_start_to_its_last_stop() -> None:
 
 
 def test_doctests() -> None:
-    for room in (tinygpu.ptx.calibration.memory, tinygpu.ptx.calibration.suite):
+    for room in (tinygpu.ptx.calibration.memory_latency, tinygpu.ptx.calibration.suite):
         found = doctest.testmod(room)
         assert found.attempted > 0
         assert found.failed == 0

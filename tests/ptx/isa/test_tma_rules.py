@@ -16,7 +16,8 @@ from tinygpu.language.tile import gmem_tile
 from tinygpu.program.placement import HARDWARE_SWIZZLES
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
-from tinygpu.ptx.cards.evidence.tma import multicast, picture
+from tinygpu.ptx.cards.evidence.tma import picture
+from tinygpu.ptx.cards.evidence.tma_kernels import multicast
 from tinygpu.ptx.cards.specimen import Field, FieldMap, Specimen, gmem_operand, swizzled_operand
 from tinygpu.ptx.emulator import DeviceBuffer, LaunchError, TensorMap
 
