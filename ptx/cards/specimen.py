@@ -127,6 +127,10 @@ class Specimen:
             if m.field not in [f.name for f in self.fields]:
                 raise ValueError(f"{self.title}: there is no field {m.field} for a tensor map to describe")
 
+    def respelled(self, old: str, new: str) -> Specimen:
+        """The same kernel with another text in its body."""
+        return replace(self, body=self.body.replace(old, new))
+
     @property
     def architecture(self) -> str:
         """The oldest architecture that runs it, as the assembler calls it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,17 @@ import numpy as np
 from tinygpu.constraints.condition import evaluator
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
+from tinygpu.ptx.cards.evidence.wgmma_kernels import (
+    Image,
+    across_widths,
+    added,
+    fragments,
+    picture_of,
+    refused_forms,
+    right_factor,
+    right_operand,
+    sum_held_by,
+)
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
     WRONG_VALUES,
@@ -80,22 +90,10 @@ def _left_out(m: int, n: int, k: int, d: str, a: str, b: str, flags: str, target
     return ""
 
 
-def held_by(thread: int, value: int) -> tuple[int, int]:
-    """(row, column) of an element of the accumulator: the value-th of a thread of the warpgroup.
-
-    PTX ISA, wgmma register fragment D: of every 8 columns a thread holds two neighbours in each of two rows.
-    """
-    warp, group, place = thread // 32, thread % 32 // 4, thread % 4
-    return 16 * warp + group + 8 * (value // 2 % 2), 8 * (value // 4) + 2 * place + value % 2
-
-
 def picture() -> str:
     """thread:value at the first rows and columns of the accumulator."""
-    cells = {held_by(t, v): f"{t}:{v}" for t in range(128) for v in range(8)}
-    lines = ["     " + " ".join(f"{c:>5}" for c in range(16))]
-    for row in (*range(3), 7, 8, 9, 15, 16, 17, 63):
-        lines.append(f"{row:>4} " + " ".join(f"{cells[row, c]:>5}" for c in range(16)))
-    return "\n".join(lines)
+    cells = {sum_held_by(t, v): f"{t}:{v}" for t in range(128) for v in range(8)}
+    return picture_of(cells, (*range(3), 7, 8, 9, 15, 16, 17, 63), 16)
 
 
 def _pictures() -> tuple[tuple[str, str], ...]:
@@ -111,74 +109,6 @@ def _pictures() -> tuple[tuple[str, str], ...]:
         ("Types and shapes", markdown_table(titles, rows)),
         ("The accumulator, thread:value at some rows; 4 values for every 8 columns", picture()),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An operand in shared memory as a specimen has it: `rows` as wide as the swizzle, `blocks` times.
-
-    at     bytes from the start of shared memory
-    start  bytes from there to what the instruction reads first
-    """
-
-    name: str
-    kind: str
-    rows: int
-    swizzle_bytes: int
-    at: int
-    blocks: int = 1
-    start: int = 0
-
-    def __post_init__(self) -> None:
-        if self.size % (128 * dtype(self.kind).bytes):
-            raise ValueError(
-                f"{self.size} bytes of {self.name} are not whole elements of {self.kind} for each of 128 threads"
-            )
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.swizzle_bytes * self.blocks
-
-    @property
-    def field(self) -> Field:
-        return Field(self.name, self.kind, self.size // 128 // dtype(self.kind).bytes)
-
-    def written(self, first: int) -> Iterator[str]:
-        """Every thread writes its part, with registers from `first` on."""
-        part = self.size // 128
-        piece = next(w for w in (16, 8, 4, 2) if part % w == 0)
-        at, bits, value = f"%r{first}", f"%r{first + 1}", [f"%r{first + 2 + i}" for i in range(4)]
-        words = ", ".join(value[: piece // 4])
-        move = {16: f"v4.b32 {{{words}}}", 8: f"v2.b32 {{{words}}}", 4: f"b32 {words}", 2: "b16 %h0"}[piece]
-        kind, registers = move.split(" ", 1)
-        for offset in range(0, part, piece):
-            yield f"mad.lo.u32 {at}, %t, {part}, {offset};" if offset else f"mul.lo.u32 {at}, %t, {part};"
-            yield f"shr.u32 {bits}, {at}, 3;"
-            yield f"and.b32 {bits}, {bits}, {self.swizzle_bytes - 16};"
-            yield f"xor.b32 {at}, {at}, {bits};"
-            yield f"add.u32 {at}, {at}, %s;"
-            yield f"ld.global.{kind} {registers}, [%{self.name}{_near(offset)}];"
-            yield f"st.shared.{kind} [{at}{_near(self.at)}], {registers};"
-
-    def described(self, to: str, first: int, code: int = 0, further: int = 0) -> Iterator[str]:
-        """The descriptor of an instruction's operand, `further` bytes behind the start."""
-        word = 8 * self.swizzle_bytes // 16 | (code or {128: 1, 64: 2, 32: 3}[self.swizzle_bytes]) << 30
-        bytes_in = self.at + self.start + further
-        if bytes_in:
-            yield f"add.u32 %r{first}, %s, {bytes_in};"
-        yield f"shr.u32 %r{first}, {f'%r{first}' if bytes_in else '%s'}, 4;"
-        if self.blocks > 1:
-            yield f"or.b32 %r{first}, %r{first}, {self.rows * self.swizzle_bytes // 16 << 16};"
-        yield f"mov.b32 %r{first + 1}, {word:#010x};"
-        yield f"mov.b64 {to}, {{%r{first}, %r{first + 1}}};"
-
-    def matrix(self, x: Any) -> Any:
-        """(rows, elements of a row) from the field's array."""
-        return np.asarray(x).reshape(self.blocks, self.rows, -1).transpose(1, 0, 2).reshape(self.rows, -1)
-
-
-def _near(offset: int) -> str:
-    return f"+{offset}" if offset else ""
 
 
 def specimen(
@@ -211,18 +141,12 @@ def specimen(
     instruction, wide = Wgmma(n), (dtype(kinds[0]), dtype(kinds[1]))
     sums = instruction.accumulator(*wide).name
     a = Image("a", kinds[0], ROWS, 32 if transposed else swizzle, 0)
-    if transposed:
-        width = n * wide[1].bytes
-        blocks = columns * wide[1].bytes // swizzle
-        start = width // swizzle * 16 * swizzle + width % swizzle if columns > n else 0
-        b = Image("b", kinds[1], 16, swizzle, a.size, blocks, start)
-    else:
-        b = Image("b", kinds[1], n, swizzle, a.size)
+    b = right_operand(kinds[1], n, swizzle, a.size, transposed, columns)
     count = n // 2
     d = [f"%r{i}" for i in range(count)]
     named = [d[1], d[0], *d[2:]] if exchanged else d
     lines = [*a.written(count), *b.written(count), proxy, ready]
-    lines += [f"ld.global.v4.b32 {{{', '.join(d[i : i + 4])}}}, [%c{_near(4 * i)}];" for i in range(0, count, 4)]
+    lines += fragments("ld.global.v4.b32 {}, [%c{}];", d)
     lines += [guard, fence]
     for number in range(a.swizzle_bytes // K_BYTES):
         lines += a.described("%d0", count, code, number * steps[0])
@@ -230,13 +154,10 @@ def specimen(
         flags = instruction.flags(wide[0], (False, transposed))
         lines.append(f"{instruction.text(*wide)} {{{', '.join(named)}}}, %d0, %d1, 1{flags};")
     lines += ["wgmma.commit_group.sync.aligned;", overwrites, wait, "$together:" if guard else ""]
-    lines += [f"st.global.v4.b32 [%out{_near(4 * i)}], {{{', '.join(d[i : i + 4])}}};" for i in range(0, count, 4)]
+    lines += fragments("st.global.v4.b32 [%out{1}], {0};", d)
 
     def meaning(x: Any, y: Any, c: Any) -> Any:
-        right = b.matrix(y).astype(np.float64)
-        right = right[:, n : 2 * n] if columns > n else right if transposed else right.T
-        product = a.matrix(x).astype(np.float64) @ right
-        return c + np.array([[product[held_by(t, v)] for v in range(count)] for t in range(128)])
+        return added(c, a.matrix(x).astype(np.float64) @ right_factor(b, y, n, transposed, columns))
 
     fields = (a.field, b.field, Field("c", sums, count), Field("out", sums, count, "out"))
     body = "\n".join(line for line in lines if line)
@@ -274,9 +195,7 @@ def cards() -> Iterator[Card]:
     rows = "wgmma: columns {} to {} of 96, in rows along n"
     half = "setp.ge.u32 %p0, %t, 64;\n@%p0 bra $together;"
     twins = (
-        Twin(target.name, "assembler", good, replace(good, target=100), "not supported on .target 'sm_100a'"),
-        Twin(floats.name, "assembler", good, _spelled(good, "m64n8k16", "m64n12k16"), "m64n12k16"),
-        Twin(integers.name, "assembler", integer, _spelled(integer, "m64n32k32", "m64n40k32"), "m64n40k32"),
+        *refused_forms(good, integer, target, floats, integers, exists),
         Twin(
             step_a.name,
             "emulator",
@@ -291,15 +210,8 @@ def cards() -> Iterator[Card]:
             specimen(two.format("of b 16"), swizzle=64, steps=(32, 16)),
             WRONG_VALUES,
         ),
-        Twin(major.name, "assembler", eight, _spelled(eight, "1, 1, 1;", "1, 1, 1, 0, 1;"), "wgmma"),
-        Twin(
-            widths.name,
-            "emulator",
-            specimen(rows.format(16, 31), 16, swizzle=64, transposed=True, columns=96),
-            specimen(rows.format(24, 47), 24, swizzle=64, transposed=True, columns=96),
-            "it would run into the next row",
-        ),
-        Twin(exists.name, "assembler", good, _spelled(good, "f32.f16.f16", "f32.f16.bf16"), "wgmma"),
+        Twin(major.name, "assembler", eight, eight.respelled("1, 1, 1;", "1, 1, 1, 0, 1;"), "wgmma"),
+        across_widths(widths, rows, specimen),
         Twin(
             fragment.name,
             "emulator",
@@ -360,7 +272,3 @@ def cards() -> Iterator[Card]:
         variants=variants,
         pictures=_pictures,
     )
-
-
-def _spelled(s: Specimen, old: str, new: str) -> Specimen:
-    return replace(s, body=s.body.replace(old, new))

@@ -14,8 +14,15 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
-from tinygpu.ptx.cards.evidence.wgmma import Image
-from tinygpu.ptx.cards.evidence.wgmma import held_by as sum_held_by
+from tinygpu.ptx.cards.evidence.wgmma_kernels import (
+    across_widths,
+    added,
+    fragments,
+    picture_of,
+    refused_forms,
+    right_factor,
+    right_operand,
+)
 from tinygpu.ptx.cards.specimen import WRONG_VALUES, Card, Field, Guarantee, Specimen, Twin, Variant, swizzled_operand
 from tinygpu.ptx.isa.wgmma import K_BYTES, ROWS, TYPES
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
@@ -75,10 +82,7 @@ def picture(kind: str = "f16") -> str:
     elements = WORDS * WORD_BYTES // dtype(kind).bytes
     cells = {held_by(t, e, kind): f"{t}:{e}" for t in range(128) for e in range(elements)}
     columns = K_BYTES // dtype(kind).bytes
-    lines = ["     " + " ".join(f"{c:>5}" for c in range(columns))]
-    for row in (0, 1, 7, 8, 9, 15, 16, 63):
-        lines.append(f"{row:>4} " + " ".join(f"{cells[row, c]:>5}" for c in range(columns)))
-    return "\n".join(lines)
+    return picture_of(cells, (0, 1, 7, 8, 9, 15, 16, 63), columns)
 
 
 def specimen(
@@ -104,22 +108,15 @@ def specimen(
     """
     instruction, wide = WgmmaRegisters(n), (dtype(kinds[0]), dtype(kinds[1]))
     sums = instruction.accumulator(*wide).name
-    if transposed:
-        width = n * wide[1].bytes
-        start = width // swizzle * 16 * swizzle + width % swizzle if columns > n else 0
-        b = Image("b", kinds[1], 16, swizzle, 0, columns * wide[1].bytes // swizzle, start)
-    else:
-        b = Image("b", kinds[1], n, swizzle, 0)
+    b = right_operand(kinds[1], n, swizzle, 0, transposed, columns)
     products = 1 if transposed else swizzle // K_BYTES
     count = n // 2
     d = [f"%r{i}" for i in range(count)]
     a = [f"%r{count + i}" for i in range(WORDS * products)]
     scratch = count + len(a)
     lines = [*b.written(scratch), "fence.proxy.async.shared::cta;", "bar.sync 0;"]
-    lines += [f"ld.global.v4.b32 {{{', '.join(d[i : i + 4])}}}, [%c{_near(4 * i)}];" for i in range(0, count, 4)]
-    lines += [
-        f"ld.global.v4.b32 {{{', '.join(a[i : i + WORDS])}}}, [%a{_near(4 * i)}];" for i in range(0, len(a), WORDS)
-    ]
+    lines += fragments("ld.global.v4.b32 {}, [%c{}];", d)
+    lines += fragments("ld.global.v4.b32 {}, [%a{}];", a)
     lines.append(fence)
     flags = instruction.flags(wide[0], (False, transposed))
     for number in range(products):
@@ -128,7 +125,7 @@ def specimen(
         own = [own[1], own[0], *own[2:]] if exchanged else own
         lines.append(f"{instruction.text(*wide)} {{{', '.join(d)}}}, {{{', '.join(own)}}}, %d1, 1{flags};")
     lines += ["wgmma.commit_group.sync.aligned;", overwrites, "wgmma.wait_group.sync.aligned 0;"]
-    lines += [f"st.global.v4.b32 [%out{_near(4 * i)}], {{{', '.join(d[i : i + 4])}}};" for i in range(0, count, 4)]
+    lines += fragments("st.global.v4.b32 [%out{1}], {0};", d)
     each = WORDS * WORD_BYTES // wide[0].bytes
 
     def meaning(x: Any, y: Any, c: Any) -> Any:
@@ -136,20 +133,13 @@ def specimen(
         for t, e in itertools.product(range(128), range(each * products)):
             row, column = held_by(t, e % each, kinds[0])
             left[row, e // each * (K_BYTES // wide[0].bytes) + column] = x[t, e]
-        right = b.matrix(y).astype(np.float64)
-        right = right[:, n : 2 * n] if columns > n else right if transposed else right.T
-        product = left @ right
-        return c + np.array([[product[sum_held_by(t, v)] for v in range(count)] for t in range(128)])
+        return added(c, left @ right_factor(b, y, n, transposed, columns))
 
     fields = (
         Field("a", kinds[0], each * products), b.field, Field("c", sums, count), Field("out", sums, count, "out"),
     )  # fmt: skip
     body = "\n".join(line for line in lines if line)
     return Specimen(title, body, fields, meaning, 90, instruction.available(*wide)[1], 128, b.size, (), 1024, 1, True)
-
-
-def _near(offset: int) -> str:
-    return f"+{offset}" if offset else ""
 
 
 def cards() -> Iterator[Card]:
@@ -172,9 +162,7 @@ def cards() -> Iterator[Card]:
     two = "wgmma: two instructions along k, a in registers, b {} bytes apart"
     rows = "wgmma: a in registers, columns {} to {} of 96, in rows along n"
     twins = (
-        Twin(target.name, "assembler", good, replace(good, target=100), "not supported on .target 'sm_100a'"),
-        Twin(floats.name, "assembler", good, _spelled(good, "m64n8k16", "m64n12k16"), "m64n12k16"),
-        Twin(integers.name, "assembler", integer, _spelled(integer, "m64n32k32", "m64n40k32"), "m64n40k32"),
+        *refused_forms(good, integer, target, floats, integers, exists),
         Twin(
             step.name,
             "emulator",
@@ -182,15 +170,8 @@ def cards() -> Iterator[Card]:
             specimen(two.format(16), swizzle=64, step=16),
             WRONG_VALUES,
         ),
-        Twin(major.name, "assembler", eight, _spelled(eight, "1, 1, 1;", "1, 1, 1, 1;"), "wgmma"),
-        Twin(
-            widths.name,
-            "emulator",
-            specimen(rows.format(16, 31), 16, swizzle=64, transposed=True, columns=96),
-            specimen(rows.format(24, 47), 24, swizzle=64, transposed=True, columns=96),
-            "it would run into the next row",
-        ),
-        Twin(exists.name, "assembler", good, _spelled(good, "f32.f16.f16", "f32.f16.bf16"), "wgmma"),
+        Twin(major.name, "assembler", eight, eight.respelled("1, 1, 1;", "1, 1, 1, 1;"), "wgmma"),
+        across_widths(widths, rows, specimen),
         Twin(
             fragment.name,
             "emulator",
@@ -230,7 +211,3 @@ def cards() -> Iterator[Card]:
         variants=variants,
         pictures=lambda: (("a of 16-bit elements, thread:element at some rows", picture()),),
     )
-
-
-def _spelled(s: Specimen, old: str, new: str) -> Specimen:
-    return replace(s, body=s.body.replace(old, new))

@@ -12,7 +12,8 @@ from tinygpu.language.instruction import tiled
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_assembler, refused_by_emulator
 from tinygpu.ptx.cards.evidence import wgmma_registers as registers
-from tinygpu.ptx.cards.evidence.wgmma import held_by, offered, specimen
+from tinygpu.ptx.cards.evidence.wgmma import offered, specimen
+from tinygpu.ptx.cards.evidence.wgmma_kernels import sum_held_by
 from tinygpu.ptx.cards.specimen import swizzled_operand
 from tinygpu.ptx.isa.wgmma import TYPES
 
@@ -32,7 +33,7 @@ def test_the_fragment_is_the_formula_thread_by_thread(n: int) -> None:
             lane = thread % 32
             row = 16 * (thread // 32) + (lane >> 2) + 8 * ((value >> 1) & 1)
             column = 8 * (value >> 2) + 2 * (lane & 3) + (value & 1)
-            assert tuple(who[thread, value]) == held_by(thread, value) == (row, column)
+            assert tuple(who[thread, value]) == sum_held_by(thread, value) == (row, column)
             seen.add((row, column))
     assert len(seen) == 64 * n
 
