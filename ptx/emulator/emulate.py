@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.ptx.emulator.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
+from tinygpu.ptx.emulator.faults import EmulationFault, LaunchError, PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.emulator.report import Report
 from tinygpu.ptx.emulator.run.arguments import bind_arguments
 from tinygpu.ptx.emulator.run.launching import choose_ctas, make_launch
@@ -110,11 +110,24 @@ def emulate(
             _run(emulation, chosen, step_limit, together)
         except UnsupportedInstruction as error:
             raise in_its_module(error, module) from None
+        except EmulationFault as error:
+            error.registers = _registers(emulation)
+            raise
         finally:
             for window in memory.windows:
                 window.write_back()
     moved = None if stream is None or caches is None else traffic(stream.accesses(), caches)
     return _report(emulation, program, moved)
+
+
+def _registers(emulation: Emulation) -> dict[str, int]:
+    """What the thread of a fault holds in its registers of 32 and 64 bits, by their names."""
+    if emulation.thread_at_fault is None:
+        return {}
+    residents, row, lane = emulation.thread_at_fault
+    names = emulation.program.register_names
+    groups = residents.registers.groups
+    return {name: int(groups[group][index, row, lane]) for (group, index), name in names.items() if group >= 2}
 
 
 def _prepared(ptx: str | Sequence[str] | PreparedKernel, entry: str | None) -> PreparedKernel:

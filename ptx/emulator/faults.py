@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,11 +98,16 @@ class Fault:
 
 
 class EmulationFault(RuntimeError):
-    """The first fault of a run with check=True; its attributes are those of the Fault."""
+    """The first fault of a run with check=True; its attributes are those of the Fault.
 
-    def __init__(self, fault: Fault) -> None:
+    registers  what the thread held in its registers of 32 bits and more, by their names, as whole numbers; nothing of a
+               fault of asynchronous work, which is found when its thread is somewhere else
+    """
+
+    def __init__(self, fault: Fault, registers: Mapping[str, int] | None = None) -> None:
         super().__init__(str(fault))
         self.fault = fault
+        self.registers: Mapping[str, int] = registers or {}
         self.kind = fault.kind
         self.kernel = fault.kernel
         self.line = fault.line

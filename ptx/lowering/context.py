@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
 from tinygpu.layouts.layout import Layout
+from tinygpu.program import nodes as n
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.ptx.launching.kernel import TensorMapSpec
@@ -73,7 +75,9 @@ class Context:
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
     log: Reg = field(init=False)  # where its thread goes on recording
-    products: list[str] = field(default_factory=list)  # wgmma put off until the threads have written their operands
+    # wgmma put off until the threads have written their operands, with the statement that it belongs to
+    products: list[tuple[n.Statement, str]] = field(default_factory=list)
+    under_way: n.Statement | None = None  # what the lines that are printed belong to
 
     @property
     def scheduler(self) -> TileScheduler:
@@ -82,6 +86,13 @@ class Context:
             return self.program.grid.scheduler.settled()
         except ValueError as error:
             raise LoweringError(str(error)) from None
+
+    @contextmanager
+    def printing(self, s: n.Statement) -> Iterator[None]:
+        """What is printed meanwhile belongs to a statement."""
+        around, self.under_way = self.under_way, s
+        yield
+        self.under_way = around
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:

@@ -51,6 +51,11 @@ def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
 
 def statement(context: Context, s: n.Statement) -> None:
     """Writes one statement."""
+    with context.printing(s):
+        _statement(context, s)
+
+
+def _statement(context: Context, s: n.Statement) -> None:
     if touch.at_once(s):
         issue(context, *touch.touches(context, s))
     match s:
@@ -323,17 +328,18 @@ def _several_stages(
         ahead_index = emit.add(index, stages - 1)
         context.indices[s.index] = ahead_index
         context.slots[s.pipeline] = writing
-        finish: list[Callable[[], None]] = []
+        finish: list[tuple[n.Statement, Callable[[], None]]] = []
         written: list[Touch] = []
         with only_if(context, more, is_one):
             for inner in s.produce:
                 if isinstance(inner, n.Copy):
-                    later = moves.start_copy(context, inner)
-                    finish += later
-                    if later:
-                        written += touch.touches(context, inner)
-                    else:
-                        issue(context, *touch.touches(context, inner))
+                    with context.printing(inner):
+                        later = moves.start_copy(context, inner)
+                        finish += [(inner, store) for store in later]
+                        if later:
+                            written += touch.touches(context, inner)
+                        else:
+                            issue(context, *touch.touches(context, inner))
                 else:
                     statement(context, inner)
         if grouped:
@@ -347,8 +353,9 @@ def _several_stages(
             context.slots[s.pipeline] = writing
             with only_if(context, more, is_one):
                 issue(context, *written)
-                for store in finish:
-                    store()
+                for copy, store in finish:
+                    with context.printing(copy):
+                        store()
         issue(context, Advance(reading, stages), Advance(writing, stages))
 
 

@@ -8,6 +8,7 @@ pass that moves code.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _REGISTER = re.compile(r"%[rdph]\d+")
@@ -50,6 +51,7 @@ class Emitter:
         self.pure: set[str] = set()  # registers of computed values
         self.labels = 0
         self.blocks: list[Block] = [Block("  ")]
+        self.mark: Callable[[], str] = str  # what stands behind every line: nothing, or a comment
 
     # -- blocks ----------------------------------------------------------------------------------------------------
     @property
@@ -66,7 +68,7 @@ class Emitter:
 
     def line(self, text: str) -> None:
         """A statement at the current place."""
-        self.block.body.append(self.block.indent + text)
+        self.block.body.append(self.block.indent + text + self.mark())
 
     def comment(self, text: str) -> None:
         self.line(f"// {text}")
@@ -117,7 +119,7 @@ class Emitter:
             known = self.new(kind, depth)
             self.pure.add(known.name)
             values = [str(o) for o in operands]
-            block.head.append(block.indent + text.format(*values, d=known))
+            block.head.append(block.indent + text.format(*values, d=known) + self.mark())
             block.known[identity] = known
         return known
 

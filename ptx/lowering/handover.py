@@ -180,7 +180,8 @@ def fill(context: Context, s: n.Produce) -> None:
         issue(context, Wait(pipe.empty(slot), parity, scope))
         issue(context, Expect(pipe.full(slot), sum(bulk.tile_bytes(c) for c in copies)))
         for c in copies:
-            bulk.load(context, c, pipe.full(slot))
+            with context.printing(c):
+                bulk.load(context, c, pipe.full(slot))
 
 
 def drain(context: Context, s: n.Consume, body: Body) -> None:
@@ -228,7 +229,9 @@ def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, bod
     body(context, s.body)
     issue(context, Fence("wgmma.fence.sync.aligned"))
     while context.products:
-        emit.line(context.products.pop(0))
+        product, text = context.products.pop(0)
+        with context.printing(product):
+            emit.line(text)
     for product in walk(s.body):
         if touch.put_off(product):
             issue(context, *touch.touches(context, product))

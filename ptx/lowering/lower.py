@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
 from tinygpu.language.derive import own_memories
@@ -17,6 +18,7 @@ from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
 from tinygpu.ptx.lowering import control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
+from tinygpu.ptx.lowering.marks import mark
 from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.sync import Protocol, Ring
 
@@ -51,9 +53,14 @@ def probed(
     return lowered(program, problem, point, swizzles, log_bytes).kernel
 
 
+def marked(program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None) -> str:
+    """The same text with a mark of its statement behind each line: see `tinygpu.ptx.lowering.marks`."""
+    return lowered(program, problem, point, swizzles, with_marks=True).kernel.ptx
+
+
 def lowered(
     program: Program, problem: Problem, point: Mapping[str, int | str], swizzles: Swizzles | None = None,
-    log_bytes: int = 0,
+    log_bytes: int = 0, with_marks: bool = False,
 ) -> Lowered:
     """PTX for a filled-in program, and the protocol of its hand-overs.
 
@@ -67,6 +74,8 @@ def lowered(
     parameters = _parameters(program)
     prologue = _arguments(context, parameters)
     context.threads = int(program.threads)
+    if with_marks:
+        context.emit.mark = partial(mark, context, {id(s): i for i, s in enumerate(walk(program.body))})
     context.thread = context.emit.computed("r", "mov.u32 {d}, %tid.x;")
     context.arguments["tid"] = context.thread
     if log_bytes:

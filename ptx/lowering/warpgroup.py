@@ -121,7 +121,13 @@ def multiply(context: Context, s: n.Multiply) -> None:
         raise LoweringError(
             f"{s.name} multiplies {s.b.name}, which its own role produces; another role produces it by TMA"
         )
-    put = emit.line if held is None else context.products.append
+
+    def put(text: str) -> None:
+        if held is None:
+            emit.line(text)
+        else:
+            context.products.append((s, text))
+
     put(f"// {s.name}: {s.accumulator} += {s.a} @ {s.b}")
     for i in range(down):
         for j in range(tile_columns // columns):

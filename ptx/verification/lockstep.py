@@ -18,6 +18,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering.probe import Spot
+from tinygpu.ptx.verification.line_info import in_words
 from tinygpu.ptx.verification.probe_log import Key, Recorded
 
 # Units of the last place, of a result or of its largest operand, in which the orders of a few operations may differ.
@@ -46,7 +47,8 @@ class Parting:
     size: int
 
     def __str__(self) -> str:
-        where = f"after `{self.statement.headline(frozenset())}`{self.place}"
+        line = f" ({self.statement.place})" if self.statement.place else ""
+        where = f"after `{self.statement.headline(frozenset())}`{line}{self.place}"
         if self.made is None:
             return f"{where}: the kernel never gets there"
         index = ", ".join(map(str, self.element))
@@ -115,7 +117,7 @@ class Lockstep:
         self, moment: Moment, spot: Spot, made: Recorded | None, wrong: NDArray[np.bool_]
     ) -> Parting:
         where = f", where {moment.tile.buffer.name.split('.')[0]} is consumed" if moment.tile.buffer else ""
-        place = f"{where}{_place(self.program, spot, moment.known)}"
+        place = where + in_words(self.program, {name: moment.known[name] for name in spot.indices})
         statement = self._makers(moment)[-1]
         return _first(statement, place, moment.values, None if made is None else made.values, wrong)
 
@@ -162,14 +164,3 @@ def _first(
     value = None if made is None else float(made[at])
     return Parting(s, place, at, float(meant[at]), value, int(wrong.sum()), wrong.size)
 
-
-def _place(program: Program, spot: Spot, known: Mapping[str, int]) -> str:
-    """Tile, part and rounds in words."""
-    axes = [a.index for a in program.grid.axes]
-    out = f", tile ({', '.join(str(known[a]) for a in axes)}{',' * (len(axes) == 1)})"
-    if n.PART in spot.indices and program.grid.scheduler.settled().launch_rule.slices > 1:
-        out += f", slice {known[n.PART]}"
-    if n.FIRST_ROUND in spot.indices:
-        out += f", from round {known[n.FIRST_ROUND]} on"
-    rounds = [f"{name} = {known[name]}" for name in spot.indices if name not in (*axes, n.PART, n.FIRST_ROUND)]
-    return out + (f", round {', '.join(rounds)}" if rounds else "")

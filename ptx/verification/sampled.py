@@ -26,6 +26,7 @@ from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.inputs import workspaces
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.operands import POISON
 from tinygpu.ptx.verification.trial import draw
 
@@ -157,7 +158,13 @@ def _part(window: Window, tile: Window) -> tuple[slice, ...]:
 
 
 def sampled_checks(
-    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen], seed: int
+    kernel: Kernel,
+    code: PreparedKernel,
+    machine: type[Machine],
+    problem: Problem,
+    chosen: Sequence[Chosen],
+    seed: int,
+    lines: LineInfo | None = None,
 ) -> list[Check]:
     """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
     windows = {o.name: _window(kernel, problem, o, chosen) for o in problem.operands}
@@ -184,7 +191,8 @@ def sampled_checks(
         if fault.kind == "outside backed windows":
             return []
         where = "; ".join(map(str, chosen))
-        return [Check("integers", "late", float("nan"), 0.0, 0, 0, str(fault), where)]
+        said = str(fault) if lines is None else lines.fault(fault)
+        return [Check("integers", "late", float("nan"), 0.0, 0, 0, said, where)]
     outputs = {o.name: (o, backed[o.name].array()) for o in problem.operands if o.access != "in"}
     checks = []
     for one in chosen:

@@ -17,10 +17,22 @@ from dataclasses import dataclass, field, replace
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.notebook import html as notebook
-from tinygpu.ptx.emulator import Counters, EmulationFault, LineCounters, Order, PreparedKernel, Report, emulate, prepare
+from tinygpu.ptx.emulator import (
+    Counters,
+    EmulationFault,
+    LineCounters,
+    Order,
+    PreparedKernel,
+    PtxSyntaxError,
+    Report,
+    UnsupportedInstruction,
+    emulate,
+    prepare,
+)
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
 from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, too_large
 from tinygpu.ptx.verification.trial import Trial, draw
@@ -28,6 +40,10 @@ from tinygpu.seeds import check_seed
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
+
+
+class RefusedText(ValueError):
+    """PTX that the emulator cannot read, or has no semantics for; with the statement that printed it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +91,7 @@ def verify(
     thorough: bool = False,
     cpu_seconds: float = CPU_SECONDS,
     to_first_failure: bool = False,
+    lines: LineInfo | None = None,
 ) -> Verification:
     """Emulates `kernel` on problems derived from `problem`, under several orders of asynchronous work.
 
@@ -83,12 +100,15 @@ def verify(
                       CTAs of the problem itself, over sparsely backed tensors
     cpu_seconds       CPU time after which no further run begins; what was left out is said
     to_first_failure  end with the first run that fails
+    lines             of the kernel: faults are told with the statement of the program that they are about
+
+    Raises RefusedText where the emulator cannot read or run the text.
     """
     check_seed(seed)
     runs = list(plan(kernel, machine, problem, orders, random_inputs, thorough, derived))
     budget = _Budget(cpu_seconds)
     checks: list[Check] = []
-    code = prepare(kernel.ptx)
+    code = _prepared(kernel, lines)
     first: Report | None = None
     trials: dict[tuple[Problem, Inputs], Trial] = {}
 
@@ -100,19 +120,32 @@ def verify(
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
             if (run.problem, run.inputs) not in trials:
                 trials[run.problem, run.inputs] = draw(machine, run.problem, run.inputs, seed)
-            check, report = _run(kernel, code, run, trials[run.problem, run.inputs], seed)
+            check, report = _run(kernel, code, run, trials[run.problem, run.inputs], seed, lines)
             checks.append(check)
             first = first or report
             if run.inputs == "specials" and check.passed and 2 * check.special > check.elements:
                 runs.append(replace(run, inputs="random"))
     if thorough and runs[0].problem != problem and not ended():
-        checks += _sampled(kernel, code, machine, problem, seed, budget)
-    counters, lines = (first.counters, first.lines) if first is not None else (None, {})
-    return Verification(kernel.name, runs[0].problem, tuple(checks), counters, lines, tuple(budget.left_out))
+        checks += _sampled(kernel, code, machine, problem, seed, budget, lines)
+    counted = (first.counters, first.lines) if first is not None else (None, {})
+    return Verification(kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out))
+
+
+def _prepared(kernel: Kernel, lines: LineInfo | None) -> PreparedKernel:
+    try:
+        return prepare(kernel.ptx)
+    except PtxSyntaxError as error:
+        raise RefusedText(lines.refusal(error) if lines is not None else str(error)) from error
 
 
 def _sampled(
-    kernel: Kernel, code: PreparedKernel, machine: type[Machine], problem: Problem, seed: int, budget: _Budget
+    kernel: Kernel,
+    code: PreparedKernel,
+    machine: type[Machine],
+    problem: Problem,
+    seed: int,
+    budget: _Budget,
+    lines: LineInfo | None,
 ) -> list[Check]:
     """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
     together: list[Chosen] = []
@@ -125,7 +158,7 @@ def _sampled(
     if not together:
         return []
     groups = [[one] for one in together] if too_large(kernel, problem, together) else [together]
-    return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed)]
+    return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed, lines)]
 
 
 class _Budget:
@@ -146,7 +179,9 @@ class _Budget:
         return True
 
 
-def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int) -> tuple[Check, Report | None]:
+def _run(
+    kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int, lines: LineInfo | None
+) -> tuple[Check, Report | None]:
     """One emulation of the whole grid of a small problem."""
     problem, operands = run.problem, trial.operands()
     grid = kernel.grid(problem, run.ctas)
@@ -165,10 +200,16 @@ def _run(kernel: Kernel, code: PreparedKernel, run: Run, trial: Trial, seed: int
             together=math.prod(kernel.clusters) if run.alone else None,
         )
     except EmulationFault as fault:
-        return Check(run.inputs, run.order, float("nan"), 0.0, 0, 0, str(fault), run.where), None
+        said = str(fault) if lines is None else lines.fault(fault)
+        return Check(run.inputs, run.order, float("nan"), 0.0, 0, 0, said, run.where), None
+    except (PtxSyntaxError, UnsupportedInstruction) as error:
+        raise RefusedText(lines.refusal(error) if lines is not None else str(error)) from error
     check = compare(trial, operands, run.order)
     # What hardware runs although the manual forbids it is no fault of other compilers' kernels; of ours it is.
-    advised = f"advisory: {report.advisories[0]}" if report.advisories else ""
+    advised = ""
+    if report.advisories:
+        first = report.advisories[0]
+        advised = f"advisory: {first if lines is None else lines.advisory(first)}"
     if report.unfinished:
         advised = f"a CTA ends in the middle of a phase: {report.unfinished[0]}"
     for w in kernel.workspaces:

@@ -20,6 +20,7 @@ from tinygpu.ptx.runtime.callable import CallableKernel, Signature
 from tinygpu.ptx.runtime.calls import gpu_driver
 from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import GpuUnavailable, WrongArray
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.search.recipe import Recipe, RecipeBook
 from tinygpu.seeds import check_seed
@@ -115,9 +116,9 @@ def compile(
                 raise NothingFound(f"the best candidate is wrong in the emulator: {tuned.verification}")
             return CompiledKernel(tuned.winner, "predicted", open_gpu)
         finalist, origin = known
-    checked = verify(
-        finalist.built.kernel, finalist.space.machine, finalist.space.problem, seed=seed, orders=("late", "early")
-    )
+    machine, posed = finalist.space.machine, finalist.space.problem
+    lines = LineInfo.of(finalist.built, posed)
+    checked = verify(finalist.built.kernel, machine, posed, seed=seed, orders=("late", "early"), lines=lines)
     if not checked.passed:
         raise NothingFound(f"this candidate is wrong in the emulator: {checked}")
     return CompiledKernel(finalist, origin, open_gpu)

@@ -34,6 +34,7 @@ from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import Order
 from tinygpu.ptx.verification import verify as verification
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.recipe import RecipeBook
 from tinygpu.spaces.build import MachineSpace, build_space
@@ -207,7 +208,8 @@ def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
     """
     made = _kernel("verify", kernel)
     space = made.space
-    return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True)
+    lines = LineInfo.of(made.built, space.problem)
+    return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True, lines=lines)
 
 
 def emulate(

@@ -15,6 +15,7 @@ from tinygpu.devices import Device
 from tinygpu.files import FileError
 from tinygpu.ptx.measuring.bundle import ptx_digest
 from tinygpu.ptx.measuring.worker import Settings, measure
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
@@ -88,7 +89,8 @@ def tune_by_results(
             "measure again"
         ) from None
     watch.stage(f"{best.machine}: verifying the winner in the emulator")
-    verification = verify(winner.built.kernel, machine, posed, seed=seed, thorough=True)
+    lines = LineInfo.of(winner.built, posed)
+    verification = verify(winner.built.kernel, machine, posed, seed=seed, thorough=True, lines=lines)
     changed = ptx_digest(winner.built.kernel.ptx.encode()) != best.digest
     ties = tuple(m for m in results.ties() if m in listed)
     return MeasuredTuning(

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from tinygpu.api.choosing import Finalist
 from tinygpu.dtypes import DType
 from tinygpu.language.problem import Operand
-from tinygpu.ptx.emulator import Order, emulate
+from tinygpu.ptx.emulator import EmulationFault, Order, PtxSyntaxError, UnsupportedInstruction, emulate
 from tinygpu.ptx.runtime.errors import WrongArray
 from tinygpu.ptx.verification.inputs import arguments, banks, host_tensors
+from tinygpu.ptx.verification.line_info import LineInfo
+from tinygpu.ptx.verification.verify import RefusedText
 
 
 def emulate_on(
@@ -23,22 +25,28 @@ def emulate_on(
 
     arrays  one per tensor that it reads, in the machine's order
 
-    Raises WrongArray for what does not fit, and EmulationFault.
+    Raises WrongArray for what does not fit, EmulationFault, and RefusedText for PTX that the emulator cannot run.
     """
     kernel, problem = made.built.kernel, made.space.problem
     given, numbers = bound(made, arrays, scalars)
     operands = host_tensors(problem, given)
-    emulate(
-        kernel.ptx,
-        grid=kernel.grid(problem),
-        block=(kernel.threads, 1, 1),
-        cluster=kernel.cluster,
-        args=arguments(kernel, problem, operands, numbers),
-        variables=banks(kernel, problem, operands),
-        dynamic_smem=kernel.smem_bytes,
-        order=order,
-        seed=seed,
-    )
+    try:
+        emulate(
+            kernel.ptx,
+            grid=kernel.grid(problem),
+            block=(kernel.threads, 1, 1),
+            cluster=kernel.cluster,
+            args=arguments(kernel, problem, operands, numbers),
+            variables=banks(kernel, problem, operands),
+            dynamic_smem=kernel.smem_bytes,
+            order=order,
+            seed=seed,
+        )
+    except EmulationFault as fault:
+        fault.args = (LineInfo.of(made.built, problem).fault(fault),)
+        raise
+    except (PtxSyntaxError, UnsupportedInstruction) as error:
+        raise RefusedText(LineInfo.of(made.built, problem).refusal(error)) from error
     return _single({o.name: operands[o.name].array.copy() for o in problem.operands if o.access != "in"})
 
 

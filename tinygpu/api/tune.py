@@ -19,6 +19,7 @@ from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
 from tinygpu.processes.apart import EndedApart, run_apart
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
@@ -240,8 +241,10 @@ def _search(
 def verified_apart(finalist: Finalist, seed: int) -> Verification:
     """The verification of a finalist in a process of its own; raises EndedApart where that crashes or hangs."""
     kernel, space = finalist.built.kernel, finalist.space
+    lines = LineInfo.of(finalist.built, space.problem)
     return run_apart(
-        lambda: verify(kernel, space.machine, space.problem, seed=seed, thorough=True), seconds=VERIFYING_SECONDS
+        lambda: verify(kernel, space.machine, space.problem, seed=seed, thorough=True, lines=lines),
+        seconds=VERIFYING_SECONDS,
     )
 
 

@@ -151,6 +151,8 @@ class _Writer:
         cls = type(value)
         written = {"is": cls.__name__ if _NAMED.get(cls.__name__) is cls else _path(cls, where)}
         for f in fields(value):
+            if not f.metadata.get("saved", True):
+                continue
             written[f.name] = self.value(getattr(value, f.name), f"{where}, {cls.__name__}.{f.name}")
         if not isinstance(value, _SHARED):
             return written

@@ -60,7 +60,7 @@ def _merge_roles(program: Program, body: tuple[n.Statement, ...]) -> tuple[n.Sta
     for s in body:
         last = out[-1] if out else None
         if isinstance(s, n.InRole) and isinstance(last, n.InRole) and last.role == s.role:
-            out[-1] = n.InRole(s.role, last.body + s.body)
+            out[-1] = replace(last, body=last.body + s.body)
         elif isinstance(s, n.Scope):
             out.append(replace(s, body=_merge_roles(program, s.body)))
         else:
@@ -106,7 +106,8 @@ def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: froze
                         "nothing beside; move the other statements into one of the two"
                     )
                 bodies = produce.body, consume.body
-                out.append(inside(n.Pipelined(produce.pipeline, s.index, s.trips, *bodies, s.first, s.divided)))
+                rounds = s.index, s.trips, *bodies, s.first, s.divided
+                out.append(inside(n.Pipelined(produce.pipeline, *rounds, place=s.place)))
             case _:
                 out.append(inside(s))
     for pipeline in waiting:
@@ -132,9 +133,8 @@ def _fuse(
             "move the other statements into consume()"
         )
     renamed = tuple(rename(s, producing.index, consuming.index) for s in produce.body)
-    return n.Pipelined(
-        name, consuming.index, consuming.trips, renamed, consume.body, consuming.first, consuming.divided
-    )
+    rounds = consuming.index, consuming.trips, renamed, consume.body, consuming.first, consuming.divided
+    return n.Pipelined(name, *rounds, place=consuming.place)
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

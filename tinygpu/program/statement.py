@@ -7,7 +7,7 @@ Whoever adds a class of statements says these in that class, and every walker of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from tinygpu.expressions import Expr, expr
@@ -39,10 +39,14 @@ class Body:
     headline: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A node of a program. A class of them is a frozen dataclass that derives from this one."""
+    """A node of a program. A class of them is a frozen dataclass that derives from this one.
 
-    __slots__ = ()
+    place  the user's line that it was written in, "file.py:12"; "" where that is not known, as in saved programs
+    """
+
+    place: str = field(default="", kw_only=True, repr=False, metadata={"saved": False})
 
     @property
     def children(self) -> tuple[Body, ...]:

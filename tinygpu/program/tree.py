@@ -204,6 +204,6 @@ def _replaced(value: Any, function: Callable[[Expr], Expr], known: dict[int, Any
             old = [getattr(value, name) for name in names]
             new = tuple([_replaced(v, function, known) for v in old])
             same = all(a is b for a, b in zip(old, new, strict=True))
-            made = value if same else kind(*new)
+            made = value if same else kind(**dict(zip(names, new, strict=True)))
         known[id(value)] = made
     return known[id(value)]

@@ -1,8 +1,7 @@
-"""What a wrong candidate points to: the statement of a fault, and the parameters and constraints that decide it."""
+"""What a wrong candidate points to: who is wrong, and the parameters and constraints that decide it."""
 
 from __future__ import annotations
 
-import re
 from itertools import chain
 
 from tinygpu.ptx.verification.voices import who_is_wrong
@@ -28,9 +27,6 @@ def pointers(
     judged  what became of `case`
     """
     out = []
-    statement = faulty_statement(judged)
-    if statement:
-        out.append(f"the statement: {statement}")
     if judged.stage == "wrong":
         voice = _alone(case, judged)
         if voice:
@@ -50,16 +46,6 @@ def _alone(case: Case, judged: Judgement) -> str:
     if built is None:
         return ""
     return who_is_wrong(built.program, built.layouts.swizzles, built.kernel, case.machine, case.problem)
-
-
-def faulty_statement(judged: Judgement) -> str:
-    """The program's statement to which the PTX line of a fault belongs; "" where the text names none."""
-    line = re.search(r"PTX line (\d+)", judged.sentence)
-    if line is None or judged.built is None:
-        return ""
-    before = judged.built.kernel.ptx.splitlines()[: int(line[1])]
-    named = [text.strip()[3:] for text in before if text.startswith("  // ")]
-    return named[-1] if named else ""
 
 
 def deciding(case: Case, bench: Workbench, allowance: Allowance) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
@@ -172,8 +173,9 @@ def meter(case: Case, bench: Workbench) -> Finding:
         for tile in itertools.product(*numbers)
     ]
     verification = verify(
-        built.kernel, case.machine, found, orders=("late",), random_inputs=False, derived=found
-    )
+        built.kernel, case.machine, found, orders=("late",), random_inputs=False, derived=found,
+        lines=LineInfo.of(built, found),
+    )  # fmt: skip
     c = verification.counters
     if c is None:
         return Finding(f"on {found}: {verification.checks[0]}")

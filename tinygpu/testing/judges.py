@@ -14,6 +14,7 @@ from tinygpu.ptx.emulator import EmulationFault, Order
 from tinygpu.ptx.launching.kernel import LaunchError
 from tinygpu.ptx.lowering.build import Built, build
 from tinygpu.ptx.lowering.lower import LoweringError
+from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.testing.case import Case
 from tinygpu.testing.workbench import Workbench
@@ -78,7 +79,10 @@ def judge(
     except AssemblerError as refused:
         return Judgement("assembler", str(refused), built)
     try:
-        found = verify(kernel, case.machine, case.problem, orders=orders, random_inputs=random_inputs, seed=seed)
+        lines = LineInfo.of(built, case.problem)
+        found = verify(
+            kernel, case.machine, case.problem, orders=orders, random_inputs=random_inputs, seed=seed, lines=lines
+        )
     except (EmulationFault, *_REFUSALS) as refused:
         return Judgement("fault", _said(refused), built, registers, estimate, spills)
     if found.passed:

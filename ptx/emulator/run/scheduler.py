@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.ptx.emulator.faults import EmulationFault
 from tinygpu.ptx.emulator.run.barriers import Barriers, Released
 from tinygpu.ptx.emulator.run.delays import Delays
 from tinygpu.ptx.emulator.run.groups import Bools, Group, Place, lanes_of, merge, subset
@@ -187,7 +188,8 @@ class Scheduler:
     def _report_deadlock(self) -> None:
         instruction, row, sentence = (self._sleepers if self._sleepers else self._barriers).describe()
         if self._sleepers and self._barriers.open:
-            sentence += "; " + self._barriers.describe()[2]
+            arrival, _, waiting = self._barriers.describe()
+            sentence += f"; on line {arrival.line}, {waiting.removeprefix('deadlock: ')}"
         for place in sorted(self._held) if self._sleepers else ():
             rows = np.unique(np.concatenate([rowset.index for rowset, _ in self._held[place]]))
             at = self._instruction(place)
@@ -297,6 +299,10 @@ class Scheduler:
                 registers.scatter(rows, block.written, files)
                 rows = slice(0, 0)
             self._end(block, c)
+        except EmulationFault:
+            if not isinstance(rows, slice):
+                registers.scatter(rows, block.written, files)
+            raise
         except Incomplete as incomplete:
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)

@@ -134,5 +134,8 @@ class Agents:
         if operation.queue is not None:
             operation = self._queues[operation.queue].popleft()
         del self._pending[id(operation)]
-        operation.origin.residents.emulation.line = operation.origin.instruction.line
+        emulation = operation.origin.residents.emulation
+        emulation.line = operation.origin.instruction.line
+        emulation.landing = True
         operation.complete()
+        emulation.landing = False

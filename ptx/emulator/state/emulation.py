@@ -59,6 +59,8 @@ class Emulation:
 
     tick      rises with every memory instruction; the time of happens-before
     line      of the instruction that is being carried out
+    landing   whether asynchronous work is being completed
+    thread_at_fault  (residents, warp, lane) of the fault that was raised, where the thread stands at its instruction
     short_sums  products of 8-bit floats are added as Hopper's wgmma adds them
     checking  whether races and uninitialised values are looked for
     looks_back  whether strong reads may see older values, where nothing orders the write before them
@@ -83,6 +85,8 @@ class Emulation:
         self.short_sums = short_sums
         self.tick = 1
         self.line = 0
+        self.landing = False
+        self.thread_at_fault: tuple[Residents, int, int] | None = None
         self._lines = array("i", (0, 0))
         self.changes = 0
         self.signals = 0
@@ -158,6 +162,7 @@ class Emulation:
             None if lane is None else thread, space, address, sentence, count, module,
         )  # fmt: skip
         if self.check != "collect":
+            self.thread_at_fault = None if self.landing else (residents, row, lane or 0)
             raise EmulationFault(fault)
         key = (instruction.line, kind)
         known = self.faults.get(key)

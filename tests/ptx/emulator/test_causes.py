@@ -63,8 +63,8 @@ def test_a_deadlock_says_who_waits_for_the_rest_of_its_warp() -> None:
         emulate(text, grid=1, block=64, args=[])
     assert first.value.sentence == (
         "deadlock: no thread can run. warp 0 waits on line 17 for parity 0 of an mbarrier: mbarrier 0x400 (initialised "
-        "on line 12) has 0 completed phases, 1 of 2 arrivals; deadlock: barrier 1 has 32 of 64 threads (warps 1), and "
-        "no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it; lanes of "
+        "on line 12) has 0 completed phases, 1 of 2 arrivals; on line 20, barrier 1 has 32 of 64 threads (warps 1), "
+        "and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it; lanes of "
         "warp 0 wait on line 20 for the rest of their warp"
     )
 

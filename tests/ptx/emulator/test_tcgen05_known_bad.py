@@ -304,7 +304,7 @@ CORPUS: tuple[Bug, ...] = (
         "512",
         "128",
         "deadlock",
-        "deadlock: no thread can run. warp 0 waits on line 97 for 512 columns of tensor memory, of which 0 are free; deadlock: barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
+        "deadlock: no thread can run. warp 0 waits on line 97 for 512 columns of tensor memory, of which 0 are free; on line 98, barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
         columns=512,
         changes=(("[slot], 512;", "[slot], {bug};"), ("%r6, 512;", "%r6, {bug};")),
     ),

@@ -211,7 +211,7 @@ COMMIT_BOTH = "mov.u16 %h1, 3;\n"
 BUGS = {
     "the peer allocates nothing": (
         (("@!%p2 bra ALLOCATED;", "and.pred %p7, %p2, %p6;\n@!%p7 bra ALLOCATED;"),), "deadlock",
-        "deadlock: no thread can run. warp 0 waits on line 46 for the other CTA of the pair, which must execute tcgen05.alloc too; deadlock: barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
+        "deadlock: no thread can run. warp 0 waits on line 46 for the other CTA of the pair, which must execute tcgen05.alloc too; on line 49, barrier 0 has 96 of 128 threads (warps 1, 2, 3), and no other thread can run: warp 0 never comes. Every thread that the barrier counts must reach it",
     ),
     "the peer gives nothing back": (
         ((DEALLOC, "and.pred %p7, %p2, %p6;\n@!%p7 bra FREED;\ntcgen05.dealloc"),), "tensor memory", "the CTA exits with 32 columns of tensor memory allocated (line 45): tcgen05.dealloc must give them back before",

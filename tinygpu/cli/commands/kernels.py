@@ -38,13 +38,15 @@ def emit_command(
     Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
     """
     from tinygpu.api.output import check_output, verdict, write_kernel
+    from tinygpu.ptx.verification.line_info import LineInfo
     from tinygpu.ptx.verification.verify import verify
 
     if out is not None:
         check_output(out)
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
     kernel, problem = made.built.kernel, made.space.problem
-    result = verify(kernel, made.space.machine, problem, thorough=True) if verified else None
+    lines = LineInfo.of(made.built, problem)
+    result = verify(kernel, made.space.machine, problem, thorough=True, lines=lines) if verified else None
     if result is not None and not result.passed:
         print(result, file=sys.stderr)
         raise typer.Exit(1)
@@ -78,17 +80,19 @@ def verify_command(
     from dataclasses import asdict
 
     from tinygpu.cli.printing import verification_report
+    from tinygpu.ptx.verification.line_info import LineInfo
     from tinygpu.ptx.verification.verify import verify
     from tinygpu.ptx.verification.voices import who_is_wrong
 
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True)
+    lines = LineInfo.of(made.built, made.space.problem)
+    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True, lines=lines)
     if as_json:
         print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
     else:
         print("candidate " + " ".join(f"{k}={v}" for k, v in made.built.kernel.point))
         verification_report(result)
-    if not result.passed and not as_json:
+    if not as_json and any(not check.passed and not check.fault for check in result.checks):
         built = made.built
         found = who_is_wrong(
             built.program, built.layouts.swizzles, built.kernel, made.space.machine, made.space.problem, seed=seed

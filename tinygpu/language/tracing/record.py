@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
@@ -35,6 +35,7 @@ class Record:
     counter: int = 0
     unused: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)  # value or pipeline -> the user's line that made it
+    begun: str = ""  # the user's line where the block began that is written down next
     owners: dict[str, str] = field(default_factory=dict)  # register value -> role
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
@@ -45,16 +46,20 @@ class Record:
     fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
 
     def emit(self, statement: n.Statement) -> None:
-        self.bodies[-1].append(statement)
+        """Writes a statement down, with the user's line: of a block that where it begins."""
+        self.bodies[-1].append(replace(statement, place=self.begun or line_under_way()))
+        self.begun = ""
 
     @contextmanager
     def nested(self) -> Iterator[list[n.Statement]]:
         body: list[n.Statement] = []
+        begun = line_under_way()
         self.bodies.append(body)
         try:
             yield body
         finally:
             self.bodies.pop()
+        self.begun = begun
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
