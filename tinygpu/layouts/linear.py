@@ -155,9 +155,10 @@ class LinearLayout:
             raise LayoutError(f"{self}: index {outside} is outside [0, {self.size})")
         if self.out_bits > 62:
             raise LayoutError(f"{self}: {self.out_bits} output bits do not fit into 62-bit offsets")
-        images = np.zeros_like(indices)
+        images = indices & sum(1 << k for k, column in enumerate(self.columns) if column == 1 << k)
         for k, column in enumerate(self.columns):
-            images ^= (indices >> k & 1) * column
+            if column != 1 << k:
+                images ^= (indices >> k & 1) * column
         return images
 
     def offsets(self) -> NDArray[np.int64]:

@@ -133,6 +133,17 @@ def xor_swizzle(pairs: tuple[tuple[int, int], ...], bits: int) -> Swizzle | Line
     return LinearLayout(tuple(1 << bit | masks.get(bit, 0) for bit in range(bits)), bits)
 
 
+def xor_pairs(swizzle: Swizzle | LinearLayout) -> tuple[tuple[int, int], ...]:
+    """(bit, mask) of every bit of an offset that has others XORed where it is set: what `xor_swizzle` was made of.
+
+    >>> xor_pairs(Swizzle(2, 4, 3))
+    ((7, 16), (8, 32))
+    """
+    if isinstance(swizzle, Swizzle):
+        return tuple((swizzle.base + swizzle.shift + k, 1 << swizzle.base + k) for k in range(swizzle.bits))
+    return tuple((bit, column ^ 1 << bit) for bit, column in enumerate(swizzle.columns) if column != 1 << bit)
+
+
 def _log2_bytes(element_bits: int) -> int:
     """log2 of the bytes per element; -1 for 4 bits."""
     if element_bits < 1 or element_bits & (element_bits - 1):

@@ -98,12 +98,13 @@ class Access:
     def addresses(self, memory: Layout | ComposedLayout, origin: tuple[int, ...]) -> NDArray[np.int64]:
         """(instructions, lanes): what `memory` says of each lane's first element, in its unit; -1 for who stays out.
 
-        memory  coordinates of what the window is cut from -> addresses, one mode for each axis
-        origin  where the window begins in it
+        memory  coordinates of what the window is cut from -> addresses: a mode for each axis, and for stages
+        origin  where the window begins in it, along each of these modes
         """
         out = np.any(self.lanes < 0, axis=-1)
-        inside = np.where(np.expand_dims(out, -1), 0, self.lanes + np.array(origin, dtype=np.int64))
-        found = memory.at_coordinates(inside)
+        moved = np.zeros((*out.shape, len(origin)), dtype=np.int64) + np.array(origin, dtype=np.int64)
+        moved[..., : self.lanes.shape[-1]] += np.where(np.expand_dims(out, -1), 0, self.lanes)
+        found = memory.at_coordinates(moved)
         found[out] = -1
         return found
 

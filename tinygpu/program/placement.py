@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,43 +13,72 @@ from numpy.typing import NDArray
 from tinygpu.language.derive import barrier_bytes, buffer_align_bytes
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
-from tinygpu.layouts.algebra import concatenate
 from tinygpu.layouts.composed import ComposedLayout
-from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.swizzle import Swizzle, xor_swizzle
+from tinygpu.layouts.rows import Xor, cut_rows, whole_rows
+from tinygpu.layouts.swizzle import xor_pairs
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BufferPlace:
     """One buffer: where it begins in the CTA's shared memory, and where each element lies from there.
 
-    The fields after `layout` say the same of rows and bytes within them, as addresses are computed.
-
     offset_bytes  of its first stage
-    layout        (coordinate along each axis of the buffer, stage) -> bytes from the start of the first stage
-    stage_bytes   from one stage to the next
-    pitch_bytes   from one row to the next
-    xor           (row bit, mask over the byte within the row): the swizzle; where the row has
-                  the bit, the mask is XORed into the byte
-    swizzle_bytes width of the hardware's swizzle, to which rows are cut and which then is the pitch; else 0
-    block_bytes   from one piece of a row to the next
+    layout        (coordinate along each axis of the buffer, stage) -> bytes from the start of the first stage, as
+                  `tinygpu.layouts.rows` makes it. What addresses are computed from is read off it
     """
 
     offset_bytes: int
     layout: ComposedLayout
-    stage_bytes: int
-    pitch_bytes: int
-    stages: int
-    xor: tuple[tuple[int, int], ...] = ()
-    swizzle_bytes: int = 0
-    block_bytes: int = 0
 
     def addresses(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bytes from the start of a stage to elements, at coordinates of shape (..., axes of the buffer)."""
-        first_stage = np.zeros((*coordinates.shape[:-1], 1), dtype=np.int64)
-        return self.layout.at_coordinates(np.concatenate([coordinates, first_stage], axis=-1))
+        return self.layout.at_coordinates(in_first_stage(coordinates))
+
+    @cached_property
+    def stages(self) -> int:
+        return self.layout.layout.modes[-1].size
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """From one stage to the next."""
+        return (self.layout.outer or self.layout.layout).leaves[-1][1]
+
+    @cached_property
+    def pitch_bytes(self) -> int:
+        """From one row to the next."""
+        return self.layout.outer.leaves[1][1] if self.layout.outer is not None else self.swizzle_bytes
+
+    @cached_property
+    def swizzle_bytes(self) -> int:
+        """Width of the hardware's swizzle to which rows are cut; 0 where they are whole."""
+        return math.prod(self._cut[0])
+
+    @cached_property
+    def block_bytes(self) -> int:
+        """From one piece of a row to the next, where rows are cut."""
+        return self._cut[1][1]
+
+    @cached_property
+    def xor(self) -> Xor:
+        """The swizzle as (row bit, mask over the byte within the row, or within its piece)."""
+        row = self.layout.outer.leaves[0][0] if self.layout.outer is not None else self.swizzle_bytes
+        low = row.bit_length() - 1
+        return tuple((bit - low, mask) for bit, mask in xor_pairs(self.layout.swizzle))
+
+    @cached_property
+    def _cut(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The two leaves of the axis along which rows are cut: within a piece, and from piece to piece."""
+        if self.layout.outer is not None:
+            return (0, 0), (0, 0)
+        (within, pieces), *_ = (mode.leaves for mode in self.layout.layout.modes if len(mode.leaves) == 2)
+        return within, pieces
+
+
+def in_first_stage(coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Coordinates of shape (..., axes of a buffer) with that of the stage behind them."""
+    return np.concatenate([coordinates, np.zeros((*coordinates.shape[:-1], 1), dtype=np.int64)], axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +95,7 @@ class Placement:
     align_bytes: int
 
 
-Swizzles = Mapping[str, tuple[tuple[int, int], ...]]
+Swizzles = Mapping[str, Xor]
 
 
 def place(program: Program, swizzles: Swizzles) -> Placement:
@@ -109,46 +140,16 @@ def _place(
 
 
 def _one(b: Buffer, offset: int, swizzles: Swizzles) -> BufferPlace:
-    stage, stages = int(b.stage_bytes), int(b.stages)
-    if b.swizzle_bytes is None:
-        xor, pitch = swizzles.get(b.name, ()), int(b.pitch_bytes)
-        return BufferPlace(offset, _rows(b, pitch, xor), stage, pitch, stages, xor)
-    width, block = int(b.swizzle_bytes), int(b.rows) * int(b.swizzle_bytes)
-    return BufferPlace(offset, _cut(b, width, block), stage, width, stages, HARDWARE_SWIZZLES[width].xor, width, block)
+    return BufferPlace(offset, buffer_layout(b, swizzles.get(b.name, ())))
 
 
-def _rows(b: Buffer, pitch: int, xor: tuple[tuple[int, int], ...]) -> ComposedLayout:
-    """Whole rows at a pitch, which is rounded up to a power of two before the swizzle and put back behind it."""
-    wide, tall, stages = 1 << (pitch - 1).bit_length(), 1 << (int(b.rows) - 1).bit_length(), int(b.stages)
-    steps = [b.dtype.bytes if axis == b.contiguous else wide * int(step) for axis, step in enumerate(b.row_steps)]
-    inner = Layout((*map(int, b.shape), stages), (*steps, wide * tall))
-    low = wide.bit_length() - 1
-    swizzle = xor_swizzle(tuple((low + bit, mask) for bit, mask in xor), (wide * tall * stages - 1).bit_length())
-    return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, int(b.stage_bytes))))
-
-
-def _cut(b: Buffer, width: int, block: int) -> ComposedLayout:
-    """First `width` bytes of every row, then the next of every row; the swizzle of the hardware on all of it."""
-    per = width // b.dtype.bytes
-    line = Layout((per, int(b.shape[b.contiguous]) // per), (b.dtype.bytes, block))
-    rows = [Layout(int(extent), width * int(step)) for extent, step in zip(b.shape, b.row_steps, strict=True)]
-    axes = [line if axis == b.contiguous else row for axis, row in enumerate(rows)]
-    stages = Layout(int(b.stages), int(b.stage_bytes))
-    return ComposedLayout(HARDWARE_SWIZZLES[width].swizzle, concatenate(*axes, stages))
-
-
-@dataclass(frozen=True, slots=True)
-class HardwareSwizzle:
-    """How TMA and wgmma exchange 16-byte chunks: on address bits, and as (row bit, mask over the byte in its width)."""
-
-    swizzle: Swizzle
-    xor: tuple[tuple[int, int], ...]
-
-
-# PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2); a line holds one,
-# two or four rows of a swizzle's width.
-HARDWARE_SWIZZLES = {
-    128: HardwareSwizzle(Swizzle(3, 4, 3), ((0, 16), (1, 32), (2, 64))),
-    64: HardwareSwizzle(Swizzle(2, 4, 3), ((1, 16), (2, 32))),
-    32: HardwareSwizzle(Swizzle(1, 4, 3), ((2, 16),)),
-}
+def buffer_layout(b: Buffer, xor: Xor = ()) -> ComposedLayout:
+    """(coordinate along each axis, stage) -> bytes; `xor` swizzles whole rows."""
+    axes = [
+        (int(extent), int(step), b.dtype.bytes if axis == b.contiguous else 0)
+        for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True))
+    ]
+    rows, stages, stage = int(b.rows), int(b.stages), int(b.stage_bytes)
+    if b.swizzle_bytes is not None:
+        return cut_rows(axes, rows, int(b.swizzle_bytes), stages, stage)
+    return whole_rows(axes, rows, int(b.pitch_bytes), xor, stages, stage)

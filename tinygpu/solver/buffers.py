@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.program.access import Access, AccessKind, accesses
+from tinygpu.program.placement import buffer_layout
 from tinygpu.program.program import Program
 from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
@@ -87,10 +88,7 @@ def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
 
 def rows_and_bytes(access: Access, buffer: Buffer, offset: tuple[int, ...]) -> NDArray[np.int64]:
     """(instances, lanes, 2): row and byte column of every lane; -1 where a lane stays out."""
-    moved = access.lanes + np.array(offset, dtype=np.int64)
-    out_of_play = (access.lanes < 0).any(axis=-1)
-    column = moved[..., buffer.contiguous] * buffer.dtype.bytes
-    row = moved @ np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
-    pair = np.stack([row, column], axis=-1)
-    pair[out_of_play] = -1
+    addresses = access.addresses(buffer_layout(buffer), (*offset, 0))
+    pair = np.stack(np.divmod(addresses, int(buffer.pitch_bytes)), axis=-1)
+    pair[addresses < 0] = -1
     return pair

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.layouts.composed import ComposedLayout
+from tinygpu.layouts.rows import whole_rows
+
 Bytes = NDArray[np.int64]
 
 
@@ -75,12 +78,10 @@ class SmemLayout:
             bits |= mask
         return bits & -bits
 
-    def column_xor(self, row: Bytes) -> Bytes:
-        """What is XORed to the column bytes of each row, elementwise."""
-        flips = np.zeros_like(row)
-        for bit, mask in self.xor:
-            flips ^= (row >> bit & 1) * mask
-        return flips
+    @property
+    def layout(self) -> ComposedLayout:
+        """(row, column byte, 0) -> byte."""
+        return whole_rows([(self.rows, 1, 0), (self.row_bytes, 0, 1)], self.rows, self.pitch_bytes, self.xor)
 
     def address(self, row: Bytes, column_byte: Bytes) -> Bytes:
         """Byte offset of each (row, column byte), elementwise; both are int64 arrays that broadcast.
@@ -92,7 +93,8 @@ class SmemLayout:
             if values.size and (values.min() < 0 or values.max() >= extent):
                 worst = values.min() if values.min() < 0 else values.max()
                 raise ValueError(f"[smem layout] {name} {worst} lies outside the tile's 0 to {extent - 1}")
-        return row * self.pitch_bytes + (column_byte ^ self.column_xor(row))
+        row, column_byte = np.broadcast_arrays(row, column_byte)
+        return self.layout.at_coordinates(np.stack([row, column_byte, np.zeros_like(row)], axis=-1))
 
     def shift_form(self) -> tuple[int, int, int] | None:
         """(count, row shift, column shift) where column ^= ((row >> row shift) & (2^count - 1)) << column shift.

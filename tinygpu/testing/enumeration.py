@@ -92,9 +92,7 @@ def _count(
         else:
             asked.sectors_read += sectors
     elif access.tile.memory is SMEM and access.tile.buffer is not None:
-        buffer = access.tile.buffer
-        inside = np.where(out_of_play[..., None], 0, where)
-        address = places[buffer.name].addresses(inside)
+        address = access.addresses(places[access.tile.buffer.name].layout, (*start.tolist(), 0))
         found, ideal = count_wavefronts(address, out_of_play, access.width_bytes)
         if access.writes:
             asked.wavefronts_written += found

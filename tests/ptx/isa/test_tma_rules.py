@@ -13,7 +13,8 @@ from tinygpu.expressions import evaluate, expr, symbol
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import gmem_tile
-from tinygpu.program.placement import HARDWARE_SWIZZLES
+from tinygpu.layouts.rows import cut_rows
+from tinygpu.program.placement import BufferPlace
 from tinygpu.ptx import isa
 from tinygpu.ptx.cards import refused_by_emulator
 from tinygpu.ptx.cards.evidence.tma import picture
@@ -120,7 +121,7 @@ def test_pieces_lie_where_the_picture_and_the_placement_of_buffers_say(swizzle: 
     shown = [[int(p) for p in row.split()[1:]] for row in picture(swizzle).splitlines()[1:]]
     for row in range(8):
         mask = 0
-        for bit, flips in HARDWARE_SWIZZLES[swizzle].xor:
+        for bit, flips in BufferPlace(0, cut_rows([(8, 1, 0), (swizzle, 0, 1)], 8, swizzle)).xor:
             mask ^= flips if row >> bit & 1 else 0
         assert shown[row] == [(16 * p ^ mask) // 16 for p in range(pieces)]
     order = [row * pieces + piece for row in range(8) for piece in shown[row]]

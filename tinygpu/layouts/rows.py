@@ -1,0 +1,55 @@
+"""Rows in shared memory as layouts: whole ones at a pitch, with bits of their number XORed into their bytes, or rows
+that are cut to the width of the hardware's swizzle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tinygpu.layouts.algebra import concatenate
+from tinygpu.layouts.composed import ComposedLayout
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.swizzle import Swizzle, xor_swizzle
+
+Xor: TypeAlias = tuple[tuple[int, int], ...]
+"""(row bit, mask over the byte within the row): where the row has the bit, the mask is XORed into the byte."""
+Axis: TypeAlias = tuple[int, int, int]
+"""(extent, rows from one coordinate to the next, bytes from one to the next)."""
+
+# PTX ISA, "Swizzling Modes": chunk c of 16 bytes in 128-byte line l lies at c ^ (l mod 8, 4 or 2), by width in bytes.
+HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1, 4, 3)}
+
+
+def whole_rows(
+    axes: Sequence[Axis], rows: int, pitch: int, xor: Xor = (), stages: int = 1, stage_bytes: int = 0
+) -> ComposedLayout:
+    """(coordinate along each axis, stage) -> bytes: `rows` rows, `pitch` bytes from one to the next.
+
+    The pitch is rounded up to a power of two before the swizzle and put back behind it.
+
+    >>> print(whole_rows([(8, 1, 0), (40, 0, 1)], 8, 48, ((0, 16),)))
+    (64,8,1):(1,48,0) o Sw<1,4,2> o (8,40,1):(64,1,512)
+    """
+    wide, tall = 1 << (pitch - 1).bit_length(), 1 << (rows - 1).bit_length()
+    steps = [down * wide + across for _, down, across in axes]
+    inner = Layout((*(extent for extent, _, _ in axes), stages), (*steps, wide * tall))
+    low = wide.bit_length() - 1
+    swizzle = xor_swizzle(tuple((low + bit, mask) for bit, mask in xor), (wide * tall * stages - 1).bit_length())
+    return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, stage_bytes)))
+
+
+def cut_rows(axes: Sequence[Axis], rows: int, width: int, stages: int = 1, stage_bytes: int = 0) -> ComposedLayout:
+    """(coordinate along each axis, stage) -> bytes: first `width` bytes of every row, then the next of every row; the
+    swizzle of the hardware on all of it.
+
+    >>> print(cut_rows([(8, 1, 0), (64, 0, 2)], 8, 64))
+    Sw<2,4,3> o (8,(32,2),1):(64,(2,512),0)
+    """
+    modes = [
+        Layout((width // across, extent * across // width), (across, rows * width))
+        if across
+        else Layout(extent, width * down)
+        for extent, down, across in axes
+    ]
+    return ComposedLayout(HARDWARE_SWIZZLES[width], concatenate(*modes, Layout(stages, stage_bytes)))
