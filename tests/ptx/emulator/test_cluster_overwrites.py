@@ -86,6 +86,7 @@ def run(first: str, second: str, arrival: str, fence: str, order: Order) -> Repo
     )  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("first", FIRSTS)
 def test_a_slot_of_another_cta_is_free_for_what_the_arrival_gives_back(first: str, second: str) -> None:

@@ -94,7 +94,7 @@ def test_a_tiled_product_reads_each_operand_once_per_tile_of_the_other(m: int, n
 
 
 def test_ctas_of_one_wave_meet_in_l2_and_those_of_one_sm_in_l1() -> None:
-    m, n, k = 64, 256, 512
+    m, n, k = 64, 256, 128
     a, b, c = np.ones((m, k), np.float32), np.ones((k, n), np.float32), np.zeros((m, n), np.float32)
     args = [a, b, c, m, n, k]
     # Four CTAs read the same rows of a at the same pace: an L2 of one step's tiles is enough.

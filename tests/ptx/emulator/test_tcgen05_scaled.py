@@ -165,6 +165,7 @@ def sparse_case(kind: str, element: str, ws: bool, wrong: int | None = None) -> 
     return kernel(lanes + one_thread(text) + read_back(n), image.data.size, 512), image, dense @ b.T
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ws", [False, True])
 @pytest.mark.parametrize(("kind", "element"), SPARSE)
 def test_stored_elements_of_a_sparse_a_meet_the_right_elements_of_b(kind: str, element: str, ws: bool) -> None:

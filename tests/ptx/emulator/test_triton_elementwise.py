@@ -27,6 +27,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(23)
 
 
+@pytest.mark.sampled(2)
 @cases("fused")
 def test_a_fused_chain_with_an_edge(fixture: Fixture, rng: np.random.Generator) -> None:
     kind, block = fixture.dtype("x"), fixture.constants["BLOCK"]
@@ -94,6 +95,7 @@ def test_functions_of_a_device_library(fixture: Fixture, rng: np.random.Generato
     np.testing.assert_allclose(y, want, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sampled(2)
 @cases("integers")
 def test_integer_arithmetic(fixture: Fixture, rng: np.random.Generator) -> None:
     kind, n = fixture.dtype("x"), 300

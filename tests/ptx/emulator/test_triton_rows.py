@@ -20,6 +20,7 @@ def softmax(x: Values) -> Values:
     return result
 
 
+@pytest.mark.sampled(2)
 @cases("softmax")
 def test_softmax(fixture: Fixture, rng: np.random.Generator) -> None:
     columns = fixture.constants["BLOCK"] * 3 // 4
@@ -38,6 +39,7 @@ def test_softmax_in_pieces(fixture: Fixture, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(y, softmax(x.astype(np.float64)), rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @cases("tile_reductions")
 def test_reductions_of_a_tile_along_each_axis(fixture: Fixture, rng: np.random.Generator) -> None:
     kind = fixture.dtype("x")
@@ -82,6 +84,7 @@ def test_layer_norm_over_a_ragged_row(fixture: Fixture, rng: np.random.Generator
     np.testing.assert_allclose(rstd, r, rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @cases("layer_norm_backward")
 def test_layer_norm_backward_with_locks_between_ctas(fixture: Fixture, rng: np.random.Generator) -> None:
     rows, columns, groups = 5, 400, fixture.constants["GROUPS"]
@@ -121,6 +124,7 @@ def test_cross_entropy_and_its_gradient(fixture: Fixture, rng: np.random.Generat
     np.testing.assert_allclose(gradient, p, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @cases("transpose")
 def test_transpose(fixture: Fixture, rng: np.random.Generator) -> None:
     x = rng.integers(-100, 100, (96, 80)).astype(fixture.dtype("x"))
@@ -155,6 +159,7 @@ def test_a_scan_of_pairs(fixture: Fixture, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(h, want, rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @cases("sort")
 def test_sort(fixture: Fixture, rng: np.random.Generator) -> None:
     n = fixture.constants["BLOCK"]
@@ -193,6 +198,7 @@ def test_histogram(fixture: Fixture, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(counts, np.bincount(x, minlength=bins))
 
 
+@pytest.mark.sampled(2)
 @cases("lock")
 def test_a_spin_lock_between_ctas(fixture: Fixture, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, (4, 128)).astype(F32)

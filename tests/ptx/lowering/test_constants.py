@@ -51,6 +51,7 @@ def machine(kind: str, value: float, fills: bool) -> type[Machine]:
     return Constants
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fills", [True, False], ids=["tile", "operand"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_number_is_what_numpy_has_in_its_type(kind: str, fills: bool) -> None:

@@ -106,6 +106,7 @@ def made(machine: type[Machine], asked: dict[str, int], **point: int) -> tuple[K
     return build(space.program(point), problem, point, SolverCache()).kernel, problem
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
 @pytest.mark.parametrize(("rows", "across"), [(4, 8), (8, 32)])
 def test_two_reductions_of_rows_that_ctas_share(parts: int, rows: int, across: int) -> None:
