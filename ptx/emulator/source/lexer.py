@@ -70,7 +70,8 @@ def tokenize(text: str, first_line: int = 1) -> list[Token]:
     tokens: list[Token] = []
     content = _without_comments(text, first_line)
     line, before, position = first_line, -1, 0  # before: the place just before the line's first character
-    add, match_at = tokens.append, _LEXEME.match
+    add, match_at, plain = tokens.append, _LEXEME.match, (0, 0)
+    made = tuple.__new__  # as Token(...) does, without its frame: texts have a hundred thousand of them
     while (match := match_at(content, position)) is not None:
         kind = match.lastgroup
         if kind == "end":
@@ -82,7 +83,7 @@ def tokenize(text: str, first_line: int = 1) -> list[Token]:
             continue
         lexeme, column = content[start:position], start - before
         if kind in ("word", "dot", "punct", "string"):
-            add(Token(kind, lexeme, line, column))  # type: ignore[arg-type]
+            add(made(Token, (kind, lexeme, line, column, plain)))
         elif kind == "integer":
             add(Token("integer", lexeme, line, column, _integer(lexeme, line, column)))
         elif kind == "float":
