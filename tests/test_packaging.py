@@ -208,6 +208,23 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+def reached(module: str) -> set[str]:
+    """Every module of ours that a module imports, itself or through others."""
+    found, ahead = {module}, [module]
+    while ahead:
+        new = imports_of(ahead.pop(), for_types=False) & MODULES.keys() - found
+        found |= new
+        ahead += new
+    return found
+
+
+def test_spaces_are_asked_for_without_the_emulator() -> None:
+    """`import tinygpu as tg; tg.space(...)` loads half of what tuning does."""
+    running = ("tinygpu.ptx.emulator", "tinygpu.ptx.verification", "tinygpu.ptx.runtime", "tinygpu.testing")
+    assert {name for name in reached("tinygpu.api.front") if within(name, *running)} == set()
+    assert all(any(within(name, room) for name in reached("tinygpu.api.kernels")) for room in running)
+
+
 @cache
 def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
     """Every module of ours that a file imports, anywhere in it; those for annotations alone only if `for_types`."""

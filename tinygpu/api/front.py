@@ -1,4 +1,7 @@
-"""The front door: what `import tinygpu as tg` offers, one call for each thing that people do with a machine.
+"""The front door: spaces, and what is asked of them: why a point is out, how long it takes, its kernel.
+
+`import tinygpu as tg` offers one call for each thing that people do with a machine. These here do without the emulator,
+which is as large as all the rest; what runs kernels is in `tinygpu.api.kernels`.
 
 A machine is a class, a name as on the command line ("matmul_ampere"), or a file and a class ("saxpy.py:Saxpy"). A
 problem is given by its dims (`n=1000`), as a mapping of them, or as a `Problem`. A point is given by the parameters
@@ -7,24 +10,15 @@ that are decided, by name or as a mapping; the rest is chosen by the predictor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tinygpu.api import compile as compiling
 from tinygpu.api import explain as explaining
 from tinygpu.api import predict as predicting
-from tinygpu.api import tune as tuning
 from tinygpu.api.choosing import Finalist, choose
 from tinygpu.api.machines import Family, MachineNotFound, family
-from tinygpu.api.on_arrays import emulate_on, run_on
 from tinygpu.api.problems import Asked
-from tinygpu.api.report import report, run_of
 from tinygpu.api.timeline import SPANS
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
@@ -32,14 +26,7 @@ from tinygpu.devices import device as find_device
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.notebook import html as notebook
-from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.verification import verify as verification
-from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.verify import Verification
-from tinygpu.search.recipe import RecipeBook
 from tinygpu.spaces.build import MachineSpace, build_space
-from tinygpu.testing.check import run_check
-from tinygpu.testing.report import CheckReport
 
 Values = Mapping[str, int | str]
 
@@ -68,14 +55,14 @@ def space(
     `.size`, `.sample(3)`, `.parameters`, `point in space`, `.restrict({"bm": 128})`, `for point in space`. Raises
     ProblemError where the machine does not take the problem, MachineNotFound for a family of several machines.
     """
-    chosen = _family(machine)
+    chosen = family_of(machine)
     if len(chosen.machines) > 1:
         names = ", ".join(m.__name__ for m in chosen.machines)
         raise MachineNotFound(
             f"{chosen.name} is a family of machines ({names}), each with a space of its own; name one"
         )
     (one,) = chosen.machines
-    asked = _asked(chosen, problem, dtypes, majors, lds, aligns, options, dims)
+    asked = asked_of(chosen, problem, dtypes, majors, lds, aligns, options, dims)
     return build_space(one, asked.of(one), find_device(device))
 
 
@@ -108,77 +95,6 @@ def explain(space: MachineSpace, point: Values | None = None, /, **values: int |
     return Explanation(space.space.name, found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tuning(tuning.Tuned):
-    """What tuning found: the winner as a kernel, its verification, the best of every machine; and a page of it all."""
-
-    @property
-    def ptx(self) -> str:
-        return self.winner.ptx
-
-    @property
-    def point(self) -> dict[str, int | str]:
-        return self.winner.point
-
-    def page(self) -> str:
-        """HTML of the run: what was pruned and why, how the search went, roofline, timeline, layouts as pictures."""
-        return report(run_of(self))
-
-    def __str__(self) -> str:
-        return f"{self.winner}\nemulated    {self.verification}"
-
-    def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{escape(self.page())}" style="width:100%;height:40em;border:0"></iframe>'
-
-
-def tune(
-    machine: str | type[Machine] | MachineSpace,
-    problem: Mapping[str, int] | Problem | None = None,
-    *,
-    device: str | Device | None = None,
-    dtypes: str | Mapping[str, str] | None = None,
-    majors: Mapping[str, str] | None = None,
-    lds: Mapping[str, int] | None = None,
-    aligns: Mapping[str, int] | None = None,
-    options: Mapping[str, Any] | None = None,
-    strategy: str = "auto",
-    evaluations: int | None = None,
-    seconds: float | None = None,
-    within: float | None = None,
-    journal: str | Path | None = None,
-    seed: int = 0,
-    **dims: int,
-) -> Tuning:
-    """The best kernel of a space, of a machine, or of a family ("matmul"), verified in the emulator.
-
-    strategy              how to search; "auto" looks at everything where that is quick, as predictions are
-    evaluations, seconds  at which each machine's search ends
-    within                it ends once the best takes at most (1 + within) times the roofline's time
-    journal               a folder: a run that was killed and is called again goes on from there
-
-    Nothing is measured. Raises ProblemError where no machine takes the problem, and NothingFound where no candidate is
-    left, or where the winner is wrong in the emulator.
-    """
-    kept = None if journal is None else Path(journal)
-    effort = tuning.Effort(strategy, evaluations, seconds, within, kept, seed=seed)
-    if isinstance(machine, MachineSpace):
-        given = (problem, device, dtypes, majors, lds, aligns, options)
-        if dims or any(word is not None for word in given):
-            raise ProblemError("a space has its problem and its device; tune(space) takes no others")
-        found = tuning.tune_spaces(machine.machine.__name__, machine.device, (machine,), effort)
-    else:
-        if device is None:
-            raise ProblemError('tuning is for a device: give device="a100", or another name from `tinygpu devices`')
-        chosen = _family(machine)
-        asked = _asked(chosen, problem, dtypes, majors, lds, aligns, options, dims)
-        found = tuning.tune(chosen, asked, find_device(device), effort)
-    if not found.verification.passed:
-        raise tuning.NothingFound(f"the best candidate is wrong in the emulator: {found.verification}")
-    return Tuning(
-        found.family, found.device, found.searched, found.refused, found.winner, found.verification, found.failed
-    )
-
-
 def predict(
     space: MachineSpace, point: Values | None = None, /, *, launch: Launch = "graph", **values: int | str
 ) -> predicting.Predicted:
@@ -201,97 +117,8 @@ def emit(space: MachineSpace, point: Values | None = None, /, **values: int | st
     return choose(_space("emit", space), _point(point, values))
 
 
-def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
-    """Runs a kernel in the emulator, against the machine's reference: `.passed`, and what was tried.
-
-    seed  of the inputs
-    """
-    made = _kernel("verify", kernel)
-    space = made.space
-    lines = LineInfo.of(made.built, space.problem)
-    return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True, lines=lines)
-
-
-def emulate(
-    kernel: Finalist | Tuning, *arrays: Any, order: Order = "late", seed: int = 0, **scalars: Any
-) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-    """What a kernel makes of NumPy arrays, computed by the emulator: `y = tg.emulate(kernel, x, y, a=2.0)`.
-
-    arrays   one per input, in the machine's order, of the sizes and types of the kernel's problem
-    order    when asynchronous work lands: "late", "early", "random" by `seed`, or "spurious"
-    scalars  the machine's numbers, by name
-
-    The results are new arrays, one for each tensor that the kernel writes; the inputs stay as they are. Raises
-    WrongArray for arrays that do not fit, and EmulationFault for a race, a deadlock or an access out of bounds.
-    """
-    made = _kernel("emulate", kernel)
-    return emulate_on(made, arrays, scalars, order, seed)
-
-
-def run(kernel: Finalist | Tuning, *arrays: Any, **scalars: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-    """What the program of a kernel makes of NumPy arrays, as it is written: `y = tg.run(kernel, x, y, a=2.0)`.
-
-    arrays   one per input, in the machine's order, of the sizes and types of the kernel's problem
-    scalars  the machine's numbers, by name
-
-    The meanings of its instructions are carried out on whole tiles in NumPy: no PTX, partition or layout decides a
-    value. The results are new arrays, one for each tensor that the program writes. Raises WrongArray for arrays that do
-    not fit, and ProgramFault where roles wait for each other for ever or something is read that nobody wrote.
-    """
-    return run_on(_kernel("run", kernel), arrays, scalars)
-
-
-def launch(
-    machine: str | type[Machine],
-    *arrays: Any,
-    options: Mapping[str, Any] | None = None,
-    recipes: RecipeBook | None = None,
-    **scalars: Any,
-) -> Any:
-    """What a machine makes of arrays on the GPU that is here: `c = tg.launch("matmul", a, b)`.
-
-    arrays   of PyTorch, CuPy, JAX or NumPy, one per input in the machine's order; their sizes, types and strides are
-             the problem
-    recipes  what was measured before: the best that is known is taken
-
-    Tuned, verified and compiled at every call; `tg.compile` gives a function to call again and again. Raises
-    GpuUnavailable where there is no GPU.
-    """
-    here = compiling.device_here()
-    made = compiling.compile(machine, *arrays, device=here, options=options, recipes=recipes)
-    return made(*arrays, **scalars)
-
-
-def check(
-    machine: str | type[Machine],
-    *,
-    problems: int | Sequence[Problem] = 8,
-    candidates: int = 16,
-    seed: int = 0,
-    tiers: Iterable[int] = (1, 2, 3, 4, 5, 6),
-    thorough: bool = False,
-) -> CheckReport:
-    """Tries to prove a machine wrong on random problems, devices and candidates: `.ok`, and what was tried.
-
-    tiers     1 declaration, 2 partitions and layouts, 3 heuristics against counting, 4 legality against its judges,
-              5 kernels, 6 what constraints are worth
-    thorough  four times as much, without a limit of CPU time
-
-    Raises CheckError for what cannot be asked.
-    """
-    chosen = _family(machine)
-    if len(chosen.machines) > 1:
-        raise MachineNotFound(f"{chosen.name} is a family of machines; one is checked at a time")
-    (one,) = chosen.machines
-    if not thorough:
-        return run_check(one, problems=problems, candidates=candidates, seed=seed, tiers=tiers)
-    more = problems * 4 if isinstance(problems, int) else problems
-    return run_check(
-        one, problems=more, candidates=4 * candidates, seed=seed, tiers=tiers, seconds=float(np.inf)
-    )
-
-
-def _family(machine: str | type[Machine]) -> Family:
+def family_of(machine: str | type[Machine]) -> Family:
+    """The machines behind what a caller names; a class is a family of one."""
     if isinstance(machine, str):
         return family(machine)
     if not (isinstance(machine, type) and issubclass(machine, Machine)):
@@ -306,13 +133,7 @@ def _space(call: str, given: MachineSpace) -> MachineSpace:
     return given
 
 
-def _kernel(call: str, given: Finalist | Tuning) -> Finalist:
-    if not isinstance(given, Finalist | Tuning):
-        raise TypeError(f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not {given!r}")
-    return given.winner if isinstance(given, Tuning) else given
-
-
-def _asked(
+def asked_of(
     chosen: Family,
     problem: Mapping[str, int] | Problem | None,
     dtypes: str | Mapping[str, str] | None,
@@ -341,4 +162,4 @@ def _point(point: Values | None, values: Values) -> dict[str, int | str]:
     return {**(point or {}), **values}
 
 
-__all__ = ["check", "emit", "emulate", "explain", "launch", "predict", "run", "space", "tune", "verify"]
+__all__ = ["Explanation", "emit", "explain", "predict", "space"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tinygpu as tg
-from tinygpu.api.front import Tuning
+from tinygpu.api.kernels import Tuning
 from tinygpu.api.machines import MachineNotFound
 from tinygpu.api.tune import NothingFound, Tuned
 from tinygpu.dtypes import dtype
