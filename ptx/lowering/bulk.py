@@ -169,7 +169,7 @@ def rows(context: Context, s: n.Copy, window: Tile, buffer: Buffer | None) -> It
     if window.tensor is None or buffer is None or not isinstance(s.instruction, BulkTransfer):
         raise LoweringError(f"{s.name} ({s.instruction}) moves no rows between a tensor and a buffer")
     down = [axis for axis in range(len(window.shape)) if axis != window.contiguous]
-    extents = [(int(window.shape[axis]), E(axis)) for axis in down]
+    extents = [(int(window.shape[axis]), E(axis)) for axis in reversed(down)]  # as rows of the buffer follow
     who = Partition(window.shape, Layout.of([], [(size, step) for size, step in extents if size > 1]))
     rely_on_strides(context, window.tensor, s.instruction.align_bytes)
     access = gmem_access(context, window, who)

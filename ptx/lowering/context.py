@@ -189,11 +189,17 @@ class Context:
             return emit.div(self._number(node.args[0]), self._number(node.args[1]))
         if isinstance(node, Remainder):
             return emit.rem(self._number(node.args[0]), self._number(node.args[1]))
-        if isinstance(node, sympy.Min):
+        if isinstance(node, sympy.Min | sympy.Max):
+            choose = emit.minimum if isinstance(node, sympy.Min) else emit.maximum
             out = self._number(node.args[0])
             for arg in node.args[1:]:
-                out = emit.minimum(out, self._number(arg))
+                out = choose(out, self._number(arg))
             return out
+        if node.is_Pow and node.exp.is_Integer and node.exp > 0:
+            power = base = self._number(node.base)
+            for _ in range(int(node.exp) - 1):
+                power = emit.mul(power, base)
+            return power
         raise LoweringError(f"{Expr(node)} cannot be computed in a kernel")
 
     def value(self, name: str) -> Number:

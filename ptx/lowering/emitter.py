@@ -176,6 +176,11 @@ class Emitter:
             return min(a, b)
         return self.computed("r", "min.u32 {d}, {0}, {1};", a, b)
 
+    def maximum(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return self.computed("r", "max.u32 {d}, {0}, {1};", a, b)
+
     def xor(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):
             a, b = b, a

@@ -32,7 +32,9 @@ def check_handover(program: Program) -> None:
         else:
             _check_slots(program, pipeline, produces, consumes)
             _check_order(program, pipeline)
+    _check_products(program)
     for pipeline in program.pipelines:
+        _check_one_completion(program, pipeline)
         if pipeline.completion == "mbarrier":
             _check_agents(program, pipeline)
         elif pipeline.completion in BY_THREADS:
@@ -140,6 +142,39 @@ def _check_agents(program: Program, pipeline: Pipeline) -> None:
             )
 
 
+def _check_one_completion(program: Program, pipeline: Pipeline) -> None:
+    """What tells that a slot is full is one thing."""
+    found: dict[str, str] = {}
+    for u in uses(program.body, pipeline.name):
+        for s in walk(u.body.statements) if u.does == "produce" else ():
+            for token in s.tokens:
+                if token.buffer.startswith(f"{pipeline.name}."):
+                    found.setdefault(token.completion, s.headline(frozenset()))
+    if len(found) > 1:
+        ways = _and([f"by {completion} ({statement})" for completion, statement in found.items()])
+        raise _error(
+            program,
+            f"slots of {pipeline.name!r} are completed {ways}; give what completes otherwise a pipeline of its own",
+        )
+
+
+def _check_products(program: Program) -> None:
+    """What tensor cores read of shared memory by themselves, another role brings by TMA: threads that write it do so
+    through another proxy.
+    """
+    for s in walk(program.body):
+        if not isinstance(s, n.Multiply) or s.token is None or s.token.completion != "wgmma group":
+            continue
+        for operand in (s.a, s.b):
+            name = operand.name.split(".")[0]
+            if operand.buffer is not None and program.pipeline(name).completion != "mbarrier":
+                raise _error(
+                    program,
+                    f"{s.name} ({s.instruction}) reads {operand.name} from shared memory, which threads fill; another "
+                    "role brings it there by TMA",
+                )
+
+
 def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:
     if len(turns) < 2:
         alone = next(iter(turns))
@@ -154,7 +189,24 @@ def _check_turns(program: Program, pipeline: Pipeline, turns: Counts) -> None:
 
 
 def _check_fix_ups(program: Program) -> None:
-    """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them."""
+    """What only the last CTA of a tile does cannot be handed to those that do it for every tile, nor come from them.
+
+    Roles that take turns at tiles leave their values in the same places.
+    """
+    left: dict[tuple[int, int], tuple[str, Expr]] = {}
+    for role in program.roles:
+        mine = [s for s in walk(program.body) if isinstance(s, n.InRole) and s.role == role.name]
+        for number, s in enumerate(f for b in mine for f in walk(b.body) if isinstance(f, n.FixUp)):
+            if role.share[1] == 1 or s.value.partition is None:
+                continue
+            size = s.value.partition.value_count * role.threads
+            first, other = left.setdefault((role.share[1], number), (role.name, size))
+            if not size.same(other):
+                raise _error(
+                    program,
+                    f"the roles {first} and {role.name} take turns at tiles, and {s.name} fixes up {other} values in "
+                    f"one and {size} in the other; they share a workspace",
+                )
     for fix_up in (s for s in walk(program.body) if isinstance(s, n.FixUp)):
         inside = {id(s) for s in walk(fix_up.body)}
         for pipeline in program.pipelines:

@@ -8,13 +8,18 @@ of the thread id is cut in the middle of a warp: what its lanes decide then belo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import product
 
-from tinygpu.expressions import Expr, all_of, evaluate, expr
+from tinygpu.expressions import Expr, all_of, evaluate, expr, symbol
 from tinygpu.language.parameters import Param
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.layouts.errors import LayoutError
+from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.relayout import relayout
 from tinygpu.layouts.step import Step
+from tinygpu.program.tree import replace_expressions
 
 LANES = 32
 # Threads of a CTA at most, on every device (CUDA programming guide, compute capabilities).
@@ -42,6 +47,47 @@ def same_threads(name: str, held: Partition, wanted: Partition, params: tuple[Pa
     return _same(name, held, wanted, [*range(1, LANES), *range(LANES, most, LANES)], "thread")
 
 
+def holds_values(
+    name: str, held: Partition, wanted: Partition, params: tuple[Param, ...], sentence: str
+) -> tuple[Condition, ...]:
+    """Every thread holds the values of `wanted`, whose thread digits are the same.
+
+    Makers of partitions cover the tile, so that threads hold the same; of one that is written by hand it is found out
+    for every combination of the parameters that it names. Raises LayoutError where there are too many of them.
+    """
+    mine, theirs = ([d for d in p.values.steps if isinstance(d[1], Step) and d[1].terms] for p in (held, wanted))
+    if len(mine) == len(theirs) and all(
+        expr(a).same(b) and step == other for (a, step), (b, other) in zip(mine, theirs, strict=True)
+    ):
+        return ()
+    values = {p.name: p.values for p in params}
+    if not {s for p in (held, wanted) for e in p.layout.expressions for s in e.symbols} <= values.keys():
+        return ()  # whatever they are, they are no sizes (`tinygpu.language.known`)
+    named = sorted({s for p in (held, wanted) for e in p.layout.expressions for s in e.symbols} & values.keys())
+    tried = math.prod(len(values[each]) for each in named)
+    if tried > TRIED:
+        raise LayoutError(f"{held} with {wanted}: there are {tried:,} combinations of {', '.join(named)} to compare")
+    missing = []
+    for chosen in product(*[values[each] for each in named]):
+        table = dict(zip(named, chosen, strict=True))
+        (has, first), (wants, other) = (_values(p, table) for p in (held, wanted))
+        if first == other and not wants <= has:
+            missing.append(all_of([symbol(each) == value for each, value in table.items()]))
+    if not missing:
+        return ()
+    return (Condition(f"values of {name}", all_of([~m for m in missing]), sentence),)
+
+
+def _values(partition: Partition, table: Mapping[str, int]) -> tuple[set[tuple[int, ...]], Layout]:
+    """(coordinates that the values of a thread add, the threads' layout) where parameters have these values."""
+
+    def number(e: Expr) -> Expr:
+        return expr(int(evaluate(e, table)))
+
+    known = Partition(partition.shape, replace_expressions(partition.layout, number))
+    return {tuple(c) for c in known.value_coordinates().tolist()}, known.coalesced.threads
+
+
 def _known(held: Partition, wanted: Partition) -> str | None:
     """The kind of the plan where both partitions are numbers, whatever their digits."""
     leaves = [leaf for p in (held, wanted) for size, step in p.layout.steps for leaf in (size, *_counts(step))]
@@ -64,7 +110,11 @@ def _same(name: str, held: Partition, wanted: Partition, threads: list[int], who
             agree.append((count <= thread) | (mine == theirs))
     by = "" if who == "warp" else "; what exchanges them is said with by="
     through = ": warps exchange theirs through shared memory" if who == "warp" else ""
+    by_hand = [_elements(p) == _extent(p) for p in (held, wanted) if not p.conditions]
     return (
+        Condition(
+            f"whole {name}", all_of(by_hand), f"the partitions of {name} before and behind have all of its elements"
+        ),
         Condition(
             f"threads for {name} before and behind",
             (held.thread_count == count) & ((count % LANES == 0) | (count < LANES)),
@@ -76,6 +126,21 @@ def _same(name: str, held: Partition, wanted: Partition, threads: list[int], who
             f"every {who} has the values of {name} that it is given{through}{by}",
         ),
     )
+
+
+def _elements(partition: Partition) -> Expr:
+    """Elements that a partition has, where no two of its digits meet."""
+    out = expr(1)
+    for size, step in partition.layout.steps:
+        out = out * (size if isinstance(step, Step) and step.terms else 1)
+    return out
+
+
+def _extent(partition: Partition) -> Expr:
+    out = expr(1)
+    for extent in partition.shape:
+        out = out * extent
+    return out
 
 
 def _coordinate(partition: Partition, thread: int, axis: int) -> Expr:

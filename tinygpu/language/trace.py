@@ -15,6 +15,7 @@ from tinygpu.language.declared import Declared, Structure
 from tinygpu.language.derive import derived_constraints
 from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.handover import check_handover
+from tinygpu.language.known import check_known
 from tinygpu.language.parameters import Choice, DeclarationError, Option
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
@@ -108,6 +109,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
             tuple(tracer.pipelines),
             body,
         )
+        check_known(machine, program)
         check_handover(program)
         check_sums_under_way(program)
         program = schedule(program)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
+from tinygpu.language.instruction.bulk import MOST_AXES
 from tinygpu.ptx.cards.evidence.tma_kernels import load, load_again, multicast, store, store_again
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -38,14 +39,14 @@ def load_variants() -> Iterator[Variant]:
         for axes, (form, mask) in itertools.product(range(7), (("", ""), (".multicast::cluster", ", %h0"))):
             for given in range(7):
                 text = _load_line(instruction.text(axes, bool(form)), given, mask)
-                legal = exists_on(instruction, target) and axes == given and instruction.has_axes(axes)
+                legal = exists_on(instruction, target) and axes == given and 1 <= axes <= MOST_AXES
                 yield Variant(text, target, legal)
         if not exists_on(instruction, target):
             continue
         for axes, place, mode in itertools.product(range(7), _PLACES, (".tile", "", ".im2col")):
             for form, mask in itertools.product(("", ".multicast::cluster"), ("", ", %h0")):
                 opcode = f"{instruction.label}.{axes}d.{place}.global{mode}.mbarrier::complete_tx::bytes{form}"
-                fits = instruction.has_axes(axes) and bool(form) == bool(mask)
+                fits = 1 <= axes <= MOST_AXES and bool(form) == bool(mask)
                 if opcode == instruction.text(axes, bool(form)) and bool(form) == bool(mask):
                     continue
                 reason = ""
@@ -66,11 +67,11 @@ def store_variants() -> Iterator[Variant]:
     for target, _ in TARGETS:
         exists = exists_on(instruction, target)
         for axes, given in itertools.product(range(7), range(7)):
-            legal = exists and axes == given and instruction.has_axes(axes)
+            legal = exists and axes == given and 1 <= axes <= MOST_AXES
             yield Variant(f"{instruction.text(axes)} [%x, {_coordinates(given)}], [%s];", target, legal)
         for axes, place, mode, end in itertools.product(range(7), _PLACES, (".tile", ""), (".bulk_group", "")):
             opcode = f"{instruction.label}.{axes}d.global.{place}{mode}{end}"
-            fits = exists and instruction.has_axes(axes) and place == "shared::cta" and end
+            fits = exists and 1 <= axes <= MOST_AXES and place == "shared::cta" and end
             if opcode != instruction.text(axes):
                 text = f"{opcode} [%x, {_coordinates(axes)}], [%s];"
                 yield Variant(text, target, False, _SHORT if fits else "")

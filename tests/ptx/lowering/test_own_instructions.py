@@ -171,7 +171,7 @@ ALL_IN_RMEM = (
         ),
         (
             kind(BulkTransfer, **COPY, completion="mbarrier"),
-            "own (own) does not state statement() and legality(), as a BulkTransfer does",
+            "own (own) does not state statement(), as a BulkTransfer does",
         ),
         (
             kind(BulkTransfer, **COPY, completion="bulk group"),

@@ -32,7 +32,7 @@ from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
 from tinygpu.language.instruction.shuffle import LaneRead, Shuffle
-from tinygpu.language.instruction.tiling import Tiled, tiled
+from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Tiled",
     "Transfer",
     "Unit",
+    "held_digits",
     "since",
     "tiled",
 ]

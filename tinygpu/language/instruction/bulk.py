@@ -11,6 +11,11 @@ from tinygpu.language.instruction.base import Instruction, Unit
 from tinygpu.language.memories import GMEM, SMEM, Memory
 from tinygpu.language.tile import Tile
 
+# cuTensorMapEncodeTiled: axes of a tensor; elements of a box along one axis.
+MOST_AXES = 5
+MOST_BOX = 256
+# CUDA programming guide, tensor copies: alignment of a box in shared memory.
+BOX_ALIGN_BYTES = 128
 # Rows that a BulkTransfer moves one by one: a statement each.
 MOST_ROWS = 256
 
@@ -61,17 +66,70 @@ class BulkTransfer(Instruction):
                 f"moves {self.reads} to {self.writes}, {done}; a BulkTransfer moves GMEM to SMEM by mbarrier, or SMEM "
                 "to GMEM by bulk group"
             )
-        return "" if self.by_rows else self._owes(BulkTransfer, "statement", "legality")
+        return "" if self.by_rows else self._owes(BulkTransfer, "statement")
 
     def meaning(self, values: Any) -> Any:
         """What arrives of a tile: its values as they are."""
         return values
 
     def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
-        """Constraints from moving `source` to `target`."""
-        if not self.by_rows:
-            raise NotImplementedError
+        """Constraints from moving `source` to `target`; what a class of one's own states is asked for besides."""
         window, side = (source, target) if source.tensor is not None else (target, source)
+        return self._row_rules(window, side) if self.by_rows else self._box_rules(window, side)
+
+    def _box_rules(self, window: Tile, side: Tile) -> tuple[Constraint, ...]:
+        tensor, buffer = window.tensor, side.buffer
+        if tensor is None or buffer is None:
+            raise ValueError("a tensor map describes a window of a tensor in GMEM, moved to or from a buffer")
+        name = tensor.name
+        if buffer.swizzle_bytes is None:
+            raise ValueError(f"{buffer.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
+        if window.contiguous != buffer.contiguous:
+            raise ValueError(
+                f"{buffer.name} has its rows along axis {buffer.contiguous}, and {name} is contiguous along axis "
+                f"{window.contiguous}: TMA does not transpose"
+            )
+        self._whole_buffer(side)
+        # Boxes have rows along the axis after the contiguous one; an axis of the tile beyond these has one element.
+        order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
+        for axis, (extent, home) in enumerate(zip(window.shape, window.axes, strict=True)):
+            if axis != window.contiguous and home not in order[:1] and not extent.same(1):
+                raise ValueError(
+                    f"{self.label} moves boxes of rows along one axis, and the window of {name} has {extent} elements "
+                    f"along axis {axis} too; copy each by itself, or give it an extent of 1"
+                )
+        pitch_bytes = tensor.ld * tensor.dtype.bits // 8
+        align = self.align_bytes
+        aligned = [tensor.align % align == 0, *([pitch_bytes % align == 0] if tensor.rank > 1 else [])]
+        rows = [e for axis, e in enumerate(window.shape) if axis != buffer.contiguous]
+        return (
+            self.rule(
+                f"axes of {name}",
+                1 <= tensor.rank <= MOST_AXES,
+                f"a tensor map describes 1 to {MOST_AXES} axes (here {tensor.rank})",
+                "assembler",
+            ),
+            self.rule(
+                f"strides of {name}",
+                all_of(aligned),
+                f"the pointer and the rows of {name} are multiples of {align} bytes",
+                "launch",
+            ),
+            self.rule(
+                f"box of {name}",
+                all_of([e <= MOST_BOX for e in rows]),
+                f"a box of {name} has at most {MOST_BOX} rows",
+                "launch",
+            ),
+        )
+
+    def _whole_buffer(self, side: Tile) -> None:
+        buffer = side.buffer
+        whole = buffer is not None and all(map(Expr.same, buffer.shape, side.shape))
+        if buffer is not None and not (whole and all(o.same(0) for o in side.offset)):
+            raise ValueError(f"{self.label} moves to or from all of {buffer.name}, not a window of it")
+
+    def _row_rules(self, window: Tile, side: Tile) -> tuple[Constraint, ...]:
         tensor, buffer, axis = window.tensor, side.buffer, window.contiguous
         if tensor is None or buffer is None or axis is None:
             raise ValueError(f"{self.label} moves rows between a tensor in GMEM and a buffer in SMEM")
@@ -79,8 +137,7 @@ class BulkTransfer(Instruction):
             raise ValueError(f"{buffer.name} has rows along another axis than {tensor.name}: {self.label} moves rows")
         if buffer.swizzle_bytes is not None or buffer.layout:
             raise ValueError(f"{self.label} leaves rows as they are: {buffer.name} has neither swizzle= nor layout=")
-        if not all(o.same(0) for o in side.offset) or not buffer.shape[0].same(side.shape[0]):
-            raise ValueError(f"{self.label} moves to or from all of {buffer.name}, not a window of it")
+        self._whole_buffer(side)
         row_bytes = window.shape[axis] * tensor.dtype.bits // 8
         pitches = [buffer.pitch_bytes, *([tensor.ld * tensor.dtype.bits // 8] if tensor.rank > 1 else [])]
         aligned = [of % self.align_bytes == 0 for of in (tensor.align, row_bytes, *pitches)]
@@ -103,5 +160,20 @@ class BulkTransfer(Instruction):
         )
 
     def multicast_rules(self, source: Tile, target: Tile, ctas: Expr) -> tuple[Constraint, ...]:
-        """What it asks where `ctas` CTAs of a cluster each bring a part of the tile to all of them."""
-        return ()
+        """What it asks where `ctas` CTAs of a cluster each bring a part of the tile to all of them.
+
+        Each brings as many rows as the others, to a place where a box may begin. The swizzle follows the address, not
+        the box: a part lands as if the whole tile had been brought at once.
+        """
+        buffer = target.buffer
+        if buffer is None or buffer.swizzle_bytes is None:
+            raise ValueError(f"{target.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
+        rows = buffer.rows
+        rule = self.rule(
+            f"parts of {source.name}",
+            all_of([rows % ctas == 0, rows // ctas * buffer.swizzle_bytes % BOX_ALIGN_BYTES == 0]),
+            f"each CTA of the cluster brings the same number of rows of {source.name}, "
+            f"a multiple of {BOX_ALIGN_BYTES} bytes",
+            "emulator",
+        )
+        return (rule,)

@@ -36,9 +36,8 @@ def tiled(
     m, n, k = instruction.shape(a, b)
     bm, bn = expr(shape[0]), expr(shape[1])
     wm, wn = expr(warps[0]), expr(warps[1])
-    (la, va), (lb, vb), (lc, vc) = (
-        _held(f, extents) for f, extents in zip(instruction.fragments(a, b), ((m, k), (k, n), (m, n)), strict=True)
-    )
+    operands = zip(instruction.fragments(a, b), ((m, k), (k, n), (m, n)), strict=True)
+    (la, va), (lb, vb), (lc, vc) = (held_digits(fragment, extents) for fragment, extents in operands)
     conditions = (
         Condition(
             f"{instruction.label} rows", bm % (wm * m) == 0, f"each warp's rows are a whole number of {m}-row fragments"
@@ -69,7 +68,7 @@ def tiled(
 Digits: TypeAlias = tuple[tuple[Leaf, Leaf | Step], ...]
 
 
-def _held(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[Digits, Digits]:
+def held_digits(fragment: Fragment, extents: tuple[Operand, Operand]) -> tuple[Digits, Digits]:
     """Digits of the threads and of the values of an operand of these extents, over which a fragment repeats."""
     if fragment is None:
         return (), ()

@@ -120,6 +120,8 @@ class Computing(OperandChecks):
         self._fragments_fit(name, instruction, (a, b, accumulator))
         if instruction.places != (RMEM, RMEM, RMEM):
             self._whole_instructions(instruction, a, b, accumulator)
+        if instruction.scope == "warpgroup":
+            self._by_warpgroups(name, instruction, a, b, accumulator)
         token = self._token(accumulator, instruction.completion)
         self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
         return token

@@ -117,7 +117,7 @@ class Moves(Blocks):
             self._bring_whole(name, instruction, source, target, partition)
         if multicast is not None:
             self._check_multicast(name, instruction, source, multicast)
-            if isinstance(instruction, BulkTransfer) and self.grid_node is not None:
+            if isinstance(instruction, BulkTransfer) and not instruction.traced_only and self.grid_node is not None:
                 ctas = self.grid_node.axes[multicast].cluster
                 self.constraints.extend(instruction.multicast_rules(source, target, ctas))
         token = self._token(target, next((h.completion for h in hops if h.completion), ""))

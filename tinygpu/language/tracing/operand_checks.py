@@ -5,11 +5,13 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.expressions import Expr, all_of, expr, symbol
-from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer
+from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, symbol
+from tinygpu.language.holders import holds_values
+from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.partition import Condition, Partition
@@ -17,9 +19,12 @@ from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.block_checks import BlockChecks
 from tinygpu.language.tracing.record import DONE
+from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
+
+WARPGROUP_THREADS = 128
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +79,10 @@ class OperandChecks(BlockChecks):
             have, want = extents_of(source), extents_of(target)
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._acts(name, instruction)
-        self.constraints.extend(instruction.legality(source, target))
+        if not instruction.traced_only:
+            self.constraints.extend(BulkTransfer.legality(instruction, source, target))
+        if type(instruction).legality is not BulkTransfer.legality:
+            self.constraints.extend(instruction.legality(source, target))
         if instruction.by_rows:
             self._whole_windows(name, instruction, source if source.tensor is not None else target)
 
@@ -87,19 +95,21 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves rows that exist, and CTAs that share tiles go beyond them")
         counted = {a.index: (a.size, a.extent, a.cluster) for a in grid.axes} | self.counted
         known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
-        for axis, (extent, home) in enumerate(zip(window.shape, window.axes, strict=True)):
+        along = [(i, *of) for i, of in enumerate(zip(window.shape, window.axes, window.offset, strict=True))]
+        along += [(home, expr(1), home, begin) for home, begin in window.fixed]
+        for axis, extent, home, begin in along:
             dim = symbol(tensor.dims[home]) if home is not None else expr(1)
-            offset = window.offset[axis].sympy.expand()
+            offset = begin.sympy.expand()
             counters = [s for s in offset.free_symbols if s.name not in known]
             size, step, ctas = counted.get(counters[0].name, (expr(0),) * 3) if len(counters) == 1 else (expr(0),) * 3
-            if not counters:
-                inside = window.offset[axis] + extent <= dim
-            elif size.same(dim) and step.same(extent) and window.offset[axis].same(symbol(counters[0].name) * extent):
+            if home is None:
+                continue
+            if size.same(dim) and step.same(extent) and begin.same(symbol(counters[0].name) * extent):
                 inside = dim % (extent * ctas) == 0
             else:
                 raise self.fail(
                     f"{name} ({instruction}) moves rows that exist, and the windows of {tensor.name} along axis "
-                    f"{axis}, which begin at {window.offset[axis]}, do not follow one another over {dim}"
+                    f"{axis}, which begin at {begin}, do not follow one another over {dim}"
                 )
             sentence = f"whole windows lie within {tensor.name}, of which {instruction.label} moves rows"
             self.constraints.append(instruction.rule(f"windows along axis {axis} of {tensor.name}", inside, sentence))
@@ -166,6 +176,7 @@ class OperandChecks(BlockChecks):
         if instruction.traced_only:
             return
         lanes = 128 if instruction.scope == "warpgroup" else 32
+        m, n_, k = instruction.shape(a.dtype, b.dtype)
         for tile, fragment, what in zip(operands, instruction.fragments(a.dtype, b.dtype), "abc", strict=True):
             if tile.memory is not RMEM or tile.partition is None:
                 continue
@@ -180,10 +191,41 @@ class OperandChecks(BlockChecks):
                 raise self.fail(f"{here} a lane holds {held} of its fragment {fragment}, no whole 32-bit registers")
             if not holds_every_element_once(fragment):
                 raise self.fail(f"{here} its fragment {fragment} does not hold every element once")
-            for of, held_by in ((threads, tile.partition.threads), (values, tile.partition.values)):
-                first = held_by.steps[: len(of.steps)]
-                if Layout.of(first)[0] != Layout.of(of.steps)[0]:
-                    raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
+            one, along = {"a": ((m, k), (0,)), "b": ((k, n_), (1,)), "c": ((m, n_), (0, 1))}[what]
+            lanes_of, values_of = held_digits(fragment, one)
+            by_lanes, by_values = tile.partition.threads.steps, tile.partition.values.steps
+            alike = all(
+                Layout.of(have[: len(want)])[0] == Layout.of(want)[0]
+                for have, want in ((by_lanes, lanes_of), (by_values, values_of))
+            )
+            if not (alike and _repeat(by_values[len(values_of) :], one, along)):
+                raise self.fail(f"{here} %{tile.name} is held otherwise; take its partition from p.tiled")
+
+    def _by_warpgroups(self, name: str, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
+        """Operands in SMEM lie as descriptors say; warpgroups divide the rows, and each begins at a whole width."""
+        if instruction.traced_only or self.current_role is None or accumulator.partition is None:
+            return
+        for tile in (a, b):
+            if tile.buffer is not None and tile.buffer.swizzle_bytes is None:
+                raise self.fail(
+                    f"{name} ({instruction}) reads {tile.name} by descriptors, and it has no swizzle; give its width, "
+                    "swizzle=32, 64 or 128"
+                )
+        fragment = instruction.fragments(a.dtype, b.dtype)[2]
+        lanes = len(fragment[0].steps) if fragment is not None else 0
+        across = expr(1)
+        for size, step in accumulator.partition.threads.steps[lanes:]:
+            across = across * (size if isinstance(step, Step) and 1 in dict(step.terms) else 1)
+        # Roles of other than whole warpgroups are refused as such.
+        groups = maximum(self.current_role.threads // WARPGROUP_THREADS, 1)
+        divided = (across == 1) & (accumulator.partition.thread_count // WARPGROUP_THREADS == groups)
+        sentence = f"the warpgroups of the role divide the rows of %{accumulator.name}, and each has all columns"
+        self.require((Condition(f"warpgroups of {instruction.label}", divided, sentence),))
+        if a.buffer is not None and a.buffer.swizzle_bytes is not None and a.buffer.contiguous == 0:
+            own_bytes = accumulator.shape[0] // groups * a.dtype.bits // 8
+            whole = (groups == 1) | (own_bytes % a.buffer.swizzle_bytes == 0)
+            sentence = f"the rows of {a.name} that a warpgroup multiplies are whole widths of its swizzle"
+            self.require((Condition(f"warpgroups' parts of {a.name}", whole, sentence),))
 
     def _whole_instructions(self, instruction: MatrixMultiply, a: Tile, b: Tile, accumulator: Tile) -> None:
         extents = (*accumulator.shape, a.shape[1])
@@ -235,6 +277,27 @@ class OperandChecks(BlockChecks):
             if not (expr(have).same(want) and step == other):
                 held = _same_digit(expr(have), step, expr(want), other)
                 self.require((Condition(f"threads of {operand.name}", held, sentence),))
+        try:
+            self.require(holds_values(operand.name, mine, wanted, self.machine.params(), sentence))
+        except LayoutError as error:
+            raise self.fail(f"{name} combines {error}") from None
+
+
+def _repeat(digits: Sequence[tuple[Leaf, Leaf | Step]], one: tuple[Operand, Operand], along: tuple[int, ...]) -> bool:
+    """Whether the digits of the values behind a fragment repeat it: first along the first of these axes, and so on."""
+    begun: list[int] = []
+    for size, step in digits:
+        if expr(size).same(1):
+            continue
+        if not isinstance(step, Step) or len(step.terms) != 1 or step.terms[0][0] not in along:
+            return False
+        ((axis, count),) = step.terms
+        if not isinstance(axis, int) or (begun and along.index(axis) < along.index(begun[-1])):
+            return False
+        if axis not in begun and not expr(count).same(one[axis]):
+            return False
+        begun.append(axis)
+    return True
 
 
 def _same_digit(have: Expr, step: Leaf | Step, want: Expr, other: Leaf | Step) -> Expr:

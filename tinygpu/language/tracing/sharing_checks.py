@@ -57,6 +57,11 @@ class SharingChecks(OperandChecks):
                 f"one loop of {known} rounds is divided and one of {rounds}; stream-K deals out rounds that all divided"
                 " loops of a tile have in common"
             )
+        if deals_rounds and not any(extent.same(symbol(dim)) for dim in self.machine.dim_names()):
+            raise self.fail(
+                f"a loop over {extent} is divided, and stream-K deals out the rounds of loops over a dim; write "
+                "p.loop(DIM, divided=True)"
+            )
         self.divided = known
         self._check_divided(extent, rounds, slices)
         return slices

@@ -1,0 +1,171 @@
+"""Checks of what a program names: what a kernel is made for are numbers, and what it computes it has and can compute.
+
+Dims, leading dimensions and indices are known at launch only. Parameters are numbers by then, so that the sizes of
+tiles, roles and buffers may name parameters and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any
+
+import sympy
+
+from tinygpu.expressions import Expr, FloorDiv, Remainder, expr, symbol
+from tinygpu.language.declared import Declared
+from tinygpu.language.instruction import MatrixMove, Transfer
+from tinygpu.language.memories import RMEM
+from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.tile import Tile
+from tinygpu.layouts.step import Step
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import Place, places
+
+# What a kernel computes in 32 bits, beside sums and products.
+COMPUTED = (FloorDiv, Remainder, sympy.Min, sympy.Max)
+WHAT = "a kernel computes with + - * // %, minimum and maximum of dims, leading dimensions and indices"
+# Combinations of parameters that are tried where it depends on them whether an offset is a sum of multiples.
+TRIED = 4096
+
+
+def check_known(machine: type[Declared], program: Program) -> None:
+    """Raises DeclarationError for a size that is no number when a kernel is written, or what no kernel computes."""
+    _Known(machine, program).check()
+
+
+class _Known:
+    def __init__(self, machine: type[Declared], program: Program) -> None:
+        self.program = program
+        self.params = {p.name: p.values for p in machine.params()}
+        self.dims = set(machine.dim_names())
+        self.facts = {f"{t.name}.ld" for t in program.tensors if t.rank > 1}
+        self.always = {*self.params, *self.dims, *self.facts, n.PART, *(a.index for a in program.grid.axes)}
+
+    def check(self) -> None:
+        for what, sizes in self._declared():
+            self._numbers(what, sizes)
+        for place in places(self.program.body):
+            s = place.statement
+            known = self.always | {loop.index for loop in place.loops}
+            if isinstance(s, n.Repeated):
+                self._rounds(s, known)
+            if isinstance(s, n.Apply):
+                for operand in s.operands:
+                    if isinstance(operand, Expr):
+                        self._computed(f"an operand of {s.name}", operand, known)
+            for tile in dict.fromkeys((*s.reads, *s.writes)) if not s.children else ():
+                self._tile(s, tile, known, place)
+
+    def _declared(self) -> Iterator[tuple[str, Iterable[Any]]]:
+        """(what, sizes) of everything that is declared once."""
+        grid = self.program.grid
+        for axis in grid.axes:
+            if not any(axis.size.same(symbol(dim)) for dim in self.dims):
+                raise self._error(f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine")
+            yield f"a tile along {axis.size}", (axis.extent,)
+            yield f"the cluster along {axis.size}", (axis.cluster,)
+        yield "the rasterisation of the grid", (grid.group,)
+        yield "the slices of a tile", (grid.scheduler.slices,)
+        for role in self.program.roles:
+            yield f"role {role.name}", (role.warps, role.first)
+        for pipeline in self.program.pipelines:
+            yield f"the stages of {pipeline.name!r}", (pipeline.stages,)
+            for b in pipeline.buffers:
+                swizzle = () if b.swizzle_bytes is None else (b.swizzle_bytes,)
+                yield f"the buffer {b.name}", (*b.shape, b.pad, *swizzle)
+
+    def _numbers(self, what: str, sizes: Iterable[Any]) -> None:
+        """Sizes name parameters alone."""
+        for size in sizes:
+            late = sorted(expr(size).symbols - self.params.keys())
+            if late:
+                raise self._error(
+                    f"{size} is a size of {what}, and {late[0]} is known at launch only; give it in numbers and "
+                    "parameters"
+                )
+
+    def _rounds(self, s: n.Repeated, known: set[str]) -> None:
+        if s.written_out:
+            self._numbers("a loop that is written out", (s.trips,))
+        self._computed("the trip count of a loop", s.trips, known)
+        self._computed("the first round of a loop", s.first, known)
+
+    def _tile(self, s: n.Statement, tile: Tile, known: set[str], place: Place) -> None:
+        self._numbers(f"the tile of {tile}", tile.shape)
+        if tile.partition is not None:
+            digits = [leaf for size, step in tile.partition.layout.steps for leaf in (size, *_counts(step))]
+            self._numbers(f"who holds %{tile.name}", (*tile.partition.shape, *digits))
+        if tile.memory is RMEM:
+            return
+        by_threads = any(isinstance(i, Transfer | MatrixMove) for i in s.instructions)
+        for i in s.instructions:
+            if isinstance(i, Transfer):
+                self._numbers(f"a vector of {i}", (i.vector,))
+        for offset in (*tile.offset, *(at for _, at in tile.fixed)):
+            self._computed(f"the offset of a window of {tile.name}", offset, known)
+            if isinstance(s, n.Multiply):
+                late = sorted(offset.symbols - self.params.keys() - self._written_out(place))
+                if late:
+                    raise self._error(
+                        f"the window of {tile.name} moves with {late[0]} at run time, and {s.name} multiplies windows "
+                        "that stand still or move in p.unroll"
+                    )
+            elif by_threads:
+                self._sum(tile, offset)
+
+    def _written_out(self, place: Place) -> set[str]:
+        return {loop.index for loop in place.loops if loop.written_out}
+
+    def _computed(self, what: str, e: Expr, known: set[str]) -> None:
+        """A kernel has what an expression names, and computes what is done with it."""
+        late = sorted(e.symbols - known)
+        if late:
+            raise self._error(f"{what} is {e}, and a kernel does not know {late[0]} there; {WHAT}")
+        if not self._can(e.sympy):
+            raise self._error(f"{what} is {e}; {WHAT}")
+
+    def _can(self, node: Any) -> bool:
+        if {s.name for s in node.free_symbols} <= self.params.keys() or node.is_Symbol:
+            return True
+        if isinstance(node, sympy.Piecewise):  # one of its branches, when parameters are numbers
+            return all(
+                {s.name for s in condition.free_symbols} <= self.params.keys() and self._can(value)
+                for value, condition in node.args
+            )
+        if node.is_Pow:
+            return bool(node.exp.is_Integer and node.exp > 0) and self._can(node.base)
+        return (node.is_Add or node.is_Mul or isinstance(node, COMPUTED)) and all(map(self._can, node.args))
+
+    def _sum(self, tile: Tile, offset: Expr) -> None:
+        """Threads address sums of multiples of indices and dims, whatever the parameters are."""
+        if self._is_sum(sympy.expand(offset.sympy)):
+            return
+        named = sorted(offset.symbols & self.params.keys())
+        tried = math.prod(len(self.params[name]) for name in named)
+        values = product(*[self.params[name] for name in named]) if tried <= TRIED else [()]
+        for chosen in values:
+            table = {symbol(name).sympy: sympy.Integer(v) for name, v in zip(named, chosen, strict=False)}
+            if not self._is_sum(offset.sympy.xreplace(table)):
+                with_them = ", ".join(f"{name}={v}" for name, v in zip(named, chosen, strict=False))
+                where = f", with {with_them}" if with_them else ""
+                raise self._error(
+                    f"a window of {tile.name} begins at {offset}{where}; windows that threads move begin at sums of "
+                    "multiples of indices and dims"
+                )
+
+    def _is_sum(self, node: Any) -> bool:
+        for term in sympy.Add.make_args(node):
+            late = [f for f in sympy.Mul.make_args(term) if not {s.name for s in f.free_symbols} <= self.params.keys()]
+            if len(late) > 1 or (late and not late[0].is_Symbol):
+                return False
+        return True
+
+    def _error(self, sentence: str) -> DeclarationError:
+        return DeclarationError(f"{self.program.machine}.program: {sentence}")
+
+
+def _counts(step: object) -> tuple[Any, ...]:
+    return tuple(count for _, count in step.terms) if isinstance(step, Step) else ()
