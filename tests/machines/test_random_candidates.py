@@ -74,6 +74,7 @@ def some_are_right(name: str, on: str, seed: int, least: int) -> None:
 ON = {
     "axpby": "rtx3090",
     "bias_relu": "b200",
+    "transpose": "a100",
     "matmul_simt": "a100",
     "matmul_ampere": "rtx4090",
     "matmul_skinny": "rtx5090",

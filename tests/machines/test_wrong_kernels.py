@@ -30,6 +30,7 @@ Edit = Callable[[str, np.random.Generator], str]
 FIXED: dict[str, dict[str, Any]] = {
     "axpby": {"warps": 1, "vector": 2, "rows": 1},
     "bias_relu": {"warps": 1, "vector": 2, "rows": 2},
+    "transpose": {"warps": 1, "exchange": "shfl.sync.idx"},
     "matmul_simt": {"bm": 32, "bn": 32, "bk": 8},
     "matmul_ampere": {"bm": 32, "bn": 32, "bk": 32},
     "matmul_skinny": {"bm": 16, "bn": 64, "bk": 64, "product": "mma.sync"},

@@ -18,6 +18,7 @@ from tinygpu.users_code import users_code
 SHIPPED: Mapping[str, str] = {
     "axpby": "tinygpu.machines.elementwise:Axpby",
     "bias_relu": "tinygpu.machines.elementwise:BiasRelu",
+    "transpose": "tinygpu.machines.transpose:MatrixTranspose",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",

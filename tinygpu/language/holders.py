@@ -176,8 +176,16 @@ def _most_threads(held: Partition, wanted: Partition, params: tuple[Param, ...])
         for values in axes:
             tried *= len(values)
         if 0 < tried <= TRIED:
-            counts = (evaluate(count, dict(zip(sorted(count.symbols), v, strict=True))) for v in product(*axes))
+            counts = (_counted(count, dict(zip(sorted(count.symbols), v, strict=True))) for v in product(*axes))
             least = min(least, max(counts))
     return least
+
+
+def _counted(count: Expr, values: Mapping[str, int]) -> int:
+    """Threads for these values; none where they divide by zero, which no candidate does."""
+    try:
+        return int(evaluate(count, values))
+    except ZeroDivisionError:
+        return 0
 
 

@@ -28,6 +28,10 @@ Variant = tuple[Mapping[str, int], Mapping[str, Any]]
 VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "axpby": ("a100", (({"n": 333}, {}),)),
     "bias_relu": ("a100", (({"m": 37, "n": 101}, {}),)),
+    "transpose": (
+        "a100",
+        tuple(({"m": 37, "n": 101}, {"exchange": way}) for way in ("shfl.sync.idx", "ld.shared+st.shared")),
+    ),
     "matmul_simt": (
         "a100",
         (
