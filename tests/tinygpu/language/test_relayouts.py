@@ -11,8 +11,8 @@ import pytest
 from negation import around, refused, thing
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import all_of, compile_scalars, evaluate, symbol
-from tinygpu.language import Layout, Param, Partition, Route, UnknownLayout, blocked, register_blocked
+from tinygpu.expressions import all_of, compile_scalars, evaluate, expr, symbol
+from tinygpu.language import E, Layout, Param, Partition, Route, UnknownLayout, blocked, register_blocked
 from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import tiled
 from tinygpu.language.partition import Condition
@@ -224,3 +224,17 @@ def test_a_buffer_has_the_padding_and_the_layout_that_it_is_given() -> None:
     (pipeline,) = relaid("memory", pad=4, layout=UnknownLayout()).pipelines
     (buffer,) = pipeline.buffers
     assert (str(buffer.shape[0]), int(buffer.pad), buffer.layout, int(pipeline.stages)) == ("32", 4, "swizzle", 1)
+
+
+@pytest.mark.parametrize("columns", [(2, 4, 8), (2,)])
+def test_values_by_which_a_number_of_threads_divides_by_zero_are_passed_over(columns: tuple[int, ...]) -> None:
+    """Rows of `columns` elements in vectors: no lane has a vector that is longer than its row."""
+    params = Param(*columns), Param(4)
+    for param, name in zip(params, ("columns", "vector"), strict=True):
+        param.bind_name(name)
+    across = params[0] // params[1]
+    lanes = Partition((expr(32), params[0]), Layout.of([(across, 4 * E(1)), (32 // across, E(0))], [(4, E(1))]))
+    conditions = same_warps("x", lanes, lanes, params)
+    values = [dict(zip(("columns", "vector"), v, strict=True)) for v in product(*(p.values for p in params))]
+    legal = [v["columns"] for v in values if v["columns"] >= 4 and all(evaluate(c.condition, v) for c in conditions)]
+    assert legal == [c for c in columns if c >= 4]
