@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,64 +17,93 @@ from tinygpu.expressions.terms import Operand, expr, node_of
 Value: TypeAlias = Any  # an int, a bool, or a NumPy array of either
 
 
-def _source(node: Any, checked: bool = False) -> str:
-    """Python source that computes a sympy node; symbols are read from the mapping `e`.
+class _Writer:
+    """Python source that computes sympy nodes; symbols are read from the mapping `e`, and what occurs several times is
+    computed once.
 
     checked  divisions are calls of `_div` and `_mod`, which may refuse their divisor, instead of operators
     """
 
-    def recurse(child: Any) -> str:
-        return _source(child, checked)
+    def __init__(self, nodes: Iterable[Any], checked: bool) -> None:
+        self.checked = checked
+        self.lines: list[str] = []
+        self._names: dict[Any, str] = {}
+        self._uses = Counter[Any]()
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            self._uses[node] += 1
+            if self._uses[node] == 1:
+                waiting += _operands(node)
 
-    if node is sympy.true or node is sympy.false:
-        return str(bool(node))
-    if node.is_Symbol:
-        return f"e[{node.name!r}]"
-    if node.is_Integer:
-        return str(int(node))
-    if node.is_Rational:
-        return f"({int(node.p)} / {int(node.q)})"
-    if node.is_Float:
-        return repr(float(node))
-    if node.is_Add:
-        return "(" + " + ".join(recurse(a) for a in node.args) + ")"
-    if node.is_Mul:
-        return "(" + " * ".join(recurse(a) for a in node.args) + ")"
-    if node.is_Pow:
-        base, power = node.args
-        return f"({recurse(base)} ** {recurse(power)})"
-    if isinstance(node, (FloorDiv, Remainder)) and checked:
-        function = "_div" if isinstance(node, FloorDiv) else "_mod"
-        return f"{function}({recurse(node.args[0])}, {recurse(node.args[1])})"
-    if isinstance(node, FloorDiv):
-        return f"({recurse(node.args[0])} // {recurse(node.args[1])})"
-    if isinstance(node, Remainder):
-        return f"({recurse(node.args[0])} % {recurse(node.args[1])})"
-    if isinstance(node, sympy.Max):
-        return _fold("_max", [recurse(a) for a in node.args])
-    if isinstance(node, sympy.Min):
-        return _fold("_min", [recurse(a) for a in node.args])
-    if isinstance(node, sympy.And):
-        return _fold("_and", [recurse(a) for a in node.args])
-    if isinstance(node, sympy.Or):
-        return _fold("_or", [recurse(a) for a in node.args])
-    if isinstance(node, sympy.Not):
-        return f"_not({recurse(node.args[0])})"
-    if isinstance(node, sympy.Piecewise):
-        *cases, (otherwise, last) = node.args  # sympy flattens nested cases into one list
-        if last is not sympy.true:
-            raise TypeError(f"{written(node)} has a case that is not covered")
-        text = recurse(otherwise)
-        for then, condition in reversed(cases):
-            text = f"_where({recurse(condition)}, {recurse(then)}, {text})"
-        return text
-    if isinstance(node, Tabulated):
-        return f"{type(node).__name__}({', '.join(map(recurse, node.args))})"
+    def text(self, node: Any) -> str:
+        """The source of a node; of one that occurs several times the name of a variable that `lines` assign to."""
+        if node in self._names:
+            return self._names[node]
+        found = self._text(node)
+        if self._uses[node] < 2 or not _operands(node):
+            return found
+        self._names[node] = name = f"v{len(self._names)}"
+        self.lines.append(f"{name} = {found}")
+        return name
+
+    def _text(self, node: Any) -> str:
+        if node is sympy.true or node is sympy.false:
+            return str(bool(node))
+        if node.is_Symbol:
+            return f"e[{node.name!r}]"
+        if node.is_Integer:
+            return str(int(node))
+        if node.is_Rational:
+            return f"({int(node.p)} / {int(node.q)})"
+        if node.is_Float:
+            return repr(float(node))
+        parts = [self.text(a) for a in _operands(node)]
+        if node.is_Add:
+            return "(" + " + ".join(parts) + ")"
+        if node.is_Mul:
+            return "(" + " * ".join(parts) + ")"
+        if node.is_Pow:
+            return f"({parts[0]} ** {parts[1]})"
+        if isinstance(node, (FloorDiv, Remainder)):
+            function, sign = ("_div", "//") if isinstance(node, FloorDiv) else ("_mod", "%")
+            return f"{function}({', '.join(parts)})" if self.checked else f"({parts[0]} {sign} {parts[1]})"
+        for kind, function in _FOLDS.items():
+            if isinstance(node, kind):
+                return _fold(function, parts)
+        if isinstance(node, sympy.Not):
+            return f"_not({parts[0]})"
+        if isinstance(node, sympy.Piecewise):
+            return _cases(node, parts)
+        if isinstance(node, Tabulated):
+            return f"{type(node).__name__}({', '.join(parts)})"
+        if node.is_Relational:
+            return f"({parts[0]} {node.rel_op} {parts[1]})"
+        kind = type(node).__name__
+        raise TypeError(f"{written(node)} cannot be evaluated: {kind} is not part of the expression language")
+
+
+_FOLDS = {sympy.Max: "_max", sympy.Min: "_min", sympy.And: "_and", sympy.Or: "_or"}
+
+
+def _operands(node: Any) -> tuple[Any, ...]:
+    """What the value of a node is computed from; of cases each value and then its condition."""
     if node.is_Relational:
-        left, right = integer_sides(node)
-        return f"({recurse(left)} {node.rel_op} {recurse(right)})"
-    kind = type(node).__name__
-    raise TypeError(f"{written(node)} cannot be evaluated: {kind} is not part of the expression language")
+        return integer_sides(node)
+    if isinstance(node, sympy.Piecewise):
+        return tuple(part for case in node.args for part in case.args)
+    operands: tuple[Any, ...] = node.args
+    return operands
+
+
+def _cases(node: Any, parts: list[str]) -> str:
+    """The cases from the last, which covers the rest; sympy flattens nested ones into one list."""
+    if node.args[-1][1] is not sympy.true:
+        raise TypeError(f"{written(node)} has a case that is not covered")
+    text = parts[-2]
+    for then, condition in zip(parts[-4::-2], parts[-3::-2], strict=True):
+        text = f"_where({condition}, {then}, {text})"
+    return text
 
 
 def _fold(function: str, parts: list[str]) -> str:
@@ -123,8 +153,13 @@ def compile_with(
     """
     tables = {type(f).table for e in expressions for f in node_of(e).atoms(Tabulated)}
     names = {**names, **{table.name: names["_tabulated"](table) for table in tables}}
-    body = "".join(_source(node_of(e), checked) + ", " for e in expressions)
-    function: Callable[[Mapping[str, Value]], Any] = eval(f"lambda e: ({body})", dict(names))
+    nodes = [node_of(e) for e in expressions]
+    writer = _Writer(nodes, checked)
+    body = "".join(f"{writer.text(node)}, " for node in nodes)
+    source = "".join(f"    {line}\n" for line in [*writer.lines, f"return ({body})"])
+    scope = dict(names)
+    exec(f"def computed(e):\n{source}", scope)
+    function: Callable[[Mapping[str, Value]], Any] = scope["computed"]
     return function
 
 
