@@ -70,7 +70,10 @@ def holds_values(
     missing = []
     for chosen in product(*[values[each] for each in named]):
         table = dict(zip(named, chosen, strict=True))
-        (has, first), (wants, other) = (_values(p, table) for p in (held, wanted))
+        try:
+            (has, first), (wants, other) = (_values(p, table) for p in (held, wanted))
+        except (ZeroDivisionError, LayoutError):  # a size is no number, or 0: no candidate has these values
+            continue
         if first == other and not wants <= has:
             missing.append(all_of([symbol(each) == value for each, value in table.items()]))
     if not missing:

@@ -148,7 +148,11 @@ class _Known:
         values = product(*[self.params[name] for name in named]) if tried <= TRIED else [()]
         for chosen in values:
             table = {symbol(name).sympy: sympy.Integer(v) for name, v in zip(named, chosen, strict=False)}
-            if not self._is_sum(offset.sympy.xreplace(table)):
+            try:
+                known = offset.sympy.xreplace(table)
+            except ZeroDivisionError:  # no candidate has these values
+                continue
+            if not self._is_sum(known):
                 with_them = ", ".join(f"{name}={v}" for name, v in zip(named, chosen, strict=False))
                 where = f", with {with_them}" if with_them else ""
                 raise self._error(

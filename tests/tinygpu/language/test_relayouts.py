@@ -13,7 +13,7 @@ from negation import around, refused, thing
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import all_of, compile_scalars, evaluate, expr, symbol
 from tinygpu.language import E, Layout, Param, Partition, Route, UnknownLayout, blocked, register_blocked
-from tinygpu.language.holders import same_threads, same_warps
+from tinygpu.language.holders import holds_values, same_threads, same_warps
 from tinygpu.language.instruction import tiled
 from tinygpu.language.partition import Condition
 from tinygpu.language.trace import trace
@@ -233,7 +233,10 @@ def test_values_by_which_a_number_of_threads_divides_by_zero_are_passed_over(col
     for param, name in zip(params, ("columns", "vector"), strict=True):
         param.bind_name(name)
     across = params[0] // params[1]
-    lanes = Partition((expr(32), params[0]), Layout.of([(across, 4 * E(1)), (32 // across, E(0))], [(4, E(1))]))
+    rows = 32 // across
+    lanes = Partition((rows, expr(params[0])), Layout.of([(across, 4 * E(1)), (rows, E(0))], [(4, E(1))]))
+    halves = Partition(lanes.shape, Layout.of([(across, 4 * E(1)), (rows, E(0))], [(2, E(1)), (2, 2 * E(1))]))
+    assert holds_values("x", lanes, halves, params, "they are the same") == ()
     conditions = same_warps("x", lanes, lanes, params)
     values = [dict(zip(("columns", "vector"), v, strict=True)) for v in product(*(p.values for p in params))]
     legal = [v["columns"] for v in values if v["columns"] >= 4 and all(evaluate(c.condition, v) for c in conditions)]
