@@ -72,7 +72,7 @@ def refined(objective: PredictedTime, point: Point, cache: SolverCache) -> Refin
 
 def conflict_wavefronts(program: Program, layouts: SolvedLayouts, rounds: float) -> float:
     """Wavefronts per main-loop round beyond those without conflicts; what lies outside the loop is spread over it."""
-    looped = {s.pipeline for s in walk(program.body) if isinstance(s, n.Pipelined)}
+    looped = {name for s in walk(program.body) if isinstance(s, n.Pipelined) for name in s.pipelines}
     total = 0.0
     for name, conflicts in layouts.conflicts.items():
         total += conflicts if name.split(".")[0] in looped else conflicts / rounds

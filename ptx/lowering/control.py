@@ -284,7 +284,7 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
     """A loop that fills and drains; it may have no round."""
     if context.dirty or context.looping:  # in a loop, the slots are those that the round before has drained
         barrier(context)
-    grouped = context.program.pipeline(s.pipeline).completion == "commit group"
+    grouped = any(context.program.pipeline(name).completion == "commit group" for name in s.pipelines)
     trips, start = rounds(context, s)
     stages = int(context.program.pipeline(s.pipeline).stages)
     with only_if(context, some_rounds(context, s, trips), Before("", 0, trips)):
@@ -293,7 +293,20 @@ def pipelined(context: Context, s: n.Pipelined) -> None:
         else:
             _several_stages(context, s, trips, start, stages, grouped)
     context.dirty = stages > 1
-    del context.indices[s.index], context.slots[s.pipeline]
+    del context.indices[s.index]
+    for name in s.pipelines:
+        del context.slots[name]
+
+
+def _in_slot(context: Context, s: n.Pipelined, slot: Number) -> None:
+    """What follows is about this slot of all pipelines that the loop goes through."""
+    for name in s.pipelines:
+        context.slots[name] = slot
+
+
+def _probe_slots(context: Context, s: n.Pipelined) -> None:
+    for name in s.pipelines:
+        probe.slot(context, s, name)
 
 
 def _several_stages(
@@ -306,13 +319,13 @@ def _several_stages(
     """
     emit = context.emit
     for ahead in range(stages - 1):
-        emit.comment(f"fill slot {ahead} of {s.pipeline}")
-        with context.protocol.block(partial(Ahead, s.pipeline, ahead)):
+        emit.comment(f"fill slot {ahead} of {', '.join(s.pipelines)}")
+        with context.protocol.block(partial(Ahead, s.pipeline, ahead, s.along)):
             has_it = emit.less(ahead, trips.number) if ahead else 1
             if has_it != 0:  # else the loop is known to have fewer rounds
                 with only_if(context, has_it, Before("", ahead, trips), said=True):
                     context.indices[s.index] = emit.add(start, ahead)
-                    context.slots[s.pipeline] = ahead
+                    _in_slot(context, s, ahead)
                     body(context, s.produce)
             if grouped:
                 issue(context, Commit("cp.async"))
@@ -327,7 +340,7 @@ def _several_stages(
         index = emit.add(counter, start)
         ahead_index = emit.add(index, stages - 1)
         context.indices[s.index] = ahead_index
-        context.slots[s.pipeline] = writing
+        _in_slot(context, s, writing)
         finish: list[tuple[n.Statement, Callable[[], None]]] = []
         written: list[Touch] = []
         with only_if(context, more, is_one):
@@ -345,12 +358,12 @@ def _several_stages(
         if grouped:
             issue(context, Commit("cp.async"))
         context.indices[s.index] = index
-        context.slots[s.pipeline] = reading
-        probe.slot(context, s, s.pipeline)
+        _in_slot(context, s, reading)
+        _probe_slots(context, s)
         body(context, s.consume)
         if finish:
             context.indices[s.index] = ahead_index
-            context.slots[s.pipeline] = writing
+            _in_slot(context, s, writing)
             with only_if(context, more, is_one):
                 issue(context, *written)
                 for copy, store in finish:
@@ -361,14 +374,14 @@ def _several_stages(
 
 def _one_stage(context: Context, s: n.Pipelined, trips: Trips, start: Number, grouped: bool) -> None:
     emit = context.emit
-    context.slots[s.pipeline] = 0
+    _in_slot(context, s, 0)
     with counting(context, s.index, trips) as counter:
         context.indices[s.index] = emit.add(counter, start)
         body(context, s.produce)
         if grouped:
             issue(context, WaitGroup("cp.async", None))
         barrier(context)
-        probe.slot(context, s, s.pipeline)
+        _probe_slots(context, s)
         body(context, s.consume)
         barrier(context)
 

@@ -112,7 +112,7 @@ def _recorded(
     for inner in s.children:
         if inner.consumes:
             more = (s.index,) if isinstance(s, n.Repeated) else ()
-            for buffer in program.pipeline(inner.consumes).buffers:
+            for buffer in (b for name in (inner.consumes, *inner.along) for b in program.pipeline(name).buffers):
                 if buffer.memory is SMEM:
                     yield buffer_tile(buffer), _shared_out(buffer_tile(buffer), threads), more
     for tile in sums(s):

@@ -281,10 +281,14 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Round `number` of those that are written out before a loop, and fill slots ahead of it."""
+    """Round `number` of those that are written out before a loop, and fill slots ahead of it.
+
+    along  other pipelines whose slots go with those of the first
+    """
 
     pipeline: str
     number: int
+    along: tuple[str, ...] = ()
     body: tuple[Step, ...] = ()
 
 

@@ -168,7 +168,7 @@ class _Graph:
                     self.way(self.write(body, start := self._beginning(start)), None, end)
                     if condition != "one thread":
                         self.way(start, None, end)
-                case sync.Ahead(_, _, body):
+                case sync.Ahead(body=body):
                     self.way(self.write(body, start), None, end)
                 case sync.RoleBody():
                     self.way(start, None, end)

@@ -103,7 +103,7 @@ class _Run:
             case sync.When(condition, body):
                 if not isinstance(condition, sync.Before) or self.holds(condition):
                     yield from self.body(body)
-            case sync.Ahead(_, _, body):
+            case sync.Ahead(body=body):
                 yield from self.body(body)
             case sync.RoleBody():
                 pass

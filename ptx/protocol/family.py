@@ -182,11 +182,16 @@ def parts_of(body: tuple[Part, ...]) -> Iterator[Part]:
 
 def family(ring: sync.Ring, rings: tuple[sync.Ring, ...], body: Steps, threads: int) -> Family:
     """What a role does with one of its pipelines, for any number of stages. Raises Irregular."""
-    of_register = {
-        s.slot.name: s.pipeline for s in steps_of(body) if isinstance(s, sync.Touch) and isinstance(s.slot, Reg)
-    }
-    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register)
-    return Family(ring.name, ring.stages == 1, reader.read(body, _Where()))
+    steps = tuple(steps_of(body))
+    leads = {name: s.pipeline for s in steps if isinstance(s, sync.Ahead) for name in s.along}
+    of_register: dict[str, str] = {}
+    for s in steps:
+        if isinstance(s, sync.Touch) and isinstance(s.slot, Reg):
+            name = leads.get(s.pipeline, s.pipeline)
+            if of_register.setdefault(s.slot.name, name) != name:
+                raise Irregular(f"slots of {name} and {of_register[s.slot.name]} are one register")
+    reader = _Reader(ring, {r.name: r for r in rings}, threads, of_register, leads)
+    return Family(reader.lead(ring.name), ring.stages == 1, reader.read(body, _Where()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,16 @@ class _Reader:
     rings: Mapping[str, sync.Ring]
     threads: int
     of_register: Mapping[str, str]
+    leads: Mapping[str, str]  # the pipelines with which others go, slot by slot, by the names of these
     called: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def lead(self, name: str) -> str:
+        return self.leads.get(name, name)
+
+    @property
+    def own(self) -> str:
+        """Whose slots those of the pipeline are, one by one."""
+        return self.lead(self.ring.name)
 
     def name(self, kind: str, of: str) -> str:
         return self.called.setdefault((kind, of), f"{kind} {sum(k == kind for k, _ in self.called)}")
@@ -255,9 +269,9 @@ class _Reader:
                 yield from self.given(condition, body, where)
             case sync.Touch():
                 yield from self.touch(step, where)
-            case sync.Set(register, value) if self.of_register.get(register.name) == self.ring.name:
+            case sync.Set(register, value) if self.of_register.get(register.name) == self.own:
                 yield Assign(self.name("slot", register.name), self.first(value))
-            case sync.Advance(slot, stages) if self.of_register.get(slot.name) == self.ring.name:
+            case sync.Advance(slot, stages) if self.of_register.get(slot.name) == self.own:
                 if stages != self.ring.stages:
                     raise Irregular(f"slots begin again behind {stages} of {self.ring.stages}")
                 yield Next(self.name("slot", slot.name))
@@ -290,7 +304,7 @@ class _Reader:
     def slot(self, slot: Number, where: _Where) -> str | Amount:
         if isinstance(slot, Reg):
             return self.name("slot", slot.name)
-        if where.ahead is not None and where.ahead[1] == self.ring.name:
+        if where.ahead is not None and where.ahead[1] == self.own:
             if slot == where.ahead[0]:
                 return "ahead"
         elif not slot:
@@ -300,7 +314,7 @@ class _Reader:
     def first(self, value: Number) -> Amount:
         if isinstance(value, Reg):
             raise Irregular(f"a slot of {self.ring.name} is another one")
-        return Short((self.ring.name,), self.ring.stages - value) if value else 0
+        return Short((self.own,), self.ring.stages - value) if value else 0
 
     def given(self, condition: sync.Condition, body: Steps, where: _Where) -> Iterator[Part]:
         inside, to_come = where, _NOW
@@ -325,6 +339,7 @@ class _Reader:
 
     def to_come(self, offset: int, filled: set[str], where: _Where) -> Amount:
         """A round to come is told from the stages of the pipeline that the block fills."""
+        filled = {self.lead(name) for name in filled}
         of = [name for name in where.rings if name in filled] or sorted(filled)
         if len(of) != 1:
             raise Irregular(f"it looks {offset} rounds ahead, and fills slots of {len(of)} pipelines")
@@ -350,7 +365,7 @@ class _Reader:
             raise Irregular(f"the slots of {name} that are filled ahead are not all filled in the same way")
         if inside := others[0] if others else first:
             times = Short((name,), self.rings[name].stages - len(blocks))
-            yield Fill(name == self.ring.name, times, first, inside)
+            yield Fill(name == self.own, times, first, inside)
 
     def block(self, block: sync.Ahead, where: _Where) -> tuple[Part, ...]:
         out: list[Part] = []

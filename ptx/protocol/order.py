@@ -190,7 +190,7 @@ def _items(steps: tuple[sync.Step, ...], rings: frozenset[str], pipes: Mapping[s
                 if inside and isinstance(condition, sync.Before):
                     key = "some", str(condition.offset), condition.trips.text
                     yield Block(key, False, None, inside)
-            case sync.Ahead(_, _, body) | sync.Tiles(body):
+            case sync.Ahead(body=body) | sync.Tiles(body):
                 yield from _items(body, rings, pipes)
             case _:
                 pass

@@ -135,7 +135,7 @@ class _Graph:
                     self.ways[self.write(body, inside, to_come)].append(_Way(end))
                     if condition != "one thread":
                         self.ways[start].append(_Way(end, "fails", condition=whether))
-                case sync.Ahead(_, number, body):
+                case sync.Ahead(_, number, body=body):
                     self.ways[self.write(body, start, (number, self.turned(body)))].append(_Way(end))
                 case sync.RoleBody():
                     raise Irregular("a role stands within a role")

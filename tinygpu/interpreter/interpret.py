@@ -272,7 +272,8 @@ def _pipelines(program: Traced) -> tuple[dict[str, Ring], dict[str, Turns]]:
 
 
 def _consumed(body: tuple[n.Statement, ...]) -> set[str]:
-    return {inner.consumes for s in walk(body) for inner in s.children if inner.consumes}
+    found = (inner for s in walk(body) for inner in s.children if inner.consumes)
+    return {name for inner in found for name in (inner.consumes, *inner.along)}
 
 
 def _role(

@@ -265,8 +265,10 @@ class Preparing:
 
     def pipelined(self, s: n.Pipelined) -> Wait:
         """Producing runs as many rounds ahead as there are slots but one."""
-        producing = self.produce(n.Produce(s.pipeline, s.produce))
-        consuming = self.consume(n.Consume(s.pipeline, s.consume), s)
+        producing: Wait = self.block(s.produce).run
+        consuming: Wait = self.ending(n.Consume(s.pipeline, s.consume))
+        for along in reversed(s.pipelines):
+            producing, consuming = self.filled(along, producing), self.used(along, consuming, self.full(s, along))
         rounds, index, name = _rounds(s), s.index, s.pipeline
 
         def run(w: Worker) -> Iterator[str]:
@@ -283,35 +285,54 @@ class Preparing:
         return run
 
     def produce(self, s: n.Produce) -> Wait:
-        inner, name = self.block(s.body), s.pipeline
+        return self.filled(s.pipeline, self.block(s.body).run)
+
+    def filled(self, name: str, inner: Wait) -> Wait:
+        """What is done with the next empty slot."""
 
         def run(w: Worker) -> Iterator[str]:
             ring = w.rings[name]
             yield from ring.acquire(w.tile)
             w.slots[name] = ring.producing()
-            yield from inner.run(w)
+            yield from inner(w)
             del w.slots[name]
             ring.commit()
 
         return run
 
-    def consume(self, s: n.Consume, of: n.Statement | None = None) -> Wait:
-        """Uses the next full slot; `of`: the block that does, where this is a part of it."""
-        inner, name = self.block(s.body), s.pipeline
-        full, settled = self.full(of or s, name), self.settled(s)
+    def consume(self, s: n.Consume) -> Wait:
+        name, inner, full = s.pipeline, self.ending(s), self.full(s, s.pipeline)
+        used = self.used(name, inner, full)
 
         def run(w: Worker) -> Iterator[str]:
             if name in w.turns:
                 yield from w.turns[name].wait(w.role)
-                yield from inner.run(w)
+                yield from inner(w)
                 w.turns[name].pass_on(w.role)
-                return
+            else:
+                yield from used(w)
+
+        return run
+
+    def ending(self, s: n.Consume) -> Wait:
+        """What is done with a slot, and at its end what was under way is over."""
+        inner, settled = self.block(s.body), self.settled(s)
+
+        def run(w: Worker) -> Iterator[str]:
+            yield from inner.run(w)
+            settled(w)
+
+        return run
+
+    def used(self, name: str, inner: Wait, full: Act) -> Wait:
+        """What is done with the next full slot."""
+
+        def run(w: Worker) -> Iterator[str]:
             ring = w.rings[name]
             yield from ring.wait(w.role)
             w.slots[name] = ring.consuming(w.role)
             full(w)
-            yield from inner.run(w)
-            settled(w)
+            yield from inner(w)
             del w.slots[name]
             ring.release(w.role)
 

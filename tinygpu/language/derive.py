@@ -295,10 +295,11 @@ def registers_estimate(program: Program) -> Expr:
 def _rings(body: tuple[n.Statement, ...]) -> frozenset[str]:
     """Pipelines that are filled round after round, however many stages they have."""
     return frozenset(
-        inner.produces
+        name
         for place in places(body)
         for inner in place.statement.children
         if inner.produces and (place.loops or isinstance(place.statement, n.Repeated))
+        for name in (inner.produces, *inner.along)
     )
 
 

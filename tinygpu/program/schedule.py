@@ -1,8 +1,8 @@
 """Schedules a traced program: brings together what the same warps do, so that producing runs ahead of consuming.
 
 A machine names the producers of a pipeline and its consumers. Where these are different roles, each keeps its own loop.
-Where they are the same warps, the two loops become one `Pipelined` loop, in which the next slots are filled while the
-current one is consumed.
+Where they are the same warps, the loops become one `Pipelined` loop, in which the next slots are filled while the
+current ones are consumed: those of all pipelines that the loop fills and consumes, where they have as many slots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import replace_expressions, walk
+from tinygpu.program.tree import replace_expressions, uses, walk
 
 
 def schedule(program: Program) -> Program:
@@ -78,63 +78,97 @@ def consumed_by(program: Program, role: str) -> frozenset[str]:
 
 
 def _interleave(program: Program, body: tuple[n.Statement, ...], consumed: frozenset[str]) -> tuple[n.Statement, ...]:
-    """Fuses `for: produce p` with the later `for: consume p` of the same list, and loops that do both.
+    """Fuses `for: produce p` with the later loop of the same list that consumes p, and lets fills of loops run ahead.
 
     consumed  the pipelines that the same role consumes; what others consume keeps its own loop
     """
-
-    def inside(s: n.Statement) -> n.Statement:
-        return s.with_children(*(_interleave(program, inner.statements, consumed) for inner in s.children))
-
     out: list[n.Statement] = []
     waiting: dict[str, tuple[n.Loop, n.Produce]] = {}
     for s in body:
-        if not isinstance(s, n.Loop) or s.unrolled:
-            out.append(inside(s))
-            continue
-        produces = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
-        consumes = [d for d in s.body if isinstance(d, n.Consume)]
-        match produces, consumes:
-            case [produce], [] if len(s.body) == 1:
-                waiting[produce.pipeline] = s, produce
-            case _, [consume] if consume.pipeline in waiting:
-                out.append(inside(_fuse(program, *waiting.pop(consume.pipeline), s, consume)))
-            case [produce], [consume] if produce.pipeline == consume.pipeline:
-                if len(s.body) != 2:
-                    raise DeclarationError(
-                        f"{program.machine}.program: a loop that produces and consumes {produce.pipeline!r} does "
-                        "nothing beside; move the other statements into one of the two"
-                    )
-                bodies = produce.body, consume.body
-                rounds = s.index, s.trips, *bodies, s.first, s.divided
-                out.append(inside(n.Pipelined(produce.pipeline, *rounds, place=s.place)))
-            case _:
-                out.append(inside(s))
+        if isinstance(s, n.Loop) and not s.unrolled:
+            fills = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
+            consumes = [d for d in s.body if isinstance(d, n.Consume)]
+            if fills and not consumes and len(fills) == len(s.body):
+                waiting |= {fill.pipeline: (s, fill) for fill in fills}
+                continue
+            late = [_late(program, *waiting.pop(d.pipeline), s, d) for d in consumes if d.pipeline in waiting]
+            s = _ahead(program, replace(s, body=(*late, *s.body)) if late else s, consumed)
+        out.append(s.with_children(*(_interleave(program, inner.statements, consumed) for inner in s.children)))
     for pipeline in waiting:
         raise DeclarationError(
-            f"{program.machine}.program: the warps that produce {pipeline!r} also consume it, so the loop that "
-            "consumes follows the one that produces, with nothing but consume() in it"
+            f"{program.machine}.program: the warps that produce {pipeline!r} also consume it; let the loop that "
+            "produces be followed, in the same block, by one that consumes"
         )
     return tuple(out)
 
 
-def _fuse(
-    program: Program, producing: n.Loop, produce: n.Produce, consuming: n.Loop, consume: n.Consume
-) -> n.Pipelined:
+def _late(
+    program: Program, producing: n.Loop, fill: n.Produce, consuming: n.Loop, consume: n.Consume
+) -> n.Produce:
+    """What a loop of its own produces, in the rounds of the loop that consumes it."""
     name = consume.pipeline
     if not (producing.trips.same(consuming.trips) and producing.first.same(consuming.first)):
         raise DeclarationError(
             f"{program.machine}.program: {name!r} is produced {producing.trips} times and consumed "
             f"{consuming.trips} times"
         )
-    if len(consuming.body) != 1:
+    made = replace(fill, body=tuple(rename(s, producing.index, consuming.index) for s in fill.body))
+    if changed := sorted(_between(made, consuming.body) - {t.name for t in program.tensors}):
+        what = changed[0] if "." in changed[0] else f"%{changed[0]}"  # a buffer, or registers
         raise DeclarationError(
-            f"{program.machine}.program: the loop that consumes {name!r} does nothing beside; "
-            "move the other statements into consume()"
+            f"{program.machine}.program: {name!r} is produced in a loop of its own, from or into {what}, which the "
+            "loop that consumes it uses in other rounds; produce and consume it in one loop"
         )
-    renamed = tuple(rename(s, producing.index, consuming.index) for s in produce.body)
-    rounds = consuming.index, consuming.trips, renamed, consume.body, consuming.first, consuming.divided
-    return n.Pipelined(name, *rounds, place=consuming.place)
+    return made
+
+
+def _ahead(program: Program, s: n.Loop, consumed: frozenset[str]) -> n.Loop | n.Pipelined:
+    """The loop with those fills ahead that can be: of pipelines with as many slots, which it consumes behind that.
+
+    A fill stays in its round where other statements of the loop change what it reads, or use what it makes. All else
+    is done where a slot is consumed, in its order.
+    """
+    fills = [f for f in s.body if isinstance(f, n.Produce) and f.pipeline in consumed]
+    free = [f for f in fills if _can_run_ahead(s, f)]
+    if not free:
+        return s
+    first, *others = free
+    free = [first, *(f for f in others if _as_deep(program, f.pipeline, first.pipeline))]
+    names = tuple(f.pipeline for f in free)
+    rest: list[n.Statement] = []
+    for other in s.body:
+        if isinstance(other, n.Consume) and other.pipeline in names:
+            rest += other.body
+        elif other not in free:
+            rest.append(other)
+    produce = tuple(inner for f in free for inner in f.body)
+    rounds = s.index, s.trips, produce, tuple(rest), s.first, s.divided
+    return n.Pipelined(names[0], *rounds, names[1:], place=s.place)
+
+
+def _as_deep(program: Program, one: str, other: str) -> bool:
+    """Whether two pipelines have as many slots, and are filled alike: by stores, or by copies in groups."""
+    a, b = program.pipeline(one), program.pipeline(other)
+    return a.stages.same(b.stages) and a.completion == b.completion
+
+
+def _can_run_ahead(s: n.Loop, fill: n.Produce) -> bool:
+    """Whether a loop consumes what it fills once, behind that, and nothing else of a round has to do with the fill."""
+    found = list(uses(s.body, fill.pipeline))
+    if [u.does for u in found] != ["produce", "consume"] or not any(u.place.statement is fill for u in found):
+        return False
+    consume = found[1].place.statement
+    return any(consume is other for other in s.body) and not _between(fill, s.body)
+
+
+def _between(fill: n.Produce, body: tuple[n.Statement, ...]) -> set[str]:
+    """Tensors, buffers and registers that a fill writes and other statements use, or the other way round."""
+    mine = list(walk(fill.body))
+    own = {t.name for inner in mine for t in inner.writes}, {t.name for inner in mine for t in inner.reads}
+    others = [other for outer in body if outer is not fill for other in walk((outer,))]
+    theirs = {t.name for other in others for t in other.writes}, {t.name for other in others for t in other.reads}
+    slots = {name for name in own[0] | theirs[0] if name.startswith(f"{fill.pipeline}.")}
+    return ((own[0] & (theirs[0] | theirs[1])) | (own[1] & theirs[0])) - slots
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

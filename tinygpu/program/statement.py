@@ -29,6 +29,7 @@ class Body:
     consumes      the pipeline whose next slot is being consumed meanwhile; "": none
     ahead       it runs ahead of the bodies behind it: what its copies bring is under way while these work
     headline    what is printed above it, where the statement has several bodies
+    along       other pipelines whose slots go with those of the one that is produced or consumed
     """
 
     name: str
@@ -37,6 +38,7 @@ class Body:
     consumes: str = ""
     ahead: bool = False
     headline: str = ""
+    along: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

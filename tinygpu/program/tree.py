@@ -55,7 +55,7 @@ class Place:
     @property
     def consumes(self) -> frozenset[str]:
         """The pipelines that have a slot consumed meanwhile."""
-        return frozenset(body.consumes for _, body in self.around if body.consumes)
+        return frozenset(name for _, body in self.around if body.consumes for name in (body.consumes, *body.along))
 
 
 def places(
@@ -90,9 +90,9 @@ def uses(body: tuple[n.Statement, ...], pipeline: str) -> Iterator[Use]:
     """Every body in which a slot of the pipeline is produced or consumed."""
     for place in places(body):
         for inner in place.statement.children:
-            if inner.produces == pipeline:
+            if inner.produces and pipeline in (inner.produces, *inner.along):
                 yield Use(place, inner, "produce")
-            if inner.consumes == pipeline:
+            if inner.consumes and pipeline in (inner.consumes, *inner.along):
                 yield Use(place, inner, "consume")
 
 

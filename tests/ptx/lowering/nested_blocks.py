@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,15 @@ Ids = frozenset[int]  # of rings between roles
 class Block:
     """kind: "add" a window of x; "loop" over k; "unroll"; "ring": add what its slots bring, and do what is inside.
 
-    form     of a ring: how it is produced and consumed
+    "side": a loop over k that produces and consumes all rings inside, and adds before, between or behind.
+
+    form     of a ring, or of several side by side: how they are produced and consumed
     brought  how a slot is filled: by one copy, by copies of halves in a loop that is written out or in one at run
              time, through registers, by a load and a store, or from a slot of a ring inside
     here     a ring is declared where it is used, not around all roles
     own      a ring is produced by the warps that consume it, whatever other rings are
+    deeper   a ring has one slot more than others
+    adds     what a loop does beside its rings: before, between and behind them
     """
 
     kind: str
@@ -36,11 +40,18 @@ class Block:
     brought: str = "whole"
     here: bool = False
     own: bool = True
+    deeper: bool = False
+    adds: tuple[bool, bool, bool] = (False, False, False)
 
 
 def block(rng: np.random.Generator, depth: int, kind: str = "") -> Block:
     """A block at random, nested at most so deep."""
     kind = kind or str(rng.choice(["add", "loop", "unroll", "ring", "ring"] if depth else ["add"]))
+    if kind == "side":
+        rings = tuple(replace(block(rng, depth - 1, "ring"), deeper=bool(rng.integers(4) == 0)) for _ in range(2))
+        adds = tuple(bool(b) for b in rng.integers(2, size=3))
+        form = str(rng.choice(["two loops", "three loops", "one loop", "in turn"]))
+        return Block("side", tuple(replace(r, here=False) for r in rings), form, adds=(adds[0], adds[1], adds[2]))
     if kind == "add":
         return Block("add")
     inside = tuple(block(rng, depth - 1) for _ in range(rng.integers(1, 3))) if depth else ()
@@ -61,6 +72,11 @@ def total(blocks: tuple[Block, ...], x: Any, column: int) -> Any:
             out = out + sum(total(b.inside, x, r) for r in rounds)
         elif b.kind == "unroll":
             out = out + 2 * total(b.inside, x, column)
+        elif b.kind == "side":
+            for r in rounds:
+                for ring in b.inside:
+                    out = out + x[:, r : r + COLUMNS] + total(ring.inside, x, r)
+                out = out + sum(b.adds) * x[:, r : r + COLUMNS]
         else:
             for r in [column] if b.form == "no loop" else rounds:
                 out = out + x[:, r : r + COLUMNS] + total(b.inside, x, r)
@@ -126,7 +142,7 @@ def _rings(
         return
     buffer = p.smem("f32", (ROWS, COLUMNS), **swizzle)
     with (
-        p.pipeline(f"ring{len(p.pipelines)}", m.stages, x=buffer) as ring,
+        p.pipeline(f"ring{len(p.pipelines)}", m.stages + int(waiting[0].deeper), x=buffer) as ring,
         _rings(m, p, waiting[1:], {**rings, id(waiting[0]): ring}, swizzle) as found,
     ):
         yield found
@@ -144,6 +160,8 @@ def _consume(
         elif b.kind == "unroll":
             with p.unroll(2):
                 _consume(m, p, b.inside, i, column, rings, acc, shared)
+        elif b.kind == "side":
+            _side(m, p, b, i, rings, acc, shared)
         elif id(b) in rings:
             _ring(m, p, b, i, column, rings, acc, shared)
         else:
@@ -183,6 +201,41 @@ def _ring(m: Any, p: Any, b: Block, i: Any, column: Any, rings: dict[int, Any], 
             drain(r)
 
 
+def _side(m: Any, p: Any, b: Block, i: Any, rings: dict[int, Any], acc: Any, shared: Ids) -> None:
+    """Rings side by side in the rounds of a loop, each filled there or in a loop before it."""
+    own = [ring for ring in b.inside if id(ring) not in shared]
+
+    def fill(ring: Block, r: Any) -> None:
+        with rings[id(ring)].produce() as s:
+            _fill(m, p, ring, i, r, s)
+
+    def drain(ring: Block, r: Any) -> None:
+        with rings[id(ring)].consume() as s:
+            p.apply(m.add, acc, p.load(m.ld, s.x, WHO), into=acc)
+            _consume(m, p, ring.inside, i, r, rings, acc, shared)
+
+    def add(place: int, r: Any) -> None:
+        if b.adds[place]:
+            p.apply(m.add, acc, p.load(m.ld_x, m.x.tile(i, r, shape=(ROWS, COLUMNS)), WHO), into=acc)
+
+    for together in {"two loops": [own], "three loops": [[ring] for ring in own]}.get(b.form, []):
+        if together:
+            with p.loop(m.k, step=COLUMNS) as r:
+                for ring in together:
+                    fill(ring, r)
+    with p.loop(m.k, step=COLUMNS) as r:
+        add(0, r)
+        if b.form == "one loop":
+            for ring in own:
+                fill(ring, r)
+        add(1, r)
+        for ring in b.inside:
+            if b.form == "in turn" and ring in own:
+                fill(ring, r)
+            drain(ring, r)
+        add(2, r)
+
+
 def _fill(m: Any, p: Any, b: Block, i: Any, r: Any, s: Any) -> None:
     """Brings a window of x into a slot."""
     half = ROWS // 2
@@ -218,7 +271,11 @@ def _produce(m: Any, p: Any, blocks: tuple[Block, ...], i: Any, column: Any, rin
     for b in blocks:
         if not any(id(r) in rings for r in rings_of(b)):
             continue
-        if b.kind == "loop" or (b.kind == "ring" and b.form != "no loop"):
+        if b.kind == "side":
+            with p.loop(m.k, step=COLUMNS) as r:
+                for ring in b.inside:
+                    fill(ring, r)
+        elif b.kind == "loop" or (b.kind == "ring" and b.form != "no loop"):
             with p.loop(m.k, step=COLUMNS) as r:
                 if b.kind == "ring":
                     fill(b, r)

@@ -8,23 +8,25 @@ from nested_blocks import block, machine
 from structures import PROOFS
 
 from tinygpu.devices import device
-from tinygpu.language import DeclarationError
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
+QUICK = (*range(6), 1000, 1001)
 
-@pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.slow) if s > 11 else s for s in range(200)])
+
+@pytest.mark.parametrize(
+    "seed", [s if s in QUICK else pytest.param(s, marks=pytest.mark.slow) for s in (*range(200), *range(1000, 1100))]
+)
 def test_what_is_nested_at_random_is_proved_for_all_stages(seed: int) -> None:
-    """The same machines as those of which the emulator finds that they are right."""
+    """Machines of which the emulator finds that they are right; from 1000 on with rings side by side."""
     rng = np.random.default_rng(seed)
-    root, between_roles = block(rng, int(rng.integers(1, 4 if seed < 100 else 5)), "ring"), bool(rng.integers(2))
-    try:
-        made = machine(root, between_roles, int(rng.integers(1, 3)))
-    except DeclarationError:
-        return
+    kind = "side" if seed >= 1000 else "ring"
+    root = block(rng, int(rng.integers(1, 5 if 100 <= seed < 1000 else 4)), kind)
+    between_roles = bool(rng.integers(2))
+    made = machine(root, between_roles, int(rng.integers(1, 3)))
     problem = made.problem(m=19, k=64, w=32)
     space = build_space(made, problem, device("h100"))
     for stages in (1, 3):
@@ -32,5 +34,7 @@ def test_what_is_nested_at_random_is_proved_for_all_stages(seed: int) -> None:
         program = space.program(point)
         swizzles = solve_buffers(program, SolverCache()).swizzles
         found = certify(lowered(program, problem, point, swizzles).protocol, PROOFS)
-        other = [r for r in found.rings if r.verdict != "proved" or r.states]
+        # of two slots, only the first is written out ahead: what the others are filled behind is not seen
+        two = any(r.ring.stages == 2 for r in found.rings)
+        other = [r for r in found.rings if r.verdict != "proved" or (r.states and not two)]
         assert not other, f"seed {seed}: {root}, between roles: {between_roles}, {stages} stages\n{found}"

@@ -120,20 +120,13 @@ def two_produce(s: Stage) -> None:
         s.consume()
 
 
-def beside_the_consume(s: Stage) -> None:
-    with s.role(), s.p.loop(s.machine.n, step=32):
-        s.produce()
-    with s.role(), s.p.loop(s.machine.n, step=32):
-        zero = s.p.full(s.who, "f32")
-        with s.ring.consume() as slot:
-            s.p.store(s.machine.st, s.y, s.p.apply(s.machine.add, zero, s.p.load(s.machine.get, slot.t, s.who)))
-
-
-def beside_both(s: Stage) -> None:
-    with s.role(), s.p.loop(s.machine.n, step=32):
-        s.p.store(s.machine.st, s.y, s.load())
-        s.produce()
-        s.consume()
+def changed_where_consumed(s: Stage) -> None:
+    with s.role():
+        total = s.p.full(s.who, "f32")
+        with s.p.loop(s.machine.n, step=32), s.ring.produce() as slot:
+            s.p.store(s.machine.put, slot.t, total)
+        with s.p.loop(s.machine.n, step=32), s.ring.consume() as slot:
+            s.p.apply(s.machine.add, total, s.p.load(s.machine.get, slot.t, s.who), into=total)
 
 
 def after_the_produce(s: Stage) -> None:
@@ -219,13 +212,9 @@ def two_pipelines(s: Stage) -> None:
             "slot; let one role produce all slots of a tile",
         ),
         (
-            beside_the_consume,
-            "the loop that consumes 'ring' does nothing beside; move the other statements into consume()",
-        ),
-        (
-            beside_both,
-            "a loop that produces and consumes 'ring' does nothing beside; move the other statements into one of the "
-            "two",
+            changed_where_consumed,
+            "'ring' is produced in a loop of its own, from or into %v1, which the loop that consumes it uses in other "
+            "rounds; produce and consume it in one loop",
         ),
         (after_the_produce, "put touches ring.t after its slot was handed on; do it inside produce() or consume()"),
         (read_in_the_produce, "get reads ring.t where 'ring' is produced; do it where it is consumed"),

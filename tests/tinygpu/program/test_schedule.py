@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.memories import RMEM
 from tinygpu.language.parameters import DeclarationError
-from tinygpu.language.roles import role
+from tinygpu.language.roles import Pipeline, role
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -30,8 +30,11 @@ def mark(name: str, at: Expr | None = None) -> n.Statement:
 
 
 def program(*body: n.Statement) -> Program:
+    """With a pipeline of each name in it, all of three slots but those that are called deep."""
     roles = (role("all", 4), role("others", 1, 4))
-    return Program("M", (), (), (), Any, roles, (), body)  # type: ignore[arg-type]
+    names = {s.pipeline for s in walk(body) if isinstance(s, (n.Produce, n.Consume))}
+    pipelines = tuple(Pipeline(name, expr(4 if "deep" in name else 3), (), "barrier") for name in sorted(names))
+    return Program("M", (), (), (), Any, roles, pipelines, body)  # type: ignore[arg-type]
 
 
 def events(body: tuple[n.Statement, ...], known: dict[str, int]) -> Iterator[Event]:
@@ -45,9 +48,9 @@ def events(body: tuple[n.Statement, ...], known: dict[str, int]) -> Iterator[Eve
         elif isinstance(s, n.Pipelined):
             for index in range(int(s.first), int(s.first) + int(s.trips)):
                 inside = {**known, s.index: index}
-                yield f"produce {s.pipeline}", 0
+                yield from ((f"produce {name}", 0) for name in s.pipelines)
                 yield from events(s.produce, inside)
-                yield f"consume {s.pipeline}", 0
+                yield from ((f"consume {name}", 0) for name in s.pipelines)
                 yield from events(s.consume, inside)
         elif isinstance(s, (n.Produce, n.Consume)):
             yield f"{'produce' if isinstance(s, n.Produce) else 'consume'} {s.pipeline}", 0
@@ -64,7 +67,7 @@ def done_by(found: Program, name: str) -> list[Event]:
 def work(draw: st.DrawFn, prefix: str, depth: int = 0, looped: bool = False) -> list[n.Statement]:
     """What one role does, block by block, with rings of its own and one that others consume.
 
-    looped  in a loop, which is refused where it produces and consumes and does more
+    looped  in a loop
     """
     out: list[n.Statement] = []
     for number in range(draw(st.integers(1, 3))):
@@ -73,7 +76,8 @@ def work(draw: st.DrawFn, prefix: str, depth: int = 0, looped: bool = False) -> 
         divided = draw(st.booleans())
         i, j = symbol(f"i{name}"), symbol(f"j{name}")
         produce = n.Produce(name, (mark(f"produced {name}", i * 2), mark("also", symbol("outer") * 0)))
-        kinds = ["mark", "apart", "between", "both", "unrolled", "away", *([] if looped else ["pair"])]
+        kinds = ["mark", "apart", "between", "both", "beside", "several", "unrolled", "away"]
+        kinds += [] if looped else ["pair"]
         kind = draw(st.sampled_from([*kinds, *(["loop", "scope", "fix_up"] if depth < 2 else [])]))
         if kind == "mark":
             out.append(mark(f"mark {name}"))
@@ -86,6 +90,22 @@ def work(draw: st.DrawFn, prefix: str, depth: int = 0, looped: bool = False) -> 
         elif kind == "both":
             consumed = n.Consume(name, (mark(f"consumed {name}", i),))
             out.append(n.Loop(f"i{name}", trips, False, (produce, consumed), first, divided))
+        elif kind == "beside":  # other statements, before, between and behind
+            consumed = n.Consume(name, (mark(f"consumed {name}", i),))
+            inside = [produce, consumed]
+            for place in range(3):
+                if draw(st.booleans()):
+                    inside.insert(2 * place if place < 2 else len(inside), mark(f"beside {name} {place}", i))
+            out.append(n.Loop(f"i{name}", trips, False, tuple(inside), first, divided))
+        elif kind == "several":  # rings side by side, filled in the loop or in loops before it
+            rings, before = [f"{name}.r{k}" for k in range(draw(st.integers(2, 3)))], list[n.Statement]()
+            fills = [n.Produce(ring, (mark(f"produced {ring}", i * 2),)) for ring in rings]
+            uses = [n.Consume(ring, (mark(f"consumed {ring}", i),)) for ring in rings]
+            early = draw(st.integers(0, len(rings)))
+            if early:
+                before = [n.Loop(f"i{name}", trips, False, tuple(fills[:early]), first, divided)]
+            body = (*fills[early:], mark(f"beside {name}", i), *uses)
+            out += [*before, n.Loop(f"i{name}", trips, False, body, first, divided)]
         elif kind == "pair":
             out += [n.Produce(name, (mark(f"produced {name}"),)), n.Consume(name, (mark(f"consumed {name}"),))]
         elif kind == "away":
@@ -112,8 +132,9 @@ def test_a_schedule_does_the_same_with_every_slot_produced_before_it_is_drained(
     before, after = done_by(given_program, "all"), done_by(made, "all")
     assert sorted(before) == sorted(after)
     assert done_by(made, "others") == done_by(given_program, "others")
-    own = [e for e in before if not e[0].startswith(("produce", "produced", "also"))]
-    assert [e for e in after if not e[0].startswith(("produce", "produced", "also"))] == own  # only producing moves
+    moved = ("produce", "produced", "also", "consume ")
+    own = [e for e in before if not e[0].startswith(moved)]
+    assert [e for e in after if not e[0].startswith(moved)] == own  # only producing moves, and where a slot is taken
     full: dict[str, int] = {}
     for name, _ in after:
         if name.startswith(("produce ", "consume ")):
@@ -167,8 +188,8 @@ ELSEWHERE = (
     "right behind what produces it, or let another role produce it"
 )
 BEHIND = (
-    "M.program: the warps that produce 'ring' also consume it, so the loop that consumes follows the one that "
-    "produces, with nothing but consume() in it"
+    "M.program: the warps that produce 'ring' also consume it; let the loop that produces be followed, in the same "
+    "block, by one that consumes"
 )
 
 
@@ -178,14 +199,11 @@ BEHIND = (
         ([loop("i", F), loop("j", D, trips=4)], "M.program: 'ring' is produced 3 times and consumed 4 times"),
         ([loop("i", F), loop("j", D, first=1)], "M.program: 'ring' is produced 3 times and consumed 3 times"),
         (
-            [loop("i", F), loop("j", D, mark("x"))],
-            "M.program: the loop that consumes 'ring' does nothing beside; move the other statements into consume()",
+            [loop("i", n.Produce("ring", (mark("x"),))), loop("j", D, mark("x"))],
+            "M.program: 'ring' is produced in a loop of its own, from or into %x, which the loop that consumes it uses "
+            "in other rounds; produce and consume it in one loop",
         ),
-        (
-            [loop("i", F, D, mark("x"))],
-            "M.program: a loop that produces and consumes 'ring' does nothing beside; move the other statements into "
-            "one of the two",
-        ),
+        ([loop("i", D, F)], ELSEWHERE.format("")),
         ([loop("i", F), D], BEHIND),
         ([loop("j", D), loop("i", F)], BEHIND),
         ([F, F, D], ELSEWHERE.format("")),
@@ -216,3 +234,35 @@ def test_a_loop_of_a_producer_holds_nothing_else() -> None:
     with pytest.raises(DeclarationError) as refused:
         schedule(program(n.InRole("all", (loop("i", F, mark("x")), loop("j", D)))))
     assert str(refused.value) == ELSEWHERE.format("")
+
+
+def rings_ahead(*body: n.Statement) -> list[tuple[str, ...]]:
+    """The pipelines of each loop that fills ahead."""
+    found = schedule(program(n.InRole("all", body)))
+    return [s.pipelines for s in walk(found.body) if isinstance(s, n.Pipelined)]
+
+
+def fill(name: str, *inside: n.Statement) -> n.Produce:
+    return n.Produce(name, inside)
+
+
+def test_rings_of_one_loop_that_are_as_deep_run_ahead_together() -> None:
+    a, b, deep = (n.Consume(name, (mark(f"of {name}"),)) for name in ("a", "b", "deep"))
+    assert rings_ahead(loop("i", fill("a"), fill("b"), a, mark("x"), b)) == [("a", "b")]
+    assert rings_ahead(loop("i", fill("a"), a, fill("b"), b)) == [("a", "b")]
+    assert rings_ahead(loop("i", fill("a"), fill("b")), loop("j", a, b)) == [("a", "b")]
+    assert rings_ahead(loop("i", fill("b")), loop("h", fill("a")), loop("j", a, b)) == [("a", "b")]
+    assert rings_ahead(loop("i", fill("a")), loop("j", fill("b"), b, a)) == [("a", "b")]
+    # one that has another number of slots is filled in its round
+    assert rings_ahead(loop("i", fill("a"), fill("deep"), fill("b"), a, deep, b)) == [("a", "b")]
+
+
+def test_a_fill_that_depends_on_its_round_stays_in_it() -> None:
+    """It reads what the loop changes, or makes what the loop uses: ahead, it would be that of another round."""
+    of_a = n.Consume("a", (mark("y"),))
+    assert rings_ahead(loop("i", mark("x"), fill("a"), of_a)) == [("a",)]
+    assert rings_ahead(loop("i", mark("x"), fill("a", mark("x")), of_a)) == []
+    assert rings_ahead(loop("i", fill("a", mark("y")), of_a)) == []
+    assert rings_ahead(loop("i", mark("x"), fill("a", mark("x")), fill("b"), of_a, n.Consume("b", ()))) == [("b",)]
+    # nor is a slot ahead where a round has two
+    assert rings_ahead(loop("i", fill("a"), of_a, fill("a"), of_a)) == []

@@ -69,7 +69,9 @@ class Consume(InSlot):
 class Pipelined(Repeated):
     """A loop in which the same warps produce and consume a pipeline: producing runs `stages - 1` rounds ahead.
 
-    Made by scheduling from a produce loop and a consume loop of one role.
+    Made by scheduling from the loops of one role that produce and consume it.
+
+    along  other pipelines that the loop produces and consumes, with as many slots: these go with those of the first
     """
 
     pipeline: str
@@ -79,17 +81,22 @@ class Pipelined(Repeated):
     consume: tuple[Statement, ...]
     first: Expr = ZERO
     divided: bool = False
+    along: tuple[str, ...] = ()
+
+    @property
+    def pipelines(self) -> tuple[str, ...]:
+        return (self.pipeline, *self.along)
 
     @property
     def children(self) -> tuple[Body, ...]:
-        name = self.pipeline
+        name, said = self.pipeline, ", ".join(self.pipelines)
         return (
-            Body("produce", self.produce, produces=name, ahead=True, headline=f"produce {name}:"),
-            Body("consume", self.consume, consumes=name, headline=f"consume {name}:"),
+            Body("produce", self.produce, name, "", True, f"produce {said}:", self.along),
+            Body("consume", self.consume, "", name, False, f"consume {said}:", self.along),
         )
 
     def headline(self, turns: frozenset[str]) -> str:
-        return f"for {self.rounds}, {self.pipeline} produced ahead:"
+        return f"for {self.rounds}, {', '.join(self.pipelines)} produced ahead:"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
