@@ -5,7 +5,8 @@ of git, and take turns: one round is a process of each, in the order that the ro
 does beside falls on both, and every process is as cold as a user's. What is timed, in CPU seconds:
 
     import tinygpu       the package alone
-    front door           the first use of a call of it: the library is loaded
+    front door           the first use of a call of it: what spaces need is loaded
+    search, lowering     the rest of what is needed below
     declare              the machine's class is made: its structures are traced for its own types
     space                the space for a problem of other sizes
     count, draw          counting the space, and drawing candidates of it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,8 +12,8 @@ import sympy
 
 from tinygpu.expressions.functions import FloorDiv, Remainder, integer_sides
 from tinygpu.expressions.printing import written
-from tinygpu.expressions.tables import Tabulated
-from tinygpu.expressions.terms import Operand, expr, node_of
+from tinygpu.expressions.tables import Table, Tabulated
+from tinygpu.expressions.terms import REMEMBERED, Expr, Operand, node_of
 
 Value: TypeAlias = Any  # an int, a bool, or a NumPy array of either
 
@@ -151,9 +152,8 @@ def compile_with(
     names    what `_max`, `_min`, `_and`, `_or`, `_not` and `_where` mean there; with `checked` also `_div` and `_mod`;
              `_tabulated` makes of a `Table` a function for that domain. All other operators are Python's own.
     """
-    tables = {type(f).table for e in expressions for f in node_of(e).atoms(Tabulated)}
-    names = {**names, **{table.name: names["_tabulated"](table) for table in tables}}
     nodes = [node_of(e) for e in expressions]
+    names = {**names, **{table.name: names["_tabulated"](table) for node in nodes for table in _tables(node)}}
     writer = _Writer(nodes, checked)
     body = "".join(f"{writer.text(node)}, " for node in nodes)
     source = "".join(f"    {line}\n" for line in [*writer.lines, f"return ({body})"])
@@ -163,12 +163,24 @@ def compile_with(
     return function
 
 
+@lru_cache(maxsize=REMEMBERED, typed=True)
+def _tables(node: Any) -> frozenset[Table]:
+    """The tables that an expression looks numbers up in."""
+    own = frozenset((type(node).table,)) if isinstance(node, Tabulated) else frozenset()
+    return own.union(*[_tables(a) for a in node.args])
+
+
+@lru_cache(maxsize=REMEMBERED, typed=True)  # every candidate asks for the values of the same expressions
+def _scalar(node: Any) -> Callable[[Mapping[str, Value]], tuple[Value, ...]]:
+    return compile_scalars(Expr(node))
+
+
 def evaluate(expression: Operand, values: Mapping[str, int]) -> Value:
     """The exact value of one expression; every symbol in it must have a value."""
     node = node_of(expression)
     if node.is_Integer:
         return int(node)
-    missing = sorted(s.name for s in node.free_symbols if s.name not in values)
+    missing = sorted(name for name in Expr(node).symbols if name not in values)
     if missing:
         raise ValueError(f"{written(node)} needs a value for {', '.join(missing)}")
-    return compile_scalars(expr(expression))(values)[0]
+    return _scalar(node)(values)[0]

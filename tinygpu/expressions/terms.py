@@ -165,6 +165,11 @@ def _greatest(nodes: tuple[Any, ...]) -> Any:
     return sympy.Max(*nodes)
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _least(nodes: tuple[Any, ...]) -> Any:
+    return sympy.Min(*nodes)
+
+
 def node_of(value: object) -> Any:
     if isinstance(value, Expr):
         return value.sympy
@@ -200,7 +205,7 @@ def maximum(*terms: Operand) -> Expr:
 
 def minimum(*terms: Operand) -> Expr:
     """The smallest of some numbers."""
-    return Expr(sympy.Min(*[node_of(t) for t in terms]))
+    return Expr(_least(tuple(node_of(t) for t in terms)))
 
 
 def where(condition: Expr, then: Operand, otherwise: Operand) -> Expr:

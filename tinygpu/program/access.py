@@ -95,15 +95,21 @@ class Access:
         threads, count, axes = coordinates.shape
         return coordinates.reshape(threads // WARP, WARP, count, axes).transpose(0, 2, 1, 3).reshape(-1, WARP, axes)
 
+    @cached_property
+    def _inside(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which lanes stay out, and `lanes` with 0 for their coordinates."""
+        out = np.any(self.lanes < 0, axis=-1)
+        return out, np.where(np.expand_dims(out, -1), 0, self.lanes)
+
     def addresses(self, memory: Layout | ComposedLayout, origin: tuple[int, ...]) -> NDArray[np.int64]:
         """(instructions, lanes): what `memory` says of each lane's first element, in its unit; -1 for who stays out.
 
         memory  coordinates of what the window is cut from -> addresses: a mode for each axis, and for stages
         origin  where the window begins in it, along each of these modes
         """
-        out = np.any(self.lanes < 0, axis=-1)
+        out, inside = self._inside
         moved = np.zeros((*out.shape, len(origin)), dtype=np.int64) + np.array(origin, dtype=np.int64)
-        moved[..., : self.lanes.shape[-1]] += np.where(np.expand_dims(out, -1), 0, self.lanes)
+        moved[..., : inside.shape[-1]] += inside
         found = memory.at_coordinates(moved)
         found[out] = -1
         return found

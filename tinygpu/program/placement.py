@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,10 @@ def buffer_layout(b: Buffer, xor: Xor = ()) -> ComposedLayout:
         (int(extent), int(step), b.dtype.bytes if axis == b.contiguous else 0)
         for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True))
     ]
-    rows, stages, stage = int(b.rows), int(b.stages), int(b.stage_bytes)
     if b.swizzle_bytes is not None:
-        return cut_rows(axes, rows, int(b.swizzle_bytes), stages, stage)
-    return whole_rows(axes, rows, int(b.pitch_bytes), xor, stages, stage)
+        return _cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes))
+    return _whole_rows(tuple(axes), int(b.rows), int(b.pitch_bytes), xor, int(b.stages), int(b.stage_bytes))
+
+
+# The solver and lowering ask for the layout of one buffer at each of its accesses.
+_cut_rows, _whole_rows = lru_cache(maxsize=256)(cut_rows), lru_cache(maxsize=256)(whole_rows)
