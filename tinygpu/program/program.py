@@ -118,4 +118,4 @@ def _head(p: Program) -> Iterator[str]:
             yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
     axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
     cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
-    yield f"  grid {axes}; groups of {p.grid.group}; clusters of {cluster}{p.grid.scheduler.title}"
+    yield f"  grid {axes}; raster {p.grid.group}; clusters of {cluster}{p.grid.scheduler.title}"

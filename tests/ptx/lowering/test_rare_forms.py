@@ -18,7 +18,7 @@ import ring_machines as rings
 from test_misfits import programs, shared, tensor
 
 from tinygpu.devices import device
-from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum, symbol
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum, symbol, where
 from tinygpu.language import Machine
 from tinygpu.layouts.rows import cut_rows, whole_rows
 from tinygpu.program import nodes as n
@@ -167,7 +167,7 @@ WHO = rare.WHO.coalesced
         (lambda c: moves.one_holder(c, WHO), "no role is open"),
         (lambda c: grid.own(c), "no tile is open"),
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
-        (lambda c: c.number(maximum(symbol("n"), 3)), "max(n, 3) cannot be computed in a kernel"),
+        (lambda c: c.number(where(symbol("n") < 3, 1, 2)), "1 if n < 3 else 2 cannot be computed in a kernel"),
         (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
         (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),

@@ -52,7 +52,7 @@ program MatmulPingpong()
     SMEM out_ping.c: f16[64, 128], axis 1 contiguous, pad 0 as layout_c
   pipeline out_pong: 1 stages, barrier
     SMEM out_pong.c: f16[64, 128], axis 1 contiguous, pad 0 as layout_c
-  grid tile0 in m/64, tile1 in n/128; groups of 1; clusters of 2 x 1 persistent
+  grid tile0 in m/64, tile1 in n/128; raster 1; clusters of 2 x 1 persistent
     with ring:
       with math:
         with tail:
@@ -103,7 +103,7 @@ program MatmulTwoCta()
     SMEM ring.b: f16[64, 64], axis 1 contiguous, pad 0 as layout_b
   pipeline acc: 2 stages, tcgen05 commit
     TMEM acc.c: f32[128, 128], axis 1 contiguous, pad 0
-  grid tile0 in m/128, tile1 in n/128; groups of 1; clusters of 2 x 1 persistent
+  grid tile0 in m/128, tile1 in n/128; raster 1; clusters of 2 x 1 persistent
     with ring:
       with acc:
         role producer:

@@ -73,7 +73,7 @@ program M(how=straight, depth=2)
   pipeline ring: 3 stages, barrier
     SMEM ring.t: f32[4, 8], axis 1 contiguous, pad 2 as swizzle
   pipeline order: turn
-  grid i in m/64, j in k/32; groups of 4; clusters of 2 x 1
+  grid i in m/64, j in k/32; raster 4; clusters of 2 x 1
     role bring:
       for j < k:
         produce ring:
