@@ -75,8 +75,8 @@ EQUIVALENTS = (
     ),
     Equivalent(
         "tinygpu/program/tree.py",
-        "return value if all(a is b for a, b in zip(old, made, strict=True)) else type(value)(*made)",
-        "return value if all(a is b for a, b in (zip(made, old, strict=True))) else type(value)(*made)",
+        "same = all(a is b for a, b in zip(old, new, strict=True))",
+        "same = all(a is b for a, b in (zip(new, old, strict=True)))",
         "a is b wherever b is a",
     ),
     Equivalent(

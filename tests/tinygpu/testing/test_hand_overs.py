@@ -43,7 +43,11 @@ def test_a_wrong_hand_over_is_a_failure_with_its_round(monkeypatch: pytest.Monke
 
     issue = handover.issue
     monkeypatch.setattr(handover, "issue", doubled)
+    before = (
+        f"producer acquires slot {slot} of ring in round {slot}; producer fills slot {slot} of ring in round {slot}"
+        for slot in range(4)
+    )
     assert examine("handovers", SKINNY).fault == (
         "refuted: ring of a, b: round 0 of ring: nobody can go on: consumer in round 0 until slot 0 is full; "
-        "producer in round 4 until slot 0 is empty"
+        f"producer in round 4 until slot 0 is empty; before it: {'; '.join(before)}"
     )
