@@ -68,7 +68,7 @@ def test_lowering_writes_one_text_for_all_stages(name: str) -> None:
 
 @pytest.mark.parametrize("stages", [3, 2, 4, 6])
 @pytest.mark.parametrize("name", [COPIED, STORED, "ampere, staged"])
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_what_is_broken_is_never_proved(name: str, stages: int) -> None:
     """By the law of all breaks: what has a wrong state for these stages is not proved for all."""
     left = []

@@ -14,7 +14,7 @@ from tinygpu.solver.buffers import solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
 
-QUICK = (*range(6), 1000, 1001)
+QUICK = (0, 2, 3, 1000)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def deadlock(of: sync.Protocol) -> str:
 
 
 @pytest.mark.parametrize("seed", range(120))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(30)
 def test_what_is_proved_of_several_rings_never_locks_up(seed: int) -> None:
     """And what does is refuted; where neither is said, so many states were looked at."""
     produced, consumed = drawn(seed)

@@ -148,6 +148,7 @@ def test_programs_that_are_not_lowered_yet_run_too(machine: type[Machine], on: s
             agrees(space.program(point), draw(machine, space.problem, "integers", 1), ctas)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("machine", [matmul_hopper.MatmulHopper, matmul_skinny.MatmulSkinny, fix_up.SharedMatmul])
 def test_it_does_not_matter_how_many_ctas_share_the_tiles(machine: type[Machine]) -> None:
     """Sums are exact, so that parts and pieces of rounds do not show; each CTA has its own rings, turns and tiles."""
