@@ -49,5 +49,5 @@ def test_a_wrong_hand_over_is_a_failure_with_its_round(monkeypatch: pytest.Monke
     )
     assert examine("handovers", SKINNY).fault == (
         "refuted: ring of a, b: round 0 of ring: nobody can go on: consumer in round 0 until slot 0 is full; "
-        f"producer in round 4 until slot 0 is empty; before it: {'; '.join(before)}"
+        f"producer in round 4 until slot 0 is empty\n  before it: {'; '.join(before)}"
     )
