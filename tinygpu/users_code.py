@@ -10,12 +10,12 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 # The standard library and what pip installed: never where a mistake of the user's is.
 LIBRARIES = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -75,6 +75,37 @@ def where(error: BaseException) -> str:
 
 
 E = TypeVar("E", bound=Exception)
+A = TypeVar("A")
+
+
+def answer(
+    method: Callable[..., A], *given: Any, wanted: str, fits: Callable[[Any], bool], what: str = "", **named: Any
+) -> A:
+    """What a method gives. A UsersCodeError where it raises or gives something else, and it is the user's own.
+
+    wanted  what it should give, in words
+    fits    whether something is that
+    what    what the method is called; its own name otherwise
+    """
+    place = written_at(method)
+    if not place:
+        return method(*given, **named)
+    what = what or method.__qualname__
+    try:
+        with users_code(what):
+            found = method(*given, **named)
+    except UsersCodeError as error:
+        raise at(error, "" if place_of(error) else place) from error.__cause__
+    if not fits(found):
+        shown = repr(found) if len(repr(found)) < 80 else f"{found!r:.76} ..."
+        raise at(UsersCodeError(f"{what} gives {shown}: it must give {wanted}"), place)
+    return found
+
+
+def written_at(function: Any) -> str:
+    """`file.py:12`, where a function of the user's begins; "" for others."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return f"{_name(code.co_filename)}:{code.co_firstlineno}" if code and is_theirs(code.co_filename) else ""
 
 
 def at(error: E, place: str) -> E:

@@ -21,6 +21,7 @@ from tinygpu.ptx.lowering.pipe import Barrier
 from tinygpu.ptx.lowering.smem import slot_offset
 from tinygpu.ptx.lowering.sync import Bring, Commit
 from tinygpu.ptx.lowering.sync_text import address, issue
+from tinygpu.ptx.lowering.texts import written
 from tinygpu.ptx.lowering.touch import touches
 
 
@@ -114,7 +115,7 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
         completes, size = f"[{address(context, barrier)}]", row_bytes(s.source)
         for shared, tensor in rows(context, s, s.source, buffer):
-            emit.line(s.instruction.row_statement(size, shared, tensor, completes))
+            emit.line(written(s.instruction.row_statement, size, shared, tensor, completes))
             issue(context, Bring(barrier, size, 1, None))
         return
     operand, width = s.source.tensor, None if buffer is None else buffer.swizzle_bytes
@@ -136,7 +137,8 @@ def load(context: Context, s: n.Copy, barrier: Barrier) -> None:
     for number in range(shape.across):
         to = emit.add(emit.add(base, number * place.block_bytes), emit.mul(down, place.pitch_bytes))
         at = coordinates(context, s.source, shape, number * shape.inner, down)
-        emit.line(s.instruction.statement(len(shape.order), f"[{to}]", f"[{where}, {{{at}}}]", completes, mask))
+        corner = f"[{where}, {{{at}}}]"
+        emit.line(written(s.instruction.statement, len(shape.order), f"[{to}]", corner, completes, mask))
         issue(context, box)
 
 
@@ -146,7 +148,7 @@ def store(context: Context, s: n.Copy) -> None:
     buffer = s.source.buffer
     if isinstance(s.instruction, BulkTransfer) and s.instruction.by_rows:
         for shared, tensor in rows(context, s, s.target, buffer):
-            emit.line(s.instruction.row_statement(row_bytes(s.target), shared, tensor))
+            emit.line(written(s.instruction.row_statement, row_bytes(s.target), shared, tensor))
         issue(context, *touches(context, s), Commit("cp.async.bulk"))
         return
     operand, width = s.target.tensor, None if buffer is None else buffer.swizzle_bytes
@@ -160,7 +162,7 @@ def store(context: Context, s: n.Copy) -> None:
     for number in range(shape.across):
         from_ = emit.add(base, number * place.block_bytes)
         at = coordinates(context, s.target, shape, number * shape.inner, 0)
-        emit.line(s.instruction.statement(len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
+        emit.line(written(s.instruction.statement, len(shape.order), f"[{from_}]", f"[{where}, {{{at}}}]"))
     issue(context, *touches(context, s), Commit("cp.async.bulk"))
 
 

@@ -15,6 +15,7 @@ from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of, packing
+from tinygpu.ptx.lowering.texts import written
 
 
 def constant(context: Context, s: n.Constant) -> None:
@@ -213,7 +214,7 @@ def reduce(context: Context, s: n.Reduce) -> None:
     for mask in _lane_masks(before.threads, s.axis):
         for r in result.registers:
             other = emit.new("r")
-            emit.line(s.shuffle.statement(str(other), str(r), mask))
+            emit.line(written(s.shuffle.statement, str(other), str(r), mask))
             emit_elementwise(context, s.combine, str(r), [str(r), str(other)])
     context.tiles[s.result.name] = result
 

@@ -24,6 +24,7 @@ from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.sync import Meet
 from tinygpu.ptx.lowering.sync_text import issue
+from tinygpu.ptx.lowering.texts import written
 
 PARTIALS, COUNTERS = "partials", "counters"
 WORD_BYTES = 4
@@ -123,7 +124,7 @@ def leave(context: Context, s: n.FixUp) -> None:
     own = walk.own_place(grid.Registers(context), work)
     place, guard = _place(context, s, own), _guard(context, s)
     for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
-        context.emit.line(guard + s.store.statement(s.value.dtype, "b32", group, address))
+        context.emit.line(guard + written(s.store.statement, s.value.dtype, "b32", group, address))
 
 
 def came_last(context: Context, s: n.FixUp, parts: Number) -> Reg:
@@ -185,4 +186,4 @@ def _load(context: Context, s: n.FixUp, place: Number, registers: list[Reg], str
     guard, vector = _guard(context, s), int(expr(s.store.vector))
     vectors = list(_vectors(context, s, _place(context, s, place), registers))
     for group, address in vectors[stretch.start // vector : stretch.stop // vector]:
-        context.emit.line(guard + s.load.statement(s.value.dtype, "b32", group, address))
+        context.emit.line(guard + written(s.load.statement, s.value.dtype, "b32", group, address))

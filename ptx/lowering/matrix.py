@@ -13,6 +13,7 @@ from tinygpu.ptx.lowering.emitter import Reg
 from tinygpu.ptx.lowering.moves import at, guarded, one_holder
 from tinygpu.ptx.lowering.registers import allocate
 from tinygpu.ptx.lowering.smem import smem_access
+from tinygpu.ptx.lowering.texts import written
 
 
 def load_matrix(context: Context, s: n.Load) -> None:
@@ -30,7 +31,7 @@ def load_matrix(context: Context, s: n.Load) -> None:
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label} {s.source.name}")
     for instruction, listed in enumerate(plan.registers):
         registers = [str(tile.registers[int(r)]) for r in listed]
-        emit.line(s.instruction.statement(registers, at(place.address(instruction)), transposed))
+        emit.line(written(s.instruction.statement, registers, at(place.address(instruction)), transposed))
     context.tiles[s.result.name] = tile
 
 
@@ -51,7 +52,7 @@ def store_matrix(context: Context, s: n.Store) -> None:
     mine = guarded(one_holder(context, partition.coalesced))
     for instruction, listed in enumerate(plan.registers):
         registers = [str(tile.registers[int(r)]) for r in listed]
-        emit.line(mine + s.instruction.statement(registers, at(place.address(instruction)), transposed))
+        emit.line(mine + written(s.instruction.statement, registers, at(place.address(instruction)), transposed))
 
 
 def multiply(context: Context, s: n.Multiply) -> None:
@@ -71,7 +72,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
             d = _registers(c.registers[fragment * per_c : (fragment + 1) * per_c])
             x = _registers(a.registers[i * per_a : (i + 1) * per_a])
             y = _registers(b.registers[j * per_b : (j + 1) * per_b])
-            emit.line(s.instruction.statement(*kinds, d, x, y))
+            emit.line(written(s.instruction.statement, *kinds, d, x, y))
 
 
 def _registers(registers: Sequence[Reg]) -> str:

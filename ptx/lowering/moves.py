@@ -17,6 +17,7 @@ from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
 from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, constant_bits
 from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
+from tinygpu.ptx.lowering.texts import written
 
 Place = GmemAccess | SmemAccess
 Address = tuple[Number, int]
@@ -126,7 +127,7 @@ def _load_piece(
     if count >= tile.packed:
         registers = _registers(tile, first, count)
         piece_type = "b32" if tile.packed > 1 else f"{_sign(kind)}8" if bits == 8 else f"b{bits}"
-        emit.line(guard + instruction.statement(kind, piece_type, registers, at(address)))
+        emit.line(guard + written(instruction.statement, kind, piece_type, registers, at(address)))
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits
@@ -134,11 +135,11 @@ def _load_piece(
     if bits * count == 16:
         half = emit.new("h")
         emit.line(f"mov.b16 {half}, 0;") if guard else None
-        emit.line(guard + instruction.statement(kind, "b16", [str(half)], at(address)))
+        emit.line(guard + written(instruction.statement, kind, "b16", [str(half)], at(address)))
         emit.line(f"cvt.u32.u16 {piece}, {half};")
     else:
         emit.line(f"mov.b32 {piece}, 0;") if guard else None
-        emit.line(guard + instruction.statement(kind, "u8", [str(piece)], at(address)))
+        emit.line(guard + written(instruction.statement, kind, "u8", [str(piece)], at(address)))
     if shift == 0 and not guard:
         emit.line(f"mov.b32 {whole}, {piece};")
     elif guard:
@@ -212,7 +213,7 @@ def _store_piece(
     guard = guarded(exists)
     if count >= tile.packed:
         piece_type = "b32" if tile.packed > 1 else "u8" if bits == 8 else f"b{bits}"
-        emit.line(guard + instruction.statement(kind, piece_type, _registers(tile, first, count), at(address)))
+        emit.line(guard + written(instruction.statement, kind, piece_type, _registers(tile, first, count), at(address)))
         return
     whole = tile.register(first)
     shift = first % tile.packed * bits
@@ -223,9 +224,9 @@ def _store_piece(
     if bits * count == 16:
         half = emit.new("h")
         emit.line(f"cvt.u16.u32 {half}, {piece};")
-        emit.line(guard + instruction.statement(kind, "b16", [str(half)], at(address)))
+        emit.line(guard + written(instruction.statement, kind, "b16", [str(half)], at(address)))
     else:
-        emit.line(guard + instruction.statement(kind, "u8", [str(piece)], at(address)))
+        emit.line(guard + written(instruction.statement, kind, "u8", [str(piece)], at(address)))
 
 
 def copy(context: Context, s: n.Copy) -> None:
@@ -272,4 +273,4 @@ def copy_vectors(context: Context, instruction: Transfer, s: n.Copy) -> None:
         size = source.bytes_left(first, vector)
         from_ = at(source.address(first))
         to, existing = at(target.address(first)), "" if size == width else str(size)
-        emit.line(guard + instruction.copy(width, to, from_, existing))
+        emit.line(guard + written(instruction.copy, width, to, from_, existing))

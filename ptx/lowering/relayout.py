@@ -18,6 +18,7 @@ from tinygpu.ptx.lowering.compute import partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, kind_of, packing
+from tinygpu.ptx.lowering.texts import written
 
 LANES = 32
 FIRST, SECOND = 0x3210, 0x7654
@@ -176,7 +177,7 @@ def _shuffled(context: Context, shuffle: LaneRead, step: Shuffle, word: Reg) -> 
     out = emit.new("r")
     away = {lane ^ source for lane, source in enumerate(step.sources)}
     if len(away) == 1:
-        emit.line(shuffle.statement(str(out), str(word), away.pop()))
+        emit.line(written(shuffle.statement, str(out), str(word), away.pop()))
     else:
         emit.line(shuffle.read(str(out), str(word), str(_source(context, step.sources))))
     return out

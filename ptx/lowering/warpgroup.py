@@ -12,6 +12,7 @@ from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.smem import slot_offset
+from tinygpu.ptx.lowering.texts import written
 
 WARPGROUP = 128
 
@@ -135,7 +136,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
             d = _listed(c.registers[fragment * per : (fragment + 1) * per])
             x = str(descriptor(context, a, i * rows)) if a is not None else _listed((held or [])[i * per_a :][:per_a])
             y = descriptor(context, b, j * columns)
-            put(instruction.statement(*kinds, d, x, str(y), across))
+            put(written(instruction.statement, *kinds, d, x, str(y), across))
 
 
 def _kept(context: Context, register: Reg) -> Reg:

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
-from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
-from tinygpu.program.placement import Swizzles
 from tinygpu.program.program import Program
 from tinygpu.ptx.emulator import Advisory, EmulationFault, PtxSyntaxError, UnsupportedInstruction
-from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.lowering.build import Built
-from tinygpu.ptx.lowering.lower import marked
-from tinygpu.ptx.lowering.marks import Printed, printed
+from tinygpu.ptx.lowering.line_table import LineTable
 
 _LINE = re.compile(r"\bline (\d+)")
 
 
-@dataclass(frozen=True, eq=False)
-class LineInfo:
-    """The lines of one kernel; nothing is looked up before something is wrong."""
-
-    program: Program
-    swizzles: Swizzles
-    kernel: Kernel
-    problem: Problem
-
-    @staticmethod
-    def of(built: Built, problem: Problem) -> LineInfo:
-        """Of a candidate's kernel; `problem` is the one that it was built for."""
-        return LineInfo(built.program, built.layouts.swizzles, built.kernel, problem)
-
-    @cached_property
-    def lines(self) -> dict[int, Printed]:
-        """Line, from 1 -> what printed it."""
-        text = marked(self.program, self.problem, dict(self.kernel.point), self.swizzles)
-        return printed(self.program, text, self.kernel.ptx)
+class LineInfo(LineTable):
+    """What is told of the lines of one kernel; nothing is looked up before something is wrong."""
 
     def where(self, line: int, registers: Mapping[str, int] | None = None) -> str:
         """`` saxpy.py:24, in `%v1 = ld x[4*i:+4]`, tile (3,) ``; "" for a line that no statement printed.

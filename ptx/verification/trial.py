@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
-from tinygpu.language.reference import reference_of
+from tinygpu.language.reference import precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.launching.kernel import Kernel
@@ -56,7 +56,7 @@ class Trial:
 
 def rounding_of(machine: type[Machine], problem: Problem) -> Rounding:
     """How far results of a machine may be off for one problem."""
-    exact, approximation = machine.precision(dict(problem.options))
+    exact, approximation = precision_of(machine, dict(problem.options))
     wide = all(o.dtype.name == "f64" for o in problem.operands if o.access != "in" and o.dtype.is_float)
     return Rounding(exact, approximation, wide and any(o.dtype.name == "f64" for o in problem.operands))
 

@@ -15,6 +15,7 @@ from tinygpu.ptx.verification.comparison import compare_arrays
 from tinygpu.ptx.verification.located import TooLong, follow, with_probes
 from tinygpu.ptx.verification.plan import plan
 from tinygpu.ptx.verification.trial import draw
+from tinygpu.users_code import with_place
 
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
 # CPU time after which no more runs are begun.
@@ -44,7 +45,7 @@ def who_is_wrong(
             probed = with_probes(program, swizzles, kernel, trial, run.ctas)
             steps = follow(probed, machine, trial, order=run.order, alone=run.alone, seed=seed)
         except ProgramFault as fault:
-            return f"the program itself cannot be run, as it is written: {fault}"
+            return f"the program itself cannot be run, as it is written: {with_place(fault)}"
         except TooLong:
             continue
         if steps.partings:

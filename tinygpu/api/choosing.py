@@ -20,6 +20,7 @@ from tinygpu.notebook.in_banks import in_banks
 from tinygpu.processes.apart import EndedApart, run_apart
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.lowering.build import Built
+from tinygpu.ptx.lowering.line_table import LineTable
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.search.minimize import minimize
 from tinygpu.search.predicted import PredictedTime
@@ -29,6 +30,7 @@ from tinygpu.search.result import Result
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces import Space
 from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.users_code import at, with_place
 
 Values = Mapping[str, int | str]
 T = TypeVar("T")
@@ -140,7 +142,7 @@ class Failed:
 
     def __str__(self) -> str:
         listed = " ".join(f"{name}={value}" for name, value in self.point.items())
-        return f"{self.step} of {self.space.machine.__name__} {listed}: {self.error}"
+        return f"{self.step} of {self.space.machine.__name__} {listed}: {with_place(self.error)}"
 
 
 def refuse(failure: Failed) -> None:
@@ -162,7 +164,10 @@ def having(space: MachineSpace, point: Values) -> Space:
         raise NotAdmitted(f"{space.machine.__name__} has no parameter {unknown[0]!r}; it has {names}")
     violations = space.space.explain(point)
     if violations:
-        raise NotAdmitted("; ".join(v.sentence for v in violations))
+        own = [v.constraint.place for v in violations if v.constraint is not None and v.constraint.place]
+        conflicting = space.space.conflict() if not space.space.size and not own else ()
+        own += [c.place for conflict in conflicting for c in conflict.constraints if c.place]
+        raise at(NotAdmitted("; ".join(v.sentence for v in violations)), own[0] if own else space.machine._own_place())
     return space.space.restrict(point)
 
 
@@ -218,9 +223,13 @@ def assembled(space: MachineSpace, objective: PredictedTime, r: Refined) -> Fina
     """One candidate, lowered, and assembled in a process of its own."""
     kernel = lower(r.program, space.problem, r.point, r.layouts.swizzles)
     target = kernel.assembled_for(space.device.portable_target)
-    assembly = run_apart(lambda: assemble(kernel.ptx, target), seconds=ASSEMBLING_SECONDS)
+    built = Built(r.program, r.layouts, kernel)
+    try:
+        assembly = run_apart(lambda: assemble(kernel.ptx, target), seconds=ASSEMBLING_SECONDS)
+    except AssemblerError as error:
+        raise at(error, LineTable.of(built, space.problem).place(error.faults[0].line)) from None
     prediction = objective.prediction(r.point, extra_wavefronts=r.extra, registers=assembly.registers)
-    return Finalist(space, r, Built(r.program, r.layouts, kernel), assembly, prediction)
+    return Finalist(space, r, built, assembly, prediction)
 
 
 def best_refined(space: MachineSpace, point: Values) -> list[list[Refined]]:
@@ -253,13 +262,15 @@ def of_each(family: Family, asked: Asked, device: Device, choice: Callable[[Mach
     """What `choice` finds in the space of each machine of a family; raises NotAdmitted where it finds nothing."""
     found: list[T] = []
     reasons: list[str] = []
+    places: list[str] = []
     for space in spaces(family, asked, device):
         try:
             found.append(choice(space))
         except NotAdmitted as error:
             reasons.append(f"{space.machine.__name__} does not admit this point: {error}")
+            places.append(getattr(error, "place", ""))
     if not found:
-        raise NotAdmitted("; ".join(reasons))
+        raise at(NotAdmitted("; ".join(reasons)), next(filter(None, places), ""))
     return found
 
 

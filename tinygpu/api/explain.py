@@ -16,7 +16,8 @@ def explain(space: MachineSpace, point: Mapping[str, int | str]) -> tuple[str, .
     domains = [part.domains() for part in space.space.parts]
     offered = any(all(n in d and v in d[n] for n, v in point.items()) for d in domains)
     if not broken or not offered or all(point.keys() == d.keys() for d in domains):
-        return tuple(v.sentence for v in broken)
+        return (*[v.sentence for v in broken], *(space.written([v.constraint for v in broken]) if broken else ()))
     nearest = space.space.restrict(point).nearest()
     chosen = ", ".join(f"{n}={v}" for n, v in nearest.point.items() if n not in point)
-    return (*[v.sentence for v in nearest.violations], f"the nearest completion has {chosen}")
+    places = space.written([v.constraint for v in nearest.violations])
+    return (*[v.sentence for v in nearest.violations], *places, f"the nearest completion has {chosen}")

@@ -31,6 +31,7 @@ from tinygpu.search.strategies import check_name
 from tinygpu.seeds import check_seed
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.users_code import at
 
 
 class NothingFound(ValueError):
@@ -203,7 +204,8 @@ def tune_spaces(
                 failed.append(Failed(winner.space, winner.refined.point, "verification", error))
                 continue
             return Tuned(family, device, tuple(searched), refused, winner, verification, tuple(failed))
-        raise NothingFound(_why_nothing(searched, failed))
+        own = next(filter(None, (s.space.machine._own_place() for s in searched)), "")
+        raise at(NothingFound(_why_nothing(searched, failed)), own)
     except KeyboardInterrupt:
         raise Interrupted(family, device, tuple(searched), refused) from None
 

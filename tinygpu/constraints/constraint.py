@@ -23,6 +23,7 @@ class Constraint:
     source      who brought it: "cp.async", "SMEM", "MatmulAmpere"
     judge       who refuses a point that breaks it: the assembler, the emulator, the launch, or the model (dominance)
     why         the fact behind it, with its source
+    place       the user's line that it was written in, "file.py:12"; "" for those that ship or are derived
     """
 
     name: str
@@ -32,3 +33,4 @@ class Constraint:
     source: str = ""
     judge: Judge = "emulator"
     why: str = ""
+    place: str = ""

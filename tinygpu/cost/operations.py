@@ -6,6 +6,7 @@ what (`tinygpu.simulator.script`). Both therefore speak of the same work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -23,6 +24,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.access import boxes, tensor_pitches, vectors
 from tinygpu.program.program import Program
 from tinygpu.program.windows import window
+from tinygpu.users_code import answer, at, written_at
 
 WORK = tuple(f.name for f in fields(Work))
 CHAIN = tuple(f.name for f in fields(Chain))
@@ -175,14 +177,16 @@ class Operations:
 
     def _own(self, heuristic: Heuristic, s: n.Statement, tally: Tally, times: Expr) -> None:
         """Adds what a cost of the machine's own says of a statement."""
-        for name, amount in heuristic.costs(s, self.warps).items():
+        costs = answer(heuristic.costs, s, self.warps, wanted="amounts by name, {} for none", fits=_are_amounts)
+        for name, amount in costs.items():
             if name in WORK:
                 tally.add(name, times * amount)
             elif name in CHAIN:
                 tally.wait(name, times * amount)
             else:
                 known = ", ".join((*WORK, *CHAIN))
-                raise ValueError(f"the heuristic {heuristic} charges for {name!r}; it may charge for {known}")
+                sentence = f"the heuristic {heuristic} charges for {name!r}; it may charge for {known}"
+                raise at(ValueError(sentence), written_at(heuristic.costs))
 
     def _bulk(self, s: n.Copy, bulk: BulkTransfer, tally: Tally, times: Expr) -> None:
         """One instruction moves one box, 128 bytes of SMEM at a time; CTAs of a cluster share what is multicast."""
@@ -269,6 +273,13 @@ class Operations:
         from_b = bytes_of(s.b) * (s.accumulator.shape[0] // m)
         tally.add("smem_load_wavefronts", times * ceil_div(from_a + from_b, WAVEFRONT_BYTES))
         tally.add("warp_instructions", times * count * 4)
+
+
+def _are_amounts(found: Any) -> bool:
+    """Whether costs are whole numbers, zero or more, or expressions, by name."""
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+        return False
+    return all(isinstance(a, Expr) or (isinstance(a, int) and a >= 0) for a in found.values())
 
 
 def idle_warps(partition: Partition) -> Expr:

@@ -23,7 +23,7 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import walk
-from tinygpu.users_code import users_code
+from tinygpu.users_code import UsersCodeError, at, place_of, users_code, written_at
 
 Act: TypeAlias = Callable[[Worker], None]
 Wait: TypeAlias = Callable[[Worker], Iterator[str]]
@@ -200,18 +200,16 @@ class Preparing:
     def result(self, s: n.Statement, tile: Tile) -> Callable[..., None]:
         """Stores what a statement makes of its tile, which has the tile's extents, and of which operands."""
         put, shape, kept = writer(tile), extents(tile), tile.memory is RMEM
-        name = tile.name
 
         def store(w: Worker, values: Any, *operands: Any) -> None:
+            if np.asarray(values).dtype.kind not in "biufV":
+                raise _wrong(s, f"makes {values!r:.60} of {tile.name}, which has numbers")
             if np.shape(values) != shape:
                 try:
                     values = np.broadcast_to(values, shape)
                 except ValueError:
-                    what = f"{getattr(s, 'name', 'a constant')} ({getattr(s, 'instruction', '')})"
-                    have = " x ".join(map(str, np.shape(values)))
-                    want = " x ".join(map(str, shape))
-                    said = f"the meaning of {what} makes {have} values of {name}, which has {want}"
-                    raise ProgramFault(said) from None
+                    have, want = " x ".join(map(str, np.shape(values))), " x ".join(map(str, shape))
+                    raise _wrong(s, f"makes {have} values of {tile.name}, which has {want}") from None
             if kept and w.launch.watch is not None:
                 moment = Moment(s, tile, w.known, as_elements(values, tile.dtype), None, operands)
                 values = w.launch.watch(moment)
@@ -379,6 +377,14 @@ def _rounds(s: n.Loop | n.Pipelined) -> Callable[[Worker], range]:
     return rounds
 
 
+def _wrong(s: n.Statement, what: str) -> ProgramFault:
+    """What an instruction makes is not what its statement stores."""
+    instructions = s.instructions
+    place = next((at_line for i in instructions if (at_line := written_at(getattr(i, "meaning", None)))), s.place)
+    named = f"{getattr(s, 'name', 'a constant')} ({getattr(s, 'instruction', '')})"
+    return at(ProgramFault(f"the meaning of {named} {what}"), place)
+
+
 def _meaning(name: str, instruction: Instruction) -> Callable[..., Any]:
     """An instruction's meaning; what it raises names the instruction and the line of its author's."""
     found = getattr(instruction, "meaning", None)
@@ -393,8 +399,11 @@ def _meaning(name: str, instruction: Instruction) -> Callable[..., Any]:
             sentence = f"{name} ({instruction}) does not say what it means: give its class a `meaning` in NumPy"
             raise NoMeaning(sentence) from None
         except Exception as error:
-            with users_code(f"the meaning of {name} ({instruction})", ProgramFault):
-                raise error
+            try:
+                with users_code(f"the meaning of {name} ({instruction})", ProgramFault):
+                    raise error
+            except UsersCodeError as told:
+                raise at(told, "" if place_of(told) else written_at(meaning)) from error
 
     return meant
 

@@ -160,6 +160,12 @@ class Declared(metaclass=_DeclaredType):
         """`file.py:12`, where the class or one that it derives from says what a name is; "" where none does."""
         return next((vars(base)["_places"][name] for base in cls.__mro__ if name in vars(base).get("_places", ())), "")
 
+    @classmethod
+    def _own_place(cls) -> str:
+        """`file.py:12`, the first line of what the class itself says; "" for a machine that ships."""
+        ours = cls.__module__.startswith("tinygpu.machines.")
+        return "" if ours else next(iter(vars(cls).get("_places", {}).values()), "")
+
     # -- inside a trace --------------------------------------------------------------------------------------------
     def attribute_of(self, instruction: Any) -> str:
         """The name under which the class declares an instruction or route."""

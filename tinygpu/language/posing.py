@@ -9,6 +9,7 @@ from tinygpu.dtypes import DType, dtype
 from tinygpu.language.parameters import Option
 from tinygpu.language.problem import Operand, Problem, ProblemError
 from tinygpu.language.tensors import Major, TensorDeclaration
+from tinygpu.users_code import answer
 
 
 class TakesProblems(Protocol):
@@ -87,7 +88,8 @@ def problem(
         except ProblemError as error:
             raise ProblemError(f"{title}: {error}") from None
     made = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
-    reason = machine.refuses(made)
+    wanted, what = "a sentence, and \"\" for a problem that it takes", f"{title}.refuses"
+    reason = answer(machine.refuses, made, wanted=wanted, fits=lambda found: isinstance(found, str), what=what)
     if reason:
         raise ProblemError(f"{title}: {reason}")
     return made

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language.declared import Declared
-from tinygpu.users_code import UsersCodeError, at, place_of, users_code
+from tinygpu.users_code import UsersCodeError, answer, at, place_of, users_code
 
 
 def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]]) -> Callable[..., dict[str, Any]]:
@@ -43,6 +43,17 @@ def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]])
         return {name: named[name] for name in shapes}
 
     return call
+
+
+def precision_of(machine: type[Declared], options: Mapping[str, Any]) -> tuple[bool, float]:
+    """`machine.precision`, checked: whether sums of whole numbers are exact, and a relative error."""
+
+    def fits(found: Any) -> bool:
+        pair = isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bool)
+        return pair and isinstance(found[1], (int, float)) and found[1] >= 0
+
+    wanted = "(whether sums of whole numbers are exact, the relative error of approximate instructions)"
+    return answer(machine.precision, dict(options), wanted=wanted, fits=fits, what=f"{machine.__name__}.precision")
 
 
 def _check(here: str, name: str, value: Any, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -27,7 +27,8 @@ class Require(Named):
         self.kind = kind
         self.why = why
 
-    def constraint(self, machine: str) -> Constraint:
+    def constraint(self, machine: str, place: str = "") -> Constraint:
+        """As a space asks for it; `place` is where the author wrote it."""
         judge: Judge = "model" if self.kind == "dominance" else "emulator"
         name = self.name.replace("_", " ")
-        return Constraint(name, self.condition, self.sentence, self.kind, machine, judge, self.why)
+        return Constraint(name, self.condition, self.sentence, self.kind, machine, judge, self.why, place)

@@ -118,7 +118,8 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         # of the pipeline that it is about, where it names one
         about = (place for name, place in tracer.places.items() if repr(name) in str(error))
         raise at(error, next(about, machine._place_of("program"))) from error.__cause__
-    own = [r.constraint(machine.__name__) for r in machine.requirements()]
+    theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
+    own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
     legal = _distinct([*tracer.constraints, *derived_constraints(program), *own])
     constraints = (*legal, *dominance(program, legal, machine.params()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from tinygpu.users_code import at, place_of
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -47,7 +49,7 @@ class Outcome:
         try:
             return cls(call())
         except Exception as error:
-            return cls(error=_sendable(error))
+            return cls(error=_sendable(at(error, place_of(error))))  # what was running is not sent
 
     def result(self) -> Any:
         """The value; raises the error."""

@@ -10,9 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
+from tinygpu.constraints.constraint import Constraint
 from tinygpu.cost.counting import Counts, count
 from tinygpu.devices import Device
 from tinygpu.language.declared import Structure
+from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.language.trace import Trace, preferences, trace
@@ -21,7 +23,8 @@ from tinygpu.program.fill import Filler, filler
 from tinygpu.program.program import Program
 from tinygpu.seeds import check_seed
 from tinygpu.spaces import Axis, Part, Space
-from tinygpu.spaces.part import Choice
+from tinygpu.spaces.part import Choice, SpaceError
+from tinygpu.users_code import at, written_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +143,30 @@ class MachineSpace:
     def counts(self, index: int) -> Counts:
         """The compiled counts of one part."""
         if index not in self._counts:
-            self._counts[index] = count(self.traces[index].program, self.machine.heuristics)
+            counted = count(self.traces[index].program, self.machine.heuristics)
+            self._check_symbols(counted, index)
+            self._counts[index] = counted
         return self._counts[index]
+
+    def written(self, constraints: Iterable[Constraint | None]) -> tuple[str, ...]:
+        """Sentences of where the user wrote those of the constraints that are theirs; their machine, where none is."""
+        places = {c.name: c.place for c in constraints if c is not None and c.place}
+        if not places and (own := self.machine._own_place()):
+            places[self.machine.__name__] = own
+        return tuple(f"{name} is written at {place}" for name, place in places.items())
+
+    def _check_symbols(self, counted: Counts, index: int) -> None:
+        """Refuses counts that read what nothing here has a value for: costs of the machine's own may name anything."""
+        known = self.environment.keys() | set(self.traces[index].axes)
+        for name in sorted({name for e in counted.expressions for name in e.symbols} - known):
+            own = [h for h in self.machine.heuristics if isinstance(h, Heuristic)]
+            place = written_at(own[0].costs) if len(own) == 1 else self.machine._place_of("heuristics")
+            named = " or ".join(map(str, own))
+            sentence = (
+                f"[{self.space.name}] a cost of {named} reads {name!r}, which is not a parameter, a dim, a tensor fact "
+                "or a device figure here"
+            )
+            raise at(SpaceError(sentence), place)
 
     @cached_property
     def _counts(self) -> dict[int, Counts]:

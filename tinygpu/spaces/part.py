@@ -13,6 +13,7 @@ from tinygpu.constraints.condition import DivisorNotPositive, conjuncts
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.constraints.explanation import Violation, find_violation
 from tinygpu.spaces.exact import exact_type
+from tinygpu.users_code import at
 
 Choice: TypeAlias = "int | str"
 Point: TypeAlias = "Mapping[str, Choice]"
@@ -90,8 +91,9 @@ class Part:
     def _refuse(self, constraint: Constraint, symbol: str) -> None:
         where = f"[{self.label}] the constraint {constraint.name!r} reads {symbol!r}"
         if symbol in self.fixed or symbol in self.domains():
-            raise SpaceError(f"{where}, whose values are words; constraints are over integers")
-        raise SpaceError(f"{where}, which is not a parameter, a dim, a tensor fact or a device figure here")
+            raise at(SpaceError(f"{where}, whose values are words; constraints are over integers"), constraint.place)
+        sentence = f"{where}, which is not a parameter, a dim, a tensor fact or a device figure here"
+        raise at(SpaceError(sentence), constraint.place)
 
     @property
     def label(self) -> str:

@@ -19,6 +19,7 @@ from tinygpu.testing.finding import Finding
 from tinygpu.testing.report import Failure
 from tinygpu.testing.variety import varied
 from tinygpu.testing.workbench import Allowance, Workbench
+from tinygpu.users_code import with_place
 
 Progress = Callable[[str], None]
 
@@ -101,7 +102,7 @@ class Bench:
         try:
             return examine(check, case, self.workbench)
         except Exception as error:  # a machine's own code may raise anything; it is a finding
-            return Finding(f"{type(error).__name__}: {error}")
+            return Finding(f"{type(error).__name__}: {with_place(error)}")
 
 
 def open_bench(
@@ -205,7 +206,9 @@ def _pose(bench: Bench, problem: Problem, on: Device, *, again: bool = False) ->
     space = case.space(bench.workbench)
     if not space.space.size:
         if not again:
-            bench.empty.append(f"{case} has no candidate: {space.space.conflict()[0]}")
+            conflict = space.space.conflict()[0]
+            reasons = [f"{case} has no candidate: {conflict}", *space.written(conflict.constraints)]
+            bench.empty.append("; ".join(reasons))
         return False
     bench.posings = (*bench.posings, Posing(problem, on, space))
     return True

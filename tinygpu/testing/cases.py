@@ -41,6 +41,7 @@ from tinygpu.testing.finding import RIGHT, Finding
 from tinygpu.testing.judges import judge
 from tinygpu.testing.statements import mean_what_they_do
 from tinygpu.testing.workbench import Workbench
+from tinygpu.users_code import with_place
 
 # Pointers at the start of a row of banks and rows in whole sectors: the layouts for which closed forms are exact.
 ROOMY_ALIGN_BYTES = 256
@@ -64,7 +65,7 @@ def traces(case: Case, bench: Workbench) -> Finding:
     try:
         case.space(bench)
     except Exception as error:  # whatever a user's program raises is a finding, not the end of the check
-        return Finding(f"no space can be built: {type(error).__name__}: {error}")
+        return Finding(f"no space can be built: {type(error).__name__}: {with_place(error)}")
     return RIGHT
 
 
@@ -216,7 +217,7 @@ def hands_over(case: Case, bench: Workbench) -> Finding:
     try:
         made = lowered(program, case.problem, case.point or {}, solve_buffers(program, bench.solver).swizzles)
     except LoweringError as error:
-        return Finding(blind=f"it is not lowered: {error}")
+        return Finding(blind=f"it is not lowered: {with_place(error)}")
     found = certify(made.protocol, bench.proofs)
     if found.refuted:
         return Finding(str(found.refuted[0]))

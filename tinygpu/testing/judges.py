@@ -18,6 +18,7 @@ from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.testing.case import Case
 from tinygpu.testing.workbench import Workbench
+from tinygpu.users_code import with_place
 
 Stage: TypeAlias = Literal["right", "lowering", "launch", "assembler", "fault", "wrong"]
 ORDERS: tuple[Order, ...] = ("late", "early", "random")
@@ -77,7 +78,7 @@ def judge(
     except AssemblerUnavailable:
         pass
     except AssemblerError as refused:
-        return Judgement("assembler", str(refused), built)
+        return Judgement("assembler", with_place(refused), built)
     try:
         lines = LineInfo.of(built, case.problem)
         found = verify(
@@ -104,4 +105,4 @@ def launch_limit(device: Device, threads: int, smem_bytes: int, ctas: int) -> st
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {with_place(error)}"

@@ -15,6 +15,7 @@ from tinygpu.dtypes import DType, dtype
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
 from tinygpu.language.instruction import Elementwise, Instruction
 from tinygpu.language.memories import RMEM
+from tinygpu.language.reference import precision_of
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
@@ -116,7 +117,7 @@ def applied(program: Program) -> Iterator[tuple[str, Elementwise]]:
 
 def _approximation(bench: Bench) -> float:
     """The largest relative error that the machine claims for approximate instructions."""
-    return max(bench.machine.precision(dict(p.problem.options))[1] for p in bench.posings)
+    return max(precision_of(bench.machine, dict(p.problem.options))[1] for p in bench.posings)
 
 
 def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximation: float) -> str:

@@ -48,6 +48,8 @@ def space_command(
         if not s.space.size:
             for conflict in s.space.conflict():
                 console.print(f"no candidate: {conflict}")
+                for line in s.written(conflict.constraints):
+                    console.print(line)
             console.print(str(s.space.nearest()))
     if as_json:
         print(json.dumps(out, indent=2))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from tinygpu.dtypes import dtype, packed_type
 from tinygpu.language.instruction.base import Instruction
+from tinygpu.users_code import answer
 
 # The operands of an element-wise instruction in its text; {d} is the result.
 OPERANDS = "abcefghij"
@@ -29,9 +30,13 @@ class Elementwise(Instruction):
         """(operand dtypes, result dtype) of this instance."""
         return self.operands, self.result
 
+    def _types(self) -> tuple[tuple[str, ...], str]:
+        wanted = f"{_EXAMPLE}: the types of the operands, and of the result"
+        return answer(self.types, wanted=wanted, fits=_are_types)
+
     def elements(self) -> tuple[tuple[str, ...], str]:
         """(operand dtypes, result dtype) of the tiles: of packed types, their elements'."""
-        takes, gives = self.types()
+        takes, gives = self._types()
         return tuple(map(_element, takes)), _element(gives)
 
     def text(self) -> str:
@@ -49,7 +54,7 @@ class Elementwise(Instruction):
     @property
     def packed(self) -> bool:
         """Whether its types are packed, and its text is of whole registers."""
-        return packed_type(self.types()[1]) is not None
+        return packed_type(self._types()[1]) is not None
 
     def form(self, whole: bool) -> str:
         """The text for one value, or for those of a whole register of the result; "" where there is none."""
@@ -84,7 +89,7 @@ class Elementwise(Instruction):
         kind = dtype(self.elements()[1])
         if not self.form(False) and kind.bits >= 32:
             return f"states no text(), and a register holds a single {kind}"
-        count = len(self.types()[0])
+        count = len(self._types()[0])
         if count > len(OPERANDS):
             return f"takes {count} operands, and a text names {len(OPERANDS)} at most"
         names = {"d": "%r0"} | {f"{letter}{i}": "%r1" for letter in OPERANDS[:count] for i in ("", *range(4))}
@@ -98,7 +103,7 @@ class Elementwise(Instruction):
 
     def _mixed(self) -> str:
         """What packed types do not go with; "" where they do."""
-        takes, gives = self.types()
+        takes, gives = self._types()
         packed = [packed_type(name) for name in takes]
         result = packed_type(gives)
         first = next((p for p in packed if p is not None), None)
@@ -115,3 +120,13 @@ class Elementwise(Instruction):
 def _element(name: str) -> str:
     packed = packed_type(name)
     return packed.element.name if packed is not None else name
+
+
+_EXAMPLE = '("f32", "f32"), "f32"'
+
+
+def _are_types(found: Any) -> bool:
+    """Whether something is (types of the operands, type of the result), by their names."""
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], tuple):
+        return False
+    return all(isinstance(kind, str) for kind in (*found[0], found[1]))

@@ -5,10 +5,11 @@ A check that can be made at once raises `DeclarationError`; what depends on para
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
@@ -23,6 +24,7 @@ from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
+from tinygpu.users_code import answer
 
 WARPGROUP_THREADS = 128
 
@@ -64,7 +66,7 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._fits_role(memory_side.name, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
-        self.constraints.extend(instruction.legality(memory_side, partition))
+        self.constraints.extend(_rules(instruction.legality, memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
 
@@ -82,7 +84,7 @@ class OperandChecks(BlockChecks):
         if not instruction.traced_only:
             self.constraints.extend(BulkTransfer.legality(instruction, source, target))
         if type(instruction).legality is not BulkTransfer.legality:
-            self.constraints.extend(instruction.legality(source, target))
+            self.constraints.extend(_rules(instruction.legality, source, target))
         if instruction.by_rows:
             self._whole_windows(name, instruction, source if source.tensor is not None else target)
 
@@ -315,3 +317,12 @@ def axes_of(count: int) -> str:
 
 def extents_of(tile: Tile) -> str:
     return "x".join(map(str, tile.shape))
+
+
+def _rules(method: Callable[..., tuple[Constraint, ...]], *operands: Any) -> tuple[Constraint, ...]:
+    """What an instruction says of its legality."""
+
+    def fits(found: Any) -> bool:
+        return isinstance(found, (tuple, list)) and all(isinstance(rule, Constraint) for rule in found)
+
+    return answer(method, *operands, wanted="a tuple of constraints, as self.rule(...) makes them", fits=fits)
