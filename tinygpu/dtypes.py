@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -128,6 +129,26 @@ def dtype(name: str | DType) -> DType:
         if candidate.name == name:
             return candidate
     raise ValueError(f"unknown dtype {name!r}; known: {', '.join(t.name for t in DTYPES)}")
+
+
+def cannot_hold(kind: DType, value: float) -> str:
+    """Why no element of a type stands for a number, as what follows the type's name; "" where one does, rounded."""
+    if not kind.is_float:
+        if kind.kind == "scale":
+            power = math.isfinite(value) and value >= 0 and math.frexp(value)[0] in (0.0, 0.5)
+            return "" if power else "holds powers of two"
+        low, high = 0, 2**kind.bits - 1
+        if kind.kind == "signed":
+            low, high = -(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1
+        whole = math.isfinite(value) and value == int(value)
+        return "" if whole and low <= value <= high else f"holds whole numbers from {low:,} to {high:,}"
+    limits = ml_dtypes.finfo(kind.numpy)
+    if math.isinf(value):
+        with np.errstate(all="ignore"):
+            infinite = bool(np.isinf(np.asarray(value).astype(kind.numpy).astype(np.float64)))
+        return "" if infinite else "has no infinities"
+    largest = float(limits.max)
+    return f"holds numbers up to {largest:,.10g}" if abs(value) > largest else ""
 
 
 def tf32_read(values: NDArray[Any]) -> NDArray[np.float32]:

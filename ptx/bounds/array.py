@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
@@ -29,6 +30,14 @@ _SHAPES = frozenset({"shape", "ndim", "size", "result_type", "can_cast", "iscomp
 # Answers are places or numbers of elements: they are those of exact values, or none.
 _PLACES = frozenset({"argmax", "argmin", "argsort", "nonzero", "flatnonzero", "count_nonzero", "searchsorted", "unique",
                      "array_equal", "allclose", "isclose", "bincount", "histogram"})  # fmt: skip
+
+
+def _rounded(values: Values, to: Any) -> Values:
+    """Numbers of a narrower float; of 8 bits, they saturate (PTX ISA, cvt)."""
+    largest = float(ml_dtypes.finfo(to).max)
+    with np.errstate(all="ignore"):
+        held = np.clip(values, -largest, largest) if to.itemsize == 1 else values
+        return np.asarray(held, dtype=np.float64).astype(to).astype(np.float64)
 
 
 class Enclosed(NDArrayOperatorsMixin):
@@ -101,7 +110,11 @@ class Enclosed(NDArrayOperatorsMixin):
         raise CannotBound(f"asks an array for {name!r}")
 
     def astype(self, kind: Any, **_: Any) -> Enclosed:
-        """The values in another type: rounded to a narrower float, by half a unit of its last place at most."""
+        """The values in another type: rounded to a narrower float, by half a unit of its last place at most.
+
+        What exceeds its largest number is infinite, or of 8 bits that number; what is below its least normal one is
+        rounded to a multiple of the least.
+        """
         to, held = np.dtype(kind), self.enclosure
         if to.kind in "iub":
             if not held.exact:
@@ -112,7 +125,12 @@ class Enclosed(NDArrayOperatorsMixin):
                               if held.value.dtype.kind in "iub" else held)  # fmt: skip
         last = 2.0 ** -(10 if to == np.float16 else 7)
         factor = self._made(Enclosure(np.array(1.0), np.array(1 - last / 2), np.array(1 + last / 2)))
-        return self * factor  # type: ignore[no-any-return]
+        near = (self * factor).enclosure
+        ends = [_rounded(end, to) for end in (held.low, held.high)]
+        low, high = np.fmin(near.low, ends[0]), np.fmax(near.high, ends[1])
+        missing = np.isnan(near.value)  # it must be one
+        low, high = np.where(missing, near.low, low), np.where(missing, near.high, high)
+        return self._made(Enclosure(near.value, low, high, False, near.marks))
 
     def item(self) -> Any:
         return float(self)

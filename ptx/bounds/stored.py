@@ -44,6 +44,10 @@ def ends(kind: Element, answer: Answer, shape: tuple[int, ...]) -> tuple[Bits, B
             low, high = low - off[0], high + off[1]
     least = stored(kind, low)
     greatest = least if high is low else stored(kind, high)
+    if kind.infinities and kind.name in _LARGEST and low.dtype.kind == "f":
+        # converted, they saturate; moved as they are, they stay
+        least = np.where(low == -np.inf, kind.encode(np.array([-np.inf]))[0], least)
+        greatest = np.where(high == np.inf, kind.encode(np.array([np.inf]))[0], greatest)
     if kind.is_float:
         zero, top = kind.storage.type(0), kind.storage.type(1 << (kind.bits - 1))
         # the sign of a zero is not compared

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -159,3 +160,23 @@ def test_a_reference_that_cannot_be_followed_is_estimated_and_says_so() -> None:
     assert inside(found, (x.astype(np.float32) * np.float32(3) + np.float32(1)))
     assert (found.high - found.value < 1e-4).all()
     assert not inside(found, x * 3 + 1.001)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+@settings(max_examples=40)
+@given(st.integers(0, 2**32))
+def test_what_is_rounded_on_the_way_lies_between_the_ends(kind: Any, seed: int) -> None:
+    """Numbers that are no normal ones of the type, and such as exceed it: infinite, or of 8 bits the largest."""
+    rng = np.random.default_rng(seed)
+    x, y = (
+        (rng.normal(size=(9, 20)) * 2.0 ** rng.integers(-16, 17, (9, 20))).astype(np.float32) for _ in range(2)
+    )
+    largest = np.float32(ml_dtypes.finfo(kind).max)
+
+    def rounded(a: Any, b: Any) -> Any:
+        return (a * b).astype(kind) * 0.125 + b
+
+    with np.errstate(all="ignore"):
+        made = x * y
+        held = (np.clip(made, -largest, largest) if np.dtype(kind).itemsize == 1 else made).astype(kind)
+        assert inside(judged(rounded, x, y), held.astype(np.float32) * np.float32(0.125) + y)

@@ -83,6 +83,8 @@ class Transfer(Instruction):
             return unsaid
         if self.combines and (self.reads, self.writes) != (RMEM, GMEM):
             return f"combines on the way from {self.reads} to {self.writes}; what combines is a store from RMEM to GMEM"
+        if expr(self.vector).is_number and int(expr(self.vector)) < 1:
+            return f"moves vectors of {self.vector}; they have 1 element or more"
         if self.reads.unwritten() and self.reads.own:
             return f"reads {self.reads}, which {self.reads.unwritten()}"
         if self.writes.own:

@@ -31,6 +31,7 @@ class Computing(OperandChecks):
     def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
         """A register tile that holds one number everywhere; it can be accumulated into."""
         self._fits_role("the constant", partition)
+        self._number_in("the constant", value, dtype(dtype_of))
         result = self._value(dtype(dtype_of), partition, "a constant")
         self.emit(n.Constant(result, value))
         return result
@@ -65,6 +66,8 @@ class Computing(OperandChecks):
                 raise self.fail(f"{name} takes tiles, scalars, dims and numbers, not {operand!r}")
             elif isinstance(operand, Expr) and want not in ("f32", "s32", "u32"):
                 raise self.fail(f"{name} takes {want} here; the number {operand} can be f32, s32 or u32")
+            elif isinstance(operand, (int, float)):
+                self._number_in(f"an operand of {name}", operand, dtype(want))
         if widest is None or widest.partition is None:
             raise self.fail(f"{name} has no tile among its operands")
         partition = widest.partition

@@ -44,6 +44,7 @@ class Moves(Blocks):
             )
         self._same_shape(name, source, partition)
         self._in_slot(name, source, writing=False)
+        self._number_in(f"what {name} fills with", fill, source.dtype)
         result = self._value(source.dtype, partition, f"the {name} of {source.name}")
         self._bring(instruction, source, partition)
         self.emit(n.Load(name, instruction, source, result, fill))
@@ -59,7 +60,9 @@ class Moves(Blocks):
             raise self.fail(f"{name} stores registers, and {value.name} lies in {value.memory}")
         self._same_shape(name, target, value.partition)
         self._in_slot(name, target, writing=True)
-        if target.dtype.bits != value.dtype.bits or target.dtype.kind != value.dtype.kind:
+        # tf32 is what matrix units read of f32
+        alike = {target.dtype.name, value.dtype.name} <= {"f32", "tf32"}
+        if target.dtype != value.dtype and not alike:
             raise self.fail(
                 f"{name} stores {value.dtype} values into {target.name}, which is {target.dtype}; convert first"
             )

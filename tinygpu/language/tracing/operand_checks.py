@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
+from tinygpu.dtypes import DType, cannot_hold
 from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
@@ -64,11 +65,17 @@ class OperandChecks(BlockChecks):
         if kinds and memory_side.dtype.name not in kinds:
             name, listed = self.machine.attribute_of(instruction), " or ".join(kinds)
             raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
+        self._launched(instruction, memory_side)
         self._fits_role(memory_side.name, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(_rules(instruction.legality, memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
+
+    def _launched(self, instruction: Instruction, tile: Tile) -> None:
+        """Scales of blocks are traced: no launch has arrays of them."""
+        if tile.dtype.kind == "scale" and not instruction.traced_only:
+            raise self.fail(f"{instruction.label} moves {tile.dtype} of {tile.name}, and launches have none; use u8")
 
     def _bring_whole(
         self, name: str, instruction: BulkTransfer, source: Tile, target: Tile, partition: Partition | None
@@ -80,6 +87,7 @@ class OperandChecks(BlockChecks):
         ):
             have, want = extents_of(source), extents_of(target)
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
+        self._launched(instruction, source)
         self._acts(name, instruction)
         if not instruction.traced_only:
             self.constraints.extend(BulkTransfer.legality(instruction, source, target))
@@ -149,6 +157,13 @@ class OperandChecks(BlockChecks):
         if any(axes[axis].index in o.symbols for o in source.offset):
             moving = f"its window of {source.name} moves along that axis"
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
+
+    def _number_in(self, what: str, value: Any, kind: DType) -> None:
+        """A number of the program is one of the type, rounded."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.fail(f"{what} is a number, not {value!r}")
+        if why := cannot_hold(kind, value):
+            raise self.fail(f"{what} is {value}, and {kind} {why}")
 
     def _in_slot(self, name: str, tile: Tile, *, writing: bool) -> None:
         """A buffer is touched inside the block that yielded it: written by a producer, read by a consumer."""
