@@ -16,7 +16,7 @@ from tinygpu.program.program import Program
 from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.solver.smem import SolverCache, solve_smem
 from tinygpu.solver.smem_layout import SmemLayout
-from tinygpu.solver.solution import Solution, results_of
+from tinygpu.solver.solution import AccessResult, Solution, results_of
 from tinygpu.solver.tile_access import TileAccess
 
 
@@ -25,9 +25,11 @@ class SolvedLayouts:
     """The layouts of a program's buffers.
 
     solutions  per buffer with an unknown layout
+    given      of every other buffer that threads touch each access under the layout that the machine gave it
     """
 
     solutions: Mapping[str, Solution]
+    given: Mapping[str, tuple[AccessResult, ...]]
 
     @property
     def swizzles(self) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -37,22 +39,28 @@ class SolvedLayouts:
     @property
     def conflicts(self) -> dict[str, int]:
         """Per buffer: wavefronts beyond those that no bank conflict would leave, over all its accesses once."""
-        return {name: s.wavefronts - s.ideal for name, s in self.solutions.items()}
+        results = {name: s.accesses for name, s in self.solutions.items()} | dict(self.given)
+        return {name: sum(one.wavefronts - one.ideal for one in found) for name, found in results.items()}
 
 
 def solve_buffers(program: Program, cache: SolverCache) -> SolvedLayouts:
     """The best layout of every buffer that the machine left open; padding is a parameter, so the pitch is given."""
     accesses = buffer_accesses(program)
-    solutions = {}
+    solutions: dict[str, Solution] = {}
+    given: dict[str, tuple[AccessResult, ...]] = {}
     for pipeline in program.pipelines:
         for buffer in pipeline.buffers:
-            if buffer.layout and buffer.memory is SMEM and buffer.name in accesses:
-                rows, pitch = int(buffer.rows), int(buffer.pitch_bytes)
+            if buffer.memory is not SMEM or buffer.name not in accesses:
+                continue
+            rows, pitch = int(buffer.rows), int(buffer.pitch_bytes)
+            if not buffer.layout:
+                given[buffer.name] = results_of(SmemLayout(rows, pitch, pitch), accesses[buffer.name])
+            else:
                 found = solve_smem(rows, pitch, accesses[buffer.name], allow_padding=False, cache=cache)
                 if found.layout.pitch_bytes != pitch:  # the solver lengthens rows to whole words; the pitch is given
                     found = _as_it_is(rows, pitch, accesses[buffer.name])
                 solutions[buffer.name] = found
-    return SolvedLayouts(solutions)
+    return SolvedLayouts(solutions, given)
 
 
 def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
@@ -64,7 +72,7 @@ def _as_it_is(rows: int, pitch: int, accesses: list[TileAccess]) -> Solution:
 
 
 def buffer_accesses(program: Program) -> dict[str, list[TileAccess]]:
-    """Per buffer: who touches which row and byte column."""
+    """Per buffer: who touches which row and byte column (of what the hardware swizzles: which swizzled byte)."""
     collected: dict[str, dict[tuple[str, int, AccessKind, bool], list[NDArray[np.int64]]]] = {}
     known: dict[int, list[Access]] = {}
     for placed in unrolled_statements(program.body):

@@ -19,6 +19,8 @@ from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.ptx import isa
+from tinygpu.search.predicted import PredictedTime
+from tinygpu.search.refine import refined
 from tinygpu.solver.buffers import SolvedLayouts, buffer_accesses, rows_and_bytes, solve_buffers
 from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
@@ -39,6 +41,7 @@ class Turned(Machine):
         axis = 1 if self.contiguous == "rows" else 0
         rows = blocked((32, 32), threads=64, across=32)
         columns = blocked((8, 32), threads=64, axis=0, across=8)
+        down = blocked((32, 32), threads=64, axis=0, across=32)
         square = p.smem(self.x.dtype, (32, 32), layout=self.layout, contiguous=axis, pad=self.pad)
         plain = p.smem(self.x.dtype, (32, 32))
         with (
@@ -51,7 +54,7 @@ class Turned(Machine):
                 p.store(self.put, s.t, x)
                 p.store(self.put, s.plain, x)
             with ring.consume() as s:
-                p.store(self.st, self.y.tile(j, i, shape=(32, 32)).T, p.load(self.get, s.plain, rows))
+                p.store(self.st, self.y.tile(j, i, shape=(32, 32)).T, p.load(self.get, s.plain, down))
                 with p.unroll(4) as r:
                     got = p.load(self.get, s.t.window((r * 8, 0), (8, 32)), columns)
                     p.store(self.st, self.y.tile(j, i + r * 8, shape=(32, 8)).T, got)
@@ -92,6 +95,8 @@ def check(program: Program) -> None:
         assert layouts.swizzles[name] == solution.layout.xor
         (buffer,) = [b for p in program.pipelines for b in p.buffers if b.name == name]
         assert (solution.layout.rows, solution.layout.pitch_bytes) == (int(buffer.rows), int(buffer.pitch_bytes))
+    assert set(layouts.given) == set(found) - left_open
+    assert layouts.conflicts == {name: found[name] - ideal[name] for name in found}
     accesses = buffer_accesses(program)
     assert {name: {a.name for a in of} for name, of in accesses.items()} == who
 
@@ -105,6 +110,14 @@ def test_what_is_solved_is_what_listing_every_lane_counts(kind: str, contiguous:
         point = {"pad": pad, "contiguous": contiguous}
         if point in space.space:
             check(space.program(point))
+
+
+def test_rows_that_are_read_down_a_column_conflict_where_the_machine_laid_them_so() -> None:
+    space = build_space(Turned, Turned.problem(m=64, n=64), device("a100"))
+    point: dict[str, int | str] = {"pad": 1, "contiguous": "rows"}
+    found = solve_buffers(space.program(point), SolverCache())
+    assert found.conflicts["turn.plain"] == 32 * 31
+    assert refined(PredictedTime(space), point, SolverCache()).extra == sum(found.conflicts.values())
 
 
 def test_the_buffers_of_a_matmul_are_counted_with_all_their_accesses() -> None:
