@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tinygpu.language.memories import BANK_ALIGN_BYTES
 from tinygpu.language.problem import Problem
+from tinygpu.program.saved import load_scheduler, save_scheduler
 from tinygpu.ptx.launching.rings import Ring
-from tinygpu.schedulers.launch_rule import MOST_ROUNDS, LaunchRule
+from tinygpu.schedulers.launch_rule import MOST_ROUNDS
+from tinygpu.schedulers.scheduler import TileScheduler
 
 # CUDA driver API, cuTensorMapEncodeTiled: globalStrides.
 MOST_PITCH_BYTES = 2**40
@@ -117,19 +119,18 @@ class Kernel:
     threads        threads per CTA
     smem_bytes     dynamic shared memory per CTA
     tiles          (dim, extent of a tile) per grid axis: the grid is the product of ceil(dim / extent)
-    group          tile rows that are visited together (see `tinygpu.cost.locality.raster`)
+    raster         tile rows that are visited together (see `tinygpu.cost.locality.raster`)
     shapes         per tensor the names of its dims, slowest axis first
     steps          (dim, elements per round) of loops over a dim
     facts          what the launch must check
     point          the candidate
+    scheduler      which clusters work on what, and how many are launched, with all numbers filled in
     maps           tensor maps that the launch makes
     clusters       CTAs of a cluster along each grid axis; () where there are no clusters
-    persistent     CTAs take tile after tile: any number of clusters up to that of the tiles can be launched
     specific       it runs on `target` alone, by instructions that other architectures do not have
-    parts          CTAs (or clusters) that share each tile
-    workspaces     memory in which they leave what they have of it
-    stream_k       (dim, elements per round): all clusters do the same number of rounds along the dim, over the tiles in
-                   a row, and share tiles where these end; () where tiles are whole, or have the same number of parts
+    workspaces     memory in which CTAs that share a tile leave what they have of it
+    dealt          (dim, elements per round) of the loop whose rounds the scheduler deals out to clusters; () where it
+                   deals none: then a tile is whole, or in equal slices
     rings          its pipelines, and how many slots of each a tile uses
     turns          tiles of a CTA after which each of its roles has taken its share of them
     banks          variables in constant space that a launch fills
@@ -143,18 +144,17 @@ class Kernel:
     smem_bytes: int
     parameters: tuple[Parameter, ...]
     tiles: tuple[tuple[str, int], ...]
-    group: int
+    raster: int
     shapes: tuple[tuple[str, tuple[str, ...]], ...]
     steps: tuple[tuple[str, int], ...]
     facts: tuple[Fact, ...]
     point: tuple[tuple[str, int | str], ...]
+    scheduler: TileScheduler = field(compare=False)
     maps: tuple[TensorMapSpec, ...] = ()
     clusters: tuple[int, ...] = ()
-    persistent: bool = False
     specific: bool = False
-    parts: int = 1
     workspaces: tuple[Workspace, ...] = ()
-    stream_k: tuple[str, int] | tuple[()] = ()
+    dealt: tuple[str, int] | tuple[()] = ()
     rings: tuple[Ring, ...] = ()
     turns: int = 1
     banks: tuple[Bank, ...] = ()
@@ -169,6 +169,16 @@ class Kernel:
         return self.architecture if self.specific else device
 
     @property
+    def persistent(self) -> bool:
+        """Whether CTAs take tile after tile: any number of clusters up to that of the tiles can be launched."""
+        return self.scheduler.persistent
+
+    @property
+    def slices(self) -> int:
+        """CTAs (or clusters) that share each tile in equal slices."""
+        return self.scheduler.launch_rule.slices
+
+    @property
     def cluster(self) -> tuple[int, int, int]:
         """CTAs of a cluster along x, y, z."""
         return math.prod(self.clusters), 1, 1
@@ -179,22 +189,26 @@ class Kernel:
         CTAs that share rounds can be as many as there are rounds; where `most` is not given, they are as many as tiles.
         """
         size = math.prod(self.clusters)
-        rule = LaunchRule(self.persistent, self.parts, bool(self.stream_k))
         at_most = None if most is None else -(-most // size)
-        clusters = rule.clusters(self.tiles_of(problem) // size, self.rounds_of(problem), at_most)
+        tiles, rounds = self.tiles_of(problem) // size, self.rounds_of(problem)
+        clusters = self.scheduler.launch_rule.clusters(tiles, rounds, at_most)
         return clusters * size, 1, 1
 
     def rounds_of(self, problem: Problem) -> int:
         """Rounds of a tile that CTAs share in a row; 1 where they share none."""
-        if not self.stream_k:
+        if not self.dealt:
             return 1
-        dim, step = self.stream_k
+        dim, step = self.dealt
         return -(-problem.dim[dim] // step)
 
     def tiles_of(self, problem: Problem) -> int:
         """Tiles of the grid; where CTAs form clusters, those of whole clusters."""
+        return math.prod(self.counts(problem)) * math.prod(self.clusters)
+
+    def counts(self, problem: Problem) -> tuple[int, ...]:
+        """Tiles along each axis of the grid; where CTAs form clusters, clusters of tiles."""
         clusters = self.clusters or (1,) * len(self.tiles)
-        return math.prod(-(-problem.dim[d] // (e * c)) * c for (d, e), c in zip(self.tiles, clusters, strict=True))
+        return tuple(-(-problem.dim[d] // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
 
     def workspace_bytes(self, problem: Problem, ctas: int) -> dict[str, int]:
         """Bytes of every workspace, by name, where so many CTAs are launched."""
@@ -203,8 +217,8 @@ class Kernel:
     def check(self, problem: Problem) -> None:
         """Raises LaunchError for a problem that breaks a fact for which the kernel was specialised, or is too long."""
         rounds = self.rounds_of(problem)
-        if self.stream_k and rounds > MOST_ROUNDS:
-            dim, step = self.stream_k
+        if self.dealt and rounds > MOST_ROUNDS:
+            dim, step = self.dealt
             raise LaunchError(
                 f"{self.name} deals out the rounds of tiles, {MOST_ROUNDS:,} of each at most, and {dim} = "
                 f"{problem.dim[dim]:,} has {rounds:,} rounds of {step}; use a candidate whose tiles are whole"
@@ -252,8 +266,8 @@ class Kernel:
             **({"banks": [{"name": b.name, "places": b.places(problem)} for b in self.banks]} if self.banks else {}),
             "dynamic_smem_bytes": self.smem_bytes,
             "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
-            "parts": self.parts,
-            "stream_k": {"dim": self.stream_k[0], "step": self.stream_k[1]} if self.stream_k else None,
+            "slices": self.slices,
+            "dealt": {"dim": self.dealt[0], "step": self.dealt[1]} if self.dealt else None,
             "parameters": [asdict(p) for p in self.parameters],
             "facts": [str(f) for f in self.facts],
             "point": dict(self.point),
@@ -261,7 +275,8 @@ class Kernel:
         }
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return json.dumps(plain | {"scheduler": save_scheduler(self.scheduler)}, default=asdict)
 
     @staticmethod
     def from_json(text: str) -> Kernel:
@@ -275,21 +290,20 @@ class Kernel:
             data["smem_bytes"],
             tuple(Parameter(**p) for p in data["parameters"]),
             tuple((d, e) for d, e in data["tiles"]),
-            data["group"],
+            data["raster"],
             tuple((name, tuple(dims)) for name, dims in data["shapes"]),
             tuple((d, e) for d, e in data["steps"]),
             tuple(Fact(**f) for f in data["facts"]),
             tuple((k, v) for k, v in data["point"]),
+            load_scheduler(data["scheduler"]),
             tuple(
                 TensorMapSpec(m["name"], m["tensor"], tuple(m["order"]), tuple(m["box"]), m["swizzle_bytes"])
                 for m in data["maps"]
             ),
             tuple(data["clusters"]),
-            data["persistent"],
             data["specific"],
-            data["parts"],
             tuple(Workspace(**w) for w in data["workspaces"]),
-            (data["stream_k"][0], data["stream_k"][1]) if data["stream_k"] else (),
+            (data["dealt"][0], data["dealt"][1]) if data["dealt"] else (),
             tuple(Ring(**r) for r in data["rings"]),
             data["turns"],
             tuple(Bank(b["name"], b["size_bytes"], tuple(b["tensors"])) for b in data["banks"]),

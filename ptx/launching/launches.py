@@ -15,7 +15,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         maps.append(_map(spec, problem.operand(spec.tensor)))
     sizes = kernel.workspace_bytes(problem, 0)
     tiles = kernel.grid(problem)[0]
-    ctas = kernel.grid(problem, tiles * kernel.rounds_of(problem))[0] if kernel.stream_k else tiles
+    ctas = kernel.grid(problem, tiles * kernel.rounds_of(problem))[0] if kernel.dealt else tiles
     numbers = {m.name: i for i, m in enumerate(kernel.maps)}
     places = {name: at for bank in kernel.banks for name, at in bank.places(problem).items()}
     arguments = []

@@ -34,6 +34,9 @@ class Registers:
             total = self.context.emit.mul(total, count)
         return total
 
+    def along(self, axis: int) -> Number:
+        return tile_counts(self.context)[axis]
+
     def rounds(self) -> Number:
         return self.context.number(rounds_of_tile(self.context.program))
 

@@ -135,7 +135,6 @@ def lowered(
             "",
         ]
     )
-    rule = context.scheduler.launch_rule
     kernel = Kernel(
         name,
         program.machine,
@@ -150,13 +149,12 @@ def lowered(
         rounds.steps(program),
         used,
         tuple(sorted(point.items())),
+        context.scheduler,
         maps,
         clusters,
-        rule.persistent,
         bool(suffix),
-        rule.slices,
         workspaces,
-        _stream_k(program),
+        _dealt(program),
         rounds.rings(program),
         rounds.turns(program),
         _banks(program),
@@ -186,9 +184,9 @@ def _only(instruction: Instruction) -> bool:
     return bool(getattr(instruction, "only", ()))
 
 
-def _stream_k(program: Program) -> tuple[str, int] | tuple[()]:
-    """(dim, elements per round) of the rounds that CTAs share in a row."""
-    if not program.grid.scheduler.settled().launch_rule.by_rounds:
+def _dealt(program: Program) -> tuple[str, int] | tuple[()]:
+    """(dim, elements per round) of the rounds that the scheduler deals out."""
+    if not program.grid.scheduler.settled().deals_rounds:
         return ()
     trips = rounds_of_tile(program)
     for name in trips.symbols:

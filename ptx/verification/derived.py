@@ -157,7 +157,7 @@ def _tiled(
         edges = full * extent + size % extent if size % extent else (full + 1) * extent
         out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
     # One axis is as long as it takes for a CTA to go on to other tiles.
-    wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.parts))
+    wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))
     if not kernel.persistent or _clusters_of(kernel, out) >= wanted:
         return out
     for name in sorted(extents, key=lambda d: problem.dim[d] <= extents[d] * clusters[d]):

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tinygpu.expressions import expr
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import Order
@@ -30,8 +29,6 @@ from tinygpu.ptx.verification.derived import (
 )
 from tinygpu.ptx.verification.inputs import Inputs
 from tinygpu.schedulers.run_time import Numbers
-from tinygpu.schedulers.sliced import StaticPersistent
-from tinygpu.schedulers.stream_k import StreamK
 
 # What the words mean that name a run.
 RUNS = (
@@ -60,7 +57,7 @@ class Run:
     def rounds(self, kernel: Kernel) -> int:
         """What the run costs beside others: tiles of its grid, times the slots that each uses."""
         slots = sum(int(r.slots_of(self.problem.dim)) for r in kernel.rings)
-        return kernel.tiles_of(self.problem) * kernel.parts * (1 + slots)
+        return kernel.tiles_of(self.problem) * kernel.slices * (1 + slots)
 
 
 def plan(
@@ -84,7 +81,7 @@ def plan(
         # Late like the first order, and every wait fails first: one that is not tried again shows.
         ways.append(("specials", "spurious", OTHER if kernel.persistent else WHOLE, "edges"))
     if short:
-        turns = (exactly(1), TURNS) if kernel.stream_k else (TURNS,)
+        turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)
         aims = [aim for count in _short(kernel) for aim in (ones if count == 1 else (exactly(count),))]
         # Turns that nobody waits for promptly: one too many is missed, and never comes again.
@@ -99,7 +96,7 @@ def plan(
         sizes = ",".join(f"{name}={size}" for name, size in of.dims)
         ctas = _ctas(kernel, of, aim, number)
         # Side by side, a cluster's later pieces come last, and are never what others fix up.
-        alone = bool(kernel.stream_k) and number == 2
+        alone = bool(kernel.dealt) and number == 2
         where = [f"{aim.name} ({sizes})"] * (of != first) + ["one cluster after another"] * alone
         runs.append(Run(of, inputs, order, ctas, ", ".join(where), alone))
     return tuple(_distinct(runs))
@@ -126,7 +123,7 @@ def _short(kernel: Kernel) -> list[int]:
 
 def _derived(kernel: Kernel, machine: type[Machine], problem: Problem, aim: Aim, tiles: Tiles) -> Problem:
     """The derived problem; where CTAs deal out the rounds, short pieces are those of tiles with more."""
-    if kernel.stream_k and aim.exactly is not None and aim is not TURNS:
+    if kernel.dealt and aim.exactly is not None and aim is not TURNS:
         return derive(kernel, machine, problem, AGAIN, tiles)
     return derive(kernel, machine, problem, aim, tiles)
 
@@ -134,7 +131,7 @@ def _derived(kernel: Kernel, machine: type[Machine], problem: Problem, aim: Aim,
 def _reached(kernel: Kernel, problem: Problem, aim: Aim) -> bool:
     """Whether some ring uses so many slots, or the loops without rings have a round at most."""
     rings = [r for r in kernel.rings if r.dims]
-    if kernel.stream_k:
+    if kernel.dealt:
         return bool(aim.exactly)
     if not rings:
         return aim.exactly == 1
@@ -145,11 +142,11 @@ def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
     """CTAs of a run, as a rule so few that each takes its share of the tiles; some runs have more of them."""
     size = math.prod(kernel.clusters)
     tiles = kernel.tiles_of(problem) // size
-    if kernel.stream_k and aim is TURNS:
+    if kernel.dealt and aim is TURNS:
         return size
-    if not kernel.stream_k:
+    if not kernel.dealt:
         each = tiles_per_cta(kernel, aim) if number % 4 < 3 else 2
-        return max(tiles * kernel.parts // each, 1) * size
+        return max(tiles * kernel.slices // each, 1) * size
     if aim.exactly:
         return -(-tiles * kernel.rounds_of(problem) // aim.exactly) * size
     # Tiles that are dealt out evenly are shared by nobody; where shares begin at many places, so do the slots.
@@ -158,7 +155,7 @@ def _ctas(kernel: Kernel, problem: Problem, aim: Aim, number: int) -> int:
     rounds = kernel.rounds_of(problem)
 
     def worth(count: int) -> tuple[int, int]:
-        pieces = _first_pieces(tiles, rounds, count)
+        pieces = _first_pieces(kernel, kernel.counts(problem), rounds, count)
         return _told(kernel, pieces), len(pieces)
 
     return max(counts, key=worth) * size
@@ -175,17 +172,15 @@ def _told(kernel: Kernel, pieces: set[int]) -> int:
     return sum(any((x // right - x // wrong) % 2 for x in pieces) for right, wrong in ends if wrong)
 
 
-def _first_pieces(tiles: int, rounds: int, clusters: int) -> set[int]:
-    """Rounds of the first tile of a cluster that goes on to others, where clusters deal out all rounds in a row.
-
-    """
+def _first_pieces(kernel: Kernel, tiles: tuple[int, ...], rounds: int, clusters: int) -> set[int]:
+    """Rounds of the first tile of a cluster that goes on to others, where rounds are dealt out."""
     found = set()
     for cluster in range(clusters):
         run = Numbers(cluster, clusters, tiles, rounds)
-        walk = StreamK(expr(1), StaticPersistent()).walk(run, (0, 1))
-        first = walk.work(run, 0).rounds
-        if walk.pieces > 1 and first is not None:
-            found.add(first[1])
+        walk = kernel.scheduler.walk(run, (0, 1))
+        taken = walk.items()
+        if len(taken) > 1 and (dealt := walk.work(run, taken[0]).rounds) is not None:
+            found.add(dealt[1])
     return found
 
 

@@ -29,12 +29,15 @@ from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.operands import POISON
 from tinygpu.ptx.verification.trial import draw
+from tinygpu.schedulers.run_time import Numbers
 
 # CTAs whose windows hold more elements than this, or whose workspaces more bytes, are not run.
 MOST_ELEMENTS = 1 << 25
 MOST_WORKSPACE_BYTES = 1 << 28
 # Grids beyond this are not searched for the CTAs at their corners; the first and the last are always known.
 MOST_CTAS = 1 << 22
+# Clusters that are asked one after another what they work on, where it is not those that are likely.
+MOST_SEARCHED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,37 @@ def chosen_clusters(kernel: Kernel, problem: Problem) -> list[Chosen]:
     """
     if len({d for d, _ in kernel.tiles}) < len(kernel.tiles):
         return []  # two axes run along one dim: no window of it is the tile's own
-    together = math.prod(kernel.clusters) * kernel.parts
-    total = kernel.grid(problem)[0]
-    found = corners(kernel, problem)[::-1]
-    if kernel.maps:
-        found = [found[0], *found[1:][-1:]]
-    return [Chosen(range(n * together, (n + 1) * together), total, tile) for n, tile in found]
+    size, total = math.prod(kernel.clusters), kernel.grid(problem)[0]
+    found = []
+    for number, tile in corners(kernel, problem)[::-1]:
+        if clusters := _working_on(kernel, problem, number):
+            found.append(Chosen(range(clusters[0] * size, (clusters[-1] + 1) * size), total, tile))
+    return [found[0], *found[1:][-1:]] if kernel.maps and found else found
+
+
+def _working_on(kernel: Kernel, problem: Problem, tile: int) -> range:
+    """The clusters that work on a tile and on no other, where as many are launched as there is work for; or none."""
+    counts = kernel.counts(problem)
+    total, rounds = kernel.grid(problem)[0] // math.prod(kernel.clusters), kernel.rounds_of(problem)
+
+    def tiles(cluster: int) -> set[int]:
+        run = Numbers(cluster, total, counts, rounds)
+        walk = kernel.scheduler.walk(run, (0, 1))
+        return {walk.work(run, item).tile for item in walk.items()}
+
+    likely = range(tile * kernel.slices, (tile + 1) * kernel.slices)
+    for clusters in (likely, range(total) if total <= MOST_SEARCHED else ()):
+        taken = {cluster: tiles(cluster) for cluster in clusters if cluster < total}
+        found = [cluster for cluster, those in taken.items() if tile in those]
+        alone = all(taken[cluster] == {tile} for cluster in found)
+        if found and alone and found == list(range(found[0], found[-1] + 1)):
+            return range(found[0], found[-1] + 1)
+    return range(0)
 
 
 def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]]]:
     """(number, numbers along the axes) of the tiles, or clusters of them, at the corners of the grid."""
-    counts = [-(-problem.dim[d] // (e * c)) for d, e, c in _extents(kernel)]
+    counts = list(kernel.counts(problem))
     total = int(np.prod(counts))
     at_corners = set(itertools.product(*[{0, c - 1} for c in counts]))
     numbers = np.arange(total) if total <= MOST_CTAS else np.array([0, total - 1])
@@ -112,7 +135,7 @@ def _tiles(kernel: Kernel, counts: list[int], numbers: NDArray[np.int64]) -> lis
     if len(counts) == 1:
         return [numbers]
     inner = counts[-2] * counts[-1]
-    rows, columns = raster(numbers % inner, counts[-2], counts[-1], kernel.group)
+    rows, columns = raster(numbers % inner, counts[-2], counts[-1], kernel.raster)
     outer, rest = [], numbers // inner
     for count in reversed(counts[:-2]):
         outer.append(rest % count)

@@ -137,6 +137,10 @@ def launched(name: str, kernel: Kernel) -> str:
     named = tuple(sorted((EARLIER.get(name, {}).get(key, key), stores.get(str(v), v)) for key, v in kernel.point))
     # A kernel without banks is described as before there were any.
     text = repr(replace(kernel, ptx="", point=named)).replace(", banks=()", "")
+    # What a kernel's scheduler says of its launch stood in it as numbers.
+    text = text.replace(f", scheduler={kernel.scheduler!r}", "").replace(", raster=", ", group=")
+    text = text.replace(", specific=", f", persistent={kernel.persistent}, specific=")
+    text = text.replace(", workspaces=", f", parts={kernel.slices}, workspaces=").replace(", dealt=", ", stream_k=")
     for today, before in EARLIER_FIELDS.items():
         text = text.replace(f"{today}=", f"{before}=")
     return text

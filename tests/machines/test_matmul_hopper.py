@@ -79,7 +79,7 @@ def test_ctas_that_share_tiles_are_right(schedule: str, split_k: int, clusters: 
     problem = MatmulHopper.problem(m=328, n=136, k=424, options={"with_bias": True, "activation": "relu"})
     point = {"schedule": schedule, "bm": 128, "bn": 64, "bk": 32, "stages": 2, "swizzle": 64, "split_k": split_k}
     kernel = made(problem, cluster_m=clusters[0], cluster_n=clusters[1], **point)
-    assert kernel.parts == split_k
+    assert kernel.slices == split_k
     found = verify(kernel, MatmulHopper, problem, orders=("random",))
     assert found.passed, str(found)
 

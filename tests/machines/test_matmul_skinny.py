@@ -116,7 +116,7 @@ def test_every_type_is_right_with_both_ways_to_multiply(product: str, kind: str,
     dtypes = {"a": kind, "b": kind, "c": result}
     problem = MatmulSkinny.problem(m=7, n=200, k=528, dtypes=dtypes, majors={"b": "col"}, options={"with_bias": True})
     kernel = made(problem, product=product)
-    assert kernel.parts == 3
+    assert kernel.slices == 3
     assembly = assemble(kernel.ptx, kernel.architecture)
     assert not assembly.spills
     assert "wgmma" not in " ".join(assembly.warnings)

@@ -87,7 +87,7 @@ def siblings(kernel: Kernel, machine: type[Machine], problem: Problem) -> Iterat
         for name, size in problem.dims:
             whole, rest = size, 0
             if name in tiles:
-                whole = (kernel.group + 1 if number == 0 and len(tiles) > 1 else 2) * tiles[name]
+                whole = (kernel.raster + 1 if number == 0 and len(tiles) > 1 else 2) * tiles[name]
                 rest = remainder % tiles[name]
             elif name in loops:
                 step, stages = loops[name]

@@ -52,10 +52,9 @@ class Dealing:
     def ctas(self) -> Iterator[list[Work]]:
         """What each CTA does, in order; those of a cluster follow each other, the last axis fastest."""
         for number in range(self.clusters):
-            run = Numbers(number, self.clusters, math.prod(self.counts), self.rounds)
+            run = Numbers(number, self.clusters, self.counts, self.rounds)
             walk = self.scheduler.walk(run, (0, 1))
-            items = [walk.begin] if walk.end is None else list(range(walk.begin, walk.end, walk.step))
-            taken = [walk.work(run, item) for item in items]
+            taken = [walk.work(run, item) for item in walk.items()]
             mine = [(work, place_of(run, work.tile, self.counts, self.group)) for work in taken]
             for rank in range(math.prod(self.cluster)):
                 places = np.unravel_index(rank, self.cluster)

@@ -111,6 +111,23 @@ def load_program(data: Any) -> Program:
     return program
 
 
+def save_scheduler(scheduler: TileScheduler) -> dict[str, Any]:
+    """A tile scheduler as JSON values; raises SaveError where it could not be loaded again."""
+    writer = _Writer()
+    return {"shared": writer.shared, "scheduler": writer.value(scheduler, "the kernel")}
+
+
+def load_scheduler(data: Any) -> TileScheduler:
+    """What `save_scheduler` wrote, of a class that exists already. Raises FileError where it is no tile scheduler."""
+    reader = _Reader()
+    for entry in data["shared"]:
+        reader.shared.append(reader.value(entry))
+    found = reader.value(data["scheduler"])
+    if not isinstance(found, TileScheduler):
+        raise FileError(f"the entry scheduler of a kernel holds a {type(found).__name__}, not a tile scheduler")
+    return found
+
+
 def _checksum(shared: Any, body: Any) -> str:
     """Of the values, whatever the text that they were written as."""
     try:

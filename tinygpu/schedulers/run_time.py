@@ -6,6 +6,7 @@ registers; the interpreter and whoever asks which CTA does what carry them out o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ class RunTime(Protocol):
 
     def tiles(self) -> Value:
         """Tiles of the grid, or clusters of them."""
+
+    def along(self, axis: int) -> Value:
+        """The same along one axis of the grid."""
 
     def rounds(self) -> Value:
         """Rounds that the divided loops of a whole tile have."""
@@ -53,11 +57,14 @@ class RunTime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The same on Python's numbers, for one cluster of a launch."""
+    """The same on Python's numbers, for one cluster of a launch.
+
+    counts  tiles, or clusters of them, along each axis
+    """
 
     cluster: int
     clusters: int
-    tile_count: int
+    counts: tuple[int, ...]
     round_count: int = 1
 
     def own(self) -> int:
@@ -67,7 +74,10 @@ class Numbers:
         return self.clusters
 
     def tiles(self) -> int:
-        return self.tile_count
+        return math.prod(self.counts)
+
+    def along(self, axis: int) -> int:
+        return self.counts[axis]
 
     def rounds(self) -> int:
         return self.round_count

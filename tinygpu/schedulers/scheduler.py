@@ -2,7 +2,7 @@
 
 A scheduler says what it admits, what it costs, what a launch needs, and what each cluster of CTAs works on. A new kind
 is a class that derives from `TileScheduler`, in a file of its own, given to `p.grid(scheduler=)`: the language, the
-counts, lowering, launches and the interpreter ask it, and know no kind by name.
+counts, lowering, launches, verification and the interpreter ask it, and know no kind by name. A kernel carries it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class Walk:
     begin: Value
     step: Value = 1
     end: Value | None = None
+
+    def items(self) -> range:
+        """Its items, where its numbers are Python's."""
+        return range(self.begin, self.begin + 1 if self.end is None else self.end, self.step)
 
     def work(self, run: RunTime, item: Value) -> Work:
         """What it does of an item."""

@@ -111,7 +111,7 @@ def made(machine: type[Machine], asked: dict[str, int], **point: int) -> tuple[K
 @pytest.mark.parametrize(("rows", "across"), [(4, 8), (8, 32)])
 def test_two_reductions_of_rows_that_ctas_share(parts: int, rows: int, across: int) -> None:
     kernel, problem = made(SharedRows, {"m": 21, "n": 333}, rows=rows, across=across, parts=parts)
-    assert kernel.parts == parts
+    assert kernel.slices == parts
     assert len(kernel.workspaces) == (2 if parts > 1 else 0)
     assemble(kernel.ptx, "sm_80")
     found = verify(kernel, SharedRows, problem)
@@ -193,7 +193,7 @@ def test_the_launch_says_which_workspaces_it_needs() -> None:
     assert kernel.workspace_bytes(problem, 18) == {"partials": tiles * 3 * values * 4, "counters": tiles * 4}
     assert kernel.grid(problem) == (tiles * 3, 1, 1)
     described = kernel.launch_json(problem)
-    assert described["parts"] == 3
+    assert described["slices"] == 3
     assert described["workspaces"] == [
         {"name": "partials", "bytes": 73728, "bytes_per_cta": 0, "zeroed": False},
         {"name": "counters", "bytes": 24, "bytes_per_cta": 0, "zeroed": True},

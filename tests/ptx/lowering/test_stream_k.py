@@ -90,7 +90,7 @@ def test_shares_of_every_size(ctas: int) -> None:
     """6 tiles of 10 rounds: among 1 to 60 CTAs; more have nothing to do, and are not launched."""
     problem = MatmulHopper.problem(m=120, n=48, k=320)
     kernel = made(problem)
-    assert kernel.stream_k == ("k", 32)
+    assert kernel.dealt == ("k", 32)
     assert kernel.grid(problem, ctas)[0] == min(ctas, 60)
     run(kernel, problem, ctas, inputs="random")
 
@@ -155,7 +155,7 @@ def test_the_launch_says_what_it_needs() -> None:
     assert kernel.grid(problem) == (6, 1, 1)
     assert kernel.workspace_bytes(problem, 13) == {"partials": 13 * 2 * tile_bytes, "counters": 6 * 4}
     described = kernel.launch_json(problem)
-    assert described["stream_k"] == {"dim": "k", "step": 32}
+    assert described["dealt"] == {"dim": "k", "step": 32}
     assert described["workspaces"] == [
         {"name": "partials", "bytes": 0, "bytes_per_cta": 2 * tile_bytes, "zeroed": False},
         {"name": "counters", "bytes": 24, "bytes_per_cta": 0, "zeroed": True},

@@ -75,7 +75,7 @@ def test_rings_go_round_whatever_the_problem(on: tuple[type[Machine], str], m: i
     (ring,) = [r for r in kernel.rings if r.name == "ring"]
     runs = plan(kernel, on[0], problem, ORDERS, random_inputs=True, short=True)
     used = [int(ring.slots_of(run.problem.dim)) for run in runs]
-    if not kernel.stream_k:
+    if not kernel.dealt:
         assert {1, max(ring.stages - 1, 1)} <= set(used)
     assert max(used) >= (3 if ring.phases else 2) * ring.stages
     assert any(count >= ring.stages and count % ring.stages == 0 for count in used)
@@ -85,9 +85,9 @@ def test_rings_go_round_whatever_the_problem(on: tuple[type[Machine], str], m: i
         for name, size in run.problem.dims:
             steps = [step for dim, step in kernel.steps if dim == name]
             assert all((size - problem.dim[name]) % step == 0 for step in steps)
-        if kernel.persistent and not kernel.stream_k and run.order != "random" and run.inputs == "integers":
+        if kernel.persistent and not kernel.dealt and run.order != "random" and run.inputs == "integers":
             launched = kernel.grid(run.problem, run.ctas)[0]
-            assert kernel.tiles_of(run.problem) * kernel.parts >= 3 * kernel.turns * launched
+            assert kernel.tiles_of(run.problem) * kernel.slices >= 3 * kernel.turns * launched
 
 
 def dealt(tiles: int, rounds: int, clusters: int) -> list[list[int]]:
@@ -138,7 +138,7 @@ def _shows_where_the_slots_end(sizes: tuple[int, int, int], stream_k: int, stage
         if stream_k:
             pieces = dealt(tiles, kernel.rounds_of(run.problem), clusters)
             passed |= {first for first, *rest in filter(None, pieces) if rest}
-        elif tiles * kernel.parts > clusters:
+        elif tiles * kernel.slices > clusters:
             passed.add(int(ring.slots_of(run.problem.dim)))
     for other in {ring.stages - 1, ring.stages + 1} - {0}:
         assert any(x // ring.stages % 2 != x // other % 2 for x in passed), (other, sorted(passed))

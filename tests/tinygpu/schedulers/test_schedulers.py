@@ -30,7 +30,7 @@ KINDS = {
 def launched(scheduler: TileScheduler, tiles: int, rounds: int, most: int) -> list[Numbers]:
     """The clusters of a launch, `most` of them where the grid is persistent."""
     count = scheduler.launch_rule.clusters(tiles, rounds, most)
-    return [Numbers(number, count, tiles, rounds) for number in range(count)]
+    return [Numbers(number, count, (tiles,), rounds) for number in range(count)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +96,7 @@ def test_every_tile_has_one_number(counts: list[int], group: int) -> None:
     total = 1
     for count in counts:
         total *= count
-    run = Numbers(0, 1, total)
+    run = Numbers(0, 1, (total,))
     found = [tuple(place_of(run, number, counts, group)) for number in range(total)]
     assert len(set(found)) == total
     assert all(0 <= at < count for place in found for at, count in zip(place, counts, strict=True))
@@ -118,7 +118,7 @@ def test_launches_have_a_cluster_for_every_unit_at_most(tiles: int, rounds: int,
 
 def test_a_scheduler_says_what_its_clusters_take() -> None:
     with pytest.raises(NotImplementedError) as refused:
-        TileScheduler().walk(Numbers(0, 1, 1), (0, 1))
+        TileScheduler().walk(Numbers(0, 1, (1,)), (0, 1))
     assert str(refused.value) == "TileScheduler does not say which tiles a cluster takes"
 
 
@@ -136,5 +136,4 @@ def test_kinds_are_named_where_they_are_declared_and_nowhere_else() -> None:
         "tinygpu/language/tracing/sharing_checks.py",  # the words of p.grid
         "tinygpu/program/nodes/grid.py",  # what a grid has where nothing is said
         "tinygpu/program/saved.py",
-        "ptx/verification/plan.py",
     }

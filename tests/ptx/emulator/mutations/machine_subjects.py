@@ -136,7 +136,7 @@ def _maker(machine: type[Machine], kernel: Kernel, problem: Problem) -> Callable
         trial = draw(machine, problem, "integers", 0)
         operands = trial.operands()
         # Of a persistent kernel one cluster takes all tiles; parts of a tile, and rounds, are dealt to several.
-        grid = kernel.grid(problem, 3 if kernel.stream_k else max(1, kernel.parts - 1))
+        grid = kernel.grid(problem, 3 if kernel.dealt else max(1, kernel.slices - 1))
         options = {
             "grid": grid,
             "block": (kernel.threads, 1, 1), "cluster": kernel.cluster,
