@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tinygpu.api.layouts import Layouts
+from tinygpu.expressions import joined
 from tinygpu.program.layouts import BufferLayout, Distribution
 
 WINDOW = (16, 16)  # rows and columns of a picture of holders
@@ -52,7 +53,7 @@ def _laid_out(b: BufferLayout) -> str:
 
 def _facts(b: BufferLayout) -> str:
     """Stages, pitch and swizzle of a buffer."""
-    facts = [f"{b.buffer.stages} x {b.buffer.stage_bytes} B"]
+    facts = [f"{joined((b.buffer.stages, b.buffer.stage_bytes), ' x ')} B"]
     if b.buffer.swizzle_bytes is None:
         facts.append(f"rows {b.buffer.pitch_bytes} B apart")
     else:

@@ -30,6 +30,11 @@ def written(node: Any) -> str:
     return _text(node)[0]
 
 
+def grouped(node: Any) -> str:
+    """The same where it stands beside a sign of the text around it: in parentheses, unless it is one name or number."""
+    return _within(node, _ATOM)
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _text(node: Any) -> tuple[str, int]:
     """The text and how tightly it holds together."""

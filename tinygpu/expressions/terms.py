@@ -15,7 +15,7 @@ import numpy as np
 import sympy
 
 from tinygpu.expressions.functions import FloorDiv, Remainder, exact_quotient
-from tinygpu.expressions.printing import written
+from tinygpu.expressions.printing import grouped, written
 from tinygpu.expressions.tables import Table, function_of
 
 
@@ -183,6 +183,21 @@ def node_of(value: object) -> Any:
 def expr(value: Operand) -> Expr:
     """`value` as an `Expr`."""
     return value if isinstance(value, Expr) else Expr(node_of(value))
+
+
+def joined(values: Iterable[Operand], sign: str) -> str:
+    """Texts with a sign between them: several have parentheses, where they are more than a name or a number.
+
+    >>> joined((symbol("n"), symbol("bn") * 2), "/")
+    'n/(2*bn)'
+    """
+    listed = list(values)
+    return sign.join(map(beside, listed)) if len(listed) > 1 else "".join(map(str, listed))
+
+
+def beside(value: Operand) -> str:
+    """The text of what stands beside a sign: in parentheses, unless it is one name, number or call."""
+    return grouped(node_of(value)) if isinstance(value, Expr) else str(value)
 
 
 def symbol(name: str) -> Expr:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.expressions import Expr, expr
+from tinygpu.expressions import Expr, expr, joined
 from tinygpu.layouts import shapes
 from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.draw import holder_picture
@@ -58,7 +58,7 @@ class Partition:
             raise ValueError(f"{self.layout}: a partition has two modes, threads and values, that step along {axes}")
 
     def __str__(self) -> str:
-        return f"[{'x'.join(map(str, self.shape))}] {self.coalesced.layout}"
+        return f"[{joined(self.shape, 'x')}] {self.coalesced.layout}"
 
     @property
     def threads(self) -> Layout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
@@ -175,7 +175,7 @@ class Tile:
             raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
         whole = all(expr(o).same(0) for o in offset) and all(map(Expr.same, self.shape, shape))
         if self.memory is RMEM and not whole:
-            have, want = (" x ".join(map(str, extents)) for extents in (self.shape, shape))
+            have, want = (joined(extents, " x ") for extents in (self.shape, shape))
             raise ValueError(
                 f"%{self.name} is {have} values in registers, and a window of {want} of them has no partition; load "
                 "the window from memory under a partition of its own"

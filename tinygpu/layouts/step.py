@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, beside
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.leaf import Leaf, filled, leaf, same, times
 
@@ -54,7 +54,7 @@ class Step:
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-        return "+".join(f"{count}@{axis}" for axis, count in self.terms) or "0"
+        return "+".join(f"{beside(count)}@{axis}" for axis, count in self.terms) or "0"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Step):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, joined
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Buffer
@@ -46,7 +46,7 @@ class Distribution:
 
     @property
     def shape(self) -> str:
-        return " x ".join(map(str, self.partition.shape))
+        return joined(self.partition.shape, " x ")
 
     def picture(self, window: tuple[int, int]) -> Picture:
         """Who holds each element, at most so many rows and columns; for numbers."""
@@ -83,7 +83,7 @@ class BufferLayout:
 
     @property
     def shape(self) -> str:
-        return " x ".join(map(str, self.buffer.shape))
+        return joined(self.buffer.shape, " x ")
 
     def picture(self, lines: int) -> Picture | None:
         """What lies in each bank in the first stage, at most so many lines of 128 bytes; for numbers in SMEM."""

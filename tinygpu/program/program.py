@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.expressions import Expr, maximum
+from tinygpu.expressions import Expr, joined, maximum
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.interpret import interpret
 from tinygpu.interpreter.worker import Watch
@@ -116,6 +116,6 @@ def _head(p: Program) -> Iterator[str]:
             layout = f" as {b.layout}" if b.layout else ""
             shape = ", ".join(map(str, b.shape))
             yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
-    axes = ", ".join(f"{a.index} in {a.size}/{a.extent}" for a in p.grid.axes)
-    cluster = " x ".join(str(a.cluster) for a in p.grid.axes)
+    axes = ", ".join(f"{a.index} in {joined((a.size, a.extent), '/')}" for a in p.grid.axes)
+    cluster = joined((a.cluster for a in p.grid.axes), " x ")
     yield f"  grid {axes}; raster {p.grid.group}; clusters of {cluster}{p.grid.scheduler.title}"

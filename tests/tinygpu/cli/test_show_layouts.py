@@ -48,7 +48,7 @@ def test_without_a_problem_layouts_are_symbolic_and_of_the_structure_that_is_cho
     assert "\n  %v7 = fragment_a ring.a[0:+bm, 16*u6:+16]\n    v7: f16[bm x 16]  ((4,8,warps_m,warps_n),(2,2,2," in text
     assert (
         "\n  ring.a: f16[bm x bk] in SMEM  (bm,bk,stages):(2*bk + 2*pad,2,bm*(2*bk + 2*pad))\n"
-        "    stages x bm*(2*bk + 2*pad) B, rows 2*bk + 2*pad B apart, swizzle layout_a, solved for each candidate\n"
+        "    stages x (bm*(2*bk + 2*pad)) B, rows 2*bk + 2*pad B apart, swizzle layout_a, solved for each candidate\n"
     ) in text
     assert text.endswith("pictures are of candidates: give --shape and --device, and name=value for parameters\n")
 

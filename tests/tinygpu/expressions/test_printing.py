@@ -17,9 +17,11 @@ from tinygpu.expressions import (
     Table,
     all_of,
     any_of,
+    beside,
     ceil_div,
     expr,
     implies,
+    joined,
     maximum,
     minimum,
     symbol,
@@ -142,3 +144,16 @@ BM, BN, BK, M, N, K, WARPS = (symbol(name) for name in ("bm", "bn", "bk", "m", "
 def test_an_expression_is_printed_as_it_is_written(made: Expr, text: str) -> None:
     assert str(made) == text
     assert repr(made) == f"Expr({text})"
+
+
+@settings(max_examples=150)
+@given(integers(NAMES), integers(NAMES))
+def test_what_stands_beside_a_sign_keeps_together(first: Tree, second: Tree) -> None:
+    """Extents, quotients and steps stand beside signs of the text around them: `n/(2*bn)`, `(bm // 2) x bn`."""
+    a, b = build(first), build(second)
+    assert read(joined((a, b), "*")).same(a * b)
+    assert read(joined((a, b), " - ")).same(a - b)
+    if not b.same(0):
+        assert read(joined((a, b), " // ")).same(a // b)
+    assert joined((a,), " x ") == str(a)
+    assert beside(a) in (str(a), f"({a})")

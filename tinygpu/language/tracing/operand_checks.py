@@ -11,7 +11,7 @@ from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, cannot_hold
-from tinygpu.expressions import Expr, Operand, all_of, expr, maximum, symbol
+from tinygpu.expressions import Expr, Operand, all_of, expr, joined, maximum, symbol
 from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
@@ -267,7 +267,7 @@ class OperandChecks(BlockChecks):
         if len(tile.shape) != len(partition.shape) or not all(
             a.same(b) for a, b in zip(tile.shape, partition.shape, strict=True)
         ):
-            have, want = "x".join(map(str, tile.shape)), "x".join(map(str, partition.shape))
+            have, want = joined(tile.shape, "x"), joined(partition.shape, "x")
             raise self.fail(f"{name} moves {tile.name} as {have}, but its partition is for {want}")
 
     def _broadcasts(self, name: str, operands: tuple[Any, ...], widest: Tile) -> None:
@@ -331,7 +331,7 @@ def axes_of(count: int) -> str:
 
 
 def extents_of(tile: Tile) -> str:
-    return "x".join(map(str, tile.shape))
+    return joined(tile.shape, "x")
 
 
 def _rules(method: Callable[..., tuple[Constraint, ...]], *operands: Any) -> tuple[Constraint, ...]:
