@@ -43,10 +43,10 @@ from tinygpu.testing.statements import mean_what_they_do
 from tinygpu.testing.workbench import Workbench
 from tinygpu.users_code import with_place
 
-# Pointers at the start of a row of banks and rows in whole sectors: the layouts for which closed forms are exact.
+# Pointers at the start of a row of banks, and rows in whole sectors.
 ROOMY_ALIGN_BYTES = 256
 SECTOR_BITS = 256
-# The heuristic that each amount of the closed forms stands for.
+# The heuristic that each counted amount stands for.
 HEURISTIC_OF = {"sectors_read": "coalescing", "sectors_written": "coalescing"}
 
 

@@ -1,6 +1,6 @@
-"""What one CTA asks of the memories, counted lane by lane: the brute force against which closed forms are held.
+"""What one CTA asks of the memories, counted lane by lane: the brute force against which counts are held.
 
-The CTA's tile lies inside every tensor. Nothing here uses the formulas of `tinygpu.cost`: each access of each round of
+The CTA's tile lies inside every tensor. Nothing here uses the counts of `tinygpu.cost`: each access of each round of
 each loop is listed with the addresses of its lanes, and sectors and banks are counted as sets.
 """
 
