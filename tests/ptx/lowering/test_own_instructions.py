@@ -50,6 +50,9 @@ KERNELS = (
     ("atomic_sum", "ColumnSum", "a100", {"m": 30, "n": 130}, "red.global.add.f32 [%d"),
     ("bulk_rows", "ScaleRows", "h100", {"m": 8, "n": 256}, "cp.async.bulk.global.shared::cta.bulk_group [%d"),
     ("byte_matmul", "MatmulBytes", "b200", {"m": 40, "n": 48, "k": 64}, "ldmatrix.sync.aligned.m16n16.x2.trans.shared"),
+    ("row_max", "RowMax", "h100", {"b": 2, "m": 5, "n": 21}, "shfl.sync.bfly.b32 %r"),
+    ("turned", "Turned", "a100", {"m": 37, "n": 24}, ".trans.shared.b16 {%r"),
+    ("contraction", "Contraction", "h100", {"b": 2, "m": 17, "n": 20, "k": 9}, "cp.async"),
     ("mix", "Mix", "a100", {"m": 5, "k": 7, "n": 130}, "ld.const.b32 %r"),
 )
 
