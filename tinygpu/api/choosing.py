@@ -16,8 +16,9 @@ from tinygpu.api.problems import Asked, problems
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
 from tinygpu.notebook import html as notebook
-from tinygpu.notebook.in_banks import in_banks
 from tinygpu.processes.apart import EndedApart, run_apart
+from tinygpu.program.layouts import LINES, buffer_layouts
+from tinygpu.program.placement import place
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
 from tinygpu.ptx.lowering.build import Built
 from tinygpu.ptx.lowering.line_table import LineTable
@@ -105,10 +106,11 @@ class Finalist:
             {name: s / seconds for name, s in parts.items()},
             {name: f"{s * 1e6:,.2f} us" for name, s in parts.items()},
         )
-        solved = self.refined.layouts.solutions
+        built, solved = self.built, self.refined.layouts.solutions
         layouts = [
-            notebook.paragraph(f"{name}: {solution}") + in_banks(name, solution.layout).svg()
-            for name, solution in solved.items()
+            notebook.paragraph(f"{b.buffer.name}: {solved.get(b.buffer.name, b.layout)}") + picture.svg()
+            for b in buffer_layouts(built.program, place(built.program, built.layouts.swizzles))
+            if (picture := b.picture(LINES)) is not None
         ]
         title = f"{self.built.kernel.machine} for {self.space.problem} on {self.space.device.name}"
         return "".join(

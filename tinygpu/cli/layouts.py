@@ -7,10 +7,9 @@ from typing import Any
 
 from tinygpu.api.layouts import Layouts
 from tinygpu.expressions import joined
-from tinygpu.program.layouts import BufferLayout, Distribution
+from tinygpu.program.layouts import LINES, BufferLayout, Distribution
 
 WINDOW = (16, 16)  # rows and columns of a picture of holders
-LINES = 8  # of 128 bytes, of a picture of banks
 
 
 def layouts_text(layouts: Layouts) -> str:

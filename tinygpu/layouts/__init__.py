@@ -19,7 +19,7 @@ from tinygpu.layouts.algebra import (
 )
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.composition import compose
-from tinygpu.layouts.draw import bank_picture, holder_picture, offset_picture
+from tinygpu.layouts.draw import bank_picture, banks_together, holder_picture, offset_picture
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.linear import LinearLayout
@@ -39,6 +39,7 @@ __all__ = [
     "Step",
     "Swizzle",
     "bank_picture",
+    "banks_together",
     "blocked_product",
     "coalesce",
     "coalesce_modes",

@@ -10,7 +10,7 @@ from tinygpu.layouts import shapes
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.errors import LayoutError
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.picture import Picture, checked_grid, drawn_holders, drawn_offsets, left_out, numbers
+from tinygpu.layouts.picture import Picture, checked_grid, drawn_holders, drawn_offsets, left_out
 
 BANKS = 32
 """Banks of shared memory, each 4 bytes wide (CUDA C++ Programming Guide, compute capability 5.x and later)."""
@@ -47,18 +47,23 @@ def holder_picture(partition: Layout, extents: tuple[int, int], window: tuple[in
 
 
 def bank_picture(
-    layout: Layout | ComposedLayout, element_bits: int, unit_bits: int | None = None, lines: int | None = None
+    layout: Layout | ComposedLayout,
+    element_bits: int,
+    unit_bits: int | None = None,
+    lines: int | None = None,
+    together: int = 1,
 ) -> Picture:
     """What lies in each bank of shared memory: one row per 128 bytes, one column per 4-byte bank.
 
-    A cell names the elements that start in that word, first..last, by a linear index into each mode; an element wider
-    than a word fills several banks. Colours go by mode 0, so that one colour in one column is a conflict of a walk
+    A cell names the elements that start in it, first..last, by a linear index into each mode; an element wider
+    than a cell fills several. Colours go by mode 0, so that one colour in one column is a conflict of a walk
     along mode 1.
 
     layout         offsets in units of `unit_bits`
     element_bits   width of one element; it must divide 32 or be a multiple of 32
     unit_bits      what an offset counts: 8 where they are bytes; None: elements
     lines          rows of 128 bytes that are drawn, at most; the title says what was left out. None: all
+    together       neighbouring banks that share a column, which is headed by the first of them: see `banks_together`
     """
     if element_bits < 1 or (BANK_BITS % element_bits and element_bits % BANK_BITS):
         raise LayoutError(
@@ -66,10 +71,12 @@ def bank_picture(
             f"or be a multiple of it"
         )
     offsets = layout.offsets()
-    words = offsets * (unit_bits or element_bits) // BANK_BITS
-    per_element = max(1, element_bits // BANK_BITS)
-    reached = -(-(int(words.max()) + per_element) // BANKS)
-    drawn, banks = checked_grid((min(reached, lines or reached), BANKS), str(layout))
+    cell_bits = BANK_BITS * together
+    words = offsets * (unit_bits or element_bits) // cell_bits
+    per_element = max(1, element_bits // cell_bits)
+    columns = BANKS // together
+    reached = -(-(int(words.max()) + per_element) // columns)
+    drawn, banks = checked_grid((min(reached, lines or reached), columns), str(layout))
     extents = layout.extents
     along = tuple(map(shapes.size, extents)) if isinstance(extents, tuple) else extents
     found: list[list[int]] = [[] for _ in range(drawn * banks)]
@@ -88,13 +95,32 @@ def bank_picture(
         return f"{name(indices[0])}..{name(indices[-1])}"
 
     grid = [found[line * banks : (line + 1) * banks] for line in range(drawn)]
+    by = "by bank" if together == 1 else f"by {together} banks"
     return Picture(
-        f"{layout}, elements of {element_bits} bits, by bank{left_out((drawn,), (reached,), ('lines of 128 B',))}",
-        numbers(banks),
-        tuple(f"{line * banks * BANK_BITS // 8} B" for line in range(drawn)),
+        f"{layout}, elements of {element_bits} bits, {by}{left_out((drawn,), (reached,), ('lines of 128 B',))}",
+        tuple(str(column * together) for column in range(columns)),
+        tuple(f"{line * BANKS * BANK_BITS // 8} B" for line in range(drawn)),
         tuple(tuple(cell(indices) for indices in line) for line in grid),
         tuple(tuple(indices[0] % first_mode if indices else 0 for indices in line) for line in grid),
     )
+
+
+def banks_together(layout: Layout | ComposedLayout, element_bits: int, unit_bits: int | None = None) -> int:
+    """The most neighbouring banks, 4, 2 or 1, that always hold a run along one mode, in order: its ends say all."""
+    offsets, extents = layout.offsets(), layout.extents
+    sizes = tuple(map(shapes.size, extents)) if isinstance(extents, tuple) else (shapes.size(extents),)
+    order = np.argsort(offsets, kind="stable")
+    modes = np.stack(np.unravel_index(order, sizes, order="F"))
+    steps = np.diff(modes, axis=1)
+    goes_on = (steps.min(axis=0, initial=0) >= 0) & (steps.sum(axis=0) == 1)
+    at_bits = offsets[order] * (unit_bits or element_bits)
+    for together in (4, 2):
+        cells = at_bits // (BANK_BITS * together)
+        firsts = np.flatnonzero(np.diff(cells, prepend=-1))
+        spans = np.maximum.reduceat(modes, firsts, axis=1) - np.minimum.reduceat(modes, firsts, axis=1)
+        if ((spans > 0).sum(axis=0) <= 1).all() and goes_on[np.diff(cells) == 0].all():
+            return together
+    return 1
 
 
 def _two_modes(shape: shapes.IntTuple, name: str) -> tuple[int, int]:

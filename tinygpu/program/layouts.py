@@ -14,7 +14,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Buffer
 from tinygpu.layouts.algebra import concatenate
 from tinygpu.layouts.composed import ComposedLayout
-from tinygpu.layouts.draw import bank_picture
+from tinygpu.layouts.draw import bank_picture, banks_together
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.picture import Picture
@@ -24,6 +24,8 @@ from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 
 COLUMN_BITS = 32  # of tensor memory
+# Of 128 bytes, that a picture of a buffer shows: as many as the widest swizzle's period.
+LINES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +93,8 @@ class BufferLayout:
             return None
         first = concatenate(*self.layout.layout.modes[:-1])
         stage = ComposedLayout(self.layout.swizzle, first, self.layout.outer)
-        return bank_picture(stage, self.buffer.dtype.bits, 8, lines)
+        bits = self.buffer.dtype.bits
+        return bank_picture(stage, bits, 8, lines, banks_together(stage, bits, 8))
 
 
 def buffer_layouts(program: Program, placement: Placement | None = None) -> Iterator[BufferLayout]:

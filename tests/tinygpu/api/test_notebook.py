@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import tinygpu as tg
 from tinygpu.language import Dim, Input, Machine, Output, Param, Require, UnknownLayout, blocked
 from tinygpu.notebook import html
-from tinygpu.notebook.in_banks import in_banks
+from tinygpu.program.layouts import LINES, buffer_layouts
+from tinygpu.program.placement import place
 from tinygpu.ptx import isa
-from tinygpu.solver.smem_layout import SmemLayout
 
 
 class Odd(Machine):
@@ -108,19 +108,35 @@ def test_nothing_of_anybody_s_words_is_taken_for_a_tag(one: str, other: str, sha
     assert other in text
 
 
-@given(st.integers(1, 16), st.sampled_from([32, 64, 128, 256]), st.sampled_from([0, 16]), st.booleans())
-def test_the_banks_of_a_buffer_are_those_of_its_addresses(rows: int, row_bytes: int, pad: int, swizzled: bool) -> None:
-    """Every piece stands where its address is."""
-    xor = ((0, 16),) if swizzled and not pad and rows > 1 else ()
-    layout = SmemLayout(rows, row_bytes, row_bytes + pad, xor)
-    picture = in_banks("t", layout)
-    piece = max(4, min(16, layout.vector_bytes))
-    shown = 0
-    for line, cells in enumerate(picture.cells):
-        for at, cell in enumerate(cells):
-            if cell:
-                row, number = map(int, cell.split(":"))
-                address = layout.address(np.array(row), np.array(number * piece))
-                assert int(address) == line * 128 + at * piece
-                shown += 1
-    assert shown == min(rows * row_bytes // piece, shown) > 0
+def check_buffers(kernel: Any) -> None:
+    """What is shown of a kernel has the picture of every buffer that the terminal prints, cell by cell."""
+    shown, built = kernel._repr_html_(), kernel.built
+    texts = [e.text for e in whole(shown).iter() if e.tag.endswith("text")]
+    buffers = list(buffer_layouts(built.program, place(built.program, built.layouts.swizzles)))
+    found = [picture for b in buffers if (picture := b.picture(LINES)) is not None]
+    assert found
+    for picture in found:
+        assert picture.svg() in shown
+        cells = {cell for line in picture.cells for cell in line if cell}
+        assert cells <= set(texts)
+        printed = str(picture).split()
+        assert cells <= set(printed)
+        assert max(map(len, str(picture).splitlines()[1:])) <= 160
+
+
+def test_the_buffers_of_a_kernel_are_shown_as_the_terminal_shows_them(results: dict[str, object]) -> None:
+    check_buffers(results["kernel"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "device", "dims"),
+    [
+        ("matmul_simt", "a100", {"m": 512, "n": 512, "k": 512}),
+        ("matmul_ampere", "a100", {"m": 512, "n": 512, "k": 512}),
+        ("matmul_hopper", "h100", {"m": 512, "n": 512, "k": 512}),
+        ("matmul_skinny", "h100", {"m": 16, "n": 512, "k": 512}),
+    ],
+)
+def test_the_buffers_of_shipped_machines_are_shown(machine: str, device: str, dims: dict[str, int]) -> None:
+    check_buffers(tg.emit(tg.space(machine, device=device, **dims)))

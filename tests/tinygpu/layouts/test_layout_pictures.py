@@ -1,5 +1,6 @@
 """Pictures: every cell says what the layout says; the SVG is well-formed and self-contained; refusals."""
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -17,6 +18,7 @@ from tinygpu.layouts import (
     Picture,
     Swizzle,
     bank_picture,
+    banks_together,
     compose,
     holder_picture,
     offset_picture,
@@ -102,6 +104,36 @@ def test_elements_stand_in_their_banks(order, bits, swizzle_bits):
                 assert f"{i},{j}" in ends or (bits < 16 and len(ends) == 2)
     shown = sum(cell != "" for line in picture.cells for cell in line)
     assert shown == max(1, 8 * 16 * bits // 32)
+
+
+@settings(max_examples=80)
+@given(st.booleans(), st.sampled_from([8, 16, 32, 64]), st.integers(0, 6), st.integers(0, 2), st.integers(0, 3))
+def test_cells_of_several_banks_are_runs_whose_ends_say_all(rows_first, bits, pad, swizzle_bits, base):
+    """And no wider cells would be."""
+    strides = (1, 8 + pad) if rows_first else (16 + pad, 1)
+    layout = ComposedLayout(Swizzle(swizzle_bits, base, 4), Layout((8, 16), strides))
+    together = banks_together(layout, bits)
+
+    def held(banks):
+        cells = {}
+        for i in range(8):
+            for j in range(16):
+                cells.setdefault(layout(i, j) * bits // (32 * banks), {})[layout(i, j)] = (i, j)
+        return {cell: [at for _, at in sorted(found.items())] for cell, found in cells.items()}
+
+    def is_run(elements):
+        steps = {(after[0] - one[0], after[1] - one[1]) for one, after in itertools.pairwise(elements)}
+        return steps in (set(), {(0, 1)}, {(1, 0)})
+
+    assert all(map(is_run, held(together).values())) or together == 1
+    assert together == 4 or not all(map(is_run, held(2 * together).values()))
+    if together > 1:
+        picture = bank_picture(layout, bits, together=together)
+        for cell, elements in held(together).items():
+            line, column = divmod(cell, 32 // together)
+            ends = picture.cells[line][column].split("..")
+            assert {tuple(map(int, end.split(","))) for end in ends} == {elements[0], elements[-1]}
+        assert picture.columns == tuple(str(together * column) for column in range(32 // together))
 
 
 def test_svg_is_self_contained_and_shows_every_cell():
