@@ -14,7 +14,7 @@ from tests.benchmarks.beside_commit import Row, Side, alternately, rows_of, same
 from tests.benchmarks.timed_parts import timed
 
 PARTS = (
-    "import tinygpu", "front door", "search, lowering", "declare", "space", "count, draw", "fill", "lower", "predict",
+    "import tinygpu", "front door", "rest of it", "declare", "space", "count, draw", "fill", "lower", "predict",
 )  # fmt: skip
 
 

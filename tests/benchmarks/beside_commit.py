@@ -6,7 +6,7 @@ does beside falls on both, and every process is as cold as a user's. What is tim
 
     import tinygpu       the package alone
     front door           the first use of a call of it: what spaces need is loaded
-    search, lowering     the rest of what is needed below
+    rest of it           instructions, search, lowering: what the front door had no use for yet
     declare              the machine's class is made: its structures are traced for its own types
     space                the space for a problem of other sizes
     count, draw          counting the space, and drawing candidates of it

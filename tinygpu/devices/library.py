@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tinygpu.devices.device import DEVICE_BYTES, Device, device_from_json
 from tinygpu.extensions import Extension, extension, extensions, without_ours
@@ -18,11 +20,19 @@ from tinygpu.files.reading import read_file
 @cache
 def devices() -> tuple[Device, ...]:
     """Every device that ships, in the order of their compute capability, then name."""
-    found = []
-    for entry in files("tinygpu.devices").iterdir():
-        if entry.name.endswith(".json"):
-            found.append(device_from_json(json.loads(entry.read_text(encoding="utf-8")), entry.name))
-    return tuple(sorted(found, key=lambda d: (d.cc, d.name)))
+    return tuple(sorted(map(_shipped, _written()), key=lambda d: (d.cc, d.name)))
+
+
+@cache
+def _written() -> Mapping[str, dict[str, Any]]:
+    """The files of the library, by their names: figures are looked at when their device is asked for."""
+    entries = [entry for entry in files("tinygpu.devices").iterdir() if entry.name.endswith(".json")]
+    return {entry.name: json.loads(entry.read_text(encoding="utf-8")) for entry in entries}
+
+
+@cache
+def _shipped(file: str) -> Device:
+    return device_from_json(_written()[file], file)
 
 
 def device(name: str | Path | Device) -> Device:
@@ -40,12 +50,12 @@ def device(name: str | Path | Device) -> Device:
     if isinstance(name, Path) or str(name).endswith(".json"):
         return load_device(name)
     key = _key(without_ours(name))
-    ours = [d for d in devices() if key in (_key(d.name), *map(_key, d.aliases))]
+    ours = [file for file, found in _written().items() if key in map(_key, (found["name"], *found["aliases"]))]
     offered = extension("devices", name, [name] if ours else [])
     if offered is not None:
         return _offered(offered)
     if ours:
-        return ours[0]
+        return _shipped(ours[0])
     raise ValueError(_unknown(name))
 
 

@@ -244,6 +244,18 @@ ALIASES = {
 }
 
 
+def test_the_figures_of_no_other_device_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(file: str) -> Device:
+        asked.append(file)
+        return kept(file)
+
+    kept = tinygpu.devices.library._shipped
+    monkeypatch.setattr(tinygpu.devices.library, "_shipped", noted)
+    assert (device("RTX 4090").name, asked) == ("RTX-4090", ["rtx-4090.json"])
+
+
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_aliases_find_their_device(alias: str, name: str) -> None:
     assert device(alias).name == name
