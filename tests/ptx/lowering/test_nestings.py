@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tinygpu.devices import device
-from tinygpu.language import DeclarationError, Dim, Input, Machine, Output
+from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
@@ -95,3 +95,44 @@ def test_what_is_nested_is_run_by_its_meanings_and_simulated(seed: int) -> None:
         for name in wanted:
             assert np.array_equal(got[name], wanted[name][:, :COLUMNS]), f"seed {seed}: {what}, {stages} stages"
         assert np.isfinite(Simulator(space).simulate(point).seconds)
+
+
+class Running(Machine):
+    """y = the sums of the first tiles of x, one tile after another, each through a slot that the sum before it fills"""
+
+    m, k, w = Dim(), Dim(), Dim()
+    x = Input("f32", m, k)
+    y = Output("f32", m, w)
+    stages = Param(1, 2, 3)
+    ld, get, put, st, add = isa.LdGlobal(1), isa.LdShared(1), isa.StShared(1), isa.StGlobal(1), isa.Add("f32")
+
+    def program(self, p: Any) -> None:
+        shape = (8, COLUMNS)
+        with (
+            p.grid((self.m, 8)) as (i,),
+            p.pipeline("ring", self.stages, x=p.smem("f32", shape)) as ring,
+            p.role("all", warps=1),
+        ):
+            total = p.full(WHO, "f32")
+            with p.loop(self.k, step=COLUMNS) as r:
+                with ring.produce() as s:
+                    p.store(self.put, s.x, total)
+                x = p.load(self.ld, self.x.tile(i, r, shape=shape), WHO)
+                with ring.consume() as s:
+                    p.apply(self.add, x, p.load(self.get, s.x, WHO), into=total)
+            p.store(self.st, self.y.tile(i, 0, shape=shape), total)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        padded = np.pad(x, ((0, 0), (0, -x.shape[1] % COLUMNS)))
+        return padded.reshape(x.shape[0], -1, COLUMNS).sum(axis=1)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_what_a_round_changes_is_not_filled_ahead_of_it(stages: int) -> None:
+    problem = Running.problem(m=11, k=100, w=COLUMNS)
+    space = build_space(Running, problem, device("h100"))
+    (point,) = space.space.restrict({"stages": stages}).sample(1, np.random.default_rng(0))
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, Running, problem, orders=("late",), random_inputs=False)
+    assert found.passed, found
