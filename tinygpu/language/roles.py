@@ -32,6 +32,11 @@ class Role:
     def threads(self) -> Expr:
         return self.warps * 32
 
+    @property
+    def which(self) -> str:
+        """Its warps by number: "warp 0", "warps 4 to 7"."""
+        return f"warp {self.first}" if self.warps.same(1) else f"warps {self.first} to {self.first + self.warps - 1}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:

@@ -108,7 +108,7 @@ def _head(p: Program) -> Iterator[str]:
     for r in p.roles:
         budget = f", {r.registers} registers" if r.registers else ""
         share = f", tiles {r.share[0]} of every {r.share[1]}" if r.share[1] > 1 else ""
-        yield f"  role {r.name}: {r.warps} warps from {r.first}{budget}{share}"
+        yield f"  role {r.name}: {r.which}{budget}{share}"
     for pipe in p.pipelines:
         stages = f"{pipe.stages} stages, " if pipe.buffers else ""
         yield f"  pipeline {pipe.name}: {stages}{pipe.completion}"

@@ -40,9 +40,9 @@ program MatmulPingpong()
   in    a: f16[m, k] row-major
   in    b: f16[k, n] row-major
   out   c: f16[m, n] row-major
-  role producer: 4 warps from 0, 40 registers
-  role ping: 4 warps from 4, 232 registers, tiles 0 of every 2
-  role pong: 4 warps from 8, 232 registers, tiles 1 of every 2
+  role producer: warps 0 to 3, 40 registers
+  role ping: warps 4 to 7, 232 registers, tiles 0 of every 2
+  role pong: warps 8 to 11, 232 registers, tiles 1 of every 2
   pipeline ring: 4 stages, mbarrier
     SMEM ring.a: f16[64, 64], axis 1 contiguous, pad 0 as layout_a
     SMEM ring.b: f16[64, 128], axis 1 contiguous, pad 0 as layout_b
@@ -95,9 +95,9 @@ program MatmulTwoCta()
   in    a: f16[m, k] row-major
   in    b: f16[k, n] row-major
   out   c: f32[m, n] row-major
-  role producer: 1 warps from 0
-  role mma: 1 warps from 1
-  role epilogue: 4 warps from 4
+  role producer: warp 0
+  role mma: warp 1
+  role epilogue: warps 4 to 7
   pipeline ring: 4 stages, mbarrier
     SMEM ring.a: f16[128, 64], axis 1 contiguous, pad 0 as layout_a
     SMEM ring.b: f16[64, 64], axis 1 contiguous, pad 0 as layout_b

@@ -68,8 +68,8 @@ TEXT = """\
 program M(how=straight, depth=2)
   in    x: f32[m, k] col-major
   scalar alpha: f32
-  role bring: 1 warps from 0
-  role keep: 4 warps from 1, 200 registers, tiles 1 of every 3
+  role bring: warp 0
+  role keep: warps 1 to 4, 200 registers, tiles 1 of every 3
   pipeline ring: 3 stages, barrier
     SMEM ring.t: f32[4, 8], axis 1 contiguous, pad 2 as swizzle
   pipeline order: turn
