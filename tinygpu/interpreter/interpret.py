@@ -30,6 +30,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import expressions, walk
+from tinygpu.users_code import at
 
 
 class Traced(Protocol):
@@ -97,7 +98,8 @@ def interpret(
     for stored in results.values():
         missing = stored.missing()
         if missing:
-            raise ProgramFault(f"{program.machine}: {missing} is never written")
+            stores = (s.place for s in walk(program.body) for tile in s.writes if tile.name == stored.name)
+            raise at(ProgramFault(f"{program.machine}: {missing} is never written"), next(stores, ""))
     return {name: stored.array for name, stored in results.items()}
 
 
@@ -231,18 +233,22 @@ def _ctas(
     """All roles of a CTA, or of those of a cluster that carry out instructions together, until all tiles are done."""
     exchange = Exchange()
     running: dict[tuple[int, str], Iterator[str]] = {}
+    workers: dict[tuple[int, str], Worker] = {}
     counted: list[Ring | Turns | Exchange] = [exchange]
     for rank, mine in enumerate(works):
         rings, turns = _pipelines(program)
         counted += [*rings.values(), *turns.values()]
         for role in program.roles:
-            worker = Worker(launch, role, rings, turns, {}, _NOTHING, exchange, rank)
+            worker = workers[first + rank, role.name] = Worker(launch, role, rings, turns, {}, _NOTHING, exchange, rank)
             running[first + rank, role.name] = _role(program, blocks[role.name], worker, dims, mine)
     while running:
         waiting: dict[tuple[int, str], str] = {}
         before, many = sum(c.moves for c in counted), len(running)
         for who in list(running):
-            found = next(running[who], None)
+            try:
+                found = next(running[who], None)
+            except ProgramFault as fault:
+                raise at(fault, workers[who].at.place) from fault.__cause__
             if found is None:
                 del running[who]
             else:
@@ -250,7 +256,8 @@ def _ctas(
         if len(waiting) == many and sum(c.moves for c in counted) == before:
             stuck = next(iter(waiting))[0]
             said = "; ".join(f"role {name} waits {what}" for (cta, name), what in waiting.items() if cta == stuck)
-            raise ProgramFault(f"{program.machine} waits for ever in CTA {stuck}: {said}")
+            sentence = f"{program.machine} waits for ever in CTA {stuck}: {said}"
+            raise at(ProgramFault(sentence), workers[next(iter(waiting))].at.place)
 
 
 _NOTHING = Work((), 0, None, 1)

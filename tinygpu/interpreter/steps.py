@@ -31,10 +31,14 @@ Wait: TypeAlias = Callable[[Worker], Iterator[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Steps in order; `waits` where one of them may wait."""
+    """Steps in order; `waits` where one of them may wait.
+
+    places  the user's line of the statement of each
+    """
 
     steps: tuple[Act | Wait | Block, ...]
     waiting: tuple[bool, ...]
+    places: tuple[str, ...]
 
     @property
     def waits(self) -> bool:
@@ -42,12 +46,14 @@ class Block:
 
     def act(self, worker: Worker) -> None:
         """Does a block in which nothing waits."""
-        for step in self.steps:
+        at_line = worker.at
+        for step, at_line.place in zip(self.steps, self.places, strict=True):
             step(worker)  # type: ignore[operator]
 
     def run(self, worker: Worker) -> Iterator[str]:
         """Does the block; yields what it waits for."""
-        for step, waits in zip(self.steps, self.waiting, strict=True):
+        at_line = worker.at
+        for step, waits, at_line.place in zip(self.steps, self.waiting, self.places, strict=True):
             if waits:
                 yield from step(worker)  # type: ignore[operator, misc]
             else:
@@ -65,7 +71,7 @@ class Preparing:
 
     def block(self, body: tuple[n.Statement, ...]) -> Block:
         steps = [self.statement(s) for s in body]
-        return Block(tuple(step for step, _ in steps), tuple(waits for _, waits in steps))
+        return Block(tuple(step for step, _ in steps), tuple(waits for _, waits in steps), tuple(s.place for s in body))
 
     def statement(self, s: n.Statement) -> tuple[Any, bool]:
         """(the step, whether it may wait)."""

@@ -58,6 +58,13 @@ class Launch:
     partials: dict[tuple[int, tuple[int, ...]], list[tuple[int, Array]]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Line:
+    """Where the user wrote what a role carries out: `place` is "file.py:12", or "" before it begins."""
+
+    place: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Worker:
     """A role of a CTA.
@@ -69,6 +76,7 @@ class Worker:
     rank       of the CTA among them
     tile       number of the tile among those of the CTA
     work       what the CTA does of it
+    at         the statement that is carried out, of whichever tile
     """
 
     launch: Launch
@@ -82,6 +90,7 @@ class Worker:
     tile: int = 0
     registers: dict[str, Array] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
+    at: Line = field(default_factory=Line)
 
     def buffer(self, name: str) -> Stored:
         """The stage of a buffer that is open."""

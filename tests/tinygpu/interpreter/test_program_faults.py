@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -18,7 +19,14 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa
 from tinygpu.spaces.build import build_space
-from tinygpu.users_code import UsersCodeError
+from tinygpu.users_code import UsersCodeError, place_of
+
+
+def line_of(fault: BaseException) -> str:
+    """The line of the user's that a fault is told with, as they wrote it."""
+    file, line = place_of(fault).rsplit(":", 1)
+    return linecache.getline(file, int(line)).strip()
+
 
 SIZES = {"m": 70, "n": 40, "k": 136}
 
@@ -58,6 +66,7 @@ def test_roles_that_wait_for_each_other_for_ever_are_named() -> None:
     with pytest.raises(ProgramFault) as fault:
         replace(program, body=edited(program.body, one_round_less)).run(arrays())
     assert str(fault.value) == "MatmulHopper waits for ever in CTA 0: role consumer waits for a full slot of ring"
+    assert "ring.consume()" in line_of(fault.value)
 
 
 def test_a_slot_that_is_not_released_stops_its_producer() -> None:
@@ -71,6 +80,7 @@ def test_a_slot_that_is_not_released_stops_its_producer() -> None:
     with pytest.raises(ProgramFault) as fault:
         replace(program, body=edited(program.body, less)).run(arrays(), ctas=1)
     assert str(fault.value) == "MatmulHopper waits for ever in CTA 0: role producer waits for an empty slot of ring"
+    assert line_of(fault.value) == "with ("  # its items stand below each other
 
 
 def test_turns_that_are_passed_on_too_seldom_stop_the_other_role() -> None:
@@ -99,6 +109,7 @@ def test_what_nobody_wrote_is_not_read() -> None:
     with pytest.raises(ProgramFault) as fault:
         replace(program, body=edited(program.body, without_b)).run(arrays())
     assert str(fault.value) == "ring.b[0, 0] is read, and nobody has written it"
+    assert "p.multiply(" in line_of(fault.value)
 
 
 def test_an_element_that_is_left_out_is_named() -> None:
@@ -110,6 +121,7 @@ def test_an_element_that_is_left_out_is_named() -> None:
     with pytest.raises(ProgramFault) as fault:
         replace(program, grid=edited(program.grid, upwards)).run(arrays())
     assert str(fault.value) == "MatmulHopper: c[64, 0] is never written"
+    assert "p.store(" in line_of(fault.value)
 
 
 class Sign(Elementwise):
