@@ -129,7 +129,7 @@ def test_timelines_and_rooflines_are_written(tmp_path: Path) -> None:
         ),
         (
             ("predict", *ASKED, "warps=3"),
-            "tinygpu: Scale does not admit this point: warps: 3 is not on offer; choose from 1, 2, 4",
+            "tinygpu: scale.py:6: Scale does not admit this point: warps: 3 is not on offer; choose from 1, 2, 4",
         ),
         (
             ("predict", *ASKED, "--launch", "loop"),

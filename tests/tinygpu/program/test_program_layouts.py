@@ -128,11 +128,12 @@ def test_a_picture_of_banks_names_the_element_that_lies_there(name: str) -> None
         lines = int(found.buffer.stage_bytes) // 128
         assert picture.title.endswith(f"; the first 4 of {lines} lines of 128 B") == (lines > 4)
         for line, cells in enumerate(picture.cells):
-            for bank, cell in enumerate(cells):
+            held = 128 // len(cells)  # bytes of a cell: one bank, or several where these hold a run
+            for place_in_line, cell in enumerate(cells):
                 if cell:
                     at = np.array([[int(x) for x in cell.split("..")[0].split(",")]])
                     (address,) = placed.places[found.buffer.name].addresses(at).tolist()
-                    assert address // 4 == 32 * line + bank
+                    assert address // held == len(cells) * line + place_in_line
 
 
 def test_a_window_is_the_corner_of_the_whole_picture() -> None:
