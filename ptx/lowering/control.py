@@ -58,6 +58,8 @@ def statement(context: Context, s: n.Statement) -> None:
 def _statement(context: Context, s: n.Statement) -> None:
     if touch.at_once(s):
         issue(context, *touch.touches(context, s))
+    if isinstance(s, n.Repeated) and s.trips.same(0):
+        return  # no rounds, whatever the problem
     match s:
         case n.Constant():
             compute.constant(context, s)

@@ -13,7 +13,8 @@ from typing import Any
 
 import sympy
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder, expr, symbol
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.expressions import Expr, FloorDiv, Remainder, evaluate, expr, symbol
 from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import MatrixMove, Transfer
 from tinygpu.language.memories import RMEM
@@ -31,9 +32,14 @@ WHAT = "a kernel computes with + - * // %, minimum and maximum of dims, leading 
 TRIED = 4096
 
 
-def check_known(machine: type[Declared], program: Program) -> None:
-    """Raises DeclarationError for a size that is no number when a kernel is written, or what no kernel computes."""
-    _Known(machine, program).check()
+def check_known(machine: type[Declared], program: Program) -> tuple[Constraint, ...]:
+    """What has to hold of sizes and windows, where parameters decide it.
+
+    Raises DeclarationError for a size that is no number when a kernel is written, and for what no kernel computes.
+    """
+    known = _Known(machine, program)
+    known.check()
+    return tuple(known.conditions)
 
 
 class _Known:
@@ -42,11 +48,14 @@ class _Known:
         self.params = {p.name: p.values for p in machine.params()}
         self.dims = set(machine.dim_names())
         self.facts = {f"{t.name}.ld" for t in program.tensors if t.rank > 1}
+        self.conditions: list[Constraint] = []
         self.always = {*self.params, *self.dims, *self.facts, n.PART, *(a.index for a in program.grid.axes)}
 
     def check(self) -> None:
         for what, sizes in self._declared():
             self._numbers(what, sizes)
+            if not what.startswith("the first warp"):
+                self._positive(what, sizes)
         for place in places(self.program.body):
             s = place.statement
             known = self.always | {loop.index for loop in place.loops}
@@ -70,12 +79,14 @@ class _Known:
         yield "the rasterisation of the grid", (grid.group,)
         yield "the slices of a tile", (grid.scheduler.slices,)
         for role in self.program.roles:
-            yield f"role {role.name}", (role.warps, role.first)
+            yield f"role {role.name}", (role.warps,)
+            yield f"the first warp of role {role.name}", (role.first,)
         for pipeline in self.program.pipelines:
             yield f"the stages of {pipeline.name!r}", (pipeline.stages,)
             for b in pipeline.buffers:
                 swizzle = () if b.swizzle_bytes is None else (b.swizzle_bytes,)
-                yield f"the buffer {b.name}", (*b.shape, b.pad, *swizzle)
+                self._numbers(f"the buffer {b.name}", (b.pad,))
+                yield f"the buffer {b.name}", (*b.shape, *swizzle)
 
     def _numbers(self, what: str, sizes: Iterable[Any]) -> None:
         """Sizes name parameters alone."""
@@ -86,6 +97,45 @@ class _Known:
                     f"{size} is a size of {what}, and {late[0]} is known at launch only; give it in numbers and "
                     "parameters"
                 )
+
+    def _positive(self, what: str, sizes: Iterable[Any]) -> None:
+        """Sizes are 1 or more, where a parameter may be 0. Quotients that vanish cover no tile, and are refused so."""
+        for size in sizes:
+            named = expr(size).symbols & self.params.keys()
+            if named and all(0 not in self.params[name] for name in named):
+                continue
+            self._holds(f"size of {what}", expr(size) >= 1, f"{what} has sizes of 1 or more, and one is {size}")
+
+    def _holds(self, name: str, condition: Expr, sentence: str) -> None:
+        """A constraint, where values of the parameters can break it; an error, where nothing else is possible."""
+        if condition.same(True):
+            return
+        if condition.same(False):
+            raise self._error(sentence)
+        named = sorted(condition.symbols)
+        tried = math.prod(len(self.params.get(name, ())) for name in named)
+        if 0 < tried <= TRIED:
+            chosen = product(*[self.params[name] for name in named])
+            if all(evaluate(condition, dict(zip(named, values, strict=True))) for values in chosen):
+                return
+        self.conditions.append(Constraint(name, condition, sentence, source="program", judge="emulator"))
+
+    def _inside(self, tile: Tile, place: Place) -> None:
+        """A window of a buffer lies within it, in every round of the loops around it."""
+        buffer = tile.buffer
+        if buffer is None or (all(o.same(0) for o in tile.offset) and all(map(Expr.same, tile.shape, buffer.shape))):
+            return
+        last = {loop.index: loop.trips - 1 for loop in place.loops}
+        for axis, (offset, extent, size) in enumerate(zip(tile.offset, tile.shape, buffer.shape, strict=True)):
+            most, least = offset.sympy, offset.sympy
+            for index, end in last.items():
+                step = sympy.expand(offset.sympy).coeff(symbol(index).sympy)
+                down = step.could_extract_minus_sign()
+                most = most.subs(symbol(index).sympy, 0 if down else end.sympy)
+                least = least.subs(symbol(index).sympy, end.sympy if down else 0)
+            sentence = f"the windows of {tile.name} along axis {axis}, {extent} from {offset} on, lie within its {size}"
+            name = f"windows of {tile.name} along axis {axis}"
+            self._holds(name, (Expr(most) + extent <= size) & (Expr(least) >= 0), sentence)
 
     def _rounds(self, s: n.Repeated, known: set[str]) -> None:
         if s.written_out:
@@ -100,6 +150,7 @@ class _Known:
             self._numbers(f"who holds %{tile.name}", (*tile.partition.shape, *digits))
         if tile.memory is RMEM:
             return
+        self._positive(f"a window of {tile.name}", tile.shape)
         by_threads = any(isinstance(i, Transfer | MatrixMove) for i in s.instructions)
         for i in s.instructions:
             if isinstance(i, Transfer):
@@ -115,6 +166,8 @@ class _Known:
                     )
             elif by_threads:
                 self._sum(tile, offset)
+        if by_threads or isinstance(s, n.Multiply):
+            self._inside(tile, place)
 
     def _written_out(self, place: Place) -> set[str]:
         return {loop.index for loop in place.loops if loop.written_out}

@@ -109,7 +109,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
             tuple(tracer.pipelines),
             body,
         )
-        check_known(machine, program)
+        sizes = check_known(machine, program)
         check_handover(program)
         check_sums_under_way(program)
         program = schedule(program)
@@ -120,7 +120,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         raise at(error, next(about, machine._place_of("program"))) from error.__cause__
     theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
     own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
-    legal = _distinct([*tracer.constraints, *derived_constraints(program), *own])
+    legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *own])
     constraints = (*legal, *dominance(program, legal, machine.params()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)
