@@ -100,7 +100,7 @@ def enter(context: Context, walk: Walk, item: Number) -> None:
     context.walk, context.work = walk, walk.work(run, item)
     context.indices[n.PART] = context.work.slice
     axes = context.program.grid.axes
-    found = place_of(run, context.work.tile, counts, int(context.program.grid.group))
+    found = place_of(run, context.work.tile, counts, int(context.program.grid.raster))
     for place, (axis, number) in enumerate(zip(axes, found, strict=True)):
         first_of_cluster = context.emit.mul(number, int(axis.cluster))
         context.indices[axis.index] = context.emit.add(first_of_cluster, context.cluster_rank(place))

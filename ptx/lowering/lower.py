@@ -144,7 +144,7 @@ def lowered(
         context.placement.total_bytes + (align if align > DECLARED_ALIGN else 0),
         parameters,
         tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
-        int(program.grid.group),
+        int(program.grid.raster),
         tuple((t.name, t.dims) for t in program.tensors),
         rounds.steps(program),
         used,

@@ -283,7 +283,7 @@ class _Counter:
             "tile_bytes": axes[0].extent * axes[1].extent * written // 8,
             "tiles0": tiles[0],
             "tiles1": tiles[1],
-            "group": self.program.grid.group,
+            "group": self.program.grid.raster,
         }
 
 

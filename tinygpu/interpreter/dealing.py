@@ -37,7 +37,7 @@ class Dealing:
 
     counts     clusters of tiles along each axis
     cluster    CTAs of a cluster along each axis
-    group      rows of clusters that are visited together
+    raster     rows of clusters that are visited together
     rounds     of divided loops, of a whole tile
     clusters   that are launched
     """
@@ -45,7 +45,7 @@ class Dealing:
     scheduler: TileScheduler
     counts: tuple[int, ...]
     cluster: tuple[int, ...]
-    group: int
+    raster: int
     rounds: int
     clusters: int
 
@@ -55,7 +55,7 @@ class Dealing:
             run = Numbers(number, self.clusters, self.counts, self.rounds)
             walk = self.scheduler.walk(run, (0, 1))
             taken = [walk.work(run, item) for item in walk.items()]
-            mine = [(work, place_of(run, work.tile, self.counts, self.group)) for work in taken]
+            mine = [(work, place_of(run, work.tile, self.counts, self.raster)) for work in taken]
             for rank in range(math.prod(self.cluster)):
                 places = np.unravel_index(rank, self.cluster)
                 yield [
@@ -83,7 +83,7 @@ def deal(grid: n.Grid, sizes: Mapping[str, int], ctas: int | None, rounds: Calla
     per_tile = rounds() if scheduler.deals_rounds else 1
     most = PERSISTENT_CLUSTERS if ctas is None else -(-ctas // math.prod(cluster))
     clusters = scheduler.launch_rule.clusters(math.prod(counts), per_tile, most)
-    return Dealing(scheduler, counts, cluster, int(grid.group), per_tile, clusters)
+    return Dealing(scheduler, counts, cluster, int(grid.raster), per_tile, clusters)
 
 
 # Clusters of a persistent grid that are run where nobody says how many are resident: enough to share tiles.

@@ -76,7 +76,7 @@ class _Known:
                 raise self._error(f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine")
             yield f"a tile along {axis.size}", (axis.extent,)
             yield f"the cluster along {axis.size}", (axis.cluster,)
-        yield "the rasterisation of the grid", (grid.group,)
+        yield "the rasterisation of the grid", (grid.raster,)
         yield "the slices of a tile", (grid.scheduler.slices,)
         for role in self.program.roles:
             yield f"role {role.name}", (role.warps,)

@@ -118,4 +118,4 @@ def _head(p: Program) -> Iterator[str]:
             yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
     axes = ", ".join(f"{a.index} in {joined((a.size, a.extent), '/')}" for a in p.grid.axes)
     cluster = joined((a.cluster for a in p.grid.axes), " x ")
-    yield f"  grid {axes}; raster {p.grid.group}; clusters of {cluster}{p.grid.scheduler.title}"
+    yield f"  grid {axes}; raster {p.grid.raster}; clusters of {cluster}{p.grid.scheduler.title}"

@@ -41,7 +41,7 @@ from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
 
-SCHEMA = 6
+SCHEMA = 7
 
 _CLASSES: tuple[type, ...] = (
     Program,

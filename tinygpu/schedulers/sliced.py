@@ -33,30 +33,26 @@ class SlicedWalk(Walk):
 class Sliced(TileScheduler):
     """What both have in common.
 
-    parts  slices of each tile
+    slices  of each tile
     """
 
-    parts: Expr = ONE
-
-    @property
-    def slices(self) -> Expr:
-        return self.parts
+    slices: Expr = ONE
 
     @property
     def title(self) -> str:
         how = " persistent" if self.persistent else ""
-        return how if self.parts.same(1) else f"{how}; {self.parts} slices of each tile"
+        return how if self.slices.same(1) else f"{how}; {self.slices} slices of each tile"
 
     @property
     def places(self) -> tuple[int, int]:
-        return int(self.parts), 0
+        return int(self.slices), 0
 
     def sharing(self, tiles: Expr, cluster: Expr) -> tuple[Sharing, ...]:
         """Each leaves its values, and the last one takes those of all, for which everybody waits."""
-        parts = self.parts
-        if parts.same(1):
+        slices = self.slices
+        if slices.same(1):
             return ()
-        return (Sharing(where(parts > 1, 1, 0), ONE, ONE, parts, parts - 1, ONE * 2, (ONE, parts)),)
+        return (Sharing(where(slices > 1, 1, 0), ONE, ONE, slices, slices - 1, ONE * 2, (ONE, slices)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +60,7 @@ class OneTile(Sliced):
     """Every CTA (or cluster) has one slice of one tile: data-parallel, or split-K."""
 
     def walk(self, run: RunTime, share: tuple[int, int]) -> SlicedWalk:
-        return SlicedWalk(run.own(), slices=int(self.parts))
+        return SlicedWalk(run.own(), slices=int(self.slices))
 
 
 ONE_TILE = OneTile()
@@ -82,4 +78,4 @@ class StaticPersistent(Sliced):
         rest, every = share
         own, clusters = run.own(), run.launched()
         begin, step = run.add(own, run.mul(clusters, rest)), run.mul(clusters, every)
-        return SlicedWalk(begin, step, run.mul(run.tiles(), int(self.parts)), int(self.parts))
+        return SlicedWalk(begin, step, run.mul(run.tiles(), int(self.slices)), int(self.slices))

@@ -89,7 +89,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
             assert d.smem_bytes_per_cta == place(filled, {}).total_bytes
         panels = {"row_panel_bytes": bm * k * 2, "column_panel_bytes": bn * k * 2}
         counts = space.counts(space.structure_index(point))
-        told = {**panels, "tile_bytes": bm * bn * 2, "group": int(filled.grid.group)}
+        told = {**panels, "tile_bytes": bm * bn * 2, "group": int(filled.grid.raster)}
         told |= {f"tiles{axis}": tile for axis, tile in enumerate(tiles)}
         for name, number in told.items():
             assert (
@@ -107,7 +107,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
                 (gpu.l2_near_bytes, demand_of(space, point, chip=gpu).dram_bytes_read),
                 (0, counts.refetched_bytes(values_of(space, point), gpu)),
             ):
-                group = int(filled.grid.group)
+                group = int(filled.grid.raster)
                 tile_bytes = bm * bn * 2
                 assert said == dram_read_bytes(kept, *panels.values(), tile_bytes, *tiles, group, at_a_time)
     assert {0, 1, 2} <= residents

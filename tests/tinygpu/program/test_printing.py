@@ -134,12 +134,12 @@ def test_parts_that_a_thread_takes_at_once_fill_eight_vectors() -> None:
 
 def test_a_program_is_filled_with_all_of_its_parameters_or_not_at_all() -> None:
     """Numbers that several expressions share are computed once; what has no parameter stays as it is."""
-    grid = replace(PROGRAM.grid, group=symbol("a") * symbol("b") + 1, scheduler=OneTile(symbol("a") + symbol("m")))
+    grid = replace(PROGRAM.grid, raster=symbol("a") * symbol("b") + 1, scheduler=OneTile(symbol("a") + symbol("m")))
     program = replace(PROGRAM, grid=grid)
     prepared = filler(program, frozenset({"a", "b"}))
     assert (prepared.names, [str(e) for e in prepared.closed]) == ({"a", "b"}, ["a*b + 1"])
     filled = prepared.fill({"a": 3, "b": 5, "idle": 7})
-    assert int(filled.grid.group) == 16
+    assert int(filled.grid.raster) == 16
     assert filled.grid.scheduler.slices.same(symbol("m") + 3)
     assert filled.body is program.body
     with pytest.raises(ValueError) as refused:

@@ -170,7 +170,7 @@ def test_fields_that_have_defaults_may_be_left_out() -> None:
     saved.pop("checksum")
     grid = saved["program"]["grid"]
     (halve,) = [entry for entry in saved["shared"] if entry["is"].endswith(":Halve")]
-    assert (grid.pop("scheduler"), halve.pop("times")) == ({"is": "OneTile", "parts": {"expr": "1"}}, 3)
+    assert (grid.pop("scheduler"), halve.pop("times")) == ({"is": "OneTile", "slices": {"expr": "1"}}, 3)
     halve["is"] = halve["is"].replace("Halve", "Listed")
     loaded = load_program(saved)
     (apply,) = [s for s in walk(loaded.body) if isinstance(s, n.Apply)]
@@ -263,7 +263,7 @@ NOT_THERE = (
 @pytest.mark.parametrize(
     ("entry", "value", "sentence"),
     [
-        ("schema", 7, "this version reads saved programs of schema 6, not 7"),
+        ("schema", 8, "this version reads saved programs of schema 7, not 8"),
         ("shared", 7, "the entry shared of a saved program is a list, not 7"),
         ("program", 3, "the entry program holds a int, not a Program"),
         ("checksum", "1234", "the saved program was changed after it was saved: its checksum does not fit"),

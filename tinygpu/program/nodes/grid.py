@@ -32,13 +32,13 @@ class Axis:
 class Grid:
     """The tiles of a program, and how they are dealt to CTAs.
 
-    group      tile rows that are visited together (L2 locality); 1 = row by row
+    raster     tile rows that are visited together (L2 locality); 1 = row by row
     cluster    CTAs per cluster: the product over the axes
     scheduler  which CTA (or cluster) works on what
     """
 
     axes: tuple[Axis, ...]
-    group: Expr
+    raster: Expr
     cluster: Expr
     scheduler: TileScheduler = ONE_TILE
 
