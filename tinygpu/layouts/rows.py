@@ -4,7 +4,7 @@ that are cut to the width of the hardware's swizzle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from tinygpu.layouts.algebra import concatenate
@@ -21,14 +21,15 @@ Axis: TypeAlias = tuple[int, int, int]
 HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1, 4, 3)}
 
 
+@lru_cache(maxsize=1024)  # the solver counts every access under a layout, and a kernel asks for every buffer's again
 def whole_rows(
-    axes: Sequence[Axis], rows: int, pitch: int, xor: Xor = (), stages: int = 1, stage_bytes: int = 0
+    axes: tuple[Axis, ...], rows: int, pitch: int, xor: Xor = (), stages: int = 1, stage_bytes: int = 0
 ) -> ComposedLayout:
     """(coordinate along each axis, stage) -> bytes: `rows` rows, `pitch` bytes from one to the next.
 
     The pitch is rounded up to a power of two before the swizzle and put back behind it.
 
-    >>> print(whole_rows([(8, 1, 0), (40, 0, 1)], 8, 48, ((0, 16),)))
+    >>> print(whole_rows(((8, 1, 0), (40, 0, 1)), 8, 48, ((0, 16),)))
     (64,8,1):(1,48,0) o Sw<1,4,2> o (8,40,1):(64,1,512)
     """
     wide, tall = 1 << (pitch - 1).bit_length(), 1 << (rows - 1).bit_length()
@@ -39,11 +40,12 @@ def whole_rows(
     return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, stage_bytes)))
 
 
-def cut_rows(axes: Sequence[Axis], rows: int, width: int, stages: int = 1, stage_bytes: int = 0) -> ComposedLayout:
+@lru_cache(maxsize=1024)
+def cut_rows(axes: tuple[Axis, ...], rows: int, width: int, stages: int = 1, stage_bytes: int = 0) -> ComposedLayout:
     """(coordinate along each axis, stage) -> bytes: first `width` bytes of every row, then the next of every row; the
     swizzle of the hardware on all of it.
 
-    >>> print(cut_rows([(8, 1, 0), (64, 0, 2)], 8, 64))
+    >>> print(cut_rows(((8, 1, 0), (64, 0, 2)), 8, 64))
     Sw<2,4,3> o (8,(32,2),1):(64,(2,512),0)
     """
     modes = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,9 +150,5 @@ def buffer_layout(b: Buffer, xor: Xor = ()) -> ComposedLayout:
         for axis, (extent, step) in enumerate(zip(b.shape, b.row_steps, strict=True))
     ]
     if b.swizzle_bytes is not None:
-        return _cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes))
-    return _whole_rows(tuple(axes), int(b.rows), int(b.pitch_bytes), xor, int(b.stages), int(b.stage_bytes))
-
-
-# The solver and lowering ask for the layout of one buffer at each of its accesses.
-_cut_rows, _whole_rows = lru_cache(maxsize=256)(cut_rows), lru_cache(maxsize=256)(whole_rows)
+        return cut_rows(tuple(axes), int(b.rows), int(b.swizzle_bytes), int(b.stages), int(b.stage_bytes))
+    return whole_rows(tuple(axes), int(b.rows), int(b.pitch_bytes), xor, int(b.stages), int(b.stage_bytes))

@@ -193,8 +193,8 @@ class _Question:
                     best = _Best(finding.total, pitch, finding.xor)
                 reason = finding.reason or reason
         layout = SmemLayout(self.rows, self.row_bytes, best.pitch, best.xor)
-        self.check(best.total, layout)
         results = results_of(layout, self.accesses)
+        self.check(best.total, results)
         return self.solution(layout, results, best.total, floor, asked, reason, start)
 
     def solution(
@@ -224,8 +224,8 @@ class _Question:
         """Wavefronts of all accesses, each as often as it runs, counted lane by lane."""
         return sum(access.weight * access.wavefronts(layout) for access in self.accesses)
 
-    def check(self, total: int, layout: SmemLayout) -> None:
-        counted = self.count(layout)
+    def check(self, total: int, results: tuple[AccessResult, ...]) -> None:
+        counted = sum(one.weight * found.wavefronts for one, found in zip(self.accesses, results, strict=True))
         if counted != total:
             raise SolverDisagreement(
                 f"[smem solver] the solver expects {total} wavefronts, the count by lanes is {counted}; please report "

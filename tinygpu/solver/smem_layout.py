@@ -81,7 +81,7 @@ class SmemLayout:
     @property
     def layout(self) -> ComposedLayout:
         """(row, column byte, 0) -> byte."""
-        return whole_rows([(self.rows, 1, 0), (self.row_bytes, 0, 1)], self.rows, self.pitch_bytes, self.xor)
+        return whole_rows(((self.rows, 1, 0), (self.row_bytes, 0, 1)), self.rows, self.pitch_bytes, self.xor)
 
     def address(self, row: Bytes, column_byte: Bytes) -> Bytes:
         """Byte offset of each (row, column byte), elementwise; both are int64 arrays that broadcast.

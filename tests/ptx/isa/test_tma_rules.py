@@ -121,7 +121,7 @@ def test_pieces_lie_where_the_picture_and_the_placement_of_buffers_say(swizzle: 
     shown = [[int(p) for p in row.split()[1:]] for row in picture(swizzle).splitlines()[1:]]
     for row in range(8):
         mask = 0
-        for bit, flips in BufferPlace(0, cut_rows([(8, 1, 0), (swizzle, 0, 1)], 8, swizzle)).xor:
+        for bit, flips in BufferPlace(0, cut_rows(((8, 1, 0), (swizzle, 0, 1)), 8, swizzle)).xor:
             mask ^= flips if row >> bit & 1 else 0
         assert shown[row] == [(16 * p ^ mask) // 16 for p in range(pieces)]
     order = [row * pieces + piece for row in range(8) for piece in shown[row]]

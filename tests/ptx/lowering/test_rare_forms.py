@@ -90,7 +90,7 @@ def test_what_splits_is_swizzled_part_by_part(seed: int) -> None:
     rng = np.random.default_rng(seed)
     bits = rng.permutation(4)[: rng.integers(0, 4)]
     xor = tuple((bit, 1 << int(rng.integers(4, 7))) for bit in sorted(map(int, bits)))
-    place = BufferPlace(0, whole_rows([(16, 1, 0), (256, 0, 1)], 16, 256, xor))
+    place = BufferPlace(0, whole_rows(((16, 1, 0), (256, 0, 1)), 16, 256, xor))
     rows, columns = rng.integers(0, 16, (2, 3)), rng.integers(0, 16, (2, 3)) * 16
     masks = rng.integers(0, 2, 2) * 15
     rows, columns = rows & masks[:1, None] & [[3], [12]], columns & [[48], [192 + 15 * masks[1]]]
@@ -249,7 +249,7 @@ def test_warpgroups_begin_at_swizzle_widths_where_rows_run_along_k() -> None:
     tile = next(s.b for s in walk(programs("OneSlot")[0][0].body) if isinstance(s, n.Multiply))
     of = context(programs("OneSlot")[0][0])
     assert tile.buffer is not None
-    at = BufferPlace(0, cut_rows([(64, 1, 0), (64, 0, 2)], 64, 64, 1, 8192))
+    at = BufferPlace(0, cut_rows(((64, 1, 0), (64, 0, 2)), 64, 64, 1, 8192))
     of.placement = cast(Any, SimpleNamespace(places={tile.buffer.name: at}))
     of.arguments["smem"], of.slots["ring"] = of.emit.new("r", 0), 0
     tile = replace(tile, offset=(expr(0), expr(0)))
