@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_relayouts as relayouts
+import test_relayout_text as relayouts
 from faulty_instructions import TEXTS
 from test_three_voices import OF_ONE_PROBLEM, OF_USERS, SHIPPED, candidates
 from typer.testing import CliRunner
