@@ -127,7 +127,8 @@ def test_what_verify_says_of_a_wrong_kernel_names_statement_tile_round_and_eleme
     assert result.exit_code == 1
     last = result.stdout.strip().splitlines()[-1]
     assert re.fullmatch(
-        r"the program is right, and its kernel parts from it after `%v\d+ \+= mma %v\d+, %v\d+`, tile \(0, 0\), round "
+        r"the program is right, and its kernel parts from it after `%v\d+ \+= mma %v\d+, %v\d+` "
+        r"\(machines/matmul_ampere\.py:\d+\), tile \(0, 0\), round "
         r"i\d+ = 0, u\d+ = 0, element \(\d+, \d+\): -?\d+ in the program, -?\d+ emulated; [\d,]+ of [\d,]+ elements "
         r"differ, on .*",
         last,
