@@ -108,7 +108,7 @@ NO_ROOM = "must be whole warpgroups"
             f"{statement(of('SharedMatmul'), n.FixUp).name} fixes up a tile outside a role",
         ),
         (
-            lambda: lowering._stream_k(over_two_dims()),
+            lambda: lowering._dealt(over_two_dims()),
             "stream-K deals out the rounds of a loop over one dim, and this one has m + n",
         ),
         (
