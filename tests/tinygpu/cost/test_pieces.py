@@ -94,6 +94,7 @@ def listed(access: Any, kind: str, ld: int, begin: tuple[int, int, int], size: i
 @example(([(2, 24 * E(1)), (4, 32 * E(1)), (4, 4 * E(1))], [], 1, "f32", 1024, (0, 0, 0)), False, 32)
 @example(([(12, E(1)), (8, E(0))], [], 1, "f16", 1032, (3, 0, 1)), False, 32)
 @example(([(3, E(0)), (2, 0), (2, 4 * E(1)), (4, 0)], [], 2, "f16", 1000, (0, 0, 0)), True, 64)
+@example(([(32, E(1)), (2, 0), (2, E(0)), (3, 0)], [], 1, "f32", 1024, (0, 0, 0)), True, 32)
 def test_pieces_are_those_that_listing_every_lane_gives(found: Any, stores: bool, size: int) -> None:
     threads, instructions, vector, kind, ld, begin = found
     access, begins = access_of(partition(threads, instructions, vector), kind, vector, begin, stores)
