@@ -25,7 +25,7 @@ from tinygpu.testing.case import Case
 from tinygpu.testing.report import Failure, Row
 from tinygpu.testing.statements import Identity, recorded_words, used, wrong_statements
 from tinygpu.testing.workbench import Allowance
-from tinygpu.users_code import UsersCodeError
+from tinygpu.users_code import UsersCodeError, with_place, written_at
 
 THREADS = 256
 OPERANDS = "abce"
@@ -61,7 +61,8 @@ def check_meanings(bench: Bench) -> Row:
             continue
         tried += 1
         if fault:
-            failures.append(Failure(f"{name} ({instruction.label}): {fault}"))
+            where = written_at(instruction.meaning)
+            failures.append(Failure(f"{where}{': ' if where else ''}{name} ({instruction.label}): {fault}"))
     failed = {name for name, instruction in instructions.values() if any(f"{name} (" in f.sentence for f in failures)}
     known = {(name, type(instruction)) for name, instruction in instructions.values() if name not in unsaid}
     whole, more = _on_tiles(bench, failed)
@@ -98,7 +99,8 @@ def _on_tiles(bench: Bench, failed: set[str]) -> tuple[set[Identity], list[Failu
             except NoMeaning:
                 continue  # it is among those without a meaning
             except NOT_RUN as fault:
-                found, seen = {("", Instruction): f"the program cannot be run as it is written: {fault}"}, new
+                told = f"the program cannot be run as it is written: {with_place(fault)}"
+                found, seen = {("", Instruction): told}, new
             tried |= seen
             for (name, _), sentence in found.items():
                 if name not in failed:
