@@ -12,15 +12,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import symbol
+from tinygpu.expressions import evaluate, symbol
 from tinygpu.language import E, Layout, Partition, Route
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import expr
+from tinygpu.language.problem import Operand
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
-from tinygpu.program.access import Access, accesses
+from tinygpu.program.access import Access, accesses, boxes
 from tinygpu.program.windows import offsets, unrolled_statements
 from tinygpu.ptx import isa
 
@@ -182,3 +183,34 @@ def test_what_no_threads_share_out_is_touched_by_nobody() -> None:
     assert list(accesses(n.Store("s", isa.StGlobal(1), whole, gmem))) == []
     assert list(accesses(n.Load("l", isa.TmaLoad(), gmem, spread))) == []
     assert list(accesses(n.Store("s", isa.TmaStore(), spread, gmem))) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4])
+@pytest.mark.parametrize("major", ["row", "col"])
+def test_pitches_of_a_tensor_are_the_strides_that_a_problem_gives(rank: int, major: str) -> None:
+    """Any number of axes, both orders: symbols of dims and of the leading dimension filled in."""
+    if major == "col" and rank != 2:
+        return  # only a matrix can be column-major
+    dims, shape = tuple("abcd"[:rank]), (3, 5, 7, 11)[:rank]
+    tensor = Tensor("x", dtype("f16"), dims, "in", major)  # type: ignore[arg-type]
+    ld = 24 if rank > 1 else shape[0]
+    known = {**dict(zip(dims, shape, strict=True)), "x.ld": ld}
+    given = Operand("x", dtype("f16"), shape, major, ld, 256, "in").strides()  # type: ignore[arg-type]
+    assert tuple(evaluate(step, known) for step in tensor.strides) == given
+
+
+@pytest.mark.parametrize(("width", "contiguous"), [(None, 1), (32, 1), (64, 1), (128, 0)])
+def test_boxes_cover_every_row_once_side_by_side(width: int | None, contiguous: int) -> None:
+    shape = (8, 128) if contiguous == 1 else (128, 8)
+    sizes = (expr(shape[0]), expr(shape[1]))
+    swizzle = None if width is None else expr(width)
+    buffer = Buffer("ring.x", SMEM, dtype("f16"), sizes, contiguous, expr(0), "", expr(1), swizzle)
+    smem = Tile("ring.x", SMEM, dtype("f16"), sizes, ORIGIN, buffer=buffer)
+    gmem = gmem_tile(Tensor("x", dtype("f16"), ("m", "n"), "in"), ORIGIN, shape)
+    copy = n.Copy("t", isa.TmaLoad(), gmem, smem, None, None)
+    box = boxes(copy, isa.TmaLoad())
+    run = int(box.width_bits) // 16
+    assert run == min(128, (width or 256) // 2)
+    firsts = sorted(map(tuple, box.starts.coordinates().reshape(-1, 2).tolist()))
+    grid = itertools.product(range(8), range(0, 128, run))
+    assert firsts == sorted((row, at) if contiguous == 1 else (at, row) for row, at in grid)
