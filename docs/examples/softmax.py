@@ -34,9 +34,9 @@ class Softmax(Machine):
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)  # nothing lies beyond the row
-            top = p.reduce(self.larger, self.shfl, x, axis=1)
+            top = p.reduce(self.larger, x, axis=1, by=self.shfl)
             e = p.apply(self.ex2, p.apply(self.mul, p.apply(self.sub, x, top), math.log2(math.e)))
-            share = p.apply(self.rcp, p.reduce(self.add, self.shfl, e, axis=1))
+            share = p.apply(self.rcp, p.reduce(self.add, e, axis=1, by=self.shfl))
             p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
 
     @staticmethod

@@ -88,9 +88,9 @@ class Softmax(Machine):
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)
-            top = p.reduce(self.larger, self.shfl, x, axis=1)
+            top = p.reduce(self.larger, x, axis=1, by=self.shfl)
             e = p.apply(self.ex2, p.apply(self.mul, p.apply(self.sub, x, top), 1.4426950408889634))
-            share = p.apply(self.rcp, p.reduce(self.add, self.shfl, e, axis=1))
+            share = p.apply(self.rcp, p.reduce(self.add, e, axis=1, by=self.shfl))
             p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
 
     @staticmethod
@@ -116,7 +116,7 @@ class RowMean(Machine):
             total = p.full(who, "f32")
             with p.loop(self.n, step=64) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=shape), who), into=total)
-            mean = p.apply(self.div, p.reduce(self.add, self.shfl, total, axis=1), self.n)
+            mean = p.apply(self.div, p.reduce(self.add, total, axis=1, by=self.shfl), self.n)
             p.store(self.st, self.y.column(i, shape[0]), mean)
 
     @staticmethod
@@ -140,7 +140,7 @@ class ColumnSum(Machine):
         with p.grid((self.n, shape[1])) as (j,), p.role("all", warps=self.warps):
             total = p.full(who.along(1), "f32")
             with p.loop(self.m, step=shape[0]) as i:
-                part = p.reduce(self.add, self.shfl, p.load(self.ld, self.x.tile(i, j, shape=shape), who), axis=0)
+                part = p.reduce(self.add, p.load(self.ld, self.x.tile(i, j, shape=shape), who), axis=0, by=self.shfl)
                 p.apply(self.add, total, part, into=total)
             p.store(self.st, self.y.row(j, shape[1]), total)
 
@@ -401,10 +401,10 @@ def softmax_without(step: str) -> type[Machine]:
                 x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)
                 moved = x
                 if step != "maximum":
-                    moved = p.apply(self.sub, x, p.reduce(self.larger, self.shfl, x, axis=1))
+                    moved = p.apply(self.sub, x, p.reduce(self.larger, x, axis=1, by=self.shfl))
                 e = p.apply(self.ex2, p.apply(self.mul, moved, 1.4426950408889634))
                 combine = self.larger if step == "sum" else self.add
-                share = p.apply(self.rcp, p.reduce(combine, self.shfl, e, axis=1))
+                share = p.apply(self.rcp, p.reduce(combine, e, axis=1, by=self.shfl))
                 p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
 
     return Forgetful
@@ -464,7 +464,7 @@ def test_a_reduction_of_narrow_values_is_refused_when_it_is_declared() -> None:
     def program(self: Any, p: Any) -> None:
         with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
             x = p.load(self.ld, self.x.row(i, 32), blocked((1, 32), threads=32))
-            p.reduce(self.add, self.shfl, x, axis=1)
+            p.reduce(self.add, x, axis=1, by=self.shfl)
 
     assert refusal(program, ld=isa.LdGlobal(1), add=isa.Add("f16"), shfl=isa.ShflBfly()) == (
         "Refused.program: add reduces f16, and shuffles exchange 32 bits; convert to f32 or s32 first"

@@ -40,7 +40,7 @@ class RowMax(Machine):
             with p.loop(self.n, step=shape[1]) as j:
                 x = p.load(self.ld, self.x.at(k).tile(i, j, shape=shape), who, fill=least)
                 p.apply(top, most, x, into=most)
-            most = p.reduce(top, self.swap, most, axis=1)
+            most = p.reduce(top, most, axis=1, by=self.swap)
             p.store(self.st, self.y.tile(k, i, shape=(1, shape[0])), most.T)
 
     @staticmethod

@@ -27,7 +27,7 @@ class RowSum(Machine):
                 x = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
                 if self.x.dtype.name != "f32":
                     x = p.apply(isa.Cvt(self.x.dtype.name, "f32"), x)
-                p.apply(self.add, total, p.reduce(self.add, self.shfl, x, axis=1), into=total)
+                p.apply(self.add, total, p.reduce(self.add, x, axis=1, by=self.shfl), into=total)
             p.store(self.st, self.y.column(i, shape[0]), total)
 
     @staticmethod

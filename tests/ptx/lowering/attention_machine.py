@@ -76,10 +76,10 @@ class Attention(Machine):
                     keys = p.load(self.fragment, slot.k.window((0, at), (bn, 16)), s.b.T).T
                     p.multiply(self.mma, scores, query, keys)
                 scaled = p.apply(self.mul, scores, SCALE)
-                higher = p.apply(self.larger, top, p.reduce(self.larger, self.shuffle, scaled, 1))
+                higher = p.apply(self.larger, top, p.reduce(self.larger, scaled, axis=1, by=self.shuffle))
                 e = p.apply(isa.Ex2("f32"), p.apply(self.sub, scaled, higher))
                 shrink = p.apply(isa.Ex2("f32"), p.apply(self.sub, top, higher))
-                p.apply(isa.Fma("f32"), total, shrink, p.reduce(self.add, self.shuffle, e, 1), into=total)
+                p.apply(isa.Fma("f32"), total, shrink, p.reduce(self.add, e, axis=1, by=self.shuffle), into=total)
                 p.apply(self.mul, out, shrink, into=out)
                 p.apply(self.larger, top, higher, into=top)
                 with weights.produce() as w:

@@ -80,7 +80,7 @@ class RowSum(Machine):
             total = p.full(who, "f32")
             with p.loop(self.n, step=shape[1]) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=shape), who), into=total)
-            p.store(self.st, self.y.column(i, 8), p.reduce(self.add, self.shuffle, total, 1))
+            p.store(self.st, self.y.column(i, 8), p.reduce(self.add, total, axis=1, by=self.shuffle))
 
     @staticmethod
     def reference(x: Any) -> Any:

@@ -51,7 +51,7 @@ class RmsNorm(Machine):
         with p.grid((self.m, self.rows)) as (i,), p.role("all", warps=self.warps):
             x = p.apply(self.widen, p.load(self.ld, self.x.tile(i, 0, shape=shape), who))
             w = p.apply(self.widen, p.load(self.ld, self.w.row(0, self.columns), who.along(1)))
-            squares = p.reduce(self.add, self.shuffle, p.apply(self.mul, x, x), 1)
+            squares = p.reduce(self.add, p.apply(self.mul, x, x), axis=1, by=self.shuffle)
             scale = p.apply(self.rsqrt, p.apply(self.add, p.apply(self.div, squares, self.n), 1e-5))
             y = p.apply(self.mul, p.apply(self.mul, x, scale), w)
             p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.narrow, y))
@@ -86,8 +86,8 @@ class LayerNorm(Machine):
                 x = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
                 p.apply(self.add, total, x, into=total)
                 p.apply(self.fma, x, x, squares, into=squares)
-            mean = p.apply(self.div, p.reduce(self.add, self.shuffle, total, 1), self.n)
-            power = p.apply(self.div, p.reduce(self.add, self.shuffle, squares, 1), self.n)
+            mean = p.apply(self.div, p.reduce(self.add, total, axis=1, by=self.shuffle), self.n)
+            power = p.apply(self.div, p.reduce(self.add, squares, axis=1, by=self.shuffle), self.n)
             variance = p.apply(self.sub, power, p.apply(self.mul, mean, mean))
             scale = p.apply(self.rsqrt, p.apply(self.add, variance, 1e-2))
             with p.loop(self.n, step=self.columns) as j:
@@ -126,8 +126,8 @@ class OnlineSoftmax(Machine):
             top, total = p.full(who.along(0), "f32", -1e30), p.full(who.along(0), "f32")
             with p.loop(self.n, step=self.columns) as j:
                 x = p.apply(self.mul, p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), LOG2_E)
-                higher = p.apply(self.larger, top, p.reduce(self.larger, self.shuffle, x, 1))
-                part = p.reduce(self.add, self.shuffle, p.apply(self.exp, p.apply(self.sub, x, higher)), 1)
+                higher = p.apply(self.larger, top, p.reduce(self.larger, x, axis=1, by=self.shuffle))
+                part = p.reduce(self.add, p.apply(self.exp, p.apply(self.sub, x, higher)), axis=1, by=self.shuffle)
                 shrink = p.apply(self.exp, p.apply(self.sub, top, higher))
                 p.apply(self.fma, total, shrink, part, into=total)
                 p.apply(self.larger, top, higher, into=top)
@@ -171,7 +171,7 @@ class Gemv(Machine):
                 a = wide(p.load(self.ld, self.a.tile(i, j, shape=shape), who))
                 x = wide(p.load(self.ld, self.x.row(j, self.columns), who.along(1)))
                 p.apply(self.fma, a, x, partial, into=partial)
-            p.store(self.st, self.y.column(i, self.rows), p.reduce(self.add, self.shuffle, partial, 1))
+            p.store(self.st, self.y.column(i, self.rows), p.reduce(self.add, partial, axis=1, by=self.shuffle))
 
     @staticmethod
     def reference(a: Any, x: Any) -> Any:
@@ -206,7 +206,7 @@ class VectorSum(Machine):
             with meet.produce() as s:
                 p.store(self.put, s.t, total)
             with meet.consume() as s:
-                y = p.reduce(self.add, self.shuffle, p.load(self.get, s.t, again), 1)
+                y = p.reduce(self.add, p.load(self.get, s.t, again), axis=1, by=self.shuffle)
                 p.store(self.st, self.y.column(i, self.rows), y)
 
     @staticmethod
@@ -232,7 +232,7 @@ class IntMax(Machine):
             with p.loop(self.n, step=shape[1]) as j:
                 x = p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-(2**31))
                 p.apply(self.larger, top, x, into=top)
-            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.larger, self.shuffle, top, 1))
+            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.larger, top, axis=1, by=self.shuffle))
 
     @staticmethod
     def reference(x: Any) -> Any:

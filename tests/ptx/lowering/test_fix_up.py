@@ -53,7 +53,7 @@ class SharedRows(Machine):
                 p.apply(self.add, total, p.load(self.ld, window, who), into=total)
                 p.apply(self.most, top, p.load(self.ld, window, who, fill=-math.inf), into=top)
             for combine, value, out in ((self.add, total, self.y), (self.most, top, self.z)):
-                with p.fix_up(combine, self.st, self.ld, p.reduce(combine, self.shuffle, value, 1)) as found:
+                with p.fix_up(combine, self.st, self.ld, p.reduce(combine, value, axis=1, by=self.shuffle)) as found:
                     p.store(self.st, out.column(i, self.rows), found)
 
     @staticmethod

@@ -274,7 +274,7 @@ def test_what_an_instruction_does_not_state_is_told_when_a_machine_is_declared(i
                     if isinstance(self.own, Elementwise):
                         x = p.apply(self.own, x)
                     if isinstance(self.own, Shuffle):
-                        x = p.reduce(isa.Add("f32"), self.own, x, axis=0)
+                        x = p.reduce(isa.Add("f32"), x, axis=0, by=self.own)
                     if isinstance(self.own, MatrixMultiply):
                         p.multiply(self.own, x, x, x)
                     if isinstance(self.own, MatrixLoad):

@@ -257,7 +257,7 @@ def dealt(extent: Callable[..., Any]) -> type[Machine]:
                 total = p.full(who, "f32")
                 with p.loop(extent(self), step=32, divided=True) as j:
                     p.apply(self.add, p.load(self.ld, self.x.tile(i, j, shape=TILE), who), total, into=total)
-                own = p.reduce(self.add, self.shuffle, total, axis=1)
+                own = p.reduce(self.add, total, axis=1, by=self.shuffle)
                 with p.fix_up(self.add, self.st, self.ld, own) as found:
                     p.store(self.st, self.y.column(i, 4), found)
 
@@ -287,7 +287,7 @@ def by_turns(rows: tuple[int, int]) -> type[Machine]:
                         with p.loop(self.n, step=32, divided=True) as j:
                             x = p.load(self.ld, self.x.tile(i, j, shape=(tall, 32)), who)
                             p.apply(self.add, x, total, into=total)
-                        own = p.reduce(self.add, self.shuffle, total, axis=1)
+                        own = p.reduce(self.add, total, axis=1, by=self.shuffle)
                         with p.fix_up(self.add, self.st, self.ld, own) as found:
                             p.store(self.st, self.y.column(i, tall), found)
 

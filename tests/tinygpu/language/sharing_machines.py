@@ -63,9 +63,9 @@ class WeighedRows(Machine):
                 w = p.load(self.ld, self.w.row(kk, self.columns), who.along(1))
                 p.apply(self.fma, x, w, total, into=total)
             with p.fix_up(self.add, self.leave, self.take, total) as whole:
-                y = p.reduce(self.add, self.shuffle, whole, 1)
+                y = p.reduce(self.add, whole, axis=1, by=self.shuffle)
                 less = p.apply(self.sub, whole, y)  # a column beside every column
-                y = p.apply(self.mul, p.reduce(self.add, self.shuffle, less, 1), self.alpha)
+                y = p.apply(self.mul, p.reduce(self.add, less, axis=1, by=self.shuffle), self.alpha)
                 p.store(self.st, self.y.column(i, self.rows), y)
 
     @staticmethod

@@ -116,7 +116,7 @@ def test_what_is_reduced_lies_in_lanes_of_one_warp(across: int, tall: int, axis:
     def program(self: Any, p: Any) -> None:
         who = blocked((tall, across), threads=across * tall, across=across)
         with p.grid((self.n, 1)) as (i,), p.role("all", warps=2):
-            row = p.reduce(isa.Max("f32"), isa.ShflBfly(), p.full(who, "f32"), axis)
+            row = p.reduce(isa.Max("f32"), p.full(who, "f32"), axis=axis, by=isa.ShflBfly())
             window = self.y.row(i, across) if axis == 0 else self.y.column(i, tall)
             p.store(self.st, window, row)
 

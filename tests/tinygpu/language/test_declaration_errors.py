@@ -273,11 +273,11 @@ def load(self: Any, p: Any, x: Any, y: Any, who: Any) -> Any:
             "add.rn.f32 mixes extents 64 and 32*warps along axis 0",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(isa.Add("f32"), isa.ShflBfly(), load(self, p, x, y, who), 3),
+            lambda self, p, x, y, who: p.reduce(isa.Add("f32"), load(self, p, x, y, who), axis=3, by=isa.ShflBfly()),
             "add.rn.f32 reduces along axis 3, and %v1 has axis 0 only",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(isa.Neg("f32"), isa.ShflBfly(), load(self, p, x, y, who), 0),
+            lambda self, p, x, y, who: p.reduce(isa.Neg("f32"), load(self, p, x, y, who), axis=0, by=isa.ShflBfly()),
             "neg.f32 cannot reduce f32: it takes f32 and gives f32",
         ),
         (

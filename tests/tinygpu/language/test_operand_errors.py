@@ -143,21 +143,21 @@ def product(
             lambda self, p, x, y, who: p.copy(Route(self.ld, self.st), x, y, who, multicast=0),
             "ld.global+st.global (ld.global+st.global) serves one CTA; only a BulkTransfer is multicast",
         ),
-        (lambda self, p, x, y, who: p.reduce(self.add, self.add, x, 0), "p.reduce takes a Shuffle, not {add}"),
+        (lambda self, p, x, y, who: p.reduce(self.add, x, axis=0, by=self.add), "p.reduce takes a Shuffle, not {add}"),
         (
-            lambda self, p, x, y, who: p.reduce(self.add, isa.ShflBfly(), x, 0),
+            lambda self, p, x, y, who: p.reduce(self.add, x, axis=0, by=isa.ShflBfly()),
             "add reduces registers, and x lies in GMEM",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(isa.Add("f16"), isa.ShflBfly(), p.full(who, "f16"), 0),
+            lambda self, p, x, y, who: p.reduce(isa.Add("f16"), p.full(who, "f16"), axis=0, by=isa.ShflBfly()),
             "add.rn.f16 reduces f16, and shuffles exchange 32 bits; convert to f32 or s32 first",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(isa.Add("s32"), isa.ShflBfly(), p.full(who, "f32"), 0),
+            lambda self, p, x, y, who: p.reduce(isa.Add("s32"), p.full(who, "f32"), axis=0, by=isa.ShflBfly()),
             "add.s32 cannot reduce f32: it takes s32, s32 and gives s32",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(self.add, isa.ShflBfly(), p.full(held(4, 8), "f32"), -1),
+            lambda self, p, x, y, who: p.reduce(self.add, p.full(held(4, 8), "f32"), axis=-1, by=isa.ShflBfly()),
             "add reduces along axis -1, and %v1 has the axes 0 to 1",
         ),
         (

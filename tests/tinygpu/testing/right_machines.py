@@ -82,9 +82,9 @@ class Softmax(Machine):
         who = blocked(shape, threads=threads, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=float("-inf"))
-            top = p.reduce(self.larger, self.shuffle, x, axis=1)
+            top = p.reduce(self.larger, x, axis=1, by=self.shuffle)
             e = p.apply(self.ex2, p.apply(self.mul, p.apply(self.sub, x, top), 1.4426950408889634))
-            total = p.reduce(self.add, self.shuffle, e, axis=1)
+            total = p.reduce(self.add, e, axis=1, by=self.shuffle)
             p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, p.apply(self.rcp, total)))
 
     @staticmethod
@@ -117,7 +117,7 @@ class RmsNorm(Machine):
             with p.loop(self.n, step=step) as j:
                 x = self.wide(p, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
                 p.apply(self.fma, x, x, squares, into=squares)
-            total = p.reduce(self.add, self.shuffle, squares, axis=1)
+            total = p.reduce(self.add, squares, axis=1, by=self.shuffle)
             scale = p.apply(self.rsqrt, p.apply(self.add, p.apply(self.div, total, self.n), 1e-5))
             with p.loop(self.n, step=step) as j:
                 x = self.wide(p, p.load(self.ld, self.x.tile(i, j, shape=shape), who))
@@ -157,7 +157,7 @@ class RowSum(Machine):
             total = p.full(who, "f32")
             with p.loop(self.n, step=step) as j:
                 p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=shape), who), into=total)
-            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.add, self.shuffle, total, axis=1))
+            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.add, total, axis=1, by=self.shuffle))
 
     @staticmethod
     def reference(x: Any) -> Any:
@@ -342,7 +342,7 @@ class SharedRows(Machine):
             total = p.full(who, "f32")
             with p.loop(self.n, step=128, divided=True) as j:
                 p.apply(self.add, p.load(self.ld, self.x.tile(i, j, shape=(4, 128)), who), total, into=total)
-            own = p.reduce(self.add, self.shuffle, total, axis=1)
+            own = p.reduce(self.add, total, axis=1, by=self.shuffle)
             with p.fix_up(self.add, self.st, self.take, own) as found:
                 p.store(self.st, self.y.column(i, 4), found)
 

@@ -130,10 +130,13 @@ class Computing(OperandChecks):
         return token
 
     @verb("p.reduce")
-    def reduce(self, combine: Elementwise, shuffle: Shuffle, value: Tile, axis: int) -> Tile:
-        """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it."""
+    def reduce(self, combine: Elementwise, value: Tile, axis: int, by: Shuffle) -> Tile:
+        """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it.
+
+        by  how the threads that differ along the axis exchange what they have
+        """
         name = self._instruction(combine, (Elementwise,), "reduce")
-        self._instruction(shuffle, (Shuffle,), "reduce")
+        self._instruction(by, (Shuffle,), "reduce")
         self._use(value)
         if value.partition is None:
             raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
@@ -145,10 +148,10 @@ class Computing(OperandChecks):
         if value.dtype.bits != 32:
             raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32 bits; convert to f32 or s32 first")
         self._acts(name, combine)
-        self._acts(name, shuffle)
+        self._acts(name, by)
         self.require(_within_warp(value, axis))
         result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
-        self.emit(n.Reduce(name, combine, shuffle, value, result, axis))
+        self.emit(n.Reduce(name, combine, by, value, result, axis))
         return result
 
     @verb("p.tiled")

@@ -27,7 +27,7 @@ class RowPeak(Machine):
             peak = p.full(who, "f32")
             with p.loop(self.n, step=shape[1]) as j:
                 p.apply(self.farther, p.load(self.ld, self.x.tile(i, j, shape=shape), who), peak, into=peak)
-            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.farther, self.shuffle, peak, axis=1))
+            p.store(self.st, self.y.column(i, shape[0]), p.reduce(self.farther, peak, axis=1, by=self.shuffle))
 
     @staticmethod
     def reference(x: Any) -> Any:
