@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from tinygpu.distributions import WHOLE
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
@@ -76,7 +79,12 @@ def launcher(machine: type[Machine], kernel: Kernel, made_for: Problem) -> Calla
                     f"compiled for multiples of {compiled.align_bytes}; compile with this array, or copy it"
                 )
             operands.append(compiled if o.name not in views and o.shape == compiled.shape else o)
-        return launch_of(kernel, Problem(found.dims, tuple(operands), found.options))
+        launched = Problem(found.dims, tuple(operands), found.options)
+        try:
+            values = input_distributions(machine, launched)
+        except ValueError as empty:
+            raise WrongArray(f"{title}: {empty}") from None
+        return replace(launch_of(kernel, launched), values=tuple((n, v) for n, v in values.items() if v.law in WHOLE))
 
     return launch_for
 

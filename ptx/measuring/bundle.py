@@ -10,10 +10,11 @@ import hashlib
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tinygpu.distributions import Distribution
 from tinygpu.files import FileError
 from tinygpu.files.archive import Archive
 from tinygpu.files.error import excerpt
@@ -29,7 +30,8 @@ from tinygpu.ptx.runtime.launch import Launch, Tensor
 KEY = "tinygpu_bundle"
 # 2: machine code has the register budgets of its PTX, so that it is loaded wherever it is there.
 # 3: tensor maps have a swizzle_bytes.
-VERSION = 3
+# 4: questions have the values that inputs are drawn from.
+VERSION = 4
 BEGINS = (b"PK\x03\x04",)
 _INDEX = "bundle.json"
 # Bytes of a bundle, of all that it holds, decompressed, and of one kernel: 500 take some 20 MB and 200 MB.
@@ -46,6 +48,7 @@ class Question:
     scalars    (name, type) of numbers given at launch
     reference  the right answer, as a graph
     rounding   how far a result may be off
+    values     what inputs are drawn from, of tensors and scalars for which the machine says it
     """
 
     name: str
@@ -54,6 +57,7 @@ class Question:
     scalars: tuple[tuple[str, str], ...]
     reference: Graph
     rounding: Rounding
+    values: Mapping[str, Distribution] = field(default_factory=dict)
 
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)
@@ -70,6 +74,9 @@ class Question:
         unknown = sorted(self.reference.inputs() - {*names})
         if unknown:
             raise ValueError(f"the reference uses {unknown[0]}, which is no tensor or scalar")
+        strange = sorted({*self.values} - {*names})
+        if strange:
+            raise ValueError(f"there are values for {excerpt(strange[0])}, which is no tensor or scalar")
         for t in self.tensors:
             if t.access != "in" and t.name not in self.reference.outputs:
                 raise ValueError(f"the reference gives no {t.name}")

@@ -1,8 +1,8 @@
 """The subject of a measurement on one GPU: a question's operands in device memory, and what the answers must be.
 
-Inputs are drawn once from a seed: small integers, for which every sum is exact, and random numbers uniform in [-1, 1)
-(integers again for integer types). Answers are worked out by NumPy and kept in a folder, so that a process that takes
-the place of a crashed one need not work them out again.
+Inputs are drawn once from a seed: as the machine declares them, or small integers, for which every sum is exact, and
+random numbers uniform in [-1, 1) (integers again for integer types). Answers are worked out by NumPy and kept in a
+folder, so that a process that takes the place of a crashed one need not work them out again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.distributions import Distribution
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.measuring.bundle import Question
 from tinygpu.ptx.measuring.comparer import Comparer
@@ -23,6 +24,7 @@ from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, intervals
 from tinygpu.ptx.measuring.reference import evaluate
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
+from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.launch import Tensor
 from tinygpu.ptx.runtime.loaded import LoadedKernel
 
@@ -239,6 +241,9 @@ def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArr
         if t.access == "out":
             continue
         kind = t.element
+        if t.name in question.values:
+            bits[t.name] = _declared(question.values[t.name], kind, t.shape, inputs, rng)
+            continue
         if kind.is_float and inputs == "random":
             values = rng.random(t.shape, dtype=np.float32)
             values *= 2
@@ -251,8 +256,21 @@ def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArr
     scalars: dict[str, Any] = {}
     for name, type_ in question.scalars:
         floating = type_ == "f32"
+        if name in question.values:
+            held = element(type_).decode(_declared(question.values[name], element(type_), (), inputs, rng))
+            scalars[name] = float(held) if floating else int(held)
+            continue
         scalars[name] = float(np.float32(rng.uniform(-1, 1))) if floating and inputs == "random" else 3
     return bits, scalars
+
+
+def _declared(
+    values: Distribution, kind: Element, shape: tuple[int, ...], inputs: Inputs, rng: np.random.Generator
+) -> NDArray[Any]:
+    """Bits of what a machine declares: its small whole numbers where it has such, or any."""
+    found = values.draw_whole(rng, shape, 3) if inputs == "integers" else values.draw(rng, shape)
+    bits = np.asarray(kind.encode_drawn(found, values))
+    return bits & np.uint32(0xFFFFE000) if kind.name == "tf32" else bits
 
 
 def _offset(tensor: Tensor) -> int:

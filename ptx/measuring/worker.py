@@ -164,9 +164,15 @@ def _header(bundle: Bundle, gpu: Mapping[str, Any], settings: Settings) -> dict[
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "protocol": settings.protocol.to_json(),
         "seed": settings.seed,
-        "inputs": DISTRIBUTION,
+        "inputs": _inputs(bundle),
         "problems": [dict(q.problem) for q in bundle.questions],
     }
+
+
+def _inputs(bundle: Bundle) -> str:
+    """What inputs are drawn from, in words."""
+    declared = ", ".join(dict.fromkeys(name for q in bundle.questions for name in q.values))
+    return f"{DISTRIBUTION}; as their machine declares them: {declared}" if declared else DISTRIBUTION
 
 
 class _Run:

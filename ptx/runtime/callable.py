@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygpu.distributions import Distribution
 from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.arrays import Reader, View, reader_of
 from tinygpu.ptx.runtime.calls import Driver
@@ -51,6 +52,7 @@ class _Prepared:
 
     staged      stand-ins for host arrays, by position
     workspaces  kept as long as the launch knows their addresses
+    values      what tensors and scalars may hold, by name
     """
 
     arguments: ArgumentBuffer
@@ -59,6 +61,7 @@ class _Prepared:
     staged: tuple[tuple[int, Tensor, Memory], ...]
     workspaces: tuple[Memory, ...]
     stream: int
+    values: Mapping[str, Distribution]
 
 
 class CallableKernel:
@@ -141,6 +144,11 @@ class CallableKernel:
 
     def _run_slowly(self, prepared: _Prepared, arrays: tuple[Any, ...], scalars: Mapping[str, Any]) -> None:
         """A launch whose numbers and banks are written first, and whose host arrays are copied there and back."""
+        held = {tensor.name: arrays[position] for position, tensor, _ in prepared.staged if tensor.access != "out"}
+        for name, values in prepared.values.items():
+            given = held.get(name, scalars.get(name))
+            if given is not None and (why := values.fault(np.asarray(given))):
+                raise WrongArray(f"{self.signature.title}: {name}{why}")
         for name, value in scalars.items():
             prepared.arguments.set_scalar(name, value)
         for position, tensor, memory in prepared.staged:
@@ -231,7 +239,8 @@ class CallableKernel:
         memory = tuple(spaces.memory(w) for w in loaded.workspaces)
         addresses |= {w.name: m.address for w, m in zip(loaded.workspaces, memory, strict=True)}
         arguments = ArgumentBuffer(context.driver, launch, addresses)
-        prepared = _Prepared(arguments, loaded.config(stream), loaded, tuple(staged), memory, stream)
+        config, values = loaded.config(stream), dict(launch.values)
+        prepared = _Prepared(arguments, config, loaded, tuple(staged), memory, stream, values)
         with self._lock:
             while len(self._prepared) >= MOST_PREPARED:
                 del self._prepared[next(iter(self._prepared))]

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.distributions import Distribution
+
 Bits = NDArray[Any]  # unsigned integers of the element's width
 
 _UNSIGNED: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -72,6 +74,21 @@ class Element:
         if self.name == "bf16" and values.dtype == np.float32:
             return _bf16(values)
         return self._rounded(np.asarray(values, dtype=np.float64))
+
+    def encode_drawn(self, values: NDArray[Any], declared: Distribution) -> Bits:
+        """The nearest elements that a distribution has, for numbers drawn from it; of those that it lists, the nearest.
+
+        Rounding may leave the range; then the next element on its other side lies in it.
+        """
+        bits, low, high = self.encode(values), declared.low, declared.high
+        if declared.listed:
+            return bits
+        found = np.asarray(self.decode(bits), dtype=np.float64)
+        outside = (found > high).astype(np.int8) - (found < low)
+        if not outside.any():
+            return bits
+        keys = self.keys(bits)
+        return self.bits_of(np.where(outside > 0, keys - 1, np.where(outside < 0, keys + 1, keys)).astype(keys.dtype))
 
     def keys(self, bits: Bits) -> Bits:
         """Bits as unsigned numbers in the order of their values: negative NaNs first, positive ones last."""

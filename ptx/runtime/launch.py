@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tinygpu.distributions import Distribution
 from tinygpu.files.shape import built
 from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.errors import LaunchRefused
@@ -144,6 +145,7 @@ class Launch:
     cooperative all CTAs must be resident at a time
     dependent   may begin before what was launched before it has ended; the kernel itself waits for that
     banks       variables in constant space that are filled first
+    values      (tensor or scalar, the whole numbers that the kernel takes there): it may make addresses of them
     """
 
     kernel: str
@@ -160,6 +162,7 @@ class Launch:
     cooperative: bool = False
     dependent: bool = False
     banks: tuple[Bank, ...] = ()
+    values: tuple[tuple[str, Distribution], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("ctas", "threads", "cluster"):

@@ -8,13 +8,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.distributions import Distribution
 from tinygpu.dtypes import DType, tf32_read
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
 Inputs = Literal["integers", "random", "specials"]
@@ -65,26 +68,45 @@ def drawn(
     amplitude  the largest whole number
     """
     rng = np.random.default_rng([seed, inputs != "integers"])
-    arrays = {
-        o.name: input_values(rng, o.dtype, shapes[o.name], inputs, amplitude)
-        for o in problem.operands
-        if o.access != "out"
-    }
-    scalars = scalar_inputs(machine, problem, rng, inputs)
-    return (with_specials(rng, problem, arrays) if inputs == "specials" else arrays), scalars
+    declared = input_distributions(machine, problem)
 
+    def values(name: str, dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
+        if name in declared:
+            return declared_values(rng, declared[name], dtype, shape, inputs, amplitude)
+        return input_values(rng, dtype, shape, inputs, amplitude)
 
-def scalar_inputs(
-    machine: type[Machine], problem: Problem, rng: np.random.Generator, inputs: Inputs
-) -> dict[str, Any]:
-    """A value for every scalar that the problem has."""
+    arrays = {o.name: values(o.name, o.dtype, shapes[o.name]) for o in problem.operands if o.access != "out"}
     scalars: dict[str, Any] = {}
     for s in machine.scalars(dict(problem.options)):
-        if s.dtype.name == "f32":
+        if s.name in declared:
+            scalars[s.name] = values(s.name, s.dtype, ())[()]
+        elif s.dtype.name == "f32":
             scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
         else:
             scalars[s.name] = s.dtype.numpy.type(3)
-    return scalars
+    return (with_specials(rng, problem, arrays, declared) if inputs == "specials" else arrays), scalars
+
+
+def declared_values(
+    rng: np.random.Generator,
+    declared: Distribution,
+    dtype: DType,
+    shape: tuple[int, ...],
+    inputs: Inputs,
+    amplitude: int = SMALL,
+) -> NDArray[Any]:
+    """An array of one dtype as its machine declares it: whole numbers up to an amplitude where it has such, or any."""
+    if inputs == "integers":
+        found = declared.draw_whole(rng, shape, min(amplitude, _whole(dtype)))
+    else:
+        found = declared.draw(rng, shape)
+    bits = element(dtype.name).encode_drawn(found, declared)
+    held = np.asarray(bits).view(dtype.numpy)
+    if dtype.name != "tf32":
+        return held
+    cut = tf32_read(held)  # nearer to zero, at times beyond an end: then the next one away from zero is meant
+    beyond = ((cut < declared.low) | (cut > declared.high)) & (not declared.listed)
+    return np.where(beyond, cut.view(np.uint32) + np.uint32(0x2000), cut.view(np.uint32)).view(np.float32)
 
 
 def input_values(
@@ -117,16 +139,20 @@ def largest_whole(problem: Problem, output: str) -> float:
 
 
 def with_specials(
-    rng: np.random.Generator, problem: Problem, arrays: dict[str, NDArray[Any]]
+    rng: np.random.Generator,
+    problem: Problem,
+    arrays: dict[str, NDArray[Any]],
+    declared: Mapping[str, Distribution],
 ) -> dict[str, NDArray[Any]]:
     """The arrays with special values among those of every float input, each in a row and a column of its own.
 
     So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more. Where there
-    is room for one, it is the number whose exponential overflows, which leaves a result to judge.
+    is room for one, it is the number whose exponential overflows, which leaves a result to judge. What a machine
+    declares values of has none but those: both ends are among them.
     """
     out = dict(arrays)
     for o in problem.operands:
-        if o.name not in arrays or not o.dtype.is_float:
+        if o.name not in arrays or not o.dtype.is_float or o.name in declared:
             continue
         array = arrays[o.name].copy()
         first, *others = specials(o.dtype)
@@ -143,8 +169,6 @@ def specials(dtype: DType) -> NDArray[np.float64]:
     infinities = [] if dtype.name == "e4m3" else [np.inf, -np.inf]
     large = min(_LARGE, largest)
     return np.array([large, np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, -large])
-
-
 
 def workspaces(kernel: Kernel, problem: Problem, ctas: int) -> dict[str, DeviceBuffer]:
     """The workspaces of a launch of so many CTAs: zeros where the kernel relies on them, else never written."""

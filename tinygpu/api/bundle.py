@@ -19,6 +19,7 @@ from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.cost.predictor import Prediction
 from tinygpu.devices import Device
 from tinygpu.files.writing import check_replaceable
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.assembling.assembler import AssemblerError, Assembly, assemble
@@ -214,6 +215,7 @@ def question(machine: type[Machine], posed: Problem, kernels: Sequence[Kernel] =
     return Question(
         f"{machine.__name__} {posed}", posed.to_json(), tensors_of(posed), scalars, graph,
         replace(rounding_of(machine, posed), short_sums=any(adds_short(k, posed) for k in kernels)),
+        input_distributions(machine, posed),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinygpu.api.choosing import Finalist
 from tinygpu.dtypes import DType
+from tinygpu.language.inputs import input_distributions
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.emulator import EmulationFault, Order, PtxSyntaxError, UnsupportedInstruction, emulate
 from tinygpu.ptx.runtime.errors import WrongArray
@@ -89,7 +90,11 @@ def bound(
         named = f"the numbers {', '.join(kinds)}" if kinds else "no numbers"
         were = "were" if len(scalars) > 1 else "was"
         raise WrongArray(f"{machine.__name__} takes {named} by name; {', '.join(scalars) or 'none'} {were} given")
-    return given, {name: _number(kinds[name], value) for name, value in scalars.items()}
+    numbers = {name: _number(kinds[name], value) for name, value in scalars.items()}
+    for name, values in input_distributions(machine, problem).items():
+        if why := values.fault(np.asarray({**given, **numbers}[name])):
+            raise WrongArray(f"{machine.__name__}: {name}{why}")
+    return given, numbers
 
 
 def _fitting(operand: Operand, array: NDArray[Any]) -> NDArray[Any]:

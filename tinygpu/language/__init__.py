@@ -24,6 +24,7 @@ from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.require import Require
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
+from tinygpu.language.values import Values, ascending, between, integers, normal, one_of, positive, shifted, uniform
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 
@@ -68,15 +69,24 @@ __all__ = [
     "Shuffle",
     "Transfer",
     "UnknownLayout",
+    "Values",
     "all_of",
     "any_of",
+    "ascending",
+    "between",
     "blocked",
     "ceil_div",
     "dtype",
     "implies",
+    "integers",
     "maximum",
     "minimum",
+    "normal",
+    "one_of",
+    "positive",
     "register_blocked",
+    "shifted",
     "symbol",
+    "uniform",
     "where",
 ]

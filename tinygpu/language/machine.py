@@ -12,6 +12,7 @@ from typing import Any
 
 from tinygpu.language.declared import Declared
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
+from tinygpu.language.inputs import mistake_in_values
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
@@ -65,6 +66,12 @@ def _check(cls: type[Machine]) -> None:
             head = symbol_name.split(".")[0]
             if symbol_name not in known and head not in {"device", *(t.name for t in cls.tensor_declarations())}:
                 raise DeclarationError(f"{title}.{r.name}: the constraint names {symbol_name!r}, which is not declared")
+    dims = frozenset(cls.dim_names())
+    wrongs = [(t.name, mistake_in_values(t.values, t.dtypes, dims)) for t in cls.tensor_declarations()]
+    wrongs += [(s.name, mistake_in_values(s.values, (s.dtype,), dims)) for s in cls.scalar_declarations()]
+    for name, wrong in wrongs:
+        if wrong:
+            raise DeclarationError(f"{title}.{name}: {wrong}")
 
 
 def _mistake_in_reference(cls: type[Machine]) -> str:

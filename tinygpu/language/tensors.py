@@ -9,6 +9,7 @@ from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, expr, symbol
 from tinygpu.language.memories import GMEM, Memory
 from tinygpu.language.parameters import DeclarationError, Dim, Named
+from tinygpu.language.values import Values
 
 Access = Literal["in", "out", "inout"]
 Major = Literal["row", "col"]
@@ -30,6 +31,7 @@ class TensorDeclaration(Named):
         majors: tuple[Major, ...] = ("row",),
         follows: TensorDeclaration | None = None,
         memory: Memory = GMEM,
+        values: Values | None = None,
     ) -> None:
         """
         dtypes   one, several (the first is the default), or, with `follows`, those that go with each dtype of that
@@ -38,7 +40,9 @@ class TensorDeclaration(Named):
         majors   which orders the tensor may have in memory; the first is the default
         follows  the tensor, declared before, whose dtype decides
         memory   where it lies: GMEM, or a memory of one's own
+        values   what its elements are drawn from, and where they lie: uniform(-1, 1), integers(0, v)
         """
+        self.values = values
         self.follows = follows
         self.memory = memory
         self.table = dtypes if isinstance(dtypes, dict) else {}
@@ -71,6 +75,10 @@ class TensorDeclaration(Named):
         elif memory.writer == "host" and self.access != "in":
             written = "and the kernel this tensor"
             self.mistake = f"the host alone writes {memory}, {written}; declare it an Input, or in GMEM"
+        elif values is not None and self.access == "out":
+            self.mistake = f"an Output is written before anybody reads it, and has no values to draw, as {values}"
+        else:
+            self.mistake = self.mistake or _mistake_in(values)
 
     @property
     def dtype(self) -> DType:
@@ -125,13 +133,23 @@ class InOut(TensorDeclaration):
 
 
 class Scalar(Named):
-    """A number given at launch."""
+    """A number given at launch; `values` is what it is drawn from, and where it lies."""
 
-    def __init__(self, dtype_name: str) -> None:
+    def __init__(self, dtype_name: str, *, values: Values | None = None) -> None:
+        self.values = values
         if dtype_name in ("f32", "s32", "u32"):
             self.dtype = dtype(dtype_name)
+            self.mistake = _mistake_in(values)
         else:
             self.mistake = f"a Scalar is f32, s32 or u32, not {dtype_name!r}"
+
+
+def _mistake_in(values: Values | None) -> str:
+    if values is None:
+        return ""
+    if not isinstance(values, Values):
+        return f"values are a distribution, as uniform(-1, 1) or integers(0, v), not {values!r}"
+    return values.mistake
 
 
 @dataclass(frozen=True, slots=True)

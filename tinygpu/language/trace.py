@@ -15,6 +15,7 @@ from tinygpu.language.declared import Declared, Structure
 from tinygpu.language.derive import derived_constraints
 from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.handover import check_handover
+from tinygpu.language.inputs import input_constraints
 from tinygpu.language.known import check_known
 from tinygpu.language.parameters import Choice, DeclarationError, Option
 from tinygpu.language.posing import problem
@@ -120,7 +121,8 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         raise at(error, next(about, machine._place_of("program"))) from error.__cause__
     theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
     own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
-    legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *own])
+    drawn = input_constraints(machine, machine.__name__, made, dict(signature[1]))
+    legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *own, *drawn])
     constraints = (*legal, *dominance(program, legal, machine.params()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)

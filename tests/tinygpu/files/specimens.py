@@ -17,6 +17,7 @@ from tinygpu.devices import device, load_device
 from tinygpu.files.folder import MANIFEST, write_folder
 from tinygpu.files.json_text import parse
 from tinygpu.language.trace import trace
+from tinygpu.language.values import one_of, uniform
 from tinygpu.machines.elementwise import BiasRelu
 from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx.bounds.arithmetic import Rounding
@@ -202,7 +203,8 @@ def compressed(write: Callable[[Path], object], pack: Callable[[bytes], bytes]) 
 def write_a_bundle(path: Path) -> None:
     tensors = (Tensor("x", "f32", (64, 8), (8, 1), 16, "in"), Tensor("y", "f32", (64, 8), (8, 1), 16, "out"))
     graph = record(lambda x, a: {"y": np.maximum(a * x, -np.inf)[0:4].sum(axis=0)}, ["x", "a"], {}, ["y"], "M")
-    question = Asked("M n=8", {"dims": {"n": 8}}, tensors, (("a", "f32"),), graph, Rounding(False))
+    values = {"x": uniform(-1, 1).at({}), "a": one_of(1, 2, weights=(1, 3)).at({})}
+    question = Asked("M n=8", {"dims": {"n": 8}}, tensors, (("a", "f32"),), graph, Rounding(False), values)
     arguments = (
         Argument("address", "x"), Argument("map", "m", map=0), Argument("address", "w"), Argument("scalar", "a", "f32"),
         Argument("number", "n", "u32", 8),

@@ -1,0 +1,182 @@
+"""Distributions: where the numbers of an input come from, with every end filled in. Needs nothing but NumPy.
+
+The machine that times kernels draws from them as well; a machine declares them in `tinygpu.language.values`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Law = Literal["uniform", "normal", "magnitudes", "integers", "ascending", "listed"]
+# Laws whose numbers are whole, in ranges that addresses may be made of.
+WHOLE: frozenset[Law] = frozenset(("integers", "ascending"))
+# Every whole number up to here is one of double precision.
+_WHOLE = 2.0**53
+# Points at which an expectation looks.
+_QUANTILES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Numbers between two ends, both of which are drawn too.
+
+    law        uniform; normal, cut off at the ends; magnitudes: their logarithms are uniform; integers; ascending:
+               integers, sorted along the last axis; listed: one of some numbers
+    low, high  the least and the greatest number
+    mean       of a normal law, and its standard `deviation`
+    listed     the numbers, and how often each is drawn beside the others; as often as each other, where none are given
+    ends       of an ascending law: the first is the least number, and the last, where there is another, the greatest
+    shift      up to so much, more or less, is added to all numbers along the last axis; within the ends
+    """
+
+    law: Law
+    low: float
+    high: float
+    mean: float = 0.0
+    deviation: float = 1.0
+    listed: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    ends: bool = False
+    shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"a distribution lies between a number and one above it, not {self.low} and {self.high}")
+        if self.law in WHOLE and not all(abs(end) <= _WHOLE and end == int(end) for end in (self.low, self.high)):
+            raise ValueError(f"integers lie between whole numbers up to 2^53, not {self.low} and {self.high}")
+        if self.law == "magnitudes" and self.low <= 0:
+            raise ValueError(f"magnitudes are above zero, and {self.low} is not")
+        if self.law == "listed" and not self.listed:
+            raise ValueError("a listed distribution lists at least one number")
+        if self.weights and (len(self.weights) != len(self.listed) or min(self.weights) < 0 or not any(self.weights)):
+            raise ValueError(f"listed numbers have a weight each, none below zero, not {self.weights}")
+        if not (0 <= self.shift <= (self.high - self.low) / 2 and self.deviation > 0):
+            raise ValueError(f"a shift lies within the ends, a deviation is above 0: {self.shift}, {self.deviation}")
+
+    # -- drawing ---------------------------------------------------------------------------------------------------
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """An array of numbers, the two ends among them."""
+        if self.law == "ascending" and shape:
+            return self._sorted(rng, shape)
+        low, high = self.low + self.shift, self.high - self.shift
+        match self.law:
+            case "normal":
+                found = np.clip(rng.normal(self.mean, self.deviation, shape), low, high)
+            case "magnitudes":
+                found = np.exp(rng.uniform(math.log(low), math.log(high), shape))
+            case "integers" | "ascending":
+                found = np.asarray(rng.integers(int(low), int(high) + 1, shape), dtype=np.float64)
+            case "listed":
+                share = np.asarray(self.weights or (1.0,) * len(self.listed))
+                found = np.asarray(rng.choice(self.listed, shape, p=share / share.sum()), dtype=np.float64)
+            case _:
+                found = rng.uniform(low, high, shape)
+        if self.shift:
+            found = found + rng.uniform(-self.shift, self.shift, (*shape[:-1], 1) if shape else ())
+        return self._edged(rng, np.clip(found, self.low, self.high))
+
+    def draw_whole(self, rng: np.random.Generator, shape: tuple[int, ...], most: int) -> NDArray[np.float64]:
+        """An array of its whole numbers, those up to `most` where there are such: sums of them are exact.
+
+        Integers are drawn as ever; so is what has no whole number between its ends.
+        """
+        least, greatest = math.ceil(self.low), math.floor(self.high)
+        if self.law in WHOLE or self.law == "listed" or least > greatest:
+            return self.draw(rng, shape)
+        if least > most:
+            greatest = min(greatest, least + 2 * most)
+        elif greatest < -most:
+            least = max(least, greatest - 2 * most)
+        else:
+            least, greatest = max(least, -most), min(greatest, most)
+        return rng.integers(least, greatest + 1, shape).astype(np.float64)
+
+    def _edged(self, rng: np.random.Generator, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The values with both ends among them; of a single number, one end or the other at times."""
+        values = np.array(values, dtype=np.float64)
+        used = [n for n, w in zip(self.listed, self.weights or (1.0,) * len(self.listed), strict=True) if w]
+        ends = (min(used), max(used)) if used else (self.low, self.high)
+        if values.size == 1:
+            values[...] = (*ends, float(values.item()), float(values.item()))[int(rng.integers(4))]
+        elif values.size:
+            values.reshape(-1)[rng.permutation(values.size)[:2]] = ends
+        return values
+
+    def _sorted(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Sorted integers; the ends are there at times, or always, and two neighbours are equal."""
+        found = np.sort(rng.integers(int(self.low), int(self.high) + 1, shape), axis=-1)
+        if not found.size:
+            return found.astype(np.float64)
+        if self.ends or rng.integers(2):
+            found[..., -1] = int(self.high)
+        if self.ends or rng.integers(2):
+            found[..., 0] = int(self.low)
+        if found.shape[-1] > 3:
+            at = int(rng.integers(1, found.shape[-1] - 2))
+            found[..., at + 1] = found[..., at]
+        return found.astype(np.float64)
+
+    # -- what is promised ------------------------------------------------------------------------------------------
+    def fault(self, values: NDArray[Any]) -> str:
+        """What is wrong with a user's whole numbers, as what follows their name; "" where nothing is.
+
+        Kernels make addresses of them. Other laws promise nothing that a kernel relies on.
+        """
+        if self.law not in WHOLE or not values.size:
+            return ""
+        outside = (values < self.low) | (values > self.high)
+        span = f"from {int(self.low):,} to {int(self.high):,}"
+        if outside.any():
+            place, found = _first(values, outside)
+            return f"{place} is {found:,}, and must be a whole number {span}"
+        if self.law == "integers" or not values.ndim:
+            return ""
+        falls = np.zeros(values.shape, dtype=bool)
+        falls[..., 1:] = values[..., 1:] < values[..., :-1]
+        if falls.any():
+            place, found = _first(values, falls)
+            return f"{place} is {found:,}, less than the number before it, and they must be in ascending order"
+        for at, end, which in ((0, self.low, "first"), (-1, self.high, "last")):
+            wrong = values[..., at] != end
+            if self.ends and wrong.any() and (at == 0 or values.shape[-1] > 1):
+                found = int(values[..., at][wrong].ravel()[0])
+                return f" has {found:,} as its {which} number, and it must be {int(end):,}"
+        return ""
+
+    def expectation(self, function: Callable[[float], float] = float) -> float:
+        """The mean of a function of one number, at 1,024 quantiles, or at every number of a short list or range."""
+        if self.law == "listed":
+            share = self.weights or (1.0,) * len(self.listed)
+            return math.fsum(w * function(n) for n, w in zip(self.listed, share, strict=True)) / math.fsum(share)
+        if self.law in WHOLE and self.high - self.low < _QUANTILES:
+            numbers = range(int(self.low), int(self.high) + 1)
+            return math.fsum(function(float(n)) for n in numbers) / len(numbers)
+        found = [function(self._quantile((k + 0.5) / _QUANTILES)) for k in range(_QUANTILES)]
+        return math.fsum(found) / _QUANTILES
+
+    def _quantile(self, share: float) -> float:
+        """The number below which so large a share of all lies."""
+        match self.law:
+            case "normal":
+                there = statistics.NormalDist(self.mean, self.deviation).inv_cdf(share)
+                return min(max(there, self.low), self.high)
+            case "magnitudes":
+                return math.exp(math.log(self.low) + share * math.log(self.high / self.low))
+            case "integers" | "ascending":
+                return math.floor(self.low + share * (self.high + 1 - self.low))
+            case _:
+                return self.low + share * (self.high - self.low)
+
+
+def _first(values: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[str, int]:
+    """(place, number) of the first element that is marked."""
+    at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    place = f"[{', '.join(str(int(i)) for i in at)}]" if at else ""
+    return place, int(values[at])

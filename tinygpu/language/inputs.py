@@ -1,0 +1,73 @@
+"""The inputs of a problem: what each is drawn from, and what must hold of dims for that to have numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from tinygpu.constraints.constraint import Constraint
+from tinygpu.distributions import Distribution
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.problem import Problem
+from tinygpu.language.tensors import Scalar, Tensor, TensorDeclaration
+from tinygpu.language.values import Values, every_whole
+
+
+class DeclaresInputs(Protocol):
+    """What a machine says of its inputs; see `Declared`."""
+
+    @classmethod
+    def tensor_declarations(cls) -> tuple[TensorDeclaration, ...]: ...
+
+    @classmethod
+    def scalars(cls, options: Mapping[str, object]) -> tuple[Scalar, ...]: ...
+
+
+def input_distributions(machine: type[DeclaresInputs], problem: Problem) -> dict[str, Distribution]:
+    """Tensor or scalar -> what it is drawn from, of those for which the machine says it.
+
+    Raises ValueError where there is no number between its ends; no candidate is admitted for such sizes.
+    """
+    present = {o.name for o in problem.operands}
+    declared = [(t.name, t.values) for t in machine.tensor_declarations() if t.name in present]
+    declared += [(s.name, s.values) for s in machine.scalars(dict(problem.options))]
+    return {name: values.at(problem.dim) for name, values in declared if values is not None}
+
+
+def input_constraints(
+    machine: type[DeclaresInputs], title: str, tensors: tuple[Tensor, ...], options: Mapping[str, object]
+) -> Iterator[Constraint]:
+    """What dims must be, so that values which are declared by them exist, and their types hold them."""
+    kinds = {t.name: t.dtype for t in tensors}
+    declared = [(t.name, kinds[t.name], t.values) for t in machine.tensor_declarations() if t.name in kinds]
+    declared += [(s.name, s.dtype, s.values) for s in machine.scalars(options)]
+    for name, kind, values in declared:
+        if values is None or not values.symbols:
+            continue
+        low, high = _bound(values.low), _bound(values.high)
+        if low is not None and high is not None and values.law != "listed":
+            sentence = f"{values} has at least one number"
+            yield Constraint(f"values of {name}", low <= high, sentence, source=title, judge="emulator")
+        if values.whole and kind.kind != "scale" and high is not None:
+            sentence = f"{kind} holds the largest of {values}"
+            yield Constraint(f"type of {name}", high <= every_whole(kind), sentence, source=title, judge="emulator")
+
+
+def mistake_in_values(values: Values | None, kinds: tuple[DType, ...], dims: frozenset[str]) -> str:
+    """What is wrong with declared values of elements of some types; "" where nothing is."""
+    if values is None:
+        return ""
+    unknown = sorted(values.symbols - dims)
+    if unknown:
+        return f"{values} names {unknown[0]!r}, which is no Dim of this machine"
+    for kind in kinds:
+        if why := values.misfit(kind):
+            return f"{kind} {why}"
+    return ""
+
+
+def _bound(end: Expr | float) -> Expr | None:
+    if isinstance(end, Expr):
+        return end
+    return expr(int(end)) if end == int(end) else None
