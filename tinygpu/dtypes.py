@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["float", "signed", "unsigned", "scale"]
+Kind = Literal["float", "signed", "unsigned", "scale", "predicate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class DType:
 
     name       as in PTX, without the dot: "f16", "bf16", "e4m3"
     bits       width of one stored element; 4- and 6-bit types exist
-    kind       float, signed, unsigned, or scale (ue8m0: a power of two)
+    kind       float, signed, unsigned, scale (ue8m0: a power of two), or predicate (pred: in registers alone)
     mantissa   explicit mantissa bits of a float (0 for the others)
     exponent   exponent bits of a float
     """
@@ -70,6 +70,7 @@ _NUMPY: dict[str, Any] = {
     "u32": np.uint32,
     "s8": np.int8,
     "u8": np.uint8,
+    "pred": np.bool_,
 }
 
 DTYPES: tuple[DType, ...] = (
@@ -89,6 +90,9 @@ DTYPES: tuple[DType, ...] = (
     DType("s8", 8, "signed"),
     DType("u8", 8, "unsigned"),
 )
+
+# What comparisons make and selections take: whether something holds. No memory has elements of it.
+PREDICATE = DType("pred", 1, "predicate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,15 @@ def dtype(name: str | DType) -> DType:
             f"{packed} is a register of {packed.count} neighbours, which operands of an Elementwise instruction are; "
             f"the elements are {packed.element}"
         )
-    for candidate in DTYPES:
+    for candidate in (*DTYPES, PREDICATE):
         if candidate.name == name:
             return candidate
     raise ValueError(f"unknown dtype {name!r}; known: {', '.join(t.name for t in DTYPES)}")
+
+
+def not_in_memory(kind: DType) -> str:
+    """Why no tensor and no buffer has elements of a type, as what follows the type's name; "" where they may."""
+    return "is what comparisons make in registers; keep a u8 in memory" if kind == PREDICATE else ""
 
 
 def cannot_hold(kind: DType, value: float) -> str:

@@ -25,6 +25,7 @@ from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
+from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
@@ -38,6 +39,7 @@ __all__ = [
     "And",
     "BarSync",
     "Ceil",
+    "Compare",
     "Cos",
     "CpAsync",
     "Cvt",
@@ -64,6 +66,7 @@ __all__ = [
     "RcpApprox",
     "Round",
     "Rsqrt",
+    "Select",
     "ShflBfly",
     "ShflIdx",
     "Shl",

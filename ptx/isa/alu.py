@@ -187,9 +187,9 @@ _BITS = "PTX ISA, logic and shift instructions"
 
 
 class And(Arithmetic):
-    """d = a & b, bit by bit."""
+    """d = a & b, bit by bit; of predicates, where both hold."""
 
-    spelling: ClassVar[dict[str, str]] = {"u32": "and.b32", "s32": "and.b32"}
+    spelling: ClassVar[dict[str, str]] = {"u32": "and.b32", "s32": "and.b32", "pred": "and.pred"}
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -197,9 +197,9 @@ class And(Arithmetic):
 
 
 class Or(Arithmetic):
-    """d = a | b, bit by bit."""
+    """d = a | b, bit by bit; of predicates, where one holds."""
 
-    spelling: ClassVar[dict[str, str]] = {"u32": "or.b32", "s32": "or.b32"}
+    spelling: ClassVar[dict[str, str]] = {"u32": "or.b32", "s32": "or.b32", "pred": "or.pred"}
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -207,9 +207,9 @@ class Or(Arithmetic):
 
 
 class Xor(Arithmetic):
-    """d = a ^ b, bit by bit."""
+    """d = a ^ b, bit by bit; of predicates, where one holds and the other does not."""
 
-    spelling: ClassVar[dict[str, str]] = {"u32": "xor.b32", "s32": "xor.b32"}
+    spelling: ClassVar[dict[str, str]] = {"u32": "xor.b32", "s32": "xor.b32", "pred": "xor.pred"}
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -217,10 +217,10 @@ class Xor(Arithmetic):
 
 
 class Not(Arithmetic):
-    """d = ~a, bit by bit."""
+    """d = ~a, bit by bit; of predicates, where it does not hold."""
 
     arity: ClassVar[int] = 1
-    spelling: ClassVar[dict[str, str]] = {"u32": "not.b32", "s32": "not.b32"}
+    spelling: ClassVar[dict[str, str]] = {"u32": "not.b32", "s32": "not.b32", "pred": "not.pred"}
     source: ClassVar[str] = _BITS
 
     def meaning(self, *values: Any) -> Any:
@@ -269,6 +269,12 @@ COMPARISONS: dict[str, tuple[str, str]] = {
 }
 
 
+def operator_of(comparison: str, kind: str) -> str:
+    """The word of setp for a comparison."""
+    unordered = comparison == "!=" and dtype(kind).is_float
+    return "neu" if unordered else COMPARISONS[comparison][0]
+
+
 @dataclass(frozen=True, eq=False)
 class Where(Arithmetic):
     """d = c where a COMPARISON b holds, else e: `Where("f32", ">")(a, b, c, e)` is np.where(a > b, c, e).
@@ -306,8 +312,7 @@ class Where(Arithmetic):
 
     @property
     def _operator(self) -> str:
-        unordered = self.comparison == "!=" and dtype(self.kind).is_float
-        return "neu" if unordered else COMPARISONS[self.comparison][0]
+        return operator_of(self.comparison, self.kind)
 
     def text(self) -> str:
         suffix = self.spelling[self.kind]

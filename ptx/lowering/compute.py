@@ -174,6 +174,8 @@ def _immediate(context: Context, kind: DType, value: float) -> str:
         return f"0f{bit_pattern(kind, value):08X}"
     if kind.name == "f64":
         return f"0d{bit_pattern(kind, value):016X}"
+    if kind.kind == "predicate":
+        return str(context.emit.computed("p", f"mov.pred {{d}}, {int(value)};"))
     if kind.bits == 16:  # PTX has no 16-bit floating-point constants: the bits come in a register
         return str(context.emit.computed("h", f"mov.b16 {{d}}, 0x{bit_pattern(kind, value):04X};"))
     return str(int(value))

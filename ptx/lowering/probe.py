@@ -66,7 +66,7 @@ class Spot:
 
     @property
     def registers(self) -> list[str]:
-        """Kinds of the registers of one thread: r, h or d."""
+        """Kinds of the registers of one thread: r, h, d or p."""
         count = self.partition.values.size
         packed = packing(self.tile.dtype, count)
         return [kind_of(self.tile.dtype, packed)] * (count // packed)
@@ -205,9 +205,10 @@ def _index(context: Context, name: str) -> Number:
 
 
 def _word(context: Context, register: Reg) -> Reg:
-    """A register of 32 bits or more that holds what another does."""
-    if register.kind != "h":
+    """A register of 32 bits or more that holds what another does; 1 for a predicate that holds."""
+    if register.kind not in "hp":
         return register
     wide = context.emit.new("r")
-    context.emit.line(f"cvt.u32.u16 {wide}, {register};")
+    predicate = register.kind == "p"
+    context.emit.line(f"selp.u32 {wide}, 1, 0, {register};" if predicate else f"cvt.u32.u16 {wide}, {register};")
     return wide

@@ -34,7 +34,11 @@ def packing(dtype: DType, count: int) -> int:
 
 
 def kind_of(dtype: DType, packed: int) -> str:
-    """The register kind that holds `packed` elements: b16 for a single 16-bit element, b64 for f64, else b32."""
+    """The register kind that holds `packed` elements: b16 for a single 16-bit element, b64 for f64, a predicate, else
+    b32.
+    """
+    if dtype.kind == "predicate":
+        return "p"
     if dtype.bits == 64:
         return "d"
     return "h" if dtype.bits == 16 and packed == 1 else "r"
@@ -48,7 +52,7 @@ def allocate(emit: Emitter, dtype: DType, count: int) -> RegisterTile:
 
 def bit_pattern(dtype: DType, value: float) -> int:
     """The bits of one element."""
-    if dtype.name in ("s32", "u32", "s8", "u8"):
+    if not (dtype.is_float or dtype.kind == "scale"):
         return int(value) & (1 << dtype.bits) - 1
     if dtype.name == "f64":
         return int(np.float64(value).view(np.uint64))

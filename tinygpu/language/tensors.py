@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tinygpu.dtypes import DType, dtype
+from tinygpu.dtypes import DType, dtype, not_in_memory
 from tinygpu.expressions import Expr, Operand, expr, symbol
 from tinygpu.language.memories import GMEM, Memory
 from tinygpu.language.parameters import DeclarationError, Dim, Named
@@ -52,6 +52,7 @@ class TensorDeclaration(Named):
         listed = (dtypes,) if isinstance(dtypes, str) else tuple(n for ns in self.table.values() for n in ns) or dtypes
         try:
             self.dtypes = tuple(dict.fromkeys(dtype(n) for n in listed))
+            self.mistake = next((f"{t} {why}" for t in self.dtypes if (why := not_in_memory(t))), "")
         except ValueError as error:
             self.mistake = str(error)
         others = [d for d in dims if not isinstance(d, Dim)]

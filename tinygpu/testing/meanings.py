@@ -189,7 +189,7 @@ def _narrow() -> tuple[str, ...]:
 def _values(kind: DType, rng: np.random.Generator) -> NDArray[Any]:
     """(THREADS,) small whole numbers, and random numbers of several sizes."""
     if not kind.is_float:
-        low, high = (0, 33) if kind.kind == "unsigned" else (-17, 17)
+        low, high = {"unsigned": (0, 33), "predicate": (0, 2)}.get(kind.kind, (-17, 17))
         return rng.integers(low, high, THREADS).astype(kind.numpy)
     half = THREADS // 2
     whole = rng.integers(-5, 6, half).astype(np.float64)
@@ -223,24 +223,32 @@ def _kernel(instruction: Elementwise, text: str, takes: list[DType], gives: DTyp
         for i in range(per):
             name = f"{letter}{i}" if per > 1 else letter
             registers[name] = _register(kind, 10 + place * per + i)
-            loads.append(f"ld.global.{_moved(kind)} {registers[name]}, [%d{20 + place}+{i * kind.numpy.itemsize}];")
+            address = f"[%d{20 + place}+{i * kind.numpy.itemsize}]"
+            if kind.kind == "predicate":  # a byte in memory
+                loads += [f"ld.global.u8 %r30, {address};", f"setp.ne.u32 {registers[name]}, %r30, 0;"]
+            else:
+                loads.append(f"ld.global.{_moved(kind)} {registers[name]}, {address};")
     result = "%r0" if per > 1 else _register(gives, 0)
     major, minor = max(instruction.isa, (7, 8))
     target = f"{max(instruction.target, 90)}{'a' if instruction.only else ''}"
     names = [*(f"{letter}_ptr" for letter in OPERANDS[: len(takes)]), "d_ptr"]
     lines = [f".version {major}.{minor}", f".target sm_{target}", ".address_size 64", ".visible .entry meaning("]
     lines.append(", ".join(f".param .u64 {name}" for name in names) + ")")
-    lines += ["{", ".reg .b16 %h<32>;", ".reg .b32 %r<32>;", ".reg .b64 %d<32>;", "mov.u32 %r6, %tid.x;"]
+    kept = (".reg .b16 %h<32>;", ".reg .b32 %r<32>;", ".reg .b64 %d<32>;", ".reg .pred %p<32>;")
+    lines += ["{", *kept, "mov.u32 %r6, %tid.x;"]
     for place, (name, kind) in enumerate(zip(names, [*takes, gives], strict=True)):
         lines.append(f"ld.param.u64 %d{20 + place}, [{name}];")
         lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {per * kind.numpy.itemsize}, %d{20 + place};")
     lines += [*loads, *text.format(d=result, **registers).split("\n")]
-    lines += [f"st.global.b{per * gives.bits} [%d{20 + len(takes)}], {result};", "ret;", "}"]
+    if gives.kind == "predicate":
+        lines += [f"selp.u32 %r31, 1, 0, {result};", f"st.global.u8 [%d{20 + len(takes)}], %r31;", "ret;", "}"]
+    else:
+        lines += [f"st.global.b{per * gives.bits} [%d{20 + len(takes)}], {result};", "ret;", "}"]
     return "\n".join(lines) + "\n"
 
 
 def _register(kind: DType, number: int) -> str:
-    return f"%{'d' if kind.bits == 64 else 'h' if kind.bits == 16 else 'r'}{number}"
+    return f"%{ {64: 'd', 16: 'h', 1: 'p'}.get(kind.bits, 'r') }{number}".replace(" ", "")
 
 
 def _moved(kind: DType) -> str:
@@ -280,6 +288,8 @@ def _wide(instruction: Elementwise, values: list[NDArray[Any]]) -> NDArray[np.fl
 
 def _largest(kind: DType) -> float:
     """The first number that a type rounds to infinity or saturates."""
+    if kind.kind == "predicate":
+        return np.inf
     if not kind.is_float:
         return float(np.iinfo(kind.numpy).max)
     return float(np.finfo(np.float32).max) if kind.numpy == np.float32 else 240.0 if kind.bits == 8 else 32768.0

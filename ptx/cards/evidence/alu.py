@@ -27,6 +27,7 @@ from tinygpu.ptx.isa.alu import (
     Xor,
 )
 from tinygpu.ptx.isa.elementwise import Arithmetic
+from tinygpu.ptx.isa.predicates import Compare, Select
 
 _TRUNCATES = "PTX rounds integer quotients towards zero, NumPy down; no machine divides integers yet"
 # What would have to exist for the kinds that are not listed.
@@ -78,6 +79,8 @@ TRIED: Mapping[type[Arithmetic], Tried] = {
     Shl: Tried(("shl.{t}",)),
     Shr: Tried(("shr.{t}",)),
     Where: Tried(("selp.{t}",)),
+    Compare: Tried(("setp.gt.{t}",)),
+    Select: Tried(("selp.{t}",), order="dbca"),
     Div: Tried(
         (
             "div.rn.{t}",
@@ -114,3 +117,6 @@ def cards() -> Iterator[Card]:
     for operation, name, meaning, illegal in listed:
         yield card(operation, name, meaning, illegal, _OF_TYPES, TRIED[operation])
     yield card(Where, "where", "d = numpy.where(a > b, c, e), and so for == != < <= >=", s8, _OF_TYPES, TRIED[Where])
+    said = "d = a > b, and so for == != < <= >="
+    yield card(Compare, "setp", said, s8, _OF_TYPES, TRIED[Compare])
+    yield card(Select, "selp", "d = numpy.where(a, b, c)", s8, _OF_TYPES, TRIED[Select])

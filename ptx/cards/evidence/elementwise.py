@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from tinygpu.dtypes import DTYPES, dtype
+from tinygpu.dtypes import DTYPES, PREDICATE, dtype
 from tinygpu.language.instruction import Elementwise
 from tinygpu.ptx.cards.specimen import (
     OLDEST_TARGET,
@@ -33,16 +34,27 @@ class Tried:
     """How an operation would be spelled for the kinds for which it is not listed.
 
     stems        opcodes with {t} for the type
+    order        letters of the operands as they are written, the result first
     not_offered  kind -> why it is not listed although it exists
     """
 
     stems: tuple[str, ...]
     not_offered: Mapping[str, str] = field(default_factory=dict)
+    order: str = ""
+
+    def text(self, operation: type[Arithmetic], stem: str, kind: str) -> str:
+        """A spelling for a kind; operands that have a type of their own keep it."""
+        first = next(iter(operation.spelling))
+        takes, gives = operation(first).types()
+        own = {"d": gives, **dict(zip(_LETTERS, takes, strict=False))}
+        fixed = {letter: own[letter] if own[letter] == PREDICATE.name else kind for letter in own}
+        names = [register(fixed[letter], "dabce".index(letter)) for letter in self.order or own]
+        return f"{stem.format(t=kind)} {', '.join(names)};"
 
 
 def register(kind: str, number: int) -> str:
     """A register of a specimen that holds one element."""
-    return f"%{ {64: 'd', 16: 'h'}.get(dtype(kind).bits, 'r') }{number}".replace(" ", "")
+    return f"%{ {64: 'd', 16: 'h', 1: 'p'}.get(dtype(kind).bits, 'r') }{number}".replace(" ", "")
 
 
 def statement(instruction: Elementwise) -> str:
@@ -55,46 +67,56 @@ def statement(instruction: Elementwise) -> str:
 def specimen(instruction: Elementwise, title: str = "", body: str = "") -> Specimen:
     """Loads one element of each operand, applies the instruction, and stores the result."""
     takes, gives = instruction.types()
-    fields = [Field(letter, kind, 1) for letter, kind in zip(_LETTERS, takes, strict=False)]
-    lines = [_load(f.dtype, i + 1, f.name) for i, f in enumerate(fields)]
-    lines += (
-        body
-        or instruction.text().format(
-            d=register(gives, 0), **{f.name: register(f.dtype, i + 1) for i, f in enumerate(fields)}
-        )
-    ).split("\n")
-    lines.append(f"st.global.b{dtype(gives).bits} [%out], {register(gives, 0)};")
-    meaning = instruction.meaning
+    fields = [Field(letter, in_memory(kind), 1) for letter, kind in zip(_LETTERS, takes, strict=False)]
+    numbered = [(i + 1, f.name, kind) for i, (f, kind) in enumerate(zip(fields, takes, strict=False))]
+    lines = [line for number, name, kind in numbered for line in _load(kind, number, name)]
+    names = {name: register(kind, number) for number, name, kind in numbered}
+    lines += (body or instruction.text().format(d=register(gives, 0), **names)).split("\n")
+    if gives == PREDICATE.name:
+        lines += ["selp.u32 %r9, 1, 0, %p0;", "st.global.u8 [%out], %r9;"]
+    else:
+        lines.append(f"st.global.b{dtype(gives).bits} [%out], {register(gives, 0)};")
+    kinds = [dtype(kind).numpy for kind in takes]
+
+    def meaning(*values: Any) -> Any:
+        return instruction.meaning(*(v.astype(kind) for v, kind in zip(values, kinds, strict=True)))
+
     return Specimen(
         title or f"{instruction.label}",
         "\n".join(lines),
-        (*fields, Field("out", gives, 1, "out")),
+        (*fields, Field("out", in_memory(gives), 1, "out")),
         meaning,
         max(instruction.target, 80),
         instruction.isa,
     )
 
 
-def _load(kind: str, number: int, name: str) -> str:
+def in_memory(kind: str) -> str:
+    """The type of an operand's elements in memory: predicates lie there as bytes."""
+    return "u8" if kind == PREDICATE.name else kind
+
+
+def _load(kind: str, number: int, name: str) -> list[str]:
     bits = dtype(kind).bits
+    if kind == PREDICATE.name:
+        return [f"ld.global.u8 %r{number}, [%{name}];", f"setp.ne.u32 {register(kind, number)}, %r{number}, 0;"]
     form = ("s" if dtype(kind).kind == "signed" else "u") if bits == 8 else "b"
-    return f"ld.global.{form}{bits} {register(kind, number)}, [%{name}];"
+    return [f"ld.global.{form}{bits} {register(kind, number)}, [%{name}];"]
 
 
 def variants(operation: type[Arithmetic], tried: Tried) -> Iterator[Variant]:
     """Every element type: those on offer as they are spelled, the others as they would be."""
     for target, _ in TARGETS:
         cc = compute_capability(target)
-        for kind in (t.name for t in DTYPES if t.bits >= 8):
+        for kind in (t.name for t in (*DTYPES, PREDICATE) if t.bits >= 8 or t.name in operation.spelling):
             if kind in operation.spelling:
                 for made in operation.forms(kind):
                     yield Variant(statement(made), target, cc >= made.target)
                 continue
             for stem in tried.stems:
-                registers = ", ".join(register(kind, i) for i in range(operation.arity + 1))
                 reason = tried.not_offered.get(kind, "")
                 yield Variant(
-                    f"{stem.format(t=kind)} {registers};",
+                    tried.text(operation, stem, kind),
                     target,
                     False,
                     reason if _exists(operation, stem, kind, cc) else "",
@@ -121,11 +143,11 @@ def card(
     instruction = operation(next(iter(operation.spelling)))
     example = specimen(instruction)
     operands = _operands(operation)
-    fixed = [f"{letter} is {kind}" for letter, _, _, kind in operands if kind in ("u32", "s32")]
+    alone = {"u32", "s32", PREDICATE.name}
+    fixed = [f"{letter} is {kind}" for letter, _, _, kind in operands[: operation.arity] if kind in alone]
     sentence = f"operands have one type: {_listed(list(operation.spelling))}"
     types = Guarantee(f"{name} types", "; ".join([sentence, *fixed]), "assembler")
-    registers = ", ".join(register(illegal, i) for i in range(operation.arity + 1))
-    bad = _unrun(f"{name}: on {illegal}", f"{tried.stems[0].format(t=illegal)} {registers};")
+    bad = _unrun(f"{name}: on {illegal}", tried.text(operation, tried.stems[0], illegal))
     young = [operation(kind) for kind, (target, _) in operation.needs.items() if target > OLDEST_TARGET]
     twins = [target_twin(instruction, example), Twin(types.name, "assembler", example, bad, refusal)]
     for y in young:
@@ -156,7 +178,11 @@ def _operands(operation: type[Arithmetic]) -> tuple[tuple[str, str, str, str], .
     for i, letter in enumerate(_LETTERS[: operation.arity]):
         taken = [types[kind][0][i] for kind in kinds]
         out.append((letter, "RMEM", "one per element", _listed(kinds) if taken == kinds else taken[0]))
-    return (*out, ("result", "RMEM", "one per element", "the type of a"))
+    gives = {types[kind][1] for kind in kinds}
+    of = "the type of a" if gives == set(kinds) else _listed(sorted(gives))
+    if types[kinds[0]][1] != types[kinds[0]][0][0] and len(gives) > 1:
+        of = f"the type of {_LETTERS[operation.arity - 1]}"
+    return (*out, ("result", "RMEM", "one per element", of))
 
 
 def _unrun(title: str, body: str) -> Specimen:

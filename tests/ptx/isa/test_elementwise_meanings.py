@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
 from tinygpu.language.instruction import Elementwise
-from tinygpu.ptx.cards.evidence.elementwise import specimen
+from tinygpu.ptx.cards.evidence.elementwise import in_memory, specimen
 from tinygpu.ptx.cards.judges import run
 from tinygpu.ptx.isa.alu import (
     COMPARISONS,
@@ -38,6 +38,7 @@ from tinygpu.ptx.isa.alu import (
 )
 from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc, round_to_tf32
 from tinygpu.ptx.isa.elementwise import Accuracy, Arithmetic
+from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import (
     Cos,
     DivFull,
@@ -54,11 +55,11 @@ from tinygpu.ptx.isa.special import (
 
 EXACT: tuple[type[Arithmetic], ...] = (
     Abs, Add, And, Ceil, Div, Floor, Fma, Max, MaxNumber, Min, MinNumber, Mul, Neg, Not, Or, Rcp, Round, Shl,
-    Shr, Sqrt, Sub, Trunc, Xor,
+    Select, Shr, Sqrt, Sub, Trunc, Xor,
 )  # fmt: skip
 APPROXIMATE: tuple[type[Arithmetic], ...] = (Cos, DivFull, Ex2, Lg2, RcpApprox, Rsqrt, Sin, SqrtApprox, Tanh)
 FORMS = [operation(kind) for operation in EXACT for kind in operation.spelling]
-FORMS += [Where(kind, comparison) for kind in Where.spelling for comparison in COMPARISONS]
+FORMS += [made(kind, c) for made in (Where, Compare) for kind in made.spelling for c in COMPARISONS]
 APPROXIMATIONS = [operation(kind) for operation in APPROXIMATE for kind in operation.spelling]
 THREADS = 1024
 
@@ -70,6 +71,8 @@ def names(forms: list[Any]) -> list[str]:
 def random_values(kind: str, rng: np.random.Generator) -> NDArray[Any]:
     """(THREADS, 1): a third random bits, a third ordinary numbers, and small integers, infinities, NaN and zeros."""
     t = dtype(kind)
+    if t.kind == "predicate":
+        return rng.integers(0, 2, (THREADS, 1)).astype(t.numpy)
     bits: NDArray[Any] = rng.integers(0, 1 << t.bits, THREADS, dtype=np.uint64).astype(f"u{t.numpy.itemsize}")
     if kind == "tf32":
         bits &= np.uint32(0xFFFFE000)
@@ -102,7 +105,8 @@ def emulated_and_meant(instruction: Elementwise, seed: int) -> tuple[list[NDArra
     """The inputs, what the emulator makes of them, and what NumPy does, each (THREADS, 1)."""
     rng = np.random.default_rng(seed)
     inputs = [random_values(kind, rng) for kind in instruction.types()[0]]
-    got = run(replace(specimen(instruction), threads=THREADS), inputs)
+    given = [i.astype(dtype(in_memory(kind)).numpy) for i, kind in zip(inputs, instruction.types()[0], strict=True)]
+    got = run(replace(specimen(instruction), threads=THREADS), given).astype(dtype(instruction.types()[1]).numpy)
     with np.errstate(all="ignore"):
         want = np.asarray(instruction.meaning(*inputs))
     return inputs, got, want
@@ -110,7 +114,7 @@ def emulated_and_meant(instruction: Elementwise, seed: int) -> tuple[list[NDArra
 
 def same_bits(got: NDArray[Any], want: NDArray[Any]) -> NDArray[np.bool_]:
     """Where two results agree: bit by bit, except that all NaN are one, and zeros of either sign."""
-    if got.dtype.kind in "iu":
+    if got.dtype.kind in "iub":
         return np.asarray(got == want)
     with np.errstate(invalid="ignore"):
         a, b = got.astype(np.float64), want.astype(np.float64)

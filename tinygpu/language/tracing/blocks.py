@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tinygpu.dtypes import DType, dtype
+from tinygpu.dtypes import DType, dtype, not_in_memory
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
 from tinygpu.language.instruction import Elementwise, Transfer
 from tinygpu.language.memories import SMEM, TMEM, Memory
@@ -195,6 +195,8 @@ class Blocks(SharingChecks):
         if where not in (SMEM, TMEM):
             raise self.fail(f"a buffer lies in SMEM or TMEM, not in {where}")
         extents = tuple(expr(s) for s in shape)
+        if why := not_in_memory(dtype(dtype_of)):
+            raise self.fail(f"a buffer has elements that memory holds, and {dtype_of} {why}")
         if where is TMEM:
             self._check_tmem(extents)
         return BufferSpec(
