@@ -49,6 +49,10 @@ class Compare(Arithmetic):
     def label(self) -> str:
         return f"setp.{operator_of(self.comparison, self.kind)}.{self.kind}"
 
+    @property
+    def sign(self) -> str:
+        return self.comparison
+
     def text(self) -> str:
         return f"{self.label} {{d}}, {{a}}, {{b}};"
 
@@ -77,6 +81,10 @@ class Select(Arithmetic):
 
     def types(self) -> tuple[tuple[str, ...], str]:
         return ("pred", self.kind, self.kind), self.kind
+
+    @property
+    def sign(self) -> str:
+        return "where"
 
     def text(self) -> str:
         return f"{self.spelling[self.kind]} {{d}}, {{b}}, {{c}}, {{a}};"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import sympy
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType, dtype
@@ -24,6 +25,17 @@ def constant(context: Context, s: n.Constant) -> None:
     bits = constant_bits(s.result.dtype, s.value, tile.packed)
     for r in tile.registers:
         context.emit.line(f"mov.{KINDS[r.kind]} {r}, {bits};")
+    context.tiles[s.result.name] = tile
+
+
+def index(context: Context, s: n.Index) -> None:
+    """The coordinates of a thread's values along one axis."""
+    emit, who = context.emit, partition_of(s.result)
+    emit.comment(f"{s.result}: coordinates along axis {s.axis}")
+    tile = allocate(emit, s.result.dtype, who.values.size)
+    begin = context.thread_part(who.threads, s.axis)
+    for r, coordinate in zip(tile.registers, who.value_coordinates()[:, s.axis].tolist(), strict=True):
+        emit.line(f"mov.b32 {r}, {emit.add(begin, coordinate)};")
     context.tiles[s.result.name] = tile
 
 
@@ -156,7 +168,8 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, w
         if isinstance(number, int):
             return [_immediate(context, dtype(want), number)] * count
         if want == "f32":
-            number = context.emit.computed("r", "cvt.rn.f32.u32 {d}, {0};", number)
+            kind = "s32" if _may_be_negative(operand) else "u32"
+            number = context.emit.computed("r", f"cvt.rn.f32.{kind} {{d}}, {{0}};", number)
         return [str(number)] * count
     if not isinstance(operand, Tile):
         return [_immediate(context, dtype(want), float(operand))] * count
@@ -167,6 +180,11 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, w
         if int(value) not in singles:
             singles[int(value)] = single(context, tile, int(value))
     return [singles[int(v)] for v in order]
+
+
+def _may_be_negative(e: Expr) -> bool:
+    """Whether something is subtracted in an expression, whose symbols are not negative."""
+    return any(node.is_Integer and node < 0 for node in sympy.preorder_traversal(e.sympy))
 
 
 def _immediate(context: Context, kind: DType, value: float) -> str:

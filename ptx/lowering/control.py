@@ -63,6 +63,8 @@ def _statement(context: Context, s: n.Statement) -> None:
     match s:
         case n.Constant():
             compute.constant(context, s)
+        case n.Index():
+            compute.index(context, s)
         case n.Load() if isinstance(s.instruction, MatrixLoad):
             matrix.load_matrix(context, s)
         case n.Load():

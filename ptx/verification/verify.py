@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
+from tinygpu.language.trace import trace
 from tinygpu.notebook import html as notebook
 from tinygpu.ptx.emulator import (
     Counters,
@@ -149,6 +150,10 @@ def _sampled(
 ) -> list[Check]:
     """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
     together: list[Chosen] = []
+    if _knows_places(kernel, machine, problem):
+        unknown = "their results hang on where they lie, which no window shows"
+        budget.left_out.append(f"CTAs of the problem itself: {unknown}")
+        return []
     for chosen in chosen_clusters(kernel, problem):
         large = too_large(kernel, problem, [chosen])
         if large:
@@ -159,6 +164,12 @@ def _sampled(
         return []
     groups = [[one] for one in together] if too_large(kernel, problem, together) else [together]
     return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed, lines)]
+
+
+def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> bool:
+    """Whether the reference says of a window of the problem something else than of the whole."""
+    point = dict(kernel.point)
+    return trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program.knows_places
 
 
 class _Budget:

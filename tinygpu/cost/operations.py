@@ -107,6 +107,10 @@ class Operations:
                             tally.add("smem_store_wavefronts", times * one * maximum(width // 4, 1))
                             if hop.reads is RMEM:
                                 tally.add("warp_instructions", times * one)
+            case n.Index() if s.result.partition is not None:  # of values at one coordinate, one is computed
+                values = s.result.partition.along(s.axis).value_count
+                tally.add("warp_instructions", times * self.warps * values)
+                tally.add("alu_ops", times * self.threads * values)
             case n.Apply():
                 self._apply(s, tally, times)
             case n.Multiply():

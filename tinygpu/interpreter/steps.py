@@ -78,6 +78,8 @@ class Preparing:
         match s:
             case n.Constant():
                 return self.constant(s), False
+            case n.Index():
+                return self.index(s), False
             case n.Load():
                 return self.load(s), False
             case n.Store():
@@ -120,6 +122,10 @@ class Preparing:
         put, shape = self.result(s, s.result), extents(s.result)
         value = number(s.value, s.result.dtype)
         return lambda w: put(w, np.full(shape, value, dtype=value.dtype))
+
+    def index(self, s: n.Index) -> Act:
+        put, coordinates = self.result(s, s.result), np.indices(extents(s.result), dtype=np.int32)[s.axis]
+        return lambda w: put(w, coordinates)
 
     def load(self, s: n.Load) -> Act:
         get, put = reader(s.source, s.fill), self.result(s, s.result)

@@ -8,7 +8,7 @@ and steps are expressions over parameters, so one partition describes all candid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -43,12 +43,14 @@ class Partition:
                 of stride 0 hold the same
     conditions  what must hold for the layout to cover the tile exactly once
     made_for    threads of the role that it was made for (None: as many as the thread mode has)
+    part_of     the partition of which it is the part along some axes, by `along` or `reduced`
     """
 
     shape: tuple[Expr, ...]
     layout: Layout
     conditions: tuple[Condition, ...] = ()
     made_for: Expr | None = None
+    part_of: Partition | None = field(default=None, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(map(expr, self.shape)))
@@ -90,7 +92,8 @@ class Partition:
         shape = tuple(expr(1) if a == axis else s for a, s in enumerate(self.shape))
         kept = self.layout.project({a: a for a in self.axes if a != axis})
         values = [(size, stride) for size, stride in kept[1].steps if isinstance(stride, Step)]
-        return Partition(shape, Layout.regrouped(kept[0].steps, values), self.conditions, self.made_for)
+        layout = Layout.regrouped(kept[0].steps, values)
+        return Partition(shape, layout, self.conditions, self.made_for, self.part_of or self)
 
     @property
     def T(self) -> Partition:

@@ -81,6 +81,15 @@ class Program:
         return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops))
 
     @property
+    def knows_places(self) -> bool:
+        """Whether what is made of a tile hangs on where it lies in the grid, and not on what lies there alone."""
+        indices = {axis.index for axis in self.grid.axes}
+        places = indices | {name for axis in self.grid.axes for name in axis.size.symbols}
+        deciding = [e.symbols & places for s in walk(self.body) for e in s.decides_by]
+        deciding += [s.trips.symbols & indices for s in walk(self.body) if isinstance(s, Repeated)]
+        return any(deciding)
+
+    @property
     def threads(self) -> Expr:
         """Threads per CTA: the end of the last role."""
         return maximum(*[(r.first + r.warps) * 32 for r in self.roles])

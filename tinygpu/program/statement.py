@@ -99,6 +99,11 @@ class Statement:
         return ZERO
 
     @property
+    def decides_by(self) -> tuple[Expr, ...]:
+        """Expressions that are values themselves, or conditions: operands, where a branch is taken."""
+        return ()
+
+    @property
     def in_place(self) -> bool:
         """Whether what it writes may be a tile that is there already, or take the registers of an operand."""
         return False

@@ -18,10 +18,14 @@ from tinygpu.ptx.isa.cvt import CONVERSIONS
 def test_an_operation_names_the_types_that_it_exists_for() -> None:
     with pytest.raises(ValueError, match=r"^Div exists for f32, f64, not for 'f16'$"):
         isa.Div("f16")
-    with pytest.raises(ValueError, match=r"^And exists for u32, s32, not for 'f32'$"):
+    with pytest.raises(ValueError, match=r"^And exists for u32, s32, pred, not for 'f32'$"):
         isa.And()
     with pytest.raises(ValueError, match=r"^Where compares with one of == != < <= > >=, not with '=>'$"):
         isa.Where("f32", "=>")
+    with pytest.raises(ValueError, match=r"^Compare compares with one of == != < <= > >=, not with '=>'$"):
+        isa.Compare("f32", "=>")
+    with pytest.raises(ValueError, match=r"^Select exists for f32, f64, f16, bf16, s32, u32, not for 'pred'$"):
+        isa.Select("pred")
 
 
 def test_a_conversion_names_the_pairs_that_exist() -> None:
@@ -39,6 +43,8 @@ def test_a_conversion_names_the_pairs_that_exist() -> None:
         (isa.Cvt("f32", "e4m3"), "cvt.e4m3.f32"),
         (isa.Where("f32", "!="), "setp.neu.f32"),
         (isa.Where("s32", "!="), "setp.ne.s32"),
+        (isa.Compare("f32", "!="), "setp.neu.f32"),
+        (isa.Select("bf16"), "selp.b16"),
         (isa.LdMatrix(), "ldmatrix"),
         (isa.MmaSync(short=True), "mma.sync.short"),
         (isa.ShflBfly(), "shfl.sync"),

@@ -77,6 +77,11 @@ class Elementwise(Instruction):
         return first[0] if first and first[0][0].isalpha() else type(self).__name__.lower()
 
     @property
+    def sign(self) -> str:
+        """What stands for it between tiles: an operator of Python, as ">=", or "where" for p.where; "": nothing."""
+        return ""
+
+    @property
     def flops(self) -> int:
         """Floating-point operations per value (0 for conversions and moves)."""
         return 1

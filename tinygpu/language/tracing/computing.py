@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand, expr
@@ -70,7 +70,8 @@ class Computing(OperandChecks):
                 self._number_in(f"an operand of {name}", operand, dtype(want))
         if widest is None or widest.partition is None:
             raise self.fail(f"{name} has no tile among its operands")
-        partition = widest.partition
+        partition = _whole(widest.partition, [o.partition for o in operands if isinstance(o, Tile)])
+        widest = replace(widest, shape=partition.shape, partition=partition)
         if into is not None and into.partition is not None:
             widest = into
         self._broadcasts(name, operands, widest)
@@ -168,6 +169,15 @@ class Computing(OperandChecks):
         made = tiled(instruction, dtype(a), dtype(b), shape, warps)
         self.require(made.c.conditions)
         return made
+
+
+def _whole(widest: Partition, parts: list[Partition | None]) -> Partition:
+    """The partition of what is made of some tiles: the widest, or the one of which those that cross it are parts."""
+    held = [part for part in parts if part is not None and len(part.shape) == len(widest.shape)]
+    crossing = any(a.same(1) and not b.same(1) for part in held for a, b in zip(widest.shape, part.shape, strict=True))
+    of = [part.part_of for part in held]
+    same = of[0] is not None and all(part is of[0] for part in of)
+    return of[0] if crossing and same and of[0] is not None else widest
 
 
 def _wider(a: Tile, b: Tile) -> Tile:

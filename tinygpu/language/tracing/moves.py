@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinygpu.dtypes import PREDICATE
 from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.holders import same_threads, same_warps
 from tinygpu.language.instruction import (
@@ -159,7 +160,8 @@ class Moves(Blocks):
         self._same_shape("p.relayout", value, partition)
         if value.dtype.bits not in (8, 16, 32, 64):
             sizes = "elements of 8, 16, 32 or 64 bits"
-            raise self.fail(f"p.relayout moves {sizes}, and %{value.name} is {value.dtype}; convert it first")
+            other = "choose numbers by it first" if value.dtype == PREDICATE else "convert it first"
+            raise self.fail(f"p.relayout moves {sizes}, and %{value.name} is {value.dtype}; {other}")
         if isinstance(by, Route):
             return self._through_memory(by, value, partition, contiguous, expr(pad), layout)
         if contiguous != -1 or not expr(pad).same(0) or layout is not None:

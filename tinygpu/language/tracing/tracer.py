@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.language.tracing.computing import Computing
 from tinygpu.language.tracing.moves import Moves
+from tinygpu.language.tracing.selecting import Selecting
 from tinygpu.program import nodes as n
 from tinygpu.users_code import at
 
 
 @dataclass(slots=True, eq=False)
-class Tracer(Moves, Computing):
+class Tracer(Moves, Selecting):
     """Records one structure of a machine: the verbs of `program`."""
 
     def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:

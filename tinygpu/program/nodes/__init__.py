@@ -7,7 +7,7 @@ are filled in.
 """
 
 from tinygpu.program.nodes.blocks import FIX_UP_VECTORS_AT_ONCE, Consume, FixUp, InRole, Loop, Pipelined, Produce, Scope
-from tinygpu.program.nodes.computing import Apply, Constant, Multiply, Reduce, ScalarArgument
+from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, Reduce, ScalarArgument
 from tinygpu.program.nodes.grid import FIRST_ROUND, ONE, PART, Axis, Grid
 from tinygpu.program.nodes.moves import Copy, Load, Relayout, Store
 from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
@@ -29,6 +29,7 @@ __all__ = [
     "Grid",
     "InRole",
     "InSlot",
+    "Index",
     "Load",
     "Loop",
     "Multiply",

@@ -43,6 +43,21 @@ class Constant(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Index(Statement):
+    """A tile of the coordinates of its own elements along one axis."""
+
+    result: Tile
+    axis: int
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (self.result,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.result} = index along {self.axis}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Apply(ByInstruction):
     """One element-wise instruction over tiles; an operand of extent 1 along an axis is the same all along it."""
 
@@ -58,6 +73,10 @@ class Apply(ByInstruction):
     @property
     def writes(self) -> tuple[Tile, ...]:
         return (self.result,)
+
+    @property
+    def decides_by(self) -> tuple[Expr, ...]:
+        return tuple(o for o in self.operands if isinstance(o, Expr))
 
     @property
     def in_place(self) -> bool:

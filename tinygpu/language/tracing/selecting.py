@@ -1,0 +1,64 @@
+"""The verbs that make values of positions, and choose between values by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tinygpu.dtypes import PREDICATE, dtype
+from tinygpu.expressions import Expr
+from tinygpu.language.instruction import Elementwise
+from tinygpu.language.partition import Partition
+from tinygpu.language.tile import Tile
+from tinygpu.language.tracing.computing import Computing
+from tinygpu.language.tracing.operand_checks import axes_of
+from tinygpu.language.verb import verb
+from tinygpu.program import nodes as n
+
+Choosable: TypeAlias = Tile | n.ScalarArgument | Expr | float
+
+
+@dataclass(slots=True, eq=False)
+class Selecting(Computing):
+    """Positions, and what is chosen by conditions on them."""
+
+    @verb("p.index")
+    def index(self, partition: Partition, axis: int) -> Tile:
+        """An s32 tile under a partition: of each element its coordinate along an axis of the tile.
+
+        Where a window begins is added to it for the place in the tensor.
+        """
+        self._fits_role("the index", partition)
+        if not 0 <= axis < len(partition.shape):
+            raise self.fail(f"p.index counts along axis {axis}, and the tile has {axes_of(len(partition.shape))}")
+        result = self._value(dtype("s32"), partition, "an index")
+        self.emit(n.Index(result, axis))
+        return result
+
+    @verb("p.where")
+    def where(self, condition: Tile, chosen: Choosable, other: Choosable) -> Tile:
+        """`chosen` where the condition holds, else `other`, by the machine's declared selection of their type."""
+        if condition.dtype != PREDICATE:
+            raise self.fail(
+                f"p.where chooses by a tile of predicates, and {condition} is {condition.dtype}; compare first, with "
+                "an isa.Compare"
+            )
+        kinds = [o.dtype for o in (chosen, other) if isinstance(o, (Tile, n.ScalarArgument))]
+        if not kinds:
+            raise self.fail("p.where chooses between two numbers, whose type nothing says; make one a tile by p.full")
+        takes = (PREDICATE.name, kinds[0].name, kinds[0].name)
+        selection = next((i for i in self._declared_as("where") if i.elements()[0] == takes), None)
+        if selection is None:
+            raise self.fail(
+                f"p.where chooses between values of {kinds[0]}, and the machine declares no instruction for that; "
+                f"declare one, as isa.Select({kinds[0].name!r})"
+            )
+        return self.apply(selection, condition, chosen, other)
+
+    def _declared_as(self, sign: str) -> Iterator[Elementwise]:
+        """The machine's element-wise instructions that a sign stands for, those that are chosen included."""
+        machine = self.machine
+        yield from (i for i in machine.declarations(Elementwise) if i.sign == sign)
+        chosen = (getattr(machine, c.name) for c in machine.choices())
+        yield from (i for i in chosen if isinstance(i, Elementwise) and i.sign == sign)
