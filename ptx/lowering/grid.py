@@ -116,4 +116,7 @@ def own(context: Context) -> tuple[Walk, Work]:
 def trips_of(context: Context, s: n.Repeated, number: Number, ahead: int = 0) -> Trips:
     """How many rounds a loop has, by what decides it; `ahead`: of the tile that the CTA takes so many tiles later."""
     dealt = s.divided and context.scheduler.deals_rounds
-    return Trips("the CTA's own rounds" if dealt else str(s.trips), number, ahead, dealt)
+    if dealt:
+        return Trips("the CTA's own rounds", number, ahead, dealt)
+    base, more = s.trips.split
+    return Trips(str(s.trips), number, ahead, base=str(base), more=more)

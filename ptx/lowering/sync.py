@@ -30,12 +30,15 @@ class Trips:
     number  its value at run time
     ahead   of the tile that the CTA takes so many tiles later
     shared  whether CTAs deal the rounds out in a row: then tiles have different numbers of them
+    base    what is left of `text` without its constant, and `more` is that: loops of n and n - 1 rounds have one base
     """
 
     text: str
     number: Number
     ahead: int = 0
     shared: bool = False
+    base: str = ""
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tinygpu.constraints.query import Notebook
+from tinygpu.program.order import Blocked
 from tinygpu.ptx.lowering import sync
 from tinygpu.ptx.protocol.automaton import Automaton, Irregular, automaton
 from tinygpu.ptx.protocol.counting import Count, ahead, passed, steps_of, used
@@ -26,7 +27,7 @@ from tinygpu.ptx.protocol.induction import (
     RingProof,
     answer,
 )
-from tinygpu.ptx.protocol.order import Blocked, OrderProof, order
+from tinygpu.ptx.protocol.order import OrderProof, order
 from tinygpu.ptx.protocol.sequence import sequence
 from tinygpu.ptx.protocol.turns import ONE_AT_A_TIME, TurnProof, in_order
 

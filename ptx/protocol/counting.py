@@ -60,8 +60,11 @@ def _used(steps: tuple[sync.Step, ...], slots: set[str]) -> Count:
 
 
 def _times(trips: sync.Trips, count: Count) -> Count:
-    factor = trips.text, trips.ahead if trips.shared else -1
-    return Counter({tuple(sorted((*term, factor))): n for term, n in count.items()})
+    factor = trips.base or trips.text, trips.ahead if trips.shared else -1
+    total = Counter({tuple(sorted((*term, factor))): n for term, n in count.items()})
+    for term, n in count.items():
+        total[term] += n * trips.more
+    return Counter({term: n for term, n in total.items() if n})
 
 
 def _polynomial(slots: sync.Slots) -> Count:

@@ -167,7 +167,7 @@ class _Run:
         if isinstance(trips.number, int):
             return trips.number
         if not trips.shared:
-            return self.instance.rounds[0]
+            return max(0, self.instance.rounds[0] + trips.more)
         tile = self.tile + trips.ahead
         return self.instance.rounds[tile] if tile < self.instance.tiles else 0
 

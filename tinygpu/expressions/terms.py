@@ -124,6 +124,12 @@ class Expr:
         """True when both are the same expression (structurally, after sympy's own simplification)."""
         return bool(self.sympy == node_of(other))
 
+    @property
+    def split(self) -> tuple[Expr, int]:
+        """What the expression is without its constant, and that constant: n and n - 1 differ in the latter alone."""
+        constant, rest = self.sympy.as_coeff_Add()
+        return Expr(rest), int(constant)
+
     def substitute(self, values: Mapping[str, Operand]) -> Expr:
         """The expression with some symbols replaced."""
         return Expr(_substituted(self.sympy, frozenset((name, node_of(v)) for name, v in values.items())))

@@ -23,6 +23,7 @@ from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.language.under_way import check_sums_under_way
+from tinygpu.language.waiting import waiting
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.schedule import schedule
@@ -115,6 +116,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
         check_sums_under_way(program)
         program = schedule(program)
         _check_outputs(machine, program)
+        slots = waiting(program)
     except DeclarationError as error:
         # of the pipeline that it is about, where it names one
         about = (place for name, place in tracer.places.items() if repr(name) in str(error))
@@ -122,7 +124,7 @@ def _trace(machine: type[Declared], signature: Signature, structure: Structure) 
     theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
     own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
     drawn = input_constraints(machine, machine.__name__, made, dict(signature[1]))
-    legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *own, *drawn])
+    legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *slots, *own, *drawn])
     constraints = (*legal, *dominance(program, legal, machine.params()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)
