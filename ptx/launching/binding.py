@@ -9,8 +9,10 @@ from typing import Any
 from tinygpu.distributions import WHOLE
 from tinygpu.language.inputs import input_distributions
 from tinygpu.language.machine import Machine
+from tinygpu.language.parameters import Dim, Option
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
+from tinygpu.language.strides import overlapping, packed
 from tinygpu.language.tensors import TensorDeclaration
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
@@ -23,27 +25,39 @@ from tinygpu.ptx.runtime.launch import Launch
 MOST_ALIGN_BYTES = 16
 
 
-def problem_of(machine: type[Machine], views: Mapping[str, View], options: Mapping[str, Any]) -> Problem:
+def problem_of(
+    machine: type[Machine], views: Mapping[str, View], options: Mapping[str, Any], like: Problem | None = None
+) -> Problem:
     """The problem that arrays, by tensor, pose to a machine; tensors without an array take the machine's default.
+
+    like  where strides fit several orders, a tensor has the one that it has there
 
     Raises WrongArray where the arrays do not fit each other or the machine, and ProblemError where the machine cannot
     take the problem.
     """
     declared = {t.name: t for t in machine.tensor_declarations()}
     dims: dict[str, tuple[int, str]] = {}
-    lds, majors, aligns, dtypes = {}, {}, {}, {}
+    strides, majors, aligns, dtypes = {}, {}, {}, {}
+    wanted_orders = {o.name: o.major for o in like.operands} if like else {}
     for name, view in views.items():
         tensor = declared[name]
         _check_rank(machine, tensor, view)
-        for dim, size in zip(tensor.dims, view.shape, strict=True):
+        for axis, (dim, size) in enumerate(zip(tensor.dims, view.shape, strict=True)):
+            wanted = options.get(dim.name) if isinstance(dim, Option) else dim if isinstance(dim, int) else None
+            if wanted is not None and wanted != size:
+                raise WrongArray(
+                    f"{machine.__name__}: {name} has {wanted} elements along axis {axis}, and the array has {size}"
+                )
+            if not isinstance(dim, Dim):
+                continue
             known, where = dims.setdefault(dim.name, (size, name))
             if known != size:
                 raise WrongArray(f"{machine.__name__}: the dim {dim.name} is {known} in {where} and {size} in {name}")
         dtypes[name] = _dtype(machine, tensor, view)
-        majors[name], lds[name] = _placed(machine, tensor, view)
+        majors[name], strides[name] = _placed(machine, tensor, view, wanted_orders.get(name))
         aligns[name] = _align(view)
     sizes = {name: size for name, (size, _) in dims.items()}
-    return problem(machine, sizes, dtypes=dtypes, majors=majors, lds=lds, aligns=aligns, options=options)
+    return problem(machine, sizes, dtypes=dtypes, majors=majors, strides=strides, aligns=aligns, options=options)
 
 
 def launcher(machine: type[Machine], kernel: Kernel, made_for: Problem) -> Callable[[Mapping[str, View]], Launch]:
@@ -64,7 +78,7 @@ def launcher(machine: type[Machine], kernel: Kernel, made_for: Problem) -> Calla
                     "compile with this array"
                 )
         asked = {name: _as(view, known[name].dtype.name) for name, view in views.items()}
-        found = problem_of(machine, asked, dict(made_for.options))
+        found = problem_of(machine, asked, dict(made_for.options), made_for)
         operands = []
         for o in found.operands:
             compiled = known[o.name]
@@ -96,7 +110,7 @@ def _as(view: View, type_: str) -> View:
 
 def _check_rank(machine: type[Machine], tensor: TensorDeclaration, view: View) -> None:
     if len(view.shape) != len(tensor.dims):
-        names = ", ".join(d.name for d in tensor.dims)
+        names = ", ".join(tensor.names())
         count = len(tensor.dims)
         raise WrongArray(
             f"{machine.__name__}: {tensor.name} has {count} dim{'' if count == 1 else 's'} ({names}), and the array "
@@ -112,30 +126,26 @@ def _dtype(machine: type[Machine], tensor: TensorDeclaration, view: View) -> str
     return view.type
 
 
-def _placed(machine: type[Machine], tensor: TensorDeclaration, view: View) -> tuple[str, int]:
-    """(major-ness, leading dimension in elements) of an array's strides."""
+def _placed(
+    machine: type[Machine], tensor: TensorDeclaration, view: View, wanted: str | None
+) -> tuple[str, dict[int, int]]:
+    """(order in memory, strides in elements) of an array; the first of the tensor's orders that has them so."""
     shape, strides = view.shape, view.strides
-    rank = len(shape)
     steps = 16 // element(view.type).bytes
-    for major in sorted(tensor.majors, key=lambda m: m != tensor.majors[0]):
-        order = [0, *reversed(range(1, rank))] if major == "col" else list(reversed(range(rank)))
-        inner = order[0]
-        if shape[inner] > 1 and strides[inner] != 1:
+    # of orders with one contiguous axis, which all fit, that in which the axes lie
+    by_stride = sorted(range(len(shape)), key=lambda axis: strides[axis])
+    for major in sorted(tensor.majors, key=lambda m: (m != wanted, list(tensor.order(m)) != by_stride)):
+        inner, *further = tensor.order(major)
+        if (shape[inner] > 1 and strides[inner] != 1) or overlapping(shape, strides):
             continue
-        if rank == 1:
-            return major, shape[0]
-        next_ = order[1]
         # a single row has no neighbour: its distance is any that TMA takes too
-        ld = strides[next_] if shape[next_] > 1 else -(-shape[inner] // steps) * steps
-        if ld < shape[inner]:
-            continue
-        want = ld
-        dense = True
-        for axis, below in zip(order[2:], order[1:], strict=False):
-            want *= shape[below]
-            dense = dense and (shape[axis] == 1 or strides[axis] == want)
-        if dense:
-            return major, ld
+        plain = packed(shape, (inner, *further), dict.fromkeys(further[:1], -(-shape[inner] // steps) * steps))
+        apart, reach = dict[int, int](), shape[inner]
+        for axis in further:
+            apart[axis] = strides[axis] if shape[axis] > 1 else max(plain[axis], -(-reach // steps) * steps)
+            reach = max(reach, apart[axis] * shape[axis])
+        if not further or apart[further[0]] >= shape[inner]:
+            return major, apart
     takes = " or ".join(f"{m}-major" for m in tensor.majors)
     raise WrongArray(
         f"{machine.__name__}: {tensor.name} must be {takes}, with neighbours along one axis 1 element apart and no "

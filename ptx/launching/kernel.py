@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
 from tinygpu.language.memories import BANK_ALIGN_BYTES
 from tinygpu.language.problem import Problem
+from tinygpu.language.tensors import extent_of
 from tinygpu.program.saved import load_scheduler, save_scheduler
 from tinygpu.ptx.launching.rings import Ring
 from tinygpu.schedulers.launch_rule import MOST_ROUNDS
@@ -28,12 +29,12 @@ class Parameter:
     """One kernel parameter, in order.
 
     kind  "pointer" (64-bit address of a tensor), "place" (where it begins in a bank, bytes, u32), "ld" (its leading
-          dimension, elements, u32), "dim" (u32), "scalar", "map" (a tensor map by value, 128 bytes) or "workspace"
-          (64-bit address of one)
+          dimension, elements, u32; u64 beyond two dims), "stride0" to "stride4" (of that axis, elements, u64), "dim"
+          (u32), "scalar", "map" (a tensor map by value, 128 bytes) or "workspace" (64-bit address of one)
     """
 
     name: str
-    kind: Literal["pointer", "place", "ld", "dim", "scalar", "map", "workspace"]
+    kind: str
     type: str
 
 
@@ -134,6 +135,7 @@ class Kernel:
     rings          its pipelines, and how many slots of each a tile uses
     turns          tiles of a CTA after which each of its roles has taken its share of them
     banks          variables in constant space that a launch fills
+    known          (dim, value) of dims that are numbers in the kernel
     """
 
     name: str
@@ -158,6 +160,7 @@ class Kernel:
     rings: tuple[Ring, ...] = ()
     turns: int = 1
     banks: tuple[Bank, ...] = ()
+    known: tuple[tuple[str, int], ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -208,7 +211,7 @@ class Kernel:
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Tiles along each axis of the grid; where CTAs form clusters, clusters of tiles."""
         clusters = self.clusters or (1,) * len(self.tiles)
-        return tuple(-(-problem.dim[d] // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
+        return tuple(-(-extent_of(d, problem.dim) // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
 
     def workspace_bytes(self, problem: Problem, ctas: int) -> dict[str, int]:
         """Bytes of every workspace, by name, where so many CTAs are launched."""
@@ -223,6 +226,17 @@ class Kernel:
                 f"{self.name} deals out the rounds of tiles, {MOST_ROUNDS:,} of each at most, and {dim} = "
                 f"{problem.dim[dim]:,} has {rounds:,} rounds of {step}; use a candidate whose tiles are whole"
             )
+        for name, known in self.known:
+            if problem.dim[name] != known:
+                here = f"and here it is {problem.dim[name]}; tune for this problem"
+                raise LaunchError(f"{self.name} was made for {name} = {known}, {here}")
+        for name, dims in self.shapes:
+            for axis, (d, size) in enumerate(zip(dims, problem.operand(name).shape, strict=False)):
+                if d.isdigit() and int(d) != size:
+                    raise LaunchError(
+                        f"{self.name} was made for {d} elements of {name} along axis {axis}, and here they are {size}; "
+                        "tune for this problem"
+                    )
         for spec in self.maps:
             operand = problem.operand(spec.tensor)
             farthest = max(operand.strides()[axis] for axis in spec.order) * operand.dtype.bits // 8
@@ -307,4 +321,5 @@ class Kernel:
             tuple(Ring(**r) for r in data["rings"]),
             data["turns"],
             tuple(Bank(b["name"], b["size_bytes"], tuple(b["tensors"])) for b in data["banks"]),
+            tuple((d, value) for d, value in data["known"]),
         )

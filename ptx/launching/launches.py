@@ -29,7 +29,7 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         elif p.kind == "scalar":
             arguments.append(Argument("scalar", p.name, p.type))
         else:
-            value = problem.operand(p.name).ld if p.kind == "ld" else problem.dim[p.name]
+            value = problem.dim[p.name] if p.kind == "dim" else problem.environment()[f"{p.name}.{p.kind}"]
             arguments.append(Argument("number", p.name, p.type, value))
     return Launch(
         kernel.name,

@@ -49,7 +49,7 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     if tensor is None or buffer.swizzle_bytes is None or window.contiguous is None:
         raise LoweringError(f"{window.name} is not moved to or from {buffer.name} by TMA")
     first = tensor.contiguous_axis
-    order = (first, *(a for a in reversed(range(tensor.rank)) if a != first))
+    order = (first, *(axis for axis, _ in tensor.pitches))
     width = int(buffer.swizzle_bytes)
     inner = width * 8 // buffer.dtype.bits
     across = int(window.shape[window.contiguous])
@@ -83,8 +83,8 @@ def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shap
 def rely_on_strides(context: Context, tensor: Tensor, align_bytes: int) -> None:
     """The kernel is specialised for a pointer and rows of whole units of so many bytes."""
     aligned = context.facts.divides(align_bytes, f"{tensor.name}.align")
-    if tensor.rank > 1:
-        aligned = aligned and context.facts.divides(align_bytes * 8 // tensor.dtype.bits, f"{tensor.name}.ld")
+    for _, pitch in tensor.pitches:
+        aligned = aligned and context.facts.divides(align_bytes * 8 // tensor.dtype.bits, pitch)
     if not aligned:
         raise LoweringError(f"{tensor.name} is not aligned to {align_bytes} bytes, and a tensor map needs that")
 

@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
+from tinygpu.language.tensors import Tensor
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Placement
@@ -35,8 +36,8 @@ class Facts:
 
     def divides(self, divisor: int, name: str) -> bool:
         """Whether the problem's `name` is a multiple of `divisor`; if so the kernel is specialised for it."""
-        if divisor <= 1:
-            return True
+        if divisor <= 1 or name.isdigit():
+            return int(name) % divisor == 0 if name.isdigit() else True
         if self.values[name] % divisor:
             return False
         self.used[(name, divisor)] = None
@@ -221,6 +222,10 @@ class Context:
             else:
                 terms.append((node.name, int(coefficient)))
         return constant, tuple(sorted(terms))
+
+    def size(self, tensor: Tensor, axis: int) -> Number:
+        """Elements of a tensor along an axis."""
+        return self.number(tensor.size(axis))
 
     def thread_part(self, threads: Layout, axis: int) -> Number:
         """The part of the coordinate along `axis` that the thread id decides."""

@@ -233,8 +233,9 @@ class Emitter:
             return self.computed("d", "shl.b64 {d}, {0}, {1};", a, shift)
         return self.computed("d", "mul.lo.s64 {d}, {0}, {1};", a, b)
 
-    def widen(self, a: Number) -> Number:
-        return a if isinstance(a, int) else self.computed("d", "cvt.u64.u32 {d}, {0};", a)
+    def widen(self, a: Number, signed: bool = False) -> Number:
+        kind = "s64.s32" if signed else "u64.u32"
+        return a if isinstance(a, int) else self.computed("d", f"cvt.{kind} {{d}}, {{0}};", a)
 
     # -- predicates ------------------------------------------------------------------------------------------------
     def less(self, a: Number, b: Number) -> Number:

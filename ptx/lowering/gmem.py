@@ -12,7 +12,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.emitter import Number
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class GmemAccess:
     def straddles(self, count: int) -> bool:
         """Whether `count` neighbouring values may lie on both sides of the tensor's edge."""
         axis = self.tensor.contiguous_axis
-        return self.checked[axis] and not self.context.facts.divides(count, self.tensor.dims[axis])
+        return self.checked[axis] and not self.context.facts.divides(count, str(self.tensor.size(axis)))
 
     def bytes_left(self, value: int, count: int) -> Number:
         """Bytes of `count` neighbouring values that lie inside the tensor, 0 where their row does not exist."""
@@ -95,18 +95,17 @@ class GmemAccess:
         amount = emit.minimum(emit.mul(emit.minimum(left, count), self.element_bytes), width)
         return emit.select(amount, 0, rows)
 
-    def dim(self, axis: int) -> Reg:
-        return self.context.arguments[self.tensor.dims[axis]]
+    def dim(self, axis: int) -> Number:
+        return self.context.size(self.tensor, axis)
 
 
 def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
     """Bytes between rows that lie `rows` apart along an axis that is not contiguous."""
     emit = context.emit
-    out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=rows < 0)
-    order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
-    for between in order[: order.index(axis)]:
-        out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
-    return out
+    pitch = context.arguments[dict(tensor.pitches)[axis]]
+    if pitch.kind == "d":
+        return emit.mul64(pitch, rows * tensor.dtype.bytes)
+    return emit.wide(pitch, rows * tensor.dtype.bytes, signed=rows < 0)
 
 
 def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
@@ -128,7 +127,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
             offset, extent, digits = fixed[axis], 1, 0
         constant, terms = context.affine(offset)
         mine = emit.add(digits, constant)
-        checked.append(_reaches_beyond(context, extent, tensor.dims[axis], constant, terms))
+        checked.append(_reaches_beyond(context, extent, str(tensor.size(axis)), constant, terms))
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
         ordered = sorted(terms, key=lambda t: emit.depth(context.value(t[0])))
         place = mine
@@ -148,10 +147,8 @@ def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed
         return emit.wide(elements, tensor.dtype.bytes, signed)
     if isinstance(elements, int):
         return row_bytes(context, tensor, axis, elements)
-    order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
-    out = emit.wide(elements, context.arguments[f"{tensor.name}.ld"], signed)
-    for between in order[: order.index(axis)]:
-        out = emit.mul64(out, emit.widen(context.arguments[tensor.dims[between]]))
+    pitch = context.arguments[dict(tensor.pitches)[axis]]
+    out = emit.mul64(emit.widen(elements, signed), pitch) if pitch.kind == "d" else emit.wide(elements, pitch, signed)
     return emit.mul64(out, tensor.dtype.bytes)
 
 
@@ -160,8 +157,11 @@ def _reaches_beyond(
 ) -> bool:
     """Whether the window may lie partly outside.
 
-    Not when it is counted along this very dim, in steps that contain it and divide the dim.
+    Not when it is counted along this very dim, in steps that contain it and divide the dim; nor where it stands still
+    in a dim that is a number.
     """
+    if not terms and dim.isdigit():
+        return not 0 <= constant <= constant + extent <= int(dim)
     if not terms or min(constant, *(c for _, c in terms)) < 0:
         return True
     step = max(c for _, c in terms)

@@ -143,7 +143,7 @@ def lowered(
         int(program.threads),
         context.placement.total_bytes + (align if align > DECLARED_ALIGN else 0),
         parameters,
-        tuple((a.size.sympy.name, int(a.extent)) for a in program.grid.axes),
+        tuple((str(a.size), int(a.extent)) for a in program.grid.axes),
         int(program.grid.raster),
         tuple((t.name, t.dims) for t in program.tensors),
         rounds.steps(program),
@@ -158,6 +158,7 @@ def lowered(
         rounds.rings(program),
         rounds.turns(program),
         _banks(program),
+        tuple(dict.fromkeys(pair for t in program.tensors for pair in t.known)),
     )
     return Lowered(kernel, _protocol(program, context))
 
@@ -200,8 +201,7 @@ def _spans(program: Program) -> dict[str, tuple[str, int]]:
     """Indices that count through a whole dim, in steps: those of the grid, and of loops over ceil(dim / step)."""
     out = {}
     for axis in program.grid.axes:
-        if axis.size.sympy.is_Symbol:
-            out[axis.index] = (axis.size.sympy.name, int(axis.extent))
+        out[axis.index] = (str(axis.size), int(axis.extent))
     for s in walk(program.body):
         if isinstance(s, n.Repeated) and (program.grid.scheduler.slices.same(1) or s.first.same(0)):
             for name in s.trips.symbols:
@@ -224,7 +224,7 @@ def _strongest(used: Mapping[tuple[str, int], None]) -> list[tuple[str, int]]:
 
 def _header(program: Program, point: Mapping[str, int | str], facts: tuple[Fact, ...]) -> list[str]:
     tensors = " ".join(
-        f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else ':col'}" for t in program.tensors
+        f"{t.name}:{t.dtype}[{','.join(t.dims)}]{'' if t.major == 'row' else f':{t.major}'}" for t in program.tensors
     )
     return [
         f"// {program.machine}: {tensors}",
@@ -233,15 +233,21 @@ def _header(program: Program, point: Mapping[str, int | str], facts: tuple[Fact,
     ]
 
 
+# Parameters that are called as what they say; others say something of a tensor.
+AS_CALLED = ("dim", "scalar", "map", "workspace")
+
+
 def _parameters(program: Program) -> tuple[Parameter, ...]:
     out = [Parameter(t.name, "place", "u32") if t.memory.own else Parameter(t.name, "pointer", "u64")
            for t in program.tensors]
     out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
-    dims = list(dict.fromkeys(d for t in program.tensors for d in t.dims))
-    dims += [a.size.sympy.name for a in program.grid.axes if a.size.sympy.name not in dims]
+    dims = list(dict.fromkeys(str(t.size(a)) for t in program.tensors for a in range(t.rank)))
+    dims += [str(a.size) for a in program.grid.axes if str(a.size) not in dims]
+    dims = [d for d in dims if not d.isdigit()]
     dims += sorted(_free_symbols(program) - set(dims))
     out += [Parameter(d, "dim", "u32") for d in dims]
-    out += [Parameter(t.name, "ld", "u32") for t in program.tensors if t.rank > 1]
+    out += [Parameter(t.name, "ld", "u32" if t.rank == 2 else "u64") for t in program.tensors if t.rank > 1]
+    out += [Parameter(t.name, name.rpartition(".")[2], "u64") for t in program.tensors for _, name in t.pitches[1:]]
     return tuple(out)
 
 
@@ -262,7 +268,12 @@ def _banks(program: Program) -> tuple[Bank, ...]:
 
 
 def _symbol(p: Parameter) -> str:
-    return {"pointer": f"{p.name}_ptr", "place": f"{p.name}_ptr", "ld": f"{p.name}_ld"}.get(p.kind, p.name)
+    return p.name if p.kind in AS_CALLED else f"{p.name}_{_fact(p)}"
+
+
+def _fact(p: Parameter) -> str:
+    """What a parameter says of its tensor."""
+    return "ptr" if p.kind in ("pointer", "place") else p.kind
 
 
 def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]:
@@ -270,7 +281,7 @@ def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]
     lines = []
     banks = {t.name: t.memory.bank for t in context.program.tensors if t.memory.own}
     for p in parameters:
-        register = emit.parameter("d" if p.kind == "pointer" else "r")
+        register = emit.parameter("d" if p.type == "u64" else "r")
         lines.append(f"  ld.param.{p.type} {register}, [{_symbol(p)}];")
         if p.kind == "pointer":
             lines.append(f"  cvta.to.global.u64 {register}, {register};")
@@ -280,8 +291,7 @@ def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]
             lines.append(f"  cvt.u64.u32 {register}, {place};")
             lines.append(f"  mov.u64 {bank}, {banks[p.name]};")
             lines.append(f"  add.u64 {register}, {register}, {bank};")
-        name = {"pointer": f"{p.name}.ptr", "place": f"{p.name}.ptr", "ld": f"{p.name}.ld"}.get(p.kind, p.name)
-        context.arguments[name] = register
+        context.arguments[p.name if p.kind in AS_CALLED else f"{p.name}.{_fact(p)}"] = register
     if context.placement.total_bytes:
         smem = emit.parameter("r")
         lines.append(f"  mov.u32 {smem}, smem;")

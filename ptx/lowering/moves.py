@@ -36,7 +36,7 @@ def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
         raise LoweringError(f"{tile.name} is no window of a tensor")
     name = tile.tensor.name
     begins = tile.memory.own or context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
-    if not (begins and (tile.tensor.rank == 1 or context.facts.divides(vector, f"{name}.ld"))):
+    if not (begins and all(context.facts.divides(vector, pitch) for _, pitch in tile.tensor.pitches)):
         raise LoweringError(f"{name} is not aligned to {vector} elements")
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from tinygpu.expressions import compile_scalars
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Problem
+from tinygpu.language.problem import Operand, Problem
+from tinygpu.language.tensors import extent_of
 from tinygpu.language.trace import trace
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
@@ -93,14 +94,16 @@ def derive(
     legal = _legality(kernel, machine, problem)
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
     least = _tiled(kernel, problem, tiles, aim, legal)
+    listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
+    least |= listed
     dims = {name: _rounded_up(least.get(name, size), units[name]) for name, size in problem.dims}
-    looped = list(dict.fromkeys(d for d, _ in kernel.steps if d in dims))
+    looped = list(dict.fromkeys(d for d, _ in kernel.steps if d in dims and d not in listed))
     along = [d for d in looped if any(d in r.dims for r in kernel.rings)]
     for name in looped:
         dims[name] = _sizes(kernel, problem, name, units[name], least.get(name, 1))[0]
     for name in [d for d in looped if d not in along] + along:
         dims = _chosen(kernel, problem, dims, name, aim, units[name], least.get(name, 1), legal)
-    return resized(kernel, problem, dims)
+    return resized(kernel, problem, dims | listed)
 
 
 def _chosen(
@@ -148,7 +151,7 @@ def _tiled(
     kernel: Kernel, problem: Problem, tiles: Tiles, aim: Aim, legal: Callable[[Mapping[str, int]], bool]
 ) -> dict[str, int]:
     """Sizes of the dims of the grid."""
-    extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles}
+    extents = {d: math.lcm(*[e for name, e in kernel.tiles if name == d]) for d, _ in kernel.tiles if d in problem.dim}
     clusters = dict(zip((d for d, _ in kernel.tiles), kernel.clusters or (1,) * len(kernel.tiles), strict=True))
     full = 2 if kernel.persistent or kernel.clusters else 1
     out = {}
@@ -172,7 +175,7 @@ def _tiled(
 def _clusters_of(kernel: Kernel, dims: Mapping[str, int]) -> int:
     """Tiles of the grid, those of a cluster together."""
     clusters = kernel.clusters or (1,) * len(kernel.tiles)
-    return math.prod(-(-dims[d] // (e * c)) for (d, e), c in zip(kernel.tiles, clusters, strict=True))
+    return math.prod(-(-extent_of(d, dims) // (e * c)) for (d, e), c in zip(kernel.tiles, clusters, strict=True))
 
 
 def tiles_per_cta(kernel: Kernel, aim: Aim = DEEP) -> int:
@@ -203,20 +206,25 @@ def _legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Calla
     return lambda changed: all(holds({**known, **changed}))
 
 
+def _fitting(kernel: Kernel, o: Operand) -> Callable[[int, int], int]:
+    """(axis, least stride) -> the least from there on for which the facts about it hold."""
+
+    def fitting(axis: int, least: int) -> int:
+        for fact in kernel.facts:
+            if fact.name == o.pitch(axis) and least % fact.divisor:
+                least += fact.divisor - least % fact.divisor
+        return least
+
+    return fitting
+
+
 def resized(kernel: Kernel, problem: Problem, dims: Mapping[str, int]) -> Problem:
-    """The problem with other dims; leading dimensions keep their gap and the facts about them."""
+    """The problem with other dims; rows and strides keep their gaps and the facts about them."""
     operands = []
     for o in problem.operands:
         names = dict(kernel.shapes)[o.name]
-        shape = tuple(dims[d] for d in names)
-        gap = o.ld - o.shape[o.contiguous_axis]
-        if gap > MOST_GAP_ELEMS:  # rows of a small problem that lie gigabytes apart would fill the memory
-            gap = MOST_GAP_ELEMS + gap % MOST_GAP_ELEMS
-        ld = shape[o.contiguous_axis] + gap
-        for fact in kernel.facts:
-            if fact.name == f"{o.name}.ld" and ld % fact.divisor:
-                ld += fact.divisor - ld % fact.divisor
-        operands.append(replace(o, shape=shape, ld=ld))
+        shape = tuple(extent_of(d, dims) for d in names)
+        operands.append(o.resized(shape, _fitting(kernel, o), MOST_GAP_ELEMS))
     made = Problem(tuple((d, dims[d]) for d, _ in problem.dims), tuple(operands), problem.options)
     kernel.check(made)
     return made

@@ -69,8 +69,9 @@ def chosen_clusters(kernel: Kernel, problem: Problem) -> list[Chosen]:
 
     Of kernels with tensor maps the last and the first: offsets in a tensor are not computed, but given as coordinates.
     """
-    if len({d for d, _ in kernel.tiles}) < len(kernel.tiles):
-        return []  # two axes run along one dim: no window of it is the tile's own
+    dims = [d for d, _ in kernel.tiles]
+    if len(set(dims)) < len(dims) or any(d.isdigit() for d in dims):
+        return []  # two axes run along one dim, or one along a number: no window of it is the tile's own
     size, total = math.prod(kernel.clusters), kernel.grid(problem)[0]
     found = []
     for number, tile in corners(kernel, problem)[::-1]:

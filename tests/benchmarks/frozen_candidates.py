@@ -135,8 +135,8 @@ def launched(name: str, kernel: Kernel) -> str:
     """All of a kernel but its text, in the words of the oldest corpora."""
     stores = STORES if name == "matmul_hopper" else {}
     named = tuple(sorted((EARLIER.get(name, {}).get(key, key), stores.get(str(v), v)) for key, v in kernel.point))
-    # A kernel without banks is described as before there were any.
-    text = repr(replace(kernel, ptx="", point=named)).replace(", banks=()", "")
+    # A kernel without banks, and without dims that are numbers, is described as before there were any.
+    text = repr(replace(kernel, ptx="", point=named)).replace(", banks=()", "").replace(", known=()", "")
     # What a kernel's scheduler says of its launch stood in it as numbers.
     text = text.replace(f", scheduler={kernel.scheduler!r}", "").replace(", raster=", ", group=")
     text = text.replace(", specific=", f", persistent={kernel.persistent}, specific=")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tinygpu.api.choosing import Finalist, choose, choose_among
 from tinygpu.api.machines import Family, family
-from tinygpu.api.problems import Asked, problems
+from tinygpu.api.problems import Asked, problems, strides_of
 from tinygpu.api.tune import Effort, NothingFound, tune
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
@@ -196,6 +196,7 @@ def _asked_of_arrays(chosen: Family, arrays: tuple[Any, ...], options: Mapping[s
         {o.name: o.ld for o in operands},
         {o.name: o.align_bytes for o in operands},
         options,
+        strides_of(operands),
     )
 
 

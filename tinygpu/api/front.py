@@ -10,7 +10,7 @@ that are decided, by name or as a mapping; the rest is chosen by the predictor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from tinygpu.notebook import html as notebook
 from tinygpu.spaces.build import MachineSpace, build_space
 
 Values = Mapping[str, int | str]
+Strides = Mapping[int, int] | Sequence[int]
 
 
 def space(
@@ -39,6 +40,7 @@ def space(
     dtypes: str | Mapping[str, str] | None = None,
     majors: Mapping[str, str] | None = None,
     lds: Mapping[str, int] | None = None,
+    strides: Mapping[str, Strides] | None = None,
     aligns: Mapping[str, int] | None = None,
     options: Mapping[str, Any] | None = None,
     **dims: int,
@@ -49,6 +51,7 @@ def space(
     dtypes   one for every tensor that can have it ("bf16"), or by tensor ({"a": "e4m3"})
     majors   by tensor: "row" or "col"
     lds      leading dimensions by tensor, in elements
+    strides  by tensor: elements between neighbours along each axis, or along some by number ({0: 65536})
     aligns   alignments of pointers by tensor, in bytes
     options  the machine's options
 
@@ -62,7 +65,7 @@ def space(
             f"{chosen.name} is a family of machines ({names}), each with a space of its own; name one"
         )
     (one,) = chosen.machines
-    asked = asked_of(chosen, problem, dtypes, majors, lds, aligns, options, dims)
+    asked = asked_of(chosen, problem, dtypes, majors, lds, strides, aligns, options, dims)
     return build_space(one, asked.of(one), find_device(device))
 
 
@@ -139,13 +142,14 @@ def asked_of(
     dtypes: str | Mapping[str, str] | None,
     majors: Mapping[str, str] | None,
     lds: Mapping[str, int] | None,
+    strides: Mapping[str, Strides] | None,
     aligns: Mapping[str, int] | None,
     options: Mapping[str, Any] | None,
     dims: Mapping[str, int],
 ) -> Asked:
     """What was said of the problem, in whichever form."""
     if isinstance(problem, Problem):
-        if dims or any(word is not None for word in (dtypes, majors, lds, aligns, options)):
+        if dims or any(word is not None for word in (dtypes, majors, lds, strides, aligns, options)):
             raise ProblemError(f"{chosen.name} takes a whole problem, or dims and types; both were given")
         return Asked.like(problem)
     if problem is not None and not isinstance(problem, Mapping):
@@ -153,9 +157,9 @@ def asked_of(
     if problem is not None and dims:
         raise ProblemError(f"{chosen.name} takes dims by name or as one mapping; both were given")
     kinds = {"*": dtypes} if isinstance(dtypes, str) else dtypes or {}
-    return Asked(
-        dict(dims if problem is None else problem), kinds, majors or {}, lds or {}, aligns or {}, options or {}
-    )
+    sizes = dict(dims if problem is None else problem)
+    apart = {name: dict(s if isinstance(s, Mapping) else enumerate(s)) for name, s in (strides or {}).items()}
+    return Asked(sizes, kinds, majors or {}, lds or {}, aligns or {}, options or {}, apart)
 
 
 def _point(point: Values | None, values: Values) -> dict[str, int | str]:

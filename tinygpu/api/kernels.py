@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tinygpu.api import compile as compiling
 from tinygpu.api import tune as tuning
 from tinygpu.api.choosing import Finalist
-from tinygpu.api.front import asked_of, family_of
+from tinygpu.api.front import Strides, asked_of, family_of
 from tinygpu.api.machines import MachineNotFound
 from tinygpu.api.on_arrays import emulate_on, run_on
 from tinygpu.api.report import report, run_of
@@ -63,6 +63,7 @@ def tune(
     dtypes: str | Mapping[str, str] | None = None,
     majors: Mapping[str, str] | None = None,
     lds: Mapping[str, int] | None = None,
+    strides: Mapping[str, Strides] | None = None,
     aligns: Mapping[str, int] | None = None,
     options: Mapping[str, Any] | None = None,
     strategy: str = "auto",
@@ -86,7 +87,7 @@ def tune(
     kept = None if journal is None else Path(journal)
     effort = tuning.Effort(strategy, evaluations, seconds, within, kept, seed=seed)
     if isinstance(machine, MachineSpace):
-        given = (problem, device, dtypes, majors, lds, aligns, options)
+        given = (problem, device, dtypes, majors, lds, strides, aligns, options)
         if dims or any(word is not None for word in given):
             raise ProblemError("a space has its problem and its device; tune(space) takes no others")
         found = tuning.tune_spaces(machine.machine.__name__, machine.device, (machine,), effort)
@@ -94,7 +95,7 @@ def tune(
         if device is None:
             raise ProblemError('tuning is for a device: give device="a100", or another name from `tinygpu devices`')
         chosen = family_of(machine)
-        asked = asked_of(chosen, problem, dtypes, majors, lds, aligns, options, dims)
+        asked = asked_of(chosen, problem, dtypes, majors, lds, strides, aligns, options, dims)
         found = tuning.tune(chosen, asked, find_device(device), effort)
     if not found.verification.passed:
         raise tuning.NothingFound(f"the best candidate is wrong in the emulator: {found.verification}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tinygpu.api.machines import Family
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
-from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.language.problem import Operand, Problem, ProblemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Asked:
     lds      leading dimensions, elements
     aligns   pointer alignments, bytes
     options  the machine's options
+    strides  of axes beyond rows, elements: per tensor by axis
     """
 
     dims: Mapping[str, int]
@@ -29,6 +30,7 @@ class Asked:
     lds: Mapping[str, int] = field(default_factory=dict)
     aligns: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    strides: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def like(posed: Problem) -> Asked:
@@ -40,6 +42,7 @@ class Asked:
             {o.name: o.ld for o in posed.operands},
             {o.name: o.align_bytes for o in posed.operands},
             dict(posed.options),
+            strides_of(posed.operands),
         )
 
     def of(self, machine: type[Machine]) -> Problem:
@@ -59,9 +62,15 @@ class Asked:
             dtypes=dtypes,
             majors=self.majors,
             lds=self.lds,
+            strides=self.strides,
             aligns=self.aligns,
             options=self.options,
         )
+
+
+def strides_of(operands: Iterable[Operand]) -> dict[str, dict[int, int]]:
+    """What problems say of strides beyond rows that leave gaps."""
+    return {o.name: dict(zip(o.memory_order[2:], o.outer, strict=True)) for o in operands if o.outer}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def problems(given: Family, asked: Asked) -> tuple[list[tuple[type[Machine], Pro
             continue
         if not accepted:
             known = {o.name: o.dtype.name for o in mine.operands}
-            wanted = Asked(asked.dims, known, asked.majors, asked.lds, asked.aligns, asked.options)
+            wanted = Asked(asked.dims, known, asked.majors, asked.lds, asked.aligns, asked.options, asked.strides)
         accepted.append((machine, mine))
     if not accepted:
         alike = {r.sentence.replace(r.machine, given.name) for r in refused}

@@ -19,13 +19,15 @@ def asked(
     option: Iterable[str],
 ) -> Asked:
     """What the user said of the problem."""
+    pitches = _numbers("--ld", ld)
     return Asked(
         dims=_numbers("--shape", shape.split(",")),
         dtypes=_dtypes(dtype),
         majors=_pairs("--major", major),
-        lds=_numbers("--ld", ld),
+        lds={name: value for name, value in pitches.items() if "." not in name},
         aligns=_numbers("--align", align),
         options={k: _option(v) for k, v in _pairs("--option", option).items()},
+        strides=_strides({name: value for name, value in pitches.items() if "." in name}),
     )
 
 
@@ -40,6 +42,17 @@ def tiers(text: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.split(",") if word)
     except ValueError:
         raise typer.BadParameter(f"--tiers takes numbers separated by commas, not {text!r}") from None
+
+
+def _strides(given: dict[str, int]) -> dict[str, dict[int, int]]:
+    """x.0=65536 as the stride of x along axis 0."""
+    out: dict[str, dict[int, int]] = {}
+    for word, value in given.items():
+        name, _, axis = word.partition(".")
+        if not axis.isdigit():
+            raise typer.BadParameter(f"--stride takes TENSOR.AXIS=elements, as x.0=65536, not {word}={value}")
+        out.setdefault(name, {})[int(axis)] = value
+    return out
 
 
 def _dtypes(words: Iterable[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ def show(machine: type[Machine]) -> None:
     for i in (*machine.declarations(Instruction), *machine.declarations(Route)):
         instructions.add_row(_name(machine, i), str(i))
     console.print(instructions)
-    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
+    default = problem(machine, machine.smallest_dims())
     structures = list(machine.structures())
     first = trace(machine, default, structures[0])
     constraints = table("\nconstraint", "kind", "brought by", "what must hold")
@@ -57,7 +57,7 @@ def _show_handovers(found: Handovers | None) -> None:
 
 def show_json(machine: type[Machine]) -> dict[str, Any]:
     """The same as data."""
-    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
+    default = problem(machine, machine.smallest_dims())
     structure = next(iter(machine.structures()))
     traced = trace(machine, default, structure)
     found = handovers(machine)
@@ -66,7 +66,7 @@ def show_json(machine: type[Machine]) -> dict[str, Any]:
         "summary": machine.summary(),
         "dims": list(machine.dim_names()),
         "tensors": {
-            t.name: {"dtypes": [d.name for d in t.dtypes], "dims": [d.name for d in t.dims], "access": t.access}
+            t.name: {"dtypes": [d.name for d in t.dtypes], "dims": list(t.names()), "access": t.access}
             for t in machine.tensor_declarations()
         },
         "parameters": {p.name: list(p.values) for p in machine.params()},

@@ -18,7 +18,7 @@ from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
-from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, symbol, where
+from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, where
 from tinygpu.language.derive import buffer_bytes, registers_estimate
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.memories import GMEM, SMEM
@@ -253,8 +253,8 @@ class _Counter:
         if multiply is None:
             return expr(0)
         flops = expr(2)
-        for d in dict.fromkeys(d for t in self.program.tensors for d in t.dims):
-            flops = flops * symbol(d)
+        for size in {t.dims[axis]: t.size(axis) for t in self.program.tensors for axis in range(t.rank)}.values():
+            flops = flops * size
         return flops
 
     def _reads(self, read: list[Tensor], tiles: list[Expr]) -> dict[str, Expr]:
@@ -265,13 +265,13 @@ class _Counter:
         panels = [expr(0), expr(0)]
         once = expr(0)
         for t in read:
-            along = {i for i, a in enumerate(axes) if a.size.sympy.name in t.dims}
+            along = {i for i, a in enumerate(axes) if str(a.size) in t.dims}
             if len(along) == 1:
                 index = along.pop()
                 other = expr(1)
-                for d in t.dims:
-                    if d != axes[index].size.sympy.name:
-                        other = other * symbol(d)
+                for place, d in enumerate(t.dims):
+                    if d != str(axes[index].size):
+                        other = other * t.size(place)
                 panels[index] = panels[index] + axes[index].extent * other * t.dtype.bits // 8
             else:
                 once = once + tensor_bytes(t)
@@ -289,8 +289,8 @@ class _Counter:
 
 def tensor_bytes(t: Tensor) -> Expr:
     out = expr(t.dtype.bits)
-    for d in t.dims:
-        out = out * symbol(d)
+    for axis in range(t.rank):
+        out = out * t.size(axis)
     return ceil_div(out, 8)
 
 

@@ -27,7 +27,7 @@ from tinygpu.interpreter.store import slots, stored_tensor
 from tinygpu.interpreter.worker import Launch, Watch, Worker
 from tinygpu.language.instruction import MatrixMultiply
 from tinygpu.language.roles import Pipeline, Role
-from tinygpu.language.tensors import Tensor
+from tinygpu.language.tensors import Tensor, extent_of
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import expressions, walk
 from tinygpu.users_code import at
@@ -78,7 +78,7 @@ def interpret(
         {
             t.name: stored_tensor(
                 t,
-                known[t.name].copy() if t.name in known else np.zeros([dims[d] for d in t.dims], t.dtype.numpy),
+                known[t.name].copy() if t.name in known else _zeros(t, dims),
                 t.name in known,
             )
             for t in program.tensors
@@ -122,6 +122,10 @@ def _check_filled(program: Traced) -> None:
         )
 
 
+def _zeros(t: Tensor, dims: Mapping[str, int]) -> Array:
+    return np.zeros([extent_of(d, dims) for d in t.dims], t.dtype.numpy)
+
+
 def _given(program: Traced, arrays: Mapping[str, Any]) -> dict[str, Array]:
     """The arrays of what the program reads, in the tensors' types."""
     wanted = [t for t in program.tensors if t.access != "out"]
@@ -162,11 +166,16 @@ def _dims(program: Traced, arrays: Mapping[str, Any], sizes: Mapping[str, int]) 
         shape = np.shape(arrays[t.name])
         if len(shape) != t.rank:
             raise ProgramFault(f"{t.name} has the dims {', '.join(t.dims)}, and the array has the shape {list(shape)}")
-        for dim, size in zip(t.dims, shape, strict=True):
+        for axis, (dim, size) in enumerate(zip(t.dims, shape, strict=True)):
+            if (known := t.size(axis)).is_number and int(known) != size:
+                elements = f"has {known} elements along axis {axis}, and the array {size}"
+                raise ProgramFault(f"{program.machine}: in this program {t.name} {elements}")
+            if dim.isdigit():
+                continue
             had, where = found.setdefault(dim, (size, t.name))
             if had != size:
                 raise ProgramFault(f"{program.machine}: the dim {dim} is {had} in {where} and {size} in {t.name}")
-    needed = [d for t in program.tensors for d in t.dims] + sorted(_symbols(program))
+    needed = [d for t in program.tensors for d in t.dims if not d.isdigit()] + sorted(_symbols(program))
     missing = [d for d in dict.fromkeys(needed) if d not in found]
     if missing:
         raise ProgramFault(f"{program.machine}: no array that was given has the dim {missing[0]}; say how large it is")

@@ -82,6 +82,16 @@ class Declared(metaclass=_DeclaredType):
         return tuple(d.name for d in cls.declarations(Dim))
 
     @classmethod
+    def dim_values(cls) -> dict[str, tuple[int, ...]]:
+        """Per dim the values that it may have; () for any."""
+        return {d.name: d.values for d in cls.declarations(Dim)}
+
+    @classmethod
+    def smallest_dims(cls) -> dict[str, int]:
+        """The smallest problem: 1 for every dim, and the first value of one that lists them."""
+        return {name: values[0] if values else 1 for name, values in cls.dim_values().items()}
+
+    @classmethod
     def params(cls) -> tuple[Param, ...]:
         return cls.declarations(Param)
 
@@ -150,9 +160,9 @@ class Declared(metaclass=_DeclaredType):
     def problem(cls, **dims: Any) -> Problem:
         """A problem of this machine: dims by name.
 
-        `dtypes=`, `majors=`, `lds=`, `aligns=` and `options=` are as in `tinygpu.language.posing.problem`.
+        `dtypes=`, `majors=`, `lds=`, `strides=`, `aligns=` and `options=` are as in `tinygpu.language.posing.problem`.
         """
-        extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "aligns", "options") if k in dims}
+        extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "strides", "aligns", "options") if k in dims}
         return problem(cls, dims, **extra)
 
     @classmethod

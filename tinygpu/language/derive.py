@@ -134,11 +134,9 @@ def _bank(memory: Memory, program: Program) -> Constraint:
 
 def tensor_extent_bytes(t: Tensor) -> Expr:
     """Bytes from the first element of a tensor to its last, gaps between rows included."""
-    rows = expr(1)
-    for axis, d in enumerate(t.dims):
-        rows = rows if axis == t.contiguous_axis else rows * symbol(d)
-    gaps = (rows - 1) * t.ld if t.rank > 1 else expr(0)
-    elements = gaps + symbol(t.dims[t.contiguous_axis])
+    elements = t.size(t.contiguous_axis)
+    for axis, name in t.pitches:
+        elements = elements + (t.size(axis) - 1) * symbol(name)
     return elements * t.dtype.bytes if t.dtype.bits % 8 == 0 else ceil_div(elements * t.dtype.bits, 8)
 
 

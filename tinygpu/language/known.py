@@ -47,7 +47,7 @@ class _Known:
         self.program = program
         self.params = {p.name: p.values for p in machine.params()}
         self.dims = set(machine.dim_names())
-        self.facts = {f"{t.name}.ld" for t in program.tensors if t.rank > 1}
+        self.facts = {f"{t.name}.ld" for t in program.tensors if t.rank == 2}
         self.conditions: list[Constraint] = []
         self.always = {*self.params, *self.dims, *self.facts, n.PART, *(a.index for a in program.grid.axes)}
 
@@ -72,7 +72,7 @@ class _Known:
         """(what, sizes) of everything that is declared once."""
         grid = self.program.grid
         for axis in grid.axes:
-            if not any(axis.size.same(symbol(dim)) for dim in self.dims):
+            if not (axis.size.is_number or any(axis.size.same(symbol(dim)) for dim in self.dims)):
                 raise self._error(f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine")
             yield f"a tile along {axis.size}", (axis.extent,)
             yield f"the cluster along {axis.size}", (axis.cluster,)

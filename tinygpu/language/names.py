@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tinygpu.language.declared import Declared
 from tinygpu.language.memories import CONST_BYTES
+from tinygpu.language.strides import MOST_AXES
 
 # Symbols of expressions that tracing makes: tiles of the grid, rounds of loops, facts of the device.
 TRACED = re.compile(r"(tile|part|i|u)\d+|device")
@@ -31,7 +32,8 @@ def _mistakes(machine: type[Declared]) -> Iterator[str]:
         if name in KERNEL:
             yield f"{name}: this name belongs to the kernel; choose another one"
     for tensor in tensors:
-        for fact, what in (("ptr", "pointer"), ("ld", "leading dimension")):
+        strides = [(f"stride{axis}", f"stride along axis {axis}") for axis in range(MOST_AXES)]
+        for fact, what in (("ptr", "pointer"), ("ld", "leading dimension"), *strides):
             if f"{tensor}_{fact}" in arguments:
                 yield f"{tensor}_{fact}: the {what} of {tensor} has this name in a kernel; choose another one"
     memories = dict.fromkeys(t.memory for t in machine.tensor_declarations() if t.memory.own)

@@ -75,16 +75,37 @@ class AccessPattern(Param):
 
 
 class Dim(Expr, Named):
-    """A size of the problem, known at launch: at least 1."""
+    """A size of the problem, known at launch: at least 1.
 
-    __slots__ = ("name",)
+    values  where it is always one of these: what the program is traced for, so that tiles may have its size; a Dim of
+            one value is a constant, which problems need not name
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("name", "values")
+
+    def __init__(self, *values: int) -> None:
         self.name = ""
+        self.values: tuple[int, ...] = values
+        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v < 2**31]
+        if wrong:
+            self.mistake = f"a Dim is a whole number from 1 to 2147483647, not {wrong[0]!r}"
+        elif len(set(values)) != len(values):
+            self.mistake = f"a Dim lists each of its values once, not {values}"
 
     def bind_name(self, name: str) -> None:
         Named.bind_name(self, name)
         self.sympy = symbol(name).sympy
+
+
+class Size(int):
+    """A Dim whose value is known while a program is traced: a number that remembers which dim it is."""
+
+    dim: str
+
+    def __new__(cls, value: int, dim: str) -> Size:
+        made = super().__new__(cls, value)
+        made.dim = dim
+        return made
 
 
 class Choice(Named):

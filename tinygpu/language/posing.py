@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from tinygpu.dtypes import DType, dtype
 from tinygpu.language.parameters import Option
 from tinygpu.language.problem import Operand, Problem, ProblemError
-from tinygpu.language.tensors import Major, TensorDeclaration
+from tinygpu.language.strides import packed
+from tinygpu.language.tensors import TensorDeclaration
 from tinygpu.users_code import answer
 
 
@@ -17,6 +18,9 @@ class TakesProblems(Protocol):
 
     @classmethod
     def dim_names(cls) -> tuple[str, ...]: ...
+
+    @classmethod
+    def dim_values(cls) -> dict[str, tuple[int, ...]]: ...
 
     @classmethod
     def tensor_declarations(cls) -> tuple[TensorDeclaration, ...]: ...
@@ -38,6 +42,7 @@ def problem(
     dtypes: Mapping[str, str] | None = None,
     majors: Mapping[str, str] | None = None,
     lds: Mapping[str, int] | None = None,
+    strides: Mapping[str, Mapping[int, int]] | None = None,
     aligns: Mapping[str, int] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Problem:
@@ -46,18 +51,16 @@ def problem(
     dims     every dim of the machine, at least 1
     dtypes   per tensor; others follow the tensor that they are declared to follow, or take their first dtype
     lds      leading dimensions in elements; default: rows without gaps
+    strides  per tensor, of some of its axes: elements between neighbours; default: axis after axis without gaps
     aligns   pointer alignment in bytes; default 16, and at least one element
     options  the machine's options
     """
     title = machine.__name__
     _known(title, "dim", dims, machine.dim_names())
-    for name in machine.dim_names():
-        if name not in dims:
-            raise ProblemError(f"{title} needs the dim {name}: give {_shape(machine.dim_names())}")
-        if isinstance(dims[name], bool) or not isinstance(dims[name], int) or not 1 <= dims[name] < 2**31:
-            raise ProblemError(f"{title}: the dim {name} is a whole number from 1 to 2147483647, not {dims[name]!r}")
+    dims = _dims(machine, dims)
     tensor_names = tuple(t.name for t in machine.tensor_declarations())
-    for what, given in (("dtype", dtypes), ("major", majors), ("leading dimension", lds), ("alignment", aligns)):
+    for what, given in (("dtype", dtypes), ("major", majors), ("leading dimension", lds), ("strides", strides),
+                        ("alignment", aligns)):
         _known(title, f"tensor (its {what} was given)", given or {}, tensor_names)
     chosen = _dtypes(machine, dtypes or {})
     switches = _options(machine, options or {})
@@ -68,9 +71,15 @@ def problem(
         major = (majors or {}).get(declared.name, declared.majors[0])
         if major not in declared.majors:
             raise ProblemError(f"{title}: {declared.name} is {' or '.join(declared.majors)}-major, not {major!r}")
-        shape = tuple(dims[d.name] for d in declared.dims)
-        contiguous = shape[0 if major == "col" else -1]
-        ld = (lds or {}).get(declared.name, contiguous)
+        shape = declared.shape(dims, switches)
+        order = declared.order(major)
+        contiguous = shape[order[0]]
+        apart = _strides(f"{title}: {declared.name}", (strides or {}).get(declared.name, {}), order)
+        said = [*_said(apart, order[1:2]), *_said(lds or {}, (declared.name,))]
+        if len(set(said)) > 1:
+            apart_by = f"{said[0]} elements apart, or {said[1]}; say one"
+            raise ProblemError(f"{title}: the rows of {declared.name} are {apart_by}")
+        ld = next(iter(said), contiguous)
         if ld < contiguous:
             raise ProblemError(
                 f"{title}: the leading dimension of {declared.name} is {ld}, "
@@ -84,19 +93,54 @@ def problem(
                 f"in bytes, not {align}"
             )
         try:
-            operands.append(Operand(declared.name, kind, shape, _major(major), ld, align, declared.access))
+            found = packed(shape, order, {**apart, **dict.fromkeys(order[1:2], ld)})
+            outer = tuple(found[axis] for axis in order[2:])
+            made = Operand(declared.name, kind, shape, major, ld, align, declared.access, outer, order)
         except ProblemError as error:
             raise ProblemError(f"{title}: {error}") from None
-    made = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
+        if made.overlaps:
+            raise ProblemError(
+                f"{title}: elements of {declared.name} lie at the same place, with {' x '.join(map(str, shape))} "
+                f"elements and strides of {', '.join(map(str, made.strides()))}; axes are further apart than what lies "
+                "between their neighbours"
+            )
+        operands.append(made)
+    posed = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
     wanted, what = "a sentence, and \"\" for a problem that it takes", f"{title}.refuses"
-    reason = answer(machine.refuses, made, wanted=wanted, fits=lambda found: isinstance(found, str), what=what)
+    reason = answer(machine.refuses, posed, wanted=wanted, fits=lambda found: isinstance(found, str), what=what)
     if reason:
         raise ProblemError(f"{title}: {reason}")
-    return made
+    return posed
 
 
-def _major(text: str) -> Major:
-    return "col" if text == "col" else "row"
+def _dims(machine: type[TakesProblems], given: Mapping[str, int]) -> dict[str, int]:
+    """Every dim; a constant is what it is."""
+    title, out = machine.__name__, dict[str, int]()
+    for name, listed in machine.dim_values().items():
+        if name not in given and len(listed) != 1:
+            needed = [n for n, values in machine.dim_values().items() if len(values) != 1]
+            raise ProblemError(f"{title} needs the dim {name}: give {_shape(tuple(needed))}")
+        size = out[name] = given[name] if name in given else listed[0]
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size < 2**31:
+            raise ProblemError(f"{title}: the dim {name} is a whole number from 1 to 2147483647, not {size!r}")
+        if listed and size not in listed:
+            raise ProblemError(f"{title}: the dim {name} is {' or '.join(map(str, listed))}, not {size}")
+    return out
+
+
+def _said(given: Mapping[Any, int], names: tuple[Any, ...]) -> list[int]:
+    """What was said of any of these names."""
+    return [given[name] for name in names if name in given]
+
+
+def _strides(what: str, given: Mapping[int, int], order: tuple[int, ...]) -> dict[int, int]:
+    """What was said of strides: by axis, but for the contiguous one, which has neighbours side by side."""
+    for axis, stride in given.items():
+        if isinstance(axis, bool) or axis not in order:
+            raise ProblemError(f"{what} has the axes 0 to {len(order) - 1}, and a stride is given for {axis!r}")
+        if axis == order[0] and stride != 1:
+            raise ProblemError(f"{what} is contiguous along axis {axis}, and a stride of {stride!r} is given there")
+    return {axis: stride for axis, stride in given.items() if axis != order[0]}
 
 
 def _known(title: str, what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:

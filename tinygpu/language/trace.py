@@ -17,7 +17,7 @@ from tinygpu.language.dominance import dominance, preferred
 from tinygpu.language.handover import check_handover
 from tinygpu.language.inputs import input_constraints
 from tinygpu.language.known import check_known
-from tinygpu.language.parameters import Choice, DeclarationError, Option
+from tinygpu.language.parameters import Choice, DeclarationError, Option, Size
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem, Signature, tensors
 from tinygpu.language.tensors import Tensor
@@ -29,6 +29,8 @@ from tinygpu.program.program import Program
 from tinygpu.program.schedule import schedule
 from tinygpu.program.tree import expressions, walk
 from tinygpu.users_code import at, raised_by_them, said, where
+
+Sizes = tuple[tuple[str, int], ...]  # of the dims that are listed: (name, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +48,8 @@ class Trace:
 
 def trace(machine: type[Declared], given: Problem, structure: Structure) -> Trace:
     """The program of one structure for problems of this signature."""
-    return _trace(machine, given.signature, structure)
+    listed = tuple((name, given.dim[name]) for name, values in machine.dim_values().items() if values)
+    return _trace(machine, given.signature, listed, structure)
 
 
 def preferences(machine: type[Declared], given: Problem, structure: Structure) -> tuple[Constraint, ...]:
@@ -66,7 +69,7 @@ def preferences(machine: type[Declared], given: Problem, structure: Structure) -
 
 def trace_default(machine: type[Declared]) -> None:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
-    default = problem(machine, dict.fromkeys(machine.dim_names(), 1))
+    default = problem(machine, machine.smallest_dims())
     impossible = [_impossible(trace(machine, default, structure)) for structure in machine.structures()]
     if all(impossible):
         sentence = f"it can never work, whatever the parameters: {impossible[0]}"
@@ -79,9 +82,9 @@ def _impossible(traced: Trace) -> str:
 
 
 @lru_cache(maxsize=512)
-def _trace(machine: type[Declared], signature: Signature, structure: Structure) -> Trace:
-    made = tensors_of(machine, signature)
-    instance = _instance(machine, made, dict(signature[1]), structure)
+def _trace(machine: type[Declared], signature: Signature, listed: Sizes, structure: Structure) -> Trace:
+    made = tensors_of(machine, signature, listed)
+    instance = _instance(machine, made, dict(signature[1]), listed, structure)
     tracer = Tracer(instance)
     try:
         instance.program(tracer)
@@ -147,9 +150,9 @@ def _unknown(error: AttributeError, instance: Declared, tracer: Tracer) -> str:
 
 
 @lru_cache(maxsize=512)  # all structures have the same
-def tensors_of(machine: type[Declared], signature: Signature) -> tuple[Tensor, ...]:
-    """The tensors of a signature, without numbers."""
-    dims = dict.fromkeys(machine.dim_names(), 1)
+def tensors_of(machine: type[Declared], signature: Signature, listed: Sizes) -> tuple[Tensor, ...]:
+    """The tensors of a signature, without numbers but those of dims that are listed."""
+    dims = machine.smallest_dims() | dict(listed)
     named = {name: (kind, major) for name, kind, major in signature[0]}
     full = problem(
         machine,
@@ -162,7 +165,7 @@ def tensors_of(machine: type[Declared], signature: Signature) -> tuple[Tensor, .
 
 
 def _instance(
-    machine: type[Declared], made: tuple[Tensor, ...], options: dict[str, Any], structure: Structure
+    machine: type[Declared], made: tuple[Tensor, ...], options: dict[str, Any], listed: Sizes, structure: Structure
 ) -> Declared:
     instance = machine.__new__(machine)
     present = {t.name for t in made}
@@ -176,6 +179,8 @@ def _instance(
         setattr(instance, s.name, n.ScalarArgument(s.name, s.dtype) if s.name in used else None)
     for o in machine.declarations(Option):
         setattr(instance, o.name, options[o.name])
+    for name, size in listed:
+        setattr(instance, name, Size(size, name))
     chosen = dict(structure)
     for c in machine.declarations(Choice):
         setattr(instance, c.name, c.option(chosen[c.name]))

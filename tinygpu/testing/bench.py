@@ -139,7 +139,7 @@ def _where(
 
     Where it exists on none that was named, the library's other devices are asked.
     """
-    plain = machine.problem(**dict.fromkeys(machine.dim_names(), 1))
+    plain = machine.problem(**machine.smallest_dims())
     reasons: dict[str, str] = {}
     there = []
     for d in on:

@@ -55,6 +55,8 @@ def describe(problem: Problem) -> str:
     for o in problem.operands:
         if len(o.shape) > 1 and o.ld != o.shape[o.contiguous_axis]:
             odd.append(f"{o.name}.ld={o.ld}")
+        further = zip(o.memory_order[2:], o.outer, strict=False)
+        odd += [f"{o.name}.stride{axis}={stride}" for axis, stride in further]
         if o.align_bytes != 16:
             odd.append(f"{o.name}.align={o.align_bytes}")
     return " ".join([str(problem), *odd])
@@ -94,6 +96,7 @@ def problem_source(machine: type[Machine], problem: Problem) -> str:
         "dtypes": {o.name: o.dtype.name for o in problem.operands if _other(usual, o, "dtype")},
         "majors": {o.name: o.major for o in problem.operands if _other(usual, o, "major")},
         "lds": {o.name: o.ld for o in problem.operands if o.ld != o.shape[o.contiguous_axis]},
+        "strides": {o.name: dict(zip(o.memory_order[2:], o.outer, strict=True)) for o in problem.operands if o.outer},
         "aligns": {o.name: o.align_bytes for o in problem.operands if o.align_bytes != 16},
         "options": {k: v for k, v in problem.options if dict(plain.options)[k] != v},
     }
@@ -106,15 +109,12 @@ def _other(usual: Mapping[str, Operand], o: Operand, field: str) -> bool:
 
 
 def resize(machine: type[Machine], problem: Problem, dims: Mapping[str, int]) -> Problem:
-    """The problem with other dims; leading dimensions keep their gaps."""
-    size = {**problem.dim, **dims}
-    shapes = {t.name: tuple(size[d.name] for d in t.dims) for t in machine.tensor_declarations()}
-    operands = []
-    for o in problem.operands:
-        contiguous = shapes[o.name][o.contiguous_axis]
-        gap = o.ld - o.shape[o.contiguous_axis] if len(o.shape) > 1 else 0
-        operands.append(replace(o, shape=shapes[o.name], ld=contiguous + gap))
-    return Problem(tuple(size.items()), tuple(operands), problem.options)
+    """The problem with other dims, but for those that are listed; rows and strides keep their gaps."""
+    listed = {name for name, values in machine.dim_values().items() if values}
+    size = {**problem.dim, **{name: value for name, value in dims.items() if name not in listed}}
+    shapes = {t.name: t.shape(size, dict(problem.options)) for t in machine.tensor_declarations()}
+    operands = tuple(o.resized(shapes[o.name]) for o in problem.operands)
+    return Problem(tuple(size.items()), operands, problem.options)
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], bench: Workbench, allowance: Allowance) -> Case:
@@ -137,9 +137,10 @@ def shrink(case: Case, fails: Callable[[Case], bool], bench: Workbench, allowanc
 
 def _smaller(case: Case) -> Iterator[Case]:
     yield from (replace(case, problem=p) for p in _plainer(case.machine, case.problem))
+    listed = case.machine.dim_values()
     for name, size in case.problem.dims:
         for less in (1, 2, 3, 5, 7, size // 4, size // 2, size - 1):
-            if 1 <= less < size:
+            if 1 <= less < size and not listed[name]:
                 yield replace(case, problem=resize(case.machine, case.problem, {name: less}))
     if case.point is None:
         return
@@ -160,8 +161,10 @@ def _plainer(machine: type[Machine], problem: Problem) -> Iterator[Problem]:
     for o in problem.operands:
         if o.align_bytes != 16:
             yield replace(problem, operands=_with(problem, o, replace(o, align_bytes=16)))
+        if o.outer:
+            yield replace(problem, operands=_with(problem, o, replace(o, outer=())))
         if o.ld != o.shape[o.contiguous_axis]:
-            yield replace(problem, operands=_with(problem, o, replace(o, ld=o.shape[o.contiguous_axis])))
+            yield replace(problem, operands=_with(problem, o, replace(o, ld=o.shape[o.contiguous_axis], outer=())))
         if o.name in usual and o.major != usual[o.name].major:
             yield _remade(machine, problem, dtypes, majors | {o.name: usual[o.name].major}, options)
     if any(o.name in usual and o.dtype != usual[o.name].dtype for o in problem.operands):

@@ -12,6 +12,7 @@ from tinygpu.expressions import FloorDiv
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
+from tinygpu.language.tensors import extent_of
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.leaf import filled
 from tinygpu.program import nodes as n
@@ -167,7 +168,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
     if found is None:
         return Finding(blind="the machine takes no problem of whole tiles")
     built = build(program, found, case.point or {}, bench.solver)
-    numbers = [range(-(-found.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
+    numbers = [range(-(-extent_of(str(a.size), found.dim) // int(a.extent))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
     listed = [
         enumerate_cta(program, found, built.layouts, dict(zip(names, tile, strict=True)), threads_only=True)
@@ -294,17 +295,18 @@ def roomy_problem(problem: Problem) -> Problem:
     operands = []
     for o in problem.operands:
         per = max(1, SECTOR_BITS // o.dtype.bits)
-        ld = -(-o.ld // per) * per if len(o.shape) > 1 else o.ld
-        operands.append(replace(o, ld=ld, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
+        roomy = o.resized(o.shape, lambda axis, least, per=per: -(-least // per) * per)  # type: ignore[misc]
+        operands.append(replace(roomy, align_bytes=max(o.align_bytes, ROOMY_ALIGN_BYTES)))
     return replace(problem, operands=tuple(operands))
 
 
 def _between_sectors(problem: Problem) -> Problem:
     """The problem with every other row in the middle of a sector."""
-    operands = tuple(
-        replace(o, ld=o.ld + SECTOR_BITS // 2 // o.dtype.bits) if len(o.shape) > 1 else o for o in problem.operands
-    )
-    return replace(problem, operands=operands)
+    operands = []
+    for o in problem.operands:
+        half, row = SECTOR_BITS // 2 // o.dtype.bits, o.memory_order[1:2]
+        operands.append(o.resized(o.shape, lambda axis, least, half=half, row=row: least + half * (axis in row)))  # type: ignore[misc]
+    return replace(problem, operands=tuple(operands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +355,7 @@ def pieces(program: Program) -> list[tuple[str, int]]:
 
 
 def _extents(program: Program) -> list[_Extent]:
-    out = [_Extent(a.size.sympy.name, int(a.extent), True) for a in program.grid.axes]
+    out = [_Extent(str(a.size), int(a.extent), True) for a in program.grid.axes if not a.size.is_number]
     for s in walk(program.body):
         if isinstance(s, n.Repeated) and not s.trips.is_number:
             node = s.trips.sympy
@@ -362,7 +364,7 @@ def _extents(program: Program) -> list[_Extent]:
         for tile in _windows(s):
             if tile.tensor is not None:
                 for axis, home in enumerate(tile.axes):
-                    if home is not None:
+                    if home is not None and not tile.tensor.size(home).is_number:
                         out.append(_Extent(tile.tensor.dims[home], int(tile.shape[axis]), False))
     return out
 
@@ -378,7 +380,7 @@ def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
 
 def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
     """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
-    last = {a.index: -(-problem.dim[a.size.sympy.name] // int(a.extent)) - 1 for a in program.grid.axes}
+    last = {a.index: -(-extent_of(str(a.size), problem.dim) // int(a.extent)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
         known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in executions(program.body, known, value):

@@ -15,6 +15,7 @@ from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
+from tinygpu.language.tensors import extent_of
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.program import nodes as n
 from tinygpu.program import tree
@@ -88,7 +89,9 @@ def small_problem_dims(program: Program, problem: Problem) -> dict[str, int]:
     """Sizes along the grid's axes with at most two tiles, the last of them as partial as the problem's."""
     out = {}
     for axis in program.grid.axes:
-        name = axis.size.sympy.name
+        name = str(axis.size)
+        if name.isdigit():
+            continue
         extent, size = int(axis.extent), problem.dim[name]
         out[name] = min(size, extent + size % extent if size % extent else 2 * extent)
     return out
@@ -102,7 +105,7 @@ def store_fault(program: Program, problem: Problem) -> str:
         for o in problem.operands
         if o.access != "in" and math.prod(o.shape) <= LIMIT
     }
-    tiles = [range(-(-problem.dim[a.size.sympy.name] // int(a.extent))) for a in program.grid.axes]
+    tiles = [range(-(-extent_of(str(a.size), problem.dim) // int(a.extent))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
     storing = tuple(s for s in map(_only_stores, program.body) if s is not None)
     for number, numbers in enumerate(itertools.product(*tiles)):

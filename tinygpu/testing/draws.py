@@ -51,7 +51,7 @@ def draw_problem(
     plain: bool = False,
     like: Problem | None = None,
 ) -> Problem:
-    """A problem: any dims, every dtype, order and option on offer, odd pitches, low alignments.
+    """A problem: any dims, every dtype, order and option on offer, odd pitches and strides, low alignments.
 
     sizes  what a dim can be, the simplest first
     plain  with the machine's default types, orders and options
@@ -59,22 +59,25 @@ def draw_problem(
 
     Raises ProblemError for a combination that the machine refuses.
     """
-    dims = {name: int(draw(sizes)) for name in machine.dim_names()}
+    dims = {name: int(draw(values or sizes)) for name, values in machine.dim_values().items()}
     copied = machine.problem(**dims) if plain else like
     options = dict(copied.options) if copied else {o.name: draw(o.values) for o in machine.option_declarations()}
     known = {o.name: o for o in copied.operands} if copied else {}
     kinds: dict[str, DType] = {}
     majors: dict[str, str] = {}
     lds: dict[str, int] = {}
+    strides: dict[str, dict[int, int]] = {}
     aligns: dict[str, int] = {}
     gaps, alignments = draw([(PLAIN_GAPS, PLAIN_ALIGNMENTS_BYTES), (GAPS, ALIGNMENTS_BYTES)])
     for t in machine.tensor_declarations():
         kind = kinds[t.name] = known[t.name].dtype if t.name in known else draw(dtypes_on_offer(t, kinds))
         majors[t.name] = known[t.name].major if t.name in known else draw(t.majors)
-        shape = [dims[d.name] for d in t.dims]
-        contiguous = shape[0 if majors[t.name] == "col" else -1]
-        if len(shape) > 1:
+        shape, order = t.shape(dims, options), t.order(majors[t.name])
+        contiguous = shape[order[0]]
+        if len(shape) == 2:
             lds[t.name] = contiguous + gap_elems(draw(gaps), contiguous, kind)
+        if len(shape) > 2:
+            strides[t.name] = _strides(draw, gaps, shape, order, kind)
         aligns[t.name] = draw([a for a in alignments if a * 8 >= kind.bits])
     present = {t.name for t in machine.tensor_declarations() if machine.uses_tensor(t.name, options)}
     return problem(
@@ -83,9 +86,23 @@ def draw_problem(
         dtypes={k: v.name for k, v in kinds.items()},
         majors={k: v for k, v in majors.items() if k in present},
         lds={k: v for k, v in lds.items() if k in present},
+        strides={k: v for k, v in strides.items() if k in present},
         aligns={k: v for k, v in aligns.items() if k in present},
         options=options,
     )
+
+
+def _strides(
+    draw: Draw, gaps: Sequence[int], shape: Sequence[int], order: Sequence[int], kind: DType
+) -> dict[int, int]:
+    """Strides of all axes but the contiguous one: these in the order of memory or the other way round, with gaps."""
+    inwards, *further = order
+    turned = draw([further, further[::-1]])
+    out, step = dict[int, int](), shape[inwards] + gap_elems(draw(gaps), shape[inwards], kind)
+    for axis in turned:
+        out[axis] = step
+        step = step * shape[axis] + max(draw(gaps), 0)
+    return out
 
 
 def gap_elems(gap: int, contiguous: int, kind: DType) -> int:

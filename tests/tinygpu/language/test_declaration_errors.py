@@ -75,14 +75,33 @@ FOURTEEN: dict[str, Any] = {
         ({"a": lambda: Scalar("f16")}, "Thing.a: a Scalar is f32, s32 or u32, not 'f16'"),
         ({"x": lambda: Later(lambda n: Input("f33", n))}, f"Thing.x: {UNKNOWN}"),
         ({"x": lambda: Input("f32")}, "Thing.x: a tensor needs at least one dim"),
-        ({"x": lambda: Input("f32", 32)}, "Thing.x: a tensor's dims are Dims of the machine, not 32"),
+        (
+            {"x": lambda: Input("f32", 2.5)},
+            "Thing.x: a tensor's dims are Dims of the machine, numbers or Options, not 2.5",
+        ),
+        ({"x": lambda: Input("f32", 0)}, "Thing.x: a dim has 1 element or more, not 0"),
+        ({"x": lambda: Input("f32", 1, 2, 3, 4, 5, 6)}, "Thing.x: a tensor has 5 dims at most, not 6"),
+        (
+            {"x": lambda: Input("f32", Option(8, True))},
+            "Thing.x: an Option that is a dim has whole numbers from 1 on, not True",
+        ),
+        ({"n": lambda: Dim(0)}, "Thing.n: a Dim is a whole number from 1 to 2147483647, not 0"),
+        ({"n": lambda: Dim(64, 64)}, "Thing.n: a Dim lists each of its values once, not (64, 64)"),
+        (
+            {"x": lambda: Later(lambda n: Input("f32", n, 3, majors=("row", (n,))))},
+            "Thing.x: an order among majors has each of the 2 dims once, the slowest first",
+        ),
+        (
+            {"x": lambda: Later(lambda n: Input("f32", n, n, majors=((n, n),)))},
+            "Thing.x: majors tell dims apart by name, and a dim occurs twice; leave the orders out",
+        ),
         (
             {"x": lambda: Later(lambda n: Input("f32", n, majors=("row", "col")))},
             "Thing.x: only a tensor with two dims can be column-major, not one with 1",
         ),
         (
             {"x": lambda: Later(lambda n: Input("f32", n, majors=("up",)))},
-            "Thing.x: majors are 'row' or 'col', not ('up',)",
+            "Thing.x: majors are 'row', 'col' or tuples of the dims, not ('up',)",
         ),
         (
             {"x": lambda: Later(lambda n: Input({"f16": ("f16",)}, n))},

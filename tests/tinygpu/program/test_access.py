@@ -16,7 +16,7 @@ from tinygpu.expressions import evaluate, symbol
 from tinygpu.language import E, Layout, Partition, Route
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import expr
-from tinygpu.language.problem import Operand
+from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.layouts.step import Step
@@ -192,11 +192,13 @@ def test_pitches_of_a_tensor_are_the_strides_that_a_problem_gives(rank: int, maj
     if major == "col" and rank != 2:
         return  # only a matrix can be column-major
     dims, shape = tuple("abcd"[:rank]), (3, 5, 7, 11)[:rank]
-    tensor = Tensor("x", dtype("f16"), dims, "in", major)  # type: ignore[arg-type]
+    tensor = Tensor("x", dtype("f16"), dims, "in", major)
     ld = 24 if rank > 1 else shape[0]
-    known = {**dict(zip(dims, shape, strict=True)), "x.ld": ld}
-    given = Operand("x", dtype("f16"), shape, major, ld, 256, "in").strides()  # type: ignore[arg-type]
-    assert tuple(evaluate(step, known) for step in tensor.strides) == given
+    packed = Operand("x", dtype("f16"), shape, major, ld, 256, "in")
+    apart = replace(packed, outer=tuple(1000 * 20**place for place in range(rank - 2)))
+    for operand in (packed, apart):
+        known = Problem(tuple(zip(dims, shape, strict=True)), (operand,)).environment()
+        assert tuple(evaluate(step, known) for step in tensor.strides) == operand.strides()
 
 
 @pytest.mark.parametrize(("width", "contiguous"), [(None, 1), (32, 1), (64, 1), (128, 0)])

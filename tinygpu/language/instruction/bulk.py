@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from tinygpu.constraints.constraint import Constraint
-from tinygpu.expressions import Expr, all_of, expr
+from tinygpu.expressions import Expr, all_of, expr, symbol
 from tinygpu.language.instruction.base import Instruction, Unit
 from tinygpu.language.memories import GMEM, SMEM, Memory
+from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 
 # cuTensorMapEncodeTiled: axes of a tensor; elements of a box along one axis.
@@ -91,16 +92,15 @@ class BulkTransfer(Instruction):
             )
         self._whole_buffer(side)
         # Boxes have rows along the axis after the contiguous one; an axis of the tile beyond these has one element.
-        order = [a for a in reversed(range(tensor.rank)) if a != tensor.contiguous_axis]
+        order = [axis for axis, _ in tensor.pitches]
         for axis, (extent, home) in enumerate(zip(window.shape, window.axes, strict=True)):
             if axis != window.contiguous and home not in order[:1] and not extent.same(1):
                 raise ValueError(
                     f"{self.label} moves boxes of rows along one axis, and the window of {name} has {extent} elements "
                     f"along axis {axis} too; copy each by itself, or give it an extent of 1"
                 )
-        pitch_bytes = tensor.ld * tensor.dtype.bits // 8
         align = self.align_bytes
-        aligned = [tensor.align % align == 0, *([pitch_bytes % align == 0] if tensor.rank > 1 else [])]
+        aligned = [of % align == 0 for of in (tensor.align, *_pitches_bytes(tensor))]
         rows = [e for axis, e in enumerate(window.shape) if axis != buffer.contiguous]
         return (
             self.rule(
@@ -139,7 +139,7 @@ class BulkTransfer(Instruction):
             raise ValueError(f"{self.label} leaves rows as they are: {buffer.name} has neither swizzle= nor layout=")
         self._whole_buffer(side)
         row_bytes = window.shape[axis] * tensor.dtype.bits // 8
-        pitches = [buffer.pitch_bytes, *([tensor.ld * tensor.dtype.bits // 8] if tensor.rank > 1 else [])]
+        pitches = [buffer.pitch_bytes, *_pitches_bytes(tensor)]
         aligned = [of % self.align_bytes == 0 for of in (tensor.align, row_bytes, *pitches)]
         rows = expr(1)
         for along, extent in enumerate(window.shape):
@@ -177,3 +177,8 @@ class BulkTransfer(Instruction):
             "emulator",
         )
         return (rule,)
+
+
+def _pitches_bytes(tensor: Tensor) -> list[Expr]:
+    """Bytes between neighbours along every axis but the contiguous one."""
+    return [symbol(name) * tensor.dtype.bits // 8 for _, name in tensor.pitches]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand, all_of, any_of, expr
+from tinygpu.expressions import Expr, Operand, all_of, any_of, expr, symbol
 from tinygpu.language.instruction.base import Instruction, Unit, or_of
 from tinygpu.language.memories import GMEM, RMEM, SMEM, Memory
 from tinygpu.language.partition import Partition
@@ -142,7 +142,7 @@ class Transfer(Instruction):
         # In a memory of one's own every tensor begins at a multiple of more than any width.
         aligned = [] if tensor.memory.own else [tensor.align % width == 0]
         if tensor.rank > 1:
-            aligned.append((tensor.ld * tensor.dtype.bits // 8) % width == 0)
+            aligned += [(symbol(name) * tensor.dtype.bits // 8) % width == 0 for _, name in tensor.pitches]
         rules = [
             self.rule(
                 f"alignment of {tensor.name}",

@@ -10,7 +10,7 @@ from tinygpu.dtypes import DType, dtype, not_in_memory
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
 from tinygpu.language.instruction import Elementwise, Transfer
 from tinygpu.language.memories import SMEM, TMEM, Memory
-from tinygpu.language.parameters import UnknownLayout
+from tinygpu.language.parameters import Size, UnknownLayout
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
@@ -63,7 +63,7 @@ class Blocks(SharingChecks):
         if len(beside) != len(axes):
             raise self.fail(f"the cluster has {len(beside)} extents, and the grid has {len(axes)} axes")
         made = tuple(
-            n.Axis(f"tile{i}", expr(size), expr(extent), expr(c))
+            n.Axis(f"tile{i}", symbol(size.dim) if isinstance(size, Size) else expr(size), expr(extent), expr(c))
             for i, ((size, extent), c) in enumerate(zip(axes, beside, strict=True))
         )
         ctas = expr(1)
