@@ -6,19 +6,18 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tinygpu.language import Choice, DeclarationError, Dim, Input, Machine, Output, Param, Scalar, blocked
-from tinygpu.language.tile import Tile
-from tinygpu.machines.chain import Traced
-from tinygpu.machines.chain import relu as _relu
+from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param, Scalar, blocked, relu
 from tinygpu.ptx import isa
+
+Of = tuple[str, tuple[str, ...]]
 
 
 def elementwise(
     name: str,
     chain: Callable[..., Any],
     *,
-    inputs: Mapping[str, tuple[str, tuple[str, ...]]],
-    output: tuple[str, tuple[str, ...]],
+    inputs: Mapping[str, Of],
+    output: Of | Mapping[str, Of],
     scalars: tuple[str, ...] = (),
     exact: bool = True,
     approximation: float = 0.0,
@@ -26,19 +25,21 @@ def elementwise(
 ) -> type[Machine]:
     """A machine that computes `y = chain(**inputs, **scalars)` element by element, in f32.
 
-    chain          a function of the inputs and scalars by name, built of Python's operators and of
-                   `tinygpu.machines.chain`
+    chain          a function of the inputs and scalars by name, of Python's operators and the functions of
+                   `tinygpu.language`; of several outputs it gives a dict
     inputs         name -> (dtype, dims): ("f16", ("m", "n")), or ("f16", ("n",)) for one that broadcasts
-    output         (dtype, dims) of the result, which is called y; one or two dims
+    output         (dtype, dims) of the result, which is called y; one or two dims. Or of several by name, all with the
+                   same dims
     scalars        names of f32 numbers given at launch
     exact          whether small integers give exact results (no division, exp, tanh ...)
     approximation  relative error of the approximate functions in the chain
 
-    >>> from tinygpu.machines.chain import relu
+    >>> from tinygpu.language import relu
     >>> M = elementwise("BiasRelu", lambda x, b: relu(x + b),
     ...                 inputs={"x": ("f16", ("m", "n")), "b": ("f16", ("n",))}, output=("f16", ("m", "n")))
     """
-    kind, dims = output
+    outputs = dict(output) if isinstance(output, Mapping) else {"y": output}
+    dims = next(iter(outputs.values()))[1]
     if len(dims) not in (1, 2):
         raise DeclarationError(f"{name}: an element-wise machine works on one or two dims, not on {len(dims)}")
     for given, (_, named) in inputs.items():
@@ -46,11 +47,15 @@ def elementwise(
             raise DeclarationError(
                 f"{name}: {given} has the dims {', '.join(named)}, which do not broadcast to {', '.join(dims)}"
             )
+    for made, (_, named) in outputs.items():
+        if named != dims:
+            listed = f"{', '.join(named)}, and the first output {', '.join(dims)}"
+            raise DeclarationError(f"{name}: {made} has the dims {listed}; all have the same")
     if not any(named == dims for _, named in inputs.values()):
         raise DeclarationError(f"{name}: at least one input has all the dims {', '.join(dims)}")
 
     def body(ns: dict[str, Any]) -> None:
-        ns["__doc__"] = doc or f"y = {name}({', '.join((*inputs, *scalars))}), element by element"
+        ns["__doc__"] = doc or f"{', '.join(outputs)} = {name}({', '.join((*inputs, *scalars))}), element by element"
         ns["__module__"] = __name__
         for d in dims:
             ns[d] = Dim()
@@ -58,12 +63,13 @@ def elementwise(
             ns[given] = Input(dtype, *[ns[d] for d in named])
         for s in scalars:
             ns[s] = Scalar("f32")
-        ns["y"] = Output(kind, *[ns[d] for d in dims])
+        for made, (dtype, named) in outputs.items():
+            ns[made] = Output(dtype, *[ns[d] for d in named])
         ns["warps"], ns["vector"] = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16)
         ns["rows"] = Param(1, 2, 4, 8)  # vectors per thread, one below the other (side by side with one dim)
         ns["across"] = Param(32, 64, 128, 256, 512) if len(dims) == 2 else Param(1)
         ns["ld"], ns["ld_one"] = isa.LdGlobalReadOnly(ns["vector"]), isa.LdGlobalReadOnly(1)
-        ns["st"] = isa.StGlobal(ns["vector"])
+        ns["st"], ns["arithmetic"] = isa.StGlobal(ns["vector"]), isa.arithmetic("f32")
         ns["exact"], ns["approximation"] = exact, approximation
         ns["program"], ns["reference"] = program, staticmethod(chain)
 
@@ -77,7 +83,7 @@ def elementwise(
                 shape = (threads // self.across * self.rows, self.across * self.vector)
                 who = blocked(shape, threads=threads, vector=self.vector, across=self.across)
             values = {}
-            for given, (dtype, named) in inputs.items():
+            for given, (_, named) in inputs.items():
                 tensor = getattr(self, given)
                 if named == dims:
                     tile = p.load(self.ld, tensor.tile(*at, shape=shape), who)
@@ -85,9 +91,11 @@ def elementwise(
                     axis = dims.index(named[0])
                     window = tensor.row(at[1], shape[1]) if axis == 1 else tensor.column(at[0], shape[0])
                     tile = p.load(self.ld if axis == 1 else self.ld_one, window, who.along(axis))
-                values[given] = Traced(p, _to(p, tile, dtype, "f32"))
+                values[given] = p.cast(tile, "f32")
             result = chain(**values, **{s: getattr(self, s) for s in scalars})
-            p.store(self.st, self.y.tile(*at, shape=shape), _to(p, result.tile, "f32", kind))
+            results = result if isinstance(result, Mapping) else {"y": result}
+            for made, (dtype, _) in outputs.items():
+                p.store(self.st, getattr(self, made).tile(*at, shape=shape), p.cast(results[made], dtype))
 
     return types.new_class(name, (Machine,), {}, body)
 
@@ -101,10 +109,6 @@ def _tiles(self: Any, dims: tuple[str, ...], threads: Any) -> list[tuple[Any, An
     ]
 
 
-def _to(p: Any, tile: Tile, origin: str, to: str) -> Tile:
-    return tile if origin == to else p.apply(isa.Cvt(origin, to), tile)
-
-
 Axpby = elementwise(
     "Axpby",
     lambda a, x, b, z: x * a + z * b,
@@ -116,10 +120,10 @@ Axpby = elementwise(
 
 BiasRelu = elementwise(
     "BiasRelu",
-    lambda x, bias: _relu(x + bias),
+    lambda x, bias: relu(x + bias),
     inputs={"x": ("f16", ("m", "n")), "bias": ("f16", ("n",))},
     output=("f16", ("m", "n")),
     doc="y = relu(x + bias): a row of biases for every row of x",
 )
 
-__all__ = ["Axpby", "BiasRelu", "Choice", "elementwise"]
+__all__ = ["Axpby", "BiasRelu", "elementwise"]

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 import tinygpu as tg
-from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked, exp, reciprocal
 from tinygpu.ptx import isa
 
 
@@ -23,8 +23,7 @@ class Softmax(Machine):
 
     warps, rows, vector, step = Param(1, 2, 4), Param(1, 2), Param(1, 2, 4), Param(1, 2, 4, 8, 16, 32)
     ld, st, shfl = isa.LdGlobal(vector), isa.StGlobal(vector), isa.ShflBfly()
-    larger, add, sub, mul = isa.Max("f32"), isa.Add("f32"), isa.Sub("f32"), isa.Mul("f32")
-    ex2, rcp = isa.Ex2("f32"), isa.Rcp("f32")
+    larger, add, arithmetic = isa.Max("f32"), isa.Add("f32"), isa.arithmetic("f32")
 
     whole = Require(n <= 32 * vector * step, "a row fits into one tile")
     exact, approximation = False, 2.0**-20
@@ -34,10 +33,9 @@ class Softmax(Machine):
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)  # nothing lies beyond the row
-            top = p.reduce(self.larger, x, axis=1, by=self.shfl)
-            e = p.apply(self.ex2, p.apply(self.mul, p.apply(self.sub, x, top), math.log2(math.e)))
-            share = p.apply(self.rcp, p.reduce(self.add, e, axis=1, by=self.shfl))
-            p.store(self.st, self.y.tile(i, 0, shape=shape), p.apply(self.mul, e, share))
+            e = exp(x - p.reduce(self.larger, x, axis=1, by=self.shfl))
+            total = p.reduce(self.add, e, axis=1, by=self.shfl)
+            p.store(self.st, self.y.tile(i, 0, shape=shape), e * reciprocal(total))
 
     @staticmethod
     def reference(x):

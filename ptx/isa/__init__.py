@@ -20,6 +20,7 @@ from tinygpu.ptx.isa.alu import (
     Where,
     Xor,
 )
+from tinygpu.ptx.isa.arithmetic import arithmetic
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
@@ -86,4 +87,5 @@ __all__ = [
     "WgmmaRegisters",
     "Where",
     "Xor",
+    "arithmetic",
 ]

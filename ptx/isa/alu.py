@@ -16,6 +16,7 @@ from tinygpu.ptx.isa.elementwise import Arithmetic, narrowed
 class Fma(Arithmetic):
     """d = a * b + c, rounded once (integers: wrapped)."""
 
+    sign: ClassVar[str] = "fma"
     arity: ClassVar[int] = 3
     unit: ClassVar[Unit] = "fma"
     spelling: ClassVar[dict[str, str]] = {
@@ -57,6 +58,7 @@ def fused(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]
 class Add(Arithmetic):
     """d = a + b."""
 
+    sign: ClassVar[str] = "+"
     unit: ClassVar[Unit] = "fma"
     # add.bf16 exists from sm_90 on; before that fma with 1.0 (0x3F80) is the same sum.
     spelling: ClassVar[dict[str, str]] = {
@@ -75,6 +77,7 @@ class Add(Arithmetic):
 class Sub(Arithmetic):
     """d = a - b."""
 
+    sign: ClassVar[str] = "-"
     unit: ClassVar[Unit] = "fma"
     spelling: ClassVar[dict[str, str]] = {
         "f32": "sub.rn.f32",
@@ -92,6 +95,7 @@ class Sub(Arithmetic):
 class Mul(Arithmetic):
     """d = a * b."""
 
+    sign: ClassVar[str] = "*"
     unit: ClassVar[Unit] = "fma"
     # mul.bf16 exists from sm_90 on; before that fma with -0.0 (0x8000) is the same product.
     spelling: ClassVar[dict[str, str]] = {
@@ -118,6 +122,7 @@ def _passing_nan(stem: str) -> dict[str, str]:
 class Max(Arithmetic):
     """d = the larger one; NaN where one of them is."""
 
+    sign: ClassVar[str] = "maximum"
     spelling: ClassVar[dict[str, str]] = _passing_nan("max")
 
     def meaning(self, *values: Any) -> Any:
@@ -127,6 +132,7 @@ class Max(Arithmetic):
 class Min(Arithmetic):
     """d = the smaller one; NaN where one of them is."""
 
+    sign: ClassVar[str] = "minimum"
     spelling: ClassVar[dict[str, str]] = _passing_nan("min")
 
     def meaning(self, *values: Any) -> Any:
@@ -154,6 +160,7 @@ class MinNumber(Arithmetic):
 class Neg(Arithmetic):
     """d = -a."""
 
+    sign: ClassVar[str] = "-"
     arity: ClassVar[int] = 1
     spelling: ClassVar[dict[str, str]] = {
         "f32": "neg.f32",
@@ -170,6 +177,7 @@ class Neg(Arithmetic):
 class Abs(Arithmetic):
     """d = |a|."""
 
+    sign: ClassVar[str] = "abs"
     arity: ClassVar[int] = 1
     spelling: ClassVar[dict[str, str]] = {
         "f32": "abs.f32",
@@ -189,6 +197,7 @@ _BITS = "PTX ISA, logic and shift instructions"
 class And(Arithmetic):
     """d = a & b, bit by bit; of predicates, where both hold."""
 
+    sign: ClassVar[str] = "&"
     spelling: ClassVar[dict[str, str]] = {"u32": "and.b32", "s32": "and.b32", "pred": "and.pred"}
     source: ClassVar[str] = _BITS
 
@@ -199,6 +208,7 @@ class And(Arithmetic):
 class Or(Arithmetic):
     """d = a | b, bit by bit; of predicates, where one holds."""
 
+    sign: ClassVar[str] = "|"
     spelling: ClassVar[dict[str, str]] = {"u32": "or.b32", "s32": "or.b32", "pred": "or.pred"}
     source: ClassVar[str] = _BITS
 
@@ -209,6 +219,7 @@ class Or(Arithmetic):
 class Xor(Arithmetic):
     """d = a ^ b, bit by bit; of predicates, where one holds and the other does not."""
 
+    sign: ClassVar[str] = "^"
     spelling: ClassVar[dict[str, str]] = {"u32": "xor.b32", "s32": "xor.b32", "pred": "xor.pred"}
     source: ClassVar[str] = _BITS
 
@@ -219,6 +230,7 @@ class Xor(Arithmetic):
 class Not(Arithmetic):
     """d = ~a, bit by bit; of predicates, where it does not hold."""
 
+    sign: ClassVar[str] = "~"
     arity: ClassVar[int] = 1
     spelling: ClassVar[dict[str, str]] = {"u32": "not.b32", "s32": "not.b32", "pred": "not.pred"}
     source: ClassVar[str] = _BITS
@@ -239,6 +251,7 @@ class Shift(Arithmetic):
 class Shl(Shift):
     """d = a << b; more than 31 places give 0."""
 
+    sign: ClassVar[str] = "<<"
     spelling: ClassVar[dict[str, str]] = {"u32": "shl.b32", "s32": "shl.b32"}
 
     def meaning(self, *values: Any) -> Any:
@@ -250,6 +263,7 @@ class Shl(Shift):
 class Shr(Shift):
     """d = a >> b; an s32 keeps its sign; more than 31 places give 0 or, of a negative number, -1."""
 
+    sign: ClassVar[str] = ">>"
     spelling: ClassVar[dict[str, str]] = {"u32": "shr.u32", "s32": "shr.s32"}
 
     def meaning(self, *values: Any) -> Any:
@@ -326,6 +340,7 @@ class Where(Arithmetic):
 class Div(Arithmetic):
     """d = a / b, correctly rounded."""
 
+    sign: ClassVar[str] = "/"
     unit: ClassVar[Unit] = "sfu"
     spelling: ClassVar[dict[str, str]] = {"f32": "div.rn.f32", "f64": "div.rn.f64"}
 

@@ -91,6 +91,7 @@ class Cvt(Elementwise):
 
     origin: str = "f32"
     to: str = "f16"
+    sign: ClassVar[str] = "convert"
     source: ClassVar[str] = "PTX ISA, cvt"
 
     def __post_init__(self) -> None:
@@ -179,6 +180,7 @@ def _modes(mode: str) -> dict[str, str]:
 class Round(Rounding):
     """d = a rounded to the nearest integer, ties to the even one."""
 
+    sign: ClassVar[str] = "rint"
     spelling: ClassVar[dict[str, str]] = _modes("rni")
 
     def meaning(self, *values: Any) -> Any:
@@ -188,6 +190,7 @@ class Round(Rounding):
 class Floor(Rounding):
     """d = the largest integer that is not above a."""
 
+    sign: ClassVar[str] = "floor"
     spelling: ClassVar[dict[str, str]] = _modes("rmi")
 
     def meaning(self, *values: Any) -> Any:
@@ -197,6 +200,7 @@ class Floor(Rounding):
 class Ceil(Rounding):
     """d = the smallest integer that is not below a."""
 
+    sign: ClassVar[str] = "ceil"
     spelling: ClassVar[dict[str, str]] = _modes("rpi")
 
     def meaning(self, *values: Any) -> Any:
@@ -206,6 +210,7 @@ class Ceil(Rounding):
 class Trunc(Rounding):
     """d = a without its fraction."""
 
+    sign: ClassVar[str] = "trunc"
     spelling: ClassVar[dict[str, str]] = _modes("rzi")
 
     def meaning(self, *values: Any) -> Any:

@@ -36,6 +36,7 @@ class Compare(Arithmetic):
         Arithmetic.__post_init__(self)
         if self.comparison not in COMPARISONS:
             raise ValueError(f"Compare compares with one of {' '.join(COMPARISONS)}, not with {self.comparison!r}")
+        object.__setattr__(self, "sign", self.comparison)
 
     @classmethod
     def forms(cls, kind: str) -> tuple[Arithmetic, ...]:
@@ -48,10 +49,6 @@ class Compare(Arithmetic):
     @property
     def label(self) -> str:
         return f"setp.{operator_of(self.comparison, self.kind)}.{self.kind}"
-
-    @property
-    def sign(self) -> str:
-        return self.comparison
 
     def text(self) -> str:
         return f"{self.label} {{d}}, {{a}}, {{b}};"
@@ -68,6 +65,7 @@ class Compare(Arithmetic):
 class Select(Arithmetic):
     """d = b where the predicate a holds, else c: `Select("f32")(a, b, c)` is np.where(a, b, c)."""
 
+    sign: ClassVar[str] = "where"
     arity: ClassVar[int] = 3
     spelling: ClassVar[dict[str, str]] = {
         "f32": "selp.f32",
@@ -81,10 +79,6 @@ class Select(Arithmetic):
 
     def types(self) -> tuple[tuple[str, ...], str]:
         return ("pred", self.kind, self.kind), self.kind
-
-    @property
-    def sign(self) -> str:
-        return "where"
 
     def text(self) -> str:
         return f"{self.spelling[self.kind]} {{d}}, {{b}}, {{c}}, {{a}};"

@@ -30,6 +30,7 @@ class Special(Arithmetic):
 class Ex2(Special):
     """d = 2 ** a, in f32 within 2 ulp (PTX ISA, ex2.approx)."""
 
+    sign: ClassVar[str] = "exp2"
     spelling: ClassVar[dict[str, str]] = {
         "f32": "ex2.approx.ftz.f32",
         "f16": "ex2.approx.f16",
@@ -47,6 +48,7 @@ class Ex2(Special):
 class Lg2(Special):
     """d = log2(a), within 2**-22 absolute between 0.5 and 2 and relative elsewhere (PTX ISA, lg2.approx)."""
 
+    sign: ClassVar[str] = "log2"
     spelling: ClassVar[dict[str, str]] = {"f32": "lg2.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, 2.0**-22)}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.log2)
@@ -55,6 +57,7 @@ class Lg2(Special):
 class Rcp(Special):
     """d = 1 / a, correctly rounded."""
 
+    sign: ClassVar[str] = "reciprocal"
     spelling: ClassVar[dict[str, str]] = {"f32": "rcp.rn.f32", "f64": "rcp.rn.f64"}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
 
@@ -62,6 +65,7 @@ class Rcp(Special):
 class RcpApprox(Special):
     """d = 1 / a, within 1 ulp; what is smaller than normal counts as zero (PTX ISA, rcp.approx.ftz)."""
 
+    sign: ClassVar[str] = "reciprocal"
     spelling: ClassVar[dict[str, str]] = {"f32": "rcp.approx.ftz.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.reciprocal)
@@ -70,6 +74,7 @@ class RcpApprox(Special):
 class Sqrt(Special):
     """d = the square root of a, correctly rounded."""
 
+    sign: ClassVar[str] = "sqrt"
     spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.rn.f32", "f64": "sqrt.rn.f64"}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
 
@@ -77,6 +82,7 @@ class Sqrt(Special):
 class SqrtApprox(Special):
     """d = the square root of a, within 2**-23 relative (PTX ISA, sqrt.approx)."""
 
+    sign: ClassVar[str] = "sqrt"
     spelling: ClassVar[dict[str, str]] = {"f32": "sqrt.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-23, _TINY)}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sqrt)
@@ -85,6 +91,7 @@ class SqrtApprox(Special):
 class Rsqrt(Special):
     """d = 1 / sqrt(a), within 2**-22.4 relative (PTX ISA, rsqrt.approx)."""
 
+    sign: ClassVar[str] = "rsqrt"
     spelling: ClassVar[dict[str, str]] = {"f32": "rsqrt.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22.4)}
     function: ClassVar[Callable[..., Any]] = staticmethod(lambda x: 1 / np.sqrt(x))
@@ -93,6 +100,7 @@ class Rsqrt(Special):
 class Tanh(Special):
     """d = tanh(a), in f32 within 2**-11 relative (PTX ISA, tanh.approx)."""
 
+    sign: ClassVar[str] = "tanh"
     spelling: ClassVar[dict[str, str]] = {
         "f32": "tanh.approx.f32",
         "f16": "tanh.approx.f16",
@@ -110,6 +118,7 @@ class Tanh(Special):
 class Sin(Special):
     """d = sin(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, sin.approx)."""
 
+    sign: ClassVar[str] = "sin"
     spelling: ClassVar[dict[str, str]] = {"f32": "sin.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.sin)
@@ -118,6 +127,7 @@ class Sin(Special):
 class Cos(Special):
     """d = cos(a), within 2**-20.5 absolute on [-pi, pi] (PTX ISA, cos.approx)."""
 
+    sign: ClassVar[str] = "cos"
     spelling: ClassVar[dict[str, str]] = {"f32": "cos.approx.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(0.0, 2.0**-20.5, -np.pi, np.pi)}
     function: ClassVar[Callable[..., Any]] = staticmethod(np.cos)
@@ -126,6 +136,7 @@ class Cos(Special):
 class DivFull(Special):
     """d = a / b, within 2 ulp (PTX ISA, div.full)."""
 
+    sign: ClassVar[str] = "/"
     arity: ClassVar[int] = 2
     spelling: ClassVar[dict[str, str]] = {"f32": "div.full.f32"}
     accuracy: ClassVar[dict[str, Accuracy]] = {"f32": Accuracy(2.0**-22, _TINY)}

@@ -6,11 +6,13 @@ from typing import Any
 
 from tinygpu.api.handovers import Handovers, handovers, of_point
 from tinygpu.cli.printing import console, table
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
+from tinygpu.language.problem import Problem
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace
+from tinygpu.program.tree import walk
 from tinygpu.spaces.build import MachineSpace
 
 
@@ -28,9 +30,11 @@ def show(machine: type[Machine]) -> None:
     instructions = table("\ninstruction", "is")
     for i in (*machine.declarations(Instruction), *machine.declarations(Route)):
         instructions.add_row(_name(machine, i), str(i))
-    console.print(instructions)
     default = problem(machine, machine.smallest_dims())
     structures = list(machine.structures())
+    for group in machine.declarations(Group):
+        instructions.add_row(_name(machine, group), f"{group}, of which it has {_used(machine, group, default)}")
+    console.print(instructions)
     first = trace(machine, default, structures[0])
     constraints = table("\nconstraint", "kind", "brought by", "what must hold")
     for constraint in first.constraints:
@@ -67,6 +71,7 @@ def show_json(machine: type[Machine]) -> dict[str, Any]:
         "dims": list(machine.dim_names()),
         "tensors": {
             t.name: {"dtypes": [d.name for d in t.dtypes], "dims": list(t.names()), "access": t.access}
+            | ({"values": str(t.values)} if t.values is not None else {})
             for t in machine.tensor_declarations()
         },
         "parameters": {p.name: list(p.values) for p in machine.params()},
@@ -82,6 +87,13 @@ def show_json(machine: type[Machine]) -> dict[str, Any]:
         if found is None
         else {"candidate": found.candidate, "pipelines": [ring.to_json() for ring in found.certificate.rings]},
     }
+
+
+def _used(machine: type[Machine], group: Group, default: Problem) -> str:
+    """The instructions of a group that some structure of a machine uses."""
+    programs = [trace(machine, default, structure).program for structure in machine.structures()]
+    found = {i for program in programs for s in walk(program.body) for i in s.instructions}
+    return ", ".join(str(i) for i in group if i in found) or "none"
 
 
 def _name(machine: type[Machine], instruction: Any) -> str:

@@ -28,9 +28,13 @@ class Expr:
         self.sympy = node
 
     def __add__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(self.sympy + node_of(other))
 
     def __sub__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(self.sympy - node_of(other))
 
     def __mul__(self, other: Operand) -> Expr:
@@ -39,9 +43,13 @@ class Expr:
         return Expr(self.sympy * node_of(other))
 
     def __floordiv__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(FloorDiv(self.sympy, node_of(other)))
 
     def __mod__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(Remainder(self.sympy, node_of(other)))
 
     def __radd__(self, other: Operand) -> Expr:
@@ -60,15 +68,23 @@ class Expr:
         return Expr(Remainder(node_of(other), self.sympy))
 
     def __lt__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.Lt(self.sympy, node_of(other)))
 
     def __le__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.Le(self.sympy, node_of(other)))
 
     def __gt__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.Gt(self.sympy, node_of(other)))
 
     def __ge__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.Ge(self.sympy, node_of(other)))
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
@@ -78,9 +94,13 @@ class Expr:
         return Expr(sympy.Ne(self.sympy, node_of(other)))
 
     def __and__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.And(self.sympy, node_of(other)))
 
     def __or__(self, other: Operand) -> Expr:
+        if _takes_over(other):
+            return NotImplemented
         return Expr(sympy.Or(self.sympy, node_of(other)))
 
     def __invert__(self) -> Expr:
@@ -133,6 +153,11 @@ class Expr:
     def substitute(self, values: Mapping[str, Operand]) -> Expr:
         """The expression with some symbols replaced."""
         return Expr(_substituted(self.sympy, frozenset((name, node_of(v)) for name, v in values.items())))
+
+
+def _takes_over(other: object) -> bool:
+    """Whether an operator is left to what stands on its other side, as NumPy asks it: a tile."""
+    return getattr(other, "__array_ufunc__", other) is None
 
 
 Operand: TypeAlias = "Expr | int"

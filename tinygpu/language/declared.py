@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.parameters import Choice, DeclarationError, Dim, Named, Option, Param, UnknownLayout
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
@@ -33,7 +33,7 @@ class _Namespace(dict[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.places[key] = line_under_way()
-        if isinstance(value, (Named, Instruction, Route)) and key in RESERVED:
+        if isinstance(value, (Named, Instruction, Route, Group)) and key in RESERVED:
             raise DeclarationError(f"{self.title}.{key}: this name belongs to Machine; choose another one")
         if isinstance(value, Named):
             if key in self and self[key] is not value:
@@ -63,6 +63,10 @@ class Declared(metaclass=_DeclaredType):
     exact: ClassVar[bool] = True
     # Relative error that approximate instructions (ex2, tanh, ...) add to a result, of random inputs.
     approximation: ClassVar[float] = 0.0
+    # The type in which operators between tiles compute: narrower operands are converted to it, results where stored.
+    compute: ClassVar[str] = ""
+    # Whether x * y + z may be rounded once, by the declared instruction whose sign is "fma".
+    contract: ClassVar[bool] = False
     # The operation in NumPy, a static method: takes inputs, scalars and options by name, and gives the output, or a
     # dict of several.
     reference: ClassVar[Callable[..., Any]]
@@ -177,6 +181,13 @@ class Declared(metaclass=_DeclaredType):
         return "" if ours else next(iter(vars(cls).get("_places", {}).values()), "")
 
     # -- inside a trace --------------------------------------------------------------------------------------------
+    def own_instructions(self) -> Iterator[Instruction | Group]:
+        """Those that the class declares, and groups of them, in their order; of a Choice the one that is chosen."""
+        for name in _declared(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, (Instruction, Group)):
+                yield value
+
     def attribute_of(self, instruction: Any) -> str:
         """The name under which the class declares an instruction or route."""
         for base in type(self).__mro__:
@@ -193,7 +204,7 @@ class Declared(metaclass=_DeclaredType):
 @lru_cache(maxsize=512)
 def _written(cls: type) -> Mapping[str, Any]:
     """The declarations in the body of one class."""
-    return {name: value for name, value in vars(cls).items() if isinstance(value, (Named, Instruction, Route))}
+    return {name: value for name, value in vars(cls).items() if isinstance(value, (Named, Instruction, Route, Group))}
 
 
 @lru_cache(maxsize=512)

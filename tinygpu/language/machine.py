@@ -8,6 +8,7 @@ that a machine that cannot work fails here, with a sentence that names the class
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from tinygpu.language.declared import Declared
@@ -17,8 +18,14 @@ from tinygpu.language.instruction import Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.route import Route
-from tinygpu.language.trace import trace_default
+from tinygpu.language.trace import Trace, trace_default
+from tinygpu.program.tree import walk
 from tinygpu.users_code import at
+
+# Types in which operators may compute.
+COMPUTED = ("f64", "f32", "f16", "bf16")
+# Kinds of instructions of one machine.
+MOST_KINDS = 12
 
 
 class Machine(Declared):
@@ -33,7 +40,7 @@ class Machine(Declared):
         except DeclarationError as error:
             named = str(error).removeprefix(f"{cls.__name__}.").partition(":")[0]
             raise at(error, cls._place_of(named)) from error.__cause__
-        trace_default(cls)
+        _check_size(cls, trace_default(cls))
 
 
 def _check(cls: type[Machine]) -> None:
@@ -48,12 +55,6 @@ def _check(cls: type[Machine]) -> None:
     if wrong:
         of_all = wrong.startswith(("a kernel", "the memories", "two memories"))
         raise DeclarationError(f"{title}{': ' if of_all else '.'}{wrong}")
-    instructions = cls.declarations(Instruction) + cls.declarations(Route)
-    listed = [*instructions, *(o for c in cls.choices() for o in c.options)]
-    count = len({type(h).__name__ for i in listed for h in (i.hops if isinstance(i, Route) else (i,))
-                 if isinstance(h, Instruction)})
-    if count > 12:
-        raise DeclarationError(f"{title}: a small machine has about ten instructions at most, not {count}")
     for name in cls.heuristics:
         if name not in HEURISTICS and not isinstance(name, Heuristic):
             raise DeclarationError(
@@ -66,12 +67,31 @@ def _check(cls: type[Machine]) -> None:
             head = symbol_name.split(".")[0]
             if symbol_name not in known and head not in {"device", *(t.name for t in cls.tensor_declarations())}:
                 raise DeclarationError(f"{title}.{r.name}: the constraint names {symbol_name!r}, which is not declared")
+    if cls.compute not in ("", *COMPUTED):
+        listed = f"{', '.join(COMPUTED[:-1])} or {COMPUTED[-1]}"
+        raise DeclarationError(
+            f"{title}.compute: the type in which operators compute is {listed}, not {cls.compute!r}"
+        )
+    if not isinstance(cls.contract, bool):
+        raise DeclarationError(
+            f"{title}.contract: it is True or False, whether x * y + z may be rounded once, not {cls.contract!r}"
+        )
     dims = frozenset(cls.dim_names())
     wrongs = [(t.name, mistake_in_values(t.values, t.dtypes, dims)) for t in cls.tensor_declarations()]
     wrongs += [(s.name, mistake_in_values(s.values, (s.dtype,), dims)) for s in cls.scalar_declarations()]
     for name, wrong in wrongs:
         if wrong:
             raise DeclarationError(f"{title}.{name}: {wrong}")
+
+
+def _check_size(cls: type[Machine], traces: Sequence[Trace]) -> None:
+    """A machine has about ten kinds of instructions: those that it declares, and of groups those that it uses."""
+    listed = [*cls.declarations(Instruction), *cls.declarations(Route), *(o for c in cls.choices() for o in c.options)]
+    listed += [i for t in traces for s in walk(t.program.body) for i in s.instructions]
+    kinds = {type(hop) for i in listed for hop in (i.hops if isinstance(i, Route) else (i,))}
+    count = sum(issubclass(kind, Instruction) for kind in kinds)
+    if count > MOST_KINDS:
+        raise DeclarationError(f"{cls.__name__}: a small machine has about ten instructions at most, not {count}")
 
 
 def _mistake_in_reference(cls: type[Machine]) -> str:

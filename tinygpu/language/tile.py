@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.memories import RMEM, Memory
+from tinygpu.language.operators import Link, Operators
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 
@@ -68,7 +69,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tile:
+class Tile(Operators):
     """A window of something.
 
     name       of the tensor, buffer or register value
@@ -79,6 +80,7 @@ class Tile:
                for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
     fixed      for tensors: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
+    link       for registers: the trace that carries out operators, while it goes on
     """
 
     name: str
@@ -91,6 +93,7 @@ class Tile:
     buffer: Buffer | None = None
     partition: Partition | None = None
     fixed: tuple[tuple[int, Expr], ...] = ()
+    link: Link | None = field(default=None, repr=False, metadata={"saved": False})
 
     def __str__(self) -> str:
         window = [str(coordinate) for _, coordinate in self.fixed]

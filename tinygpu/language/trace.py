@@ -67,13 +67,15 @@ def preferences(machine: type[Declared], given: Problem, structure: Structure) -
     return tuple(out)
 
 
-def trace_default(machine: type[Declared]) -> None:
+def trace_default(machine: type[Declared]) -> tuple[Trace, ...]:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
     default = problem(machine, machine.smallest_dims())
-    impossible = [_impossible(trace(machine, default, structure)) for structure in machine.structures()]
+    traces = tuple(trace(machine, default, structure) for structure in machine.structures())
+    impossible = [_impossible(traced) for traced in traces]
     if all(impossible):
         sentence = f"it can never work, whatever the parameters: {impossible[0]}"
         raise at(DeclarationError(f"{machine.__name__}.program: {sentence}"), machine._place_of("program"))
+    return traces
 
 
 def _impossible(traced: Trace) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tinygpu.api.machines import FAMILIES, SHIPPED, Family, family
+from tinygpu.language import gelu
 from tinygpu.language.machine import Machine
-from tinygpu.machines.chain import gelu
 from tinygpu.machines.elementwise import elementwise
 
 CHAINS: dict[str, type[Machine]] = {

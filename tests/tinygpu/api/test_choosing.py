@@ -18,7 +18,7 @@ from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
 from tinygpu.api.report import run_of
 from tinygpu.devices import device
-from tinygpu.machines.chain import exp
+from tinygpu.language import exp
 from tinygpu.machines.elementwise import Axpby, elementwise
 from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.search.predicted import PredictedTime

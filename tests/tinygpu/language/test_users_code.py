@@ -104,7 +104,7 @@ def test_what_a_verb_cannot_take_is_said_in_the_authors_words(
         ("shape[0]))", "shape[1]))", "IndexError: tuple index out of range"),
         ("x = p.load(", "x, z = p.load(", "TypeError: cannot unpack non-iterable Tile object"),
         ("as (i,)", "as (i, j)", "ValueError: not enough values to unpack (expected 2, got 1)"),
-        ("p.apply(self.fma, x, self.a, y)", "x * y", "TypeError: unsupported operand type(s) for *: 'Tile' and 'Tile'"),
+        ("p.apply(self.fma, x, self.a, y)", "x @ y", "TypeError: unsupported operand type(s) for @: 'Tile' and 'Tile'"),
         ("shape = (32", 'shape = {}["k"] or (32', "KeyError: 'k'"),
     ],
 )
@@ -163,7 +163,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
     own = {
         "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore", "MatrixMultiply", "Elementwise",
         "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory",
-        "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None",
+        "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable",
     }  # fmt: skip
     verbs = [
         function

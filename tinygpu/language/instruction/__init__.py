@@ -29,6 +29,7 @@ from tinygpu.language.instruction.base import (
 )
 from tinygpu.language.instruction.bulk import BulkTransfer
 from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
+from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
 from tinygpu.language.instruction.shuffle import LaneRead, Shuffle
@@ -43,6 +44,7 @@ __all__ = [
     "Completion",
     "Elementwise",
     "Fragment",
+    "Group",
     "Instruction",
     "LaneRead",
     "MatrixLoad",

@@ -17,7 +17,8 @@ OPERANDS = "abcefghij"
 class Elementwise(Instruction):
     """Computes one value from one value of each operand, or as many as a register holds at once.
 
-    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `meaning` (NumPy). Where
+    Class facts: `operands` dtypes, `result` dtype, `template` (PTX with {d}, {a}, {b}, {c}), `meaning` (NumPy), and
+    `sign`, the operator or function of tiles that it is. Where
     the types are packed, as in `operands = ("f16x2", "f16x2")`, the text is of whole registers, and tiles have the
     elements' type; an operand that is narrower or wider than an element of the result has its own.
     """
@@ -25,6 +26,8 @@ class Elementwise(Instruction):
     operands: ClassVar[tuple[str, ...]] = ()
     result: ClassVar[str] = ""
     template: ClassVar[str] = ""
+    # What stands for it between tiles: an operator of Python, as ">=", or a function, as "exp2"; "": nothing.
+    sign: ClassVar[str] = ""
 
     def types(self) -> tuple[tuple[str, ...], str]:
         """(operand dtypes, result dtype) of this instance."""
@@ -75,11 +78,6 @@ class Elementwise(Instruction):
     def label(self) -> str:
         first = (self.text() or self.packed_text()).split()[:1]
         return first[0] if first and first[0][0].isalpha() else type(self).__name__.lower()
-
-    @property
-    def sign(self) -> str:
-        """What stands for it between tiles: an operator of Python, as ">=", or "where" for p.where; "": nothing."""
-        return ""
 
     @property
     def flops(self) -> int:

@@ -55,6 +55,7 @@ class Moves(Blocks):
     def store(self, instruction: Transfer | MatrixStore, target: Tile, value: Tile) -> None:
         """Registers to memory."""
         name = self._instruction(instruction, (Transfer, MatrixStore), "store")
+        value = self._stored(value, target.dtype)
         self._use(value)
         self._path(instruction, RMEM, target.memory)
         if value.partition is None:

@@ -11,6 +11,7 @@ from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, expr
 from tinygpu.language.declared import Declared
 from tinygpu.language.memories import RMEM
+from tinygpu.language.operators import Link
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role, Token
@@ -44,6 +45,7 @@ class Record:
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     fixing_up: bool = False  # whether only the last of them gets here
     fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
+    link: Link | None = None  # what operators between register tiles are carried out by
 
     def emit(self, statement: n.Statement) -> None:
         """Writes a statement down, with the user's line: of a block that where it begins."""
@@ -103,7 +105,11 @@ class Record:
         if self.current_role is not None:
             self.owners[name] = self.current_role.name
         zero = tuple(expr(0) for _ in partition.shape)
-        return Tile(name, RMEM, kind, partition.shape, zero, (), None, None, partition)
+        return Tile(name, RMEM, kind, partition.shape, zero, (), None, None, partition, link=self.link)
+
+    def _stored(self, value: Tile, kind: DType) -> Tile:
+        """What is stored of a value where elements of a type lie."""
+        return value
 
     def _token(self, target: Tile, completion: str) -> Token | None:
         return Token(self._number(), target.name, completion) if completion else None

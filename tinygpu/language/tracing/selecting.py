@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tinygpu.dtypes import PREDICATE, dtype
 from tinygpu.expressions import Expr
-from tinygpu.language.instruction import Elementwise
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracing.computing import Computing
 from tinygpu.language.tracing.operand_checks import axes_of
+from tinygpu.language.tracing.operating import Operating
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
 
@@ -20,7 +18,7 @@ Choosable: TypeAlias = Tile | n.ScalarArgument | Expr | float
 
 
 @dataclass(slots=True, eq=False)
-class Selecting(Computing):
+class Selecting(Operating):
     """Positions, and what is chosen by conditions on them."""
 
     @verb("p.index")
@@ -48,17 +46,10 @@ class Selecting(Computing):
         if not kinds:
             raise self.fail("p.where chooses between two numbers, whose type nothing says; make one a tile by p.full")
         takes = (PREDICATE.name, kinds[0].name, kinds[0].name)
-        selection = next((i for i in self._declared_as("where") if i.elements()[0] == takes), None)
-        if selection is None:
+        selections, _ = self._declared("where", takes)
+        if not selections:
             raise self.fail(
                 f"p.where chooses between values of {kinds[0]}, and the machine declares no instruction for that; "
                 f"declare one, as isa.Select({kinds[0].name!r})"
             )
-        return self.apply(selection, condition, chosen, other)
-
-    def _declared_as(self, sign: str) -> Iterator[Elementwise]:
-        """The machine's element-wise instructions that a sign stands for, those that are chosen included."""
-        machine = self.machine
-        yield from (i for i in machine.declarations(Elementwise) if i.sign == sign)
-        chosen = (getattr(machine, c.name) for c in machine.choices())
-        yield from (i for i in chosen if isinstance(i, Elementwise) and i.sign == sign)
+        return self.apply(selections[0], condition, chosen, other)

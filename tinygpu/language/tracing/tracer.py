@@ -30,4 +30,6 @@ class Tracer(Moves, Selecting):
         for value, what in self.unused.items():
             raise at(self.fail(f"{what} (%{value}) is never used; store it, or leave it out"), self.places[value])
         self._check_combined(self.bodies[0])
+        if self.link is not None:
+            self.link.trace = None
         return self.grid_node, tuple(self.bodies[0])

@@ -20,10 +20,11 @@ class ScalarArgument:
     name: str
     dtype: DType
 
+    def __str__(self) -> str:
+        return self.name
+
 
 def _operand(o: Tile | ScalarArgument | Expr | float) -> str:
-    if isinstance(o, ScalarArgument):
-        return o.name
     return f"{o:g}" if isinstance(o, (int, float)) else str(o)
 
 

@@ -1,0 +1,312 @@
+"""Operators and functions of tiles: a machine computes what Python makes of the same expression of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from expression_trees import BOUNDED, ROUNDED, evaluated, expression, machine_of
+from negation import Later, around, refused, thing
+
+import tinygpu as tg
+from tinygpu.dtypes import dtype
+from tinygpu.language import (
+    Input,
+    Machine,
+    Output,
+    Scalar,
+    cos,
+    equal,
+    exp,
+    exp2,
+    floor,
+    gelu,
+    log,
+    log2,
+    maximum,
+    reciprocal,
+    rsqrt,
+    sigmoid,
+    silu,
+    sin,
+    sqrt,
+    tanh,
+    where,
+)  # fmt: skip
+from tinygpu.program.tree import walk
+from tinygpu.ptx import isa
+
+OLDEST = {"bf16": "h100"}  # comparisons of bf16 are of sm_90
+
+
+def some(rng: np.random.Generator, words: tuple[str, ...]) -> tuple[str, ...]:
+    """So few that a machine has instructions for all of them."""
+    return tuple(rng.choice(words, min(5, len(words)), replace=False))
+
+
+def rounded_as_numpy(kind: str, seed: int) -> None:
+    """Every bit of a kernel's result is that of NumPy's arrays of the type, whose operations round once each."""
+    rng = np.random.default_rng([seed, len(kind), ord(kind[0])])
+    whole = not dtype(kind).is_float
+    tree = expression(rng, some(rng, ROUNDED[kind]), int(rng.integers(1, 5)), whole)
+    written = f"({tree}) + x" if rng.random() < 0.5 else f"x - ({tree})"
+    machine = machine_of(written, (kind,) * 4, kind, kind)
+    m, n = (int(e) for e in rng.integers(1, 70, 2))
+    kernel = tg.emit(tg.space(machine, m=m, n=n, device=OLDEST.get(kind, "a100")))
+    arrays = []
+    for shape in ((m, n), (m, n), (n,), (m,)):
+        drawn = rng.integers(-50, 50, shape) if whole else rng.normal(size=shape) * 2.0 ** rng.integers(-3, 4)
+        arrays.append(np.abs(drawn).astype(dtype(kind).numpy) if kind == "u32" else drawn.astype(dtype(kind).numpy))
+    x, z, b, c = arrays
+    wanted = evaluated(written, x.dtype.type, x=x, z=z, b=b[None, :], c=c[:, None])
+    for found in (tg.emulate(kernel, *arrays, s=2.0), tg.run(kernel, *arrays, s=2.0)):
+        assert found.dtype == x.dtype
+        same = (found == wanted) | ((found != found) & (wanted != wanted))
+        assert np.all(same), f"{written} of {kind}, {m} x {n}, seed {seed}"
+
+
+def within_bounds(seed: int) -> None:
+    """Of any types, computed in f32: verification's bounds hold, which follow the expression as the reference."""
+    rng = np.random.default_rng([seed, 99])
+    kinds = tuple(rng.choice(("f32", "f16", "bf16", "s8", "u8", "e4m3"), 4))
+    result = str(rng.choice(("f32", "f16", "bf16")))
+    tree = expression(rng, some(rng, BOUNDED), int(rng.integers(1, 4)), False)
+    written = f"({tree}) + x" if rng.random() < 0.5 else f"x * ({tree})"
+    machine = machine_of(written, kinds, result, "f32", "f32", bool(rng.integers(2)))
+    m, n = (int(e) for e in rng.integers(1, 70, 2))
+    space = tg.space(machine, m=m, n=n, device="h100")
+    assert space.size, tg.explain(space)
+    found = tg.verify(tg.emit(space))
+    assert found.passed, f"{written} of {kinds} to {result}, seed {seed}: {found}"
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_an_expression_of_tiles_is_numpys_bit_for_bit(kind: str) -> None:
+    rounded_as_numpy(kind, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_expression_of_mixed_types_is_within_its_bounds(seed: int) -> None:
+    within_bounds(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_expressions_of_tiles_are_numpys_bit_for_bit(kind: str, seed: int) -> None:
+    rounded_as_numpy(kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 250))
+def test_expressions_of_mixed_types_are_within_their_bounds(seed: int) -> None:
+    within_bounds(seed)
+
+
+# --- what stands for an operator ----------------------------------------------------------------------------------
+
+Inner = Callable[[Any, Any, Any], Any]
+
+
+def machine(inner: Inner, **attributes: Any) -> type[Machine]:
+    """y = what `inner` makes of the machine, the tracer and the tile of x."""
+
+    @around
+    def program(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        p.store(self.st, y, inner(self, p, p.load(self.ld, x, who)))
+
+    return thing(program, leave_out=("neg",), **attributes)
+
+
+def listing(made: type[Machine]) -> list[str]:
+    """What the program says, without what it loads and stores."""
+    space = tg.space(made, n=64, device="a100")
+    lines = [s.headline(frozenset()) for s in walk(space.program(space.sample(1)[0]).body)]
+    return [line for line in lines if line.startswith("%") and " ld " not in line]
+
+
+ALL = isa.arithmetic("f32")
+
+
+def test_an_operator_is_the_declared_instruction_whatever_its_class() -> None:
+    class Triple(isa.Mul):
+        """d = a * b, spelled by its author"""
+
+    assert listing(machine(lambda self, p, x: x * 3, triple=Triple("f32"))) == ["%v2 = triple %v1, 3"]
+    # what a class declares by itself comes before what its groups have
+    assert listing(machine(lambda self, p, x: x * 3 + 1, every=ALL, triple=Triple("f32"))) == [
+        "%v2 = triple %v1, 3", "%v3 = add.rn.f32 %v2, 1",
+    ]  # fmt: skip
+
+
+def test_functions_are_made_of_others_where_nothing_means_them() -> None:
+    ex2, mul, div, sqrt = isa.Ex2("f32"), isa.Mul("f32"), isa.Div("f32"), isa.Sqrt("f32")
+    assert listing(machine(lambda self, p, x: exp(x), ex2=ex2, mul=mul)) == [
+        "%v2 = mul %v1, 1.4427", "%v3 = ex2 %v2",
+    ]  # fmt: skip
+    assert listing(machine(lambda self, p, x: rsqrt(x), div=div, sqrt=sqrt)) == ["%v2 = sqrt %v1", "%v3 = div 1, %v2"]
+    assert listing(machine(lambda self, p, x: 1 / x, rcp=isa.Rcp("f32"))) == ["%v2 = rcp %v1"]
+    assert listing(machine(lambda self, p, x: 1 / x, rcp=isa.Rcp("f32"), div=div)) == ["%v2 = div 1, %v1"]
+    assert listing(machine(lambda self, p, x: reciprocal(x), rcp=isa.Rcp("f32"), div=div)) == ["%v2 = rcp %v1"]
+
+
+def test_a_product_becomes_part_of_a_sum_only_where_the_machine_says_so() -> None:
+    def total(self: Any, p: Any, x: Any) -> Any:
+        return x * 3 + 1
+
+    assert listing(machine(total, every=ALL)) == ["%v2 = mul.rn.f32 %v1, 3", "%v3 = add.rn.f32 %v2, 1"]
+    assert listing(machine(total, every=ALL, contract=True)) == ["%v3 = fma.rn.f32 %v1, 3, 1"]
+    without = {"mul": isa.Mul("f32"), "add": isa.Add("f32")}
+    assert listing(machine(total, **without, contract=True)) == ["%v2 = mul %v1, 3", "%v3 = add %v2, 1"]
+
+
+def test_a_product_that_is_used_again_is_made_as_well() -> None:
+    def total(self: Any, p: Any, x: Any) -> Any:
+        product = x * 3
+        return (1 + product) - product
+
+    assert listing(machine(total, every=ALL, contract=True)) == [
+        "%v2 = mul.rn.f32 %v1, 3", "%v3 = fma.rn.f32 %v1, 3, 1", "%v4 = sub.rn.f32 %v3, %v2",
+    ]  # fmt: skip
+
+
+def test_a_product_of_what_is_written_since_stays_a_product() -> None:
+    def total(self: Any, p: Any, x: Any) -> Any:
+        product = x * 3
+        x += 1
+        return product + x
+
+    assert listing(machine(total, every=ALL, contract=True)) == [
+        "%v2 = mul.rn.f32 %v1, 3", "%v1 = add.rn.f32 %v1, 1", "%v3 = add.rn.f32 %v2, %v1",
+    ]  # fmt: skip
+
+
+def test_augmented_operators_write_in_place_as_those_of_arrays() -> None:
+    def total(self: Any, p: Any, x: Any) -> Any:
+        sum_of = p.full(x.partition, "f32")
+        with p.loop(self.n, step=32):
+            sum_of += x * 2
+        return sum_of
+
+    made = machine(total, every=ALL, contract=True, exact=False, reference=staticmethod(lambda x: 0 * x))
+    assert "%v2 = fma.rn.f32 %v1, 2, %v2" in listing(made)
+
+
+def test_narrow_operands_are_converted_once_and_results_where_they_are_stored() -> None:
+    def half(inner: Inner, **attributes: Any) -> type[Machine]:
+        declared = {"x": Later(lambda n: Input("f16", n)), "y": Later(lambda n: Output("f16", n))}
+        return machine(inner, **declared, **attributes)
+
+    made = half(lambda self, p, x: x * x + 1, every=ALL, compute="f32")
+    assert listing(made) == [
+        "%v2 = cvt.f32.f16 %v1", "%v3 = mul.rn.f32 %v2, %v2", "%v4 = add.rn.f32 %v3, 1", "%v5 = cvt.rn.f16.f32 %v4",
+    ]  # fmt: skip
+    # without a rule nothing is converted
+    own = half(lambda self, p, x: x * x, mul=isa.Mul("f16"))
+    assert listing(own) == ["%v2 = mul %v1, %v1"]
+    refused(
+        lambda: half(lambda self, p, x: x * x, mul=isa.Mul("f32")),
+        "Thing.program: %v1 * %v1 is of f16, and the machine declares no instruction whose sign is '*' for that; "
+        'declare one, as isa.Mul("f16"), or all usual ones, as isa.arithmetic("f16")',
+    )
+    refused(
+        lambda: half(lambda self, p, x: x * x, mul=isa.Mul("f32"), compute="f32"),
+        "Thing.program: %v1 is f16, and the machine declares no conversion to f32; declare one, as "
+        'isa.Cvt("f16", "f32"), or all usual ones, as isa.arithmetic("f32")',
+    )
+    refused(
+        lambda: half(lambda self, p, x: x + p.full(x.partition, "f32"), every=ALL),
+        "Thing.program: %v1 + %v2 is of f16 and f32; convert one of them, with p.cast, or say in the class in which "
+        'type the machine computes, as compute = "f32"',
+    )
+
+
+REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
+    (
+        lambda self, p, x: x / 3,
+        {},
+        "%v1 / 3 is of f32, and the machine declares no instruction whose sign is '/' for that; declare one, as "
+        'isa.Div("f32"), or all usual ones, as isa.arithmetic("f32")',
+    ),
+    (
+        lambda self, p, x: where(x >= 0, x, 1),
+        {},
+        "%v1 >= 0 is of f32, and the machine declares no instruction whose sign is '>=' for that; declare one, as "
+        'isa.Compare("f32", ">="), or all usual ones, as isa.arithmetic("f32")',
+    ),
+    (
+        lambda self, p, x: maximum(x, self.a),
+        {},
+        "maximum(%v1, a) is of f32, and the machine declares no instruction whose sign is 'maximum' for that; declare "
+        'one, as isa.Max("f32"), or all usual ones, as isa.arithmetic("f32")',
+    ),
+    (
+        lambda self, p, x: x / 3,
+        {"quick": isa.DivFull("f32"), "rounded": isa.Div("f32")},
+        "%v1 / 3 may be quick and rounded, which both mean it; say which is meant, with p.apply",
+    ),
+    (
+        lambda self, p, x: self.x.tile(0, shape=(32,)) + x,
+        {"every": ALL},
+        "x[0:+32] + %v1: x lies in GMEM, and operators are of values in registers; load it first",
+    ),
+    (
+        lambda self, p, x: x + "a",
+        {"every": ALL},
+        "%v1 + a: operands are tiles, scalars, dims and numbers, not 'a'",
+    ),
+    (lambda self, p, x: x**5, {"every": ALL}, "%v1 ** 5: a tile has the powers 2 to 4; others are exp2(log2(x) * y)"),
+    (lambda self, p, x: exp2(self.a), {"every": ALL}, "exp2(a) is of tiles, and a is a single number"),
+    (
+        lambda self, p, x: equal(x, True),
+        {"every": ALL},
+        "%v1 == True: operands are tiles, scalars, dims and numbers, not True",
+    ),
+]
+
+
+@pytest.mark.parametrize(("inner", "attributes", "sentence"), REFUSED, ids=[s[:30] for *_, s in REFUSED])
+def test_what_no_instruction_means_is_told(inner: Inner, attributes: dict[str, Any], sentence: str) -> None:
+    scaled = {"a": Scalar("f32"), "reference": staticmethod(lambda x, a: x)}
+    refused(lambda: machine(inner, **scaled, **attributes), f"Thing.program: {sentence}")
+
+
+def test_a_rule_for_types_names_a_type_that_numbers_are_computed_in() -> None:
+    refused(
+        lambda: machine(lambda self, p, x: x * x, every=ALL, compute="s8"),
+        "Thing.compute: the type in which operators compute is f64, f32, f16 or bf16, not 's8'",
+    )
+    refused(
+        lambda: machine(lambda self, p, x: x * x, every=ALL, contract="yes"),
+        "Thing.contract: it is True or False, whether x * y + z may be rounded once, not 'yes'",
+    )
+
+
+def test_of_a_group_count_those_that_a_program_uses() -> None:
+    def long(self: Any, p: Any, x: Any) -> Any:
+        found = x
+        for function in (exp2, log2, sqrt, rsqrt, tanh, sin, cos, floor, abs, reciprocal):
+            found = function(found)
+        return found * 2
+
+    assert len(ALL.members) > 40
+    refused(
+        lambda: machine(long, every=ALL), "Thing: a small machine has about ten instructions at most, not 13"
+    )
+
+
+def test_there_is_arithmetic_of_six_types() -> None:
+    with pytest.raises(ValueError, match=r"^there is arithmetic for f32, f64, f16, bf16, s32, u32, and not for 's8'$"):
+        isa.arithmetic("s8")
+    assert str(isa.arithmetic("f32", approximate=True)) == 'arithmetic("f32", approximate=True)'
+
+
+def test_functions_of_arrays_are_numpys() -> None:
+    x = np.linspace(-3, 3, 13)
+    np.testing.assert_allclose(sigmoid(x), 1 / (1 + np.exp(-x)))
+    np.testing.assert_allclose(silu(x), x / (1 + np.exp(-x)))
+    np.testing.assert_array_equal(log(abs(x) + 1), np.log(abs(x) + 1))
+    np.testing.assert_array_equal(maximum(x, 0.0, 1.0), np.maximum(np.maximum(x, 0.0), 1.0))
+    np.testing.assert_allclose(gelu(x), 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))))

@@ -1,0 +1,178 @@
+"""Operators of Python between tiles in registers: each stands for an instruction that the machine declares.
+
+`x * y` is the declared instruction whose `sign` is "*" for the type of x and y. Who finds it is the trace under way
+(`tinygpu.language.tracing.operating`); tiles know it by their link.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+# Powers that are products.
+MOST_FACTORS = 4
+
+
+class CarriesOut(Protocol):
+    """The trace under way, as operators need it."""
+
+    def operate(self, sign: str, *operands: Any, into: Any = None) -> Any: ...
+
+    def offers(self, sign: str, *operands: Any) -> bool: ...
+
+
+class Link:
+    """What carries out the operators of a program's tiles; None once the program is traced."""
+
+    __slots__ = ("trace",)
+
+    def __init__(self, trace: CarriesOut | None) -> None:
+        self.trace = trace
+
+
+class Operators:
+    """Python's operators, of tiles with numbers, dims, scalars and tiles; `tinygpu.language` has functions beside them.
+
+    `==` and `!=` compare tiles as Python's objects: `equal` and `not_equal` compare their elements.
+    """
+
+    __slots__ = ()
+    # Numbers of NumPy leave operators to the tile beside them; so do expressions over dims.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Any:
+        return operate("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return operate("+", self, other)
+
+    def __iadd__(self, other: Any) -> Any:
+        return operate("+", self, other, into=self)
+
+    def __sub__(self, other: Any) -> Any:
+        return operate("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return operate("-", other, self)
+
+    def __isub__(self, other: Any) -> Any:
+        return operate("-", self, other, into=self)
+
+    def __mul__(self, other: Any) -> Any:
+        return operate("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return operate("*", self, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return operate("*", self, other, into=self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return operate("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if isinstance(other, (int, float)) and other == 1 and not offers("/", other, self):
+            return operate("reciprocal", self)
+        return operate("/", other, self)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return operate("/", self, other, into=self)
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and 2 <= other <= MOST_FACTORS:
+            square = operate("*", self, self)
+            return {2: lambda: square, 3: lambda: square * self, 4: lambda: square * square}[other]()
+        raise TypeError(f"{self} ** {other}: a tile has the powers 2 to {MOST_FACTORS}; others are exp2(log2(x) * y)")
+
+    def __neg__(self) -> Any:
+        return operate("-", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return operate("abs", self)
+
+    def __invert__(self) -> Any:
+        return operate("~", self)
+
+    def __and__(self, other: Any) -> Any:
+        return operate("&", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return operate("&", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return operate("|", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return operate("|", self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return operate("^", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return operate("^", self, other)
+
+    def __lshift__(self, other: Any) -> Any:
+        return operate("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return operate("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return operate(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return operate(">>", other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return operate("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return operate("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return operate(">", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return operate(">=", self, other)
+
+
+def are_tiles(*operands: Any) -> bool:
+    """Whether there is a tile among some operands."""
+    return any(isinstance(o, Operators) for o in operands)
+
+
+def operate(sign: str, *operands: Any, into: Any = None) -> Any:
+    """What the trace under way makes of operands, a tile among them."""
+    operands = tuple(o.item() if isinstance(o, np.generic) else o for o in operands)
+    return _trace(sign, operands).operate(sign, *operands, into=into)
+
+
+def offers(sign: str, *operands: Any) -> bool:
+    """Whether the machine declares what a sign stands for between these operands."""
+    return _trace(sign, operands).offers(sign, *operands)
+
+
+def as_written(sign: str, operands: tuple[Any, ...]) -> str:
+    """An operation as its author wrote it: `%v1 * 2`, `-%v1`, `exp2(%v1)`."""
+    words = [str(o) for o in operands]
+    if sign[0].isalpha():
+        return f"{sign}({', '.join(words)})"
+    return f" {sign} ".join(words) if len(words) > 1 else f"{sign}{words[0]}"
+
+
+def _trace(sign: str, operands: tuple[Any, ...]) -> CarriesOut:
+    tiles: list[Any] = [o for o in operands if isinstance(o, Operators)]
+    for tile in tiles:
+        if tile.link is None:
+            raise TypeError(
+                f"{as_written(sign, operands)}: {tile.name} lies in {tile.memory}, and operators are of values in "
+                "registers; load it first"
+            )
+    trace: CarriesOut | None = tiles[0].link.trace
+    if trace is None:
+        raise TypeError(f"{as_written(sign, operands)}: this tile belongs to a program that has ended")
+    return trace
