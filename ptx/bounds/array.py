@@ -68,6 +68,9 @@ class Enclosed(NDArrayOperatorsMixin):
         if method == "accumulate" and ufunc in (np.add, np.maximum, np.minimum):
             accumulated = np.cumsum if ufunc is np.add else lambda a, axis=0: ufunc.accumulate(a, axis)
             return self._accumulated(ufunc, accumulated, inputs, kwargs)
+        if method == "at" and ufunc is np.add and isinstance(inputs[0], Enclosed):
+            inputs[0]._add_at(inputs[1], inputs[2])
+            return None
         if method == "outer":
             first, second = (self._enclosure(i) for i in inputs)
             shape = (*first.value.shape, *(1,) * second.value.ndim)
@@ -213,6 +216,20 @@ class Enclosed(NDArrayOperatorsMixin):
 
     def _product(self, function: Callable[..., Values], operands: Sequence[Any], terms: float) -> Enclosed:
         return self._made(sums.linear(function, [self._enclosure(o) for o in operands], terms, self.rounding))
+
+    def _add_at(self, index: Any, given: Any) -> None:
+        """np.add.at: an element that is named several times gets all that is given for it, in any order."""
+        at, held = self._index(index), self.enclosure
+        often = np.zeros(held.value.shape, dtype=np.int64)
+        np.add.at(often, at, 1)
+
+        def added(here: Values, more: Values) -> Values:
+            out = np.array(np.broadcast_to(here, held.value.shape), dtype=np.result_type(here, more))
+            np.add.at(out, at, more)
+            return out
+
+        found = sums.linear(added, [held, self._enclosure(given)], 1 + int(often.max(initial=0)), self.rounding)
+        self.enclosure = found
 
     def _accumulated(self, ufunc: np.ufunc, function: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         axis = kwargs.get("axis", 0)

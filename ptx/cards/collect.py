@@ -6,6 +6,7 @@ from functools import cache
 
 from tinygpu.ptx.cards.evidence import (
     alu,
+    atomics,
     cp_async,
     cvt,
     ldmatrix,
@@ -32,7 +33,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
     products = (mma, wgmma, wgmma_registers)
-    modules = (memory, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
+    modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
     return tuple(card for module in modules for card in module.cards())
 
 

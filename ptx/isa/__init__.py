@@ -21,6 +21,7 @@ from tinygpu.ptx.isa.alu import (
     Xor,
 )
 from tinygpu.ptx.isa.arithmetic import arithmetic
+from tinygpu.ptx.isa.atomics import RedGlobal
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
@@ -65,6 +66,7 @@ __all__ = [
     "Or",
     "Rcp",
     "RcpApprox",
+    "RedGlobal",
     "Round",
     "Rsqrt",
     "Select",

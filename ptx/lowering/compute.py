@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import sympy
-from numpy.typing import NDArray
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr
@@ -13,6 +12,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
+from tinygpu.ptx.lowering.broadcast import broadcast
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of, packing
@@ -197,22 +197,6 @@ def _immediate(context: Context, kind: DType, value: float) -> str:
     if kind.bits == 16:  # PTX has no 16-bit floating-point constants: the bits come in a register
         return str(context.emit.computed("h", f"mov.b16 {{d}}, 0x{bit_pattern(kind, value):04X};"))
     return str(int(value))
-
-
-def broadcast(source: Partition, result: Partition, name: str) -> NDArray[np.int64]:
-    """(values of the result,): which value of the source stands for each; the same thread must hold it."""
-    shrunk = [a for a, (s, r) in enumerate(zip(source.shape, result.shape, strict=True)) if s.same(1) and not r.same(1)]
-    threads_a, threads_b = source.thread_coordinates(), result.thread_coordinates().copy()
-    threads_b[:, shrunk] = 0
-    if len(threads_a) != len(threads_b) or not np.array_equal(threads_a, threads_b):
-        raise LoweringError(f"%{name} is held by other threads than the values that it is combined with")
-    wanted = result.value_coordinates().copy()
-    wanted[:, shrunk] = 0
-    index = {tuple(c): i for i, c in enumerate(source.value_coordinates().tolist())}
-    try:
-        return np.array([index[tuple(c)] for c in wanted.tolist()], dtype=np.int64)
-    except KeyError:
-        raise LoweringError(f"%{name} is held by other threads than the values that it is combined with") from None
 
 
 def reduce(context: Context, s: n.Reduce) -> None:

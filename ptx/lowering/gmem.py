@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Tile
+from tinygpu.language.tile import Pick, Tile
+from tinygpu.ptx.lowering.broadcast import broadcast
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.emitter import Number, Reg
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +30,8 @@ class GmemAccess:
     checked: list[bool]  # per tensor axis: whether the window can reach beyond the tensor
     base: Number
     chain: dict[int, Number]  # by how many rows the base is moved
+    picked: dict[int, list[Reg]]  # per tensor axis along which values say where each element lies: theirs
+    ends: dict[int, Number]  # per tensor axis that ends earlier: where
 
     @property
     def element_bytes(self) -> int:
@@ -45,7 +50,15 @@ class GmemAccess:
         for axis in range(self.tensor.rank):
             if axis != self.tensor.contiguous_axis:
                 pointer = self._step(pointer, axis, self.tensor_offset(value, axis))
+        for axis, places in self.picked.items():
+            pointer = self.context.emit.add64(pointer, _bytes(self.context, self.tensor, axis, places[value]))
         return pointer, near
+
+    def place(self, value: int, axis: int, behind: int = 0) -> Number:
+        """The coordinate along a tensor axis of the element so many behind one value."""
+        if axis in self.picked:
+            return self.context.emit.add(self.picked[axis][value], behind)
+        return self.context.emit.add(self.starts[axis], self.tensor_offset(value, axis) + behind)
 
     def _step(self, pointer: Number, axis: int, rows: int) -> Number:
         """`pointer` moved by a number of rows; rows are reached one after the other, by one addition each."""
@@ -64,15 +77,15 @@ class GmemAccess:
         for axis in range(self.tensor.rank):
             if not self.checked[axis]:
                 continue
-            last = self.tensor_offset(value, axis)
-            if axis == self.tensor.contiguous_axis:
-                last += count - 1
-            out = emit.both(out, emit.less(emit.add(self.starts[axis], last), self.dim(axis)))
+            more = count - 1 if axis == self.tensor.contiguous_axis else 0
+            out = emit.both(out, emit.less(self.place(value, axis, more), self.dim(axis)))
         return out
 
     def straddles(self, count: int) -> bool:
         """Whether `count` neighbouring values may lie on both sides of the tensor's edge."""
         axis = self.tensor.contiguous_axis
+        if axis in self.ends:
+            return count > 1
         return self.checked[axis] and not self.context.facts.divides(count, str(self.tensor.size(axis)))
 
     def bytes_left(self, value: int, count: int) -> Number:
@@ -83,11 +96,10 @@ class GmemAccess:
         rows: Number = True
         for other in range(self.tensor.rank):
             if other != axis and self.checked[other]:
-                place = emit.add(self.starts[other], self.tensor_offset(value, other))
-                rows = emit.both(rows, emit.less(place, self.dim(other)))
+                rows = emit.both(rows, emit.less(self.place(value, other), self.dim(other)))
         if not self.checked[axis]:
             return emit.select(width, 0, rows)
-        first = emit.add(self.starts[axis], self.tensor_offset(value, axis))
+        first = self.place(value, axis)
         size = self.dim(axis)
         if not self.straddles(count):
             return emit.select(width, 0, emit.both(rows, emit.less(first, size)))
@@ -96,7 +108,9 @@ class GmemAccess:
         return emit.select(amount, 0, rows)
 
     def dim(self, axis: int) -> Number:
-        return self.context.size(self.tensor, axis)
+        """Where the tensor ends along an axis, for this window."""
+        whole = self.context.size(self.tensor, axis)
+        return self.context.emit.minimum(self.ends[axis], whole) if axis in self.ends else whole
 
 
 def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
@@ -109,7 +123,7 @@ def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
 
 
 def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
-    """Prepares the addresses of a window."""
+    """Prepares the addresses of a window; where values say where it lies, inside `behind` them."""
     tensor = tile.tensor
     if tensor is None:
         raise LoweringError(f"{tile.name} is no window of a tensor")
@@ -118,7 +132,13 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     starts: list[Number] = []
     checked: list[bool] = []
     fixed = dict(tile.fixed)
+    ends = {axis: context.number(end) for axis, end in tile.ends}
+    picked = {} if tile.pick is None else {tile.pick.home: _picked(context, tile.pick, who)}
     for axis in range(tensor.rank):
+        if axis in picked:
+            starts.append(0)
+            checked.append(True)
+            continue
         if axis in tile.axes:
             along = tile.axes.index(axis)
             offset, extent = tile.offset[along], int(tile.shape[along])
@@ -127,7 +147,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
             offset, extent, digits = fixed[axis], 1, 0
         constant, terms = context.affine(offset)
         mine = emit.add(digits, constant)
-        checked.append(_reaches_beyond(context, extent, str(tensor.size(axis)), constant, terms))
+        checked.append(axis in ends or _reaches_beyond(context, extent, str(tensor.size(axis)), constant, terms))
         # Sums grow from the outermost index inwards, so that each part is computed where it is first known.
         ordered = sorted(terms, key=lambda t: emit.depth(context.value(t[0])))
         place = mine
@@ -137,7 +157,29 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
             base = emit.add64(base, _bytes(context, tensor, axis, step))
             place = emit.add(step, place)
         starts.append(place)
-    return GmemAccess(context, tile, tensor, who.value_coordinates(), starts, checked, base, {0: base})
+    values = who.value_coordinates()
+    return GmemAccess(context, tile, tensor, values, starts, checked, base, {0: base}, picked, ends)
+
+
+@contextmanager
+def behind(context: Context, tile: Tile) -> Iterator[None]:
+    """A block of its own, behind the values that say where a window lies, for what is computed of them."""
+    if tile.pick is None:
+        yield
+        return
+    block = context.emit.open()
+    yield
+    context.emit.close()
+    context.emit.block.body.extend(block.lines())
+
+
+def _picked(context: Context, pick: Pick, who: Partition) -> list[Reg]:
+    """For each value of the current thread the register that says where it lies, as one that this block is given."""
+    held = context.tiles[pick.by.name]
+    if pick.by.partition is None:
+        raise LoweringError(f"{pick.by.name} does not lie in registers")
+    order = broadcast(pick.by.partition.coalesced.spread(pick.along, len(who.shape)), who, pick.by.name)
+    return [replace(held.register(int(value)), depth=len(context.emit.blocks) - 1) for value in order]
 
 
 def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:

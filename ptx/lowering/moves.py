@@ -14,7 +14,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
-from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
+from tinygpu.ptx.lowering.gmem import GmemAccess, behind, gmem_access
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, constant_bits
 from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
 from tinygpu.ptx.lowering.texts import written
@@ -67,11 +67,12 @@ def read(
     """Loads a window into fresh registers."""
     who = partition.coalesced
     vector = vector_of(instruction, who)
-    place = access(context, source, who, vector)
-    tile = allocate(context.emit, source.dtype, who.values.size)
-    mine = _takes_part(context, who)
-    for first in range(0, who.values.size, vector):
-        _read_vector(context, instruction, place, tile, first, vector, fill, mine)
+    with behind(context, source):
+        place = access(context, source, who, vector)
+        tile = allocate(context.emit, source.dtype, who.values.size)
+        mine = _takes_part(context, who)
+        for first in range(0, who.values.size, vector):
+            _read_vector(context, instruction, place, tile, first, vector, fill, mine)
     return tile
 
 
@@ -173,20 +174,27 @@ def write(
     """Stores registers into a window; values that several threads hold are stored by one of them."""
     who = partition.coalesced
     vector = vector_of(instruction, who)
-    place = access(context, target, who, vector)
-    mine = one_holder(context, who)
-    for first in range(0, who.values.size, vector):
-        exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
-        exists = context.emit.both(exists, mine)
-        straddles = isinstance(place, GmemAccess) and place.straddles(vector)
-        _store_piece(context, instruction, place.address(first), tile, first, vector, exists)
-        if straddles and isinstance(place, GmemAccess):
-            done = context.emit.label("whole")
-            context.emit.line(f"@{exists} bra {done};")
-            for value in range(first, first + vector):
-                one = context.emit.both(place.exists(value), mine)
-                _store_piece(context, instruction, place.address(value), tile, value, 1, one)
-            context.emit.place_label(done)
+    with behind(context, target):
+        place = access(context, target, who, vector)
+        mine = one_holder(context, who)
+        for first in range(0, who.values.size, vector):
+            _write_vector(context, instruction, place, tile, first, vector, mine)
+
+
+def _write_vector(
+    context: Context, instruction: Transfer, place: Place, tile: RegisterTile, first: int, vector: int, mine: Number
+) -> None:
+    exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
+    exists = context.emit.both(exists, mine)
+    straddles = isinstance(place, GmemAccess) and place.straddles(vector)
+    _store_piece(context, instruction, place.address(first), tile, first, vector, exists)
+    if straddles and isinstance(place, GmemAccess):
+        done = context.emit.label("whole")
+        context.emit.line(f"@{exists} bra {done};")
+        for value in range(first, first + vector):
+            one = context.emit.both(place.exists(value), mine)
+            _store_piece(context, instruction, place.address(value), tile, value, 1, one)
+        context.emit.place_label(done)
 
 
 def one_holder(context: Context, who: Partition) -> Number:
@@ -264,13 +272,14 @@ def copy_vectors(context: Context, instruction: Transfer, s: n.Copy) -> None:
     who = s.partition.coalesced
     vector = vector_of(instruction, who)
     rely_on_alignment(context, s.source, vector)
-    source = gmem_access(context, s.source, who)
-    target = smem_access(context, s.target, who)
     width = vector * s.source.dtype.bytes
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
-    guard = guarded(_takes_part(context, who))
-    for first in range(0, who.values.size, vector):
-        size = source.bytes_left(first, vector)
-        from_ = at(source.address(first))
-        to, existing = at(target.address(first)), "" if size == width else str(size)
-        emit.line(guard + written(instruction.copy, width, to, from_, existing))
+    with behind(context, s.source):
+        source = gmem_access(context, s.source, who)
+        target = smem_access(context, s.target, who)
+        guard = guarded(_takes_part(context, who))
+        for first in range(0, who.values.size, vector):
+            size = source.bytes_left(first, vector)
+            from_ = at(source.address(first))
+            to, existing = at(target.address(first)), "" if size == width else str(size)
+            emit.line(guard + written(instruction.copy, width, to, from_, existing))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
-from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, where
+from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
 from tinygpu.language.derive import buffer_bytes, registers_estimate
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import places, walk
 
 # Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
 # address arithmetic, predicates. Counted in the PTX of the shipped machines.
@@ -242,9 +242,9 @@ class _Counter:
             out |= {f"{name}.{k}": v for k, v in tally.work.items()}
             out |= {f"{name}.{k}": v for k, v in tally.chain.items()}
         read = [t for t in p.tensors if t.access != "out"]
-        written = sum_of(tensor_bytes(t) for t in p.tensors if t.access != "in")
+        written = sum_of(touched_bytes(p, t, "written") for t in p.tensors if t.access != "in")
         out["written"] = written
-        out["compulsory"] = sum_of(tensor_bytes(t) for t in read) + written
+        out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
         out["useful"] = self._useful()
         return out | self._reads(read, tiles)
 
@@ -260,13 +260,15 @@ class _Counter:
     def _reads(self, read: list[Tensor], tiles: list[Expr]) -> dict[str, Expr]:
         """Row and column panels of a grid with two axes, and what is read once."""
         if len(tiles) != 2:
-            return {"read_once": sum_of(tensor_bytes(t) for t in read)}
+            return {"read_once": sum_of(touched_bytes(self.program, t, "read") for t in read)}
         axes = self.program.grid.axes
         panels = [expr(0), expr(0)]
         once = expr(0)
         for t in read:
             along = {i for i, a in enumerate(axes) if str(a.size) in t.dims}
-            if len(along) == 1:
+            if picked_windows(self.program, t, "read"):
+                once = once + touched_bytes(self.program, t, "read")
+            elif len(along) == 1:
                 index = along.pop()
                 other = expr(1)
                 for place, d in enumerate(t.dims):
@@ -285,6 +287,32 @@ class _Counter:
             "tiles1": tiles[1],
             "group": self.program.grid.raster,
         }
+
+
+def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]) -> list[Expr]:
+    """Bytes that statements read or write of a tensor over the whole grid, where values say which rows; else none."""
+    out = []
+    tiles = expr(1)
+    for axis in program.grid.axes:
+        tiles = tiles * ceil_div(axis.size, axis.extent)
+    for place in places(program.body):
+        s, times = place.statement, tiles
+        for loop in place.loops:
+            times = times * loop.trips
+        combines = verb == "read" and any(getattr(i, "combines", False) for i in s.instructions)
+        touched = s.reads if verb == "read" and not combines else s.writes
+        for tile in touched:
+            if tile.tensor is not None and tile.tensor.name == t.name:
+                if tile.pick is None:
+                    return []
+                out.append(times * bytes_of(tile))
+    return out
+
+
+def touched_bytes(program: Program, t: Tensor, verb: Literal["read", "written"]) -> Expr:
+    """Bytes of a tensor that a launch reads or writes at least: of rows that values give, each is taken for another."""
+    of_rows = picked_windows(program, t, verb)
+    return minimum(tensor_bytes(t), sum_of(of_rows)) if of_rows else tensor_bytes(t)
 
 
 def tensor_bytes(t: Tensor) -> Expr:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tinygpu.expressions import compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
+from tinygpu.interpreter.scattered import ScatteredWindow
 from tinygpu.interpreter.store import BufferWindow, TensorWindow
 from tinygpu.interpreter.worker import Worker
 from tinygpu.language.memories import RMEM
@@ -27,6 +28,8 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
     name = tile.name
     if tile.memory is RMEM:
         return lambda w: _as_named(w.registers[name], tile)
+    if tile.tensor is not None and (tile.pick is not None or tile.ends):
+        return _scattered(tile).reader(number(fill, tile.dtype))
     if tile.tensor is not None:
         window = _tensor_window(tile)
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
@@ -50,6 +53,8 @@ def writer(tile: Tile) -> Writer:
             w.registers[name] = _as_made(as_elements(values, kind), tile, w.registers.get(name))
 
         return to_registers
+    if tile.tensor is not None and (tile.pick is not None or tile.ends):
+        return _scattered(tile).writer()
     if tile.tensor is not None:
         window = _tensor_window(tile)
         begins = compile_scalars(*tile.offset, *(at for _, at in tile.fixed))
@@ -61,6 +66,17 @@ def writer(tile: Tile) -> Writer:
         stored.write(lies.place(stored, starts(w.known)), as_elements(values, kind))
 
     return to_slot
+
+
+def updater(tile: Tile, combine: Callable[[Array, Array], Array]) -> Writer | None:
+    """Combines a tile with what is there, where several of its values may go to one element; None: where none do."""
+    scattered = tile.tensor is not None and (tile.pick is not None or tile.ends)
+    return _scattered(tile).updater(combine) if scattered else None
+
+
+def _scattered(tile: Tile) -> ScatteredWindow:
+    by = None if tile.pick is None else reader(tile.pick.by)
+    return ScatteredWindow(tile, extents(tile), by)
 
 
 def _tensor_window(tile: Tile) -> TensorWindow:

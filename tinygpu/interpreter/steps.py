@@ -16,7 +16,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
-from tinygpu.interpreter.places import extents, reader, writer
+from tinygpu.interpreter.places import extents, reader, updater, writer
 from tinygpu.interpreter.worker import Moment, Worker
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
@@ -136,6 +136,8 @@ class Preparing:
         get, put = reader(s.value), self.result(s, s.target)
         meaning = _meaning(s.name, s.instruction)
         if isinstance(s.instruction, Transfer) and s.instruction.combines:
+            if (update := updater(s.target, s.instruction.combine)) is not None:
+                return lambda w: update(w, meaning(get(w)))
             there, combine = reader(s.target), s.instruction.combine
             return lambda w: put(w, combine(there(w), meaning(get(w))))
         return lambda w: put(w, meaning(get(w)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Tile, gmem_tile
+from tinygpu.language.tile import Pick, Tile, gmem_tile
 from tinygpu.language.verb import verb
 
 
@@ -14,11 +16,13 @@ class BoundTensor:
     """A tensor as `program` sees it: windows of it are the operands of loads, copies and stores.
 
     leading  coordinates along its first axes, where it stands for one part of a batch
+    rows_by  values in registers that say which of its rows follow each other, where it stands for these
     """
 
-    def __init__(self, tensor: Tensor, leading: tuple[Expr, ...] = ()) -> None:
+    def __init__(self, tensor: Tensor, leading: tuple[Expr, ...] = (), rows_by: Tile | None = None) -> None:
         self.tensor = tensor
         self.leading = leading
+        self.rows_by = rows_by
         self.name = tensor.name
         self.dtype: DType = tensor.dtype
         self.contiguous = tensor.contiguous_axis
@@ -28,8 +32,9 @@ class BoundTensor:
 
     @property
     def rank(self) -> int:
-        """Dims along which its windows run."""
-        return self.tensor.rank - len(self.leading)
+        """Axes of its windows."""
+        picked = 0 if self.rows_by is None else len(self.rows_by.shape) - 1
+        return self.tensor.rank - len(self.leading) + picked
 
     @verb(".at")
     def at(self, *leading: Operand) -> BoundTensor:
@@ -39,7 +44,27 @@ class BoundTensor:
                 f"{self.name} has {_dims(self.rank)}; "
                 f"at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
             )
+        if self.rows_by is not None:
+            raise DeclarationError(f"{self.name}.rows(...) has rows that values give; write at() before rows()")
         return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
+
+    @verb(".rows")
+    def rows(self, by: Tile) -> BoundTensor:
+        """The tensor of the rows that s32 or u32 values in registers name, in their order; an axis for each of theirs.
+
+        Axes of extent 1 behind the others are left out: what `column` loads names as many rows as it has. Rows that
+        there are not are like what lies beyond a tensor: a load fills them, a store leaves them out.
+        """
+        if by.partition is None:
+            raise DeclarationError(f"{self.name}.rows takes values in registers, and {by.name} lies in {by.memory}")
+        if by.dtype.name not in ("s32", "u32"):
+            have = f"{by} is {by.dtype}"
+            raise DeclarationError(f"{self.name}.rows takes s32 or u32 values, and {have}; convert it first")
+        if self.rows_by is not None:
+            raise DeclarationError(f"{self.name}.rows(...) has rows that values give, and takes no further rows()")
+        while len(by.shape) > 1 and by.shape[-1].same(1):
+            by = by.squeeze(-1)
+        return BoundTensor(self.tensor, self.leading, by)
 
     @verb(".tile")
     def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
@@ -48,7 +73,23 @@ class BoundTensor:
             raise DeclarationError(
                 f"{self.name} has {_dims(self.rank)}; the window gives {len(offset)} offsets and {len(shape)} extents"
             )
+        if self.rows_by is not None:
+            return self._picked(self.rows_by, offset, shape)
         return gmem_tile(self.tensor, offset, shape, None, self.leading)
+
+    def _picked(self, by: Tile, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
+        """A window of rows that values name: as many as these are, and a part of each."""
+        count, home = len(by.shape), len(self.leading)
+        named = [expr(o).same(0) and expr(s).same(e) for o, s, e in zip(offset, shape, by.shape, strict=False)]
+        if not all(named):
+            begins, extents = (", ".join(map(str, part[:count])) for part in (offset, shape))
+            raise DeclarationError(
+                f"{self.name}.rows(...) has as many rows as {by} names, {joined(by.shape, ' x ')}; a window of them "
+                f"begins at 0 and has all of them, not {extents} from {begins} on"
+            )
+        axes = (*[None] * count, *range(home + 1, self.tensor.rank))
+        made = gmem_tile(self.tensor, offset, shape, axes, self.leading)
+        return replace(made, pick=Pick(home, by, tuple(range(count))))
 
     @verb(".row")
     def row(self, offset: Operand, extent: Operand) -> Tile:
@@ -61,6 +102,8 @@ class BoundTensor:
         return self._line(offset, extent, 0)
 
     def _line(self, offset: Operand, extent: Operand, axis: int) -> Tile:
+        if self.rows_by is not None:
+            raise DeclarationError(f"{self.name}.rows(...) has rows that values give; take windows of it by tile()")
         if self.rank != 1:
             raise DeclarationError(f"{self.name} has {_dims(self.rank)}; row and column take a tensor with one")
         shape: list[Operand] = [1, 1]

@@ -118,6 +118,14 @@ class Partition:
         kept = self.layout.project({a: a if a < axis else a - 1 for a in self.axes if a != axis})
         return Partition(self.shape[:axis] + self.shape[axis + 1 :], kept, self.conditions, self.made_for)
 
+    def spread(self, axes: tuple[int, ...], rank: int) -> Partition:
+        """The partition of the same tile as one of `rank` axes: axis k is axes[k] there; the others have extent 1."""
+        shape = [expr(1)] * rank
+        for axis, place in enumerate(axes):
+            shape[place] = self.shape[axis]
+        layout = self.layout.project(dict(enumerate(axes)))
+        return Partition(tuple(shape), layout, self.conditions, self.made_for)
+
     def along(self, *axes: int) -> Partition:
         """The part of the partition along some axes: all others shrink to extent 1."""
         out = self

@@ -145,6 +145,10 @@ class TensorDeclaration(Named):
         """Inside `program`: one part of a batch, at coordinates along the first dims."""
         raise self._outside("at")
 
+    def rows(self, by: Any) -> Any:
+        """Inside `program`: the tensor of the rows that values in registers name."""
+        raise self._outside("rows")
+
     def row(self, offset: Operand, extent: Operand) -> Any:
         """Inside `program`, for one dim: a 1 x extent window that stands for every row."""
         raise self._outside("row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tinygpu.dtypes import DType
@@ -69,6 +70,20 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Pick:
+    """Values in registers that say where a window of a tensor lies along one of the tensor's axes.
+
+    home   the axis of the tensor
+    by     s32 or u32 values in registers: coordinates along it. What lies outside the tensor is not there
+    along  for each axis of `by` the axis of the window that it is
+    """
+
+    home: int
+    by: Tile
+    along: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tile(Operators):
     """A window of something.
 
@@ -80,6 +95,8 @@ class Tile(Operators):
                for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
     fixed      for tensors: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
+    pick       for tensors: what says, element by element, where the window lies along an axis; None: its offset does
+    ends       for tensors: (axis of the tensor, coordinate) from which on elements are not there, as if it ended there
     link       for registers: the trace that carries out operators, while it goes on
     """
 
@@ -94,11 +111,24 @@ class Tile(Operators):
     partition: Partition | None = None
     fixed: tuple[tuple[int, Expr], ...] = ()
     link: Link | None = field(default=None, repr=False, metadata={"saved": False})
+    pick: Pick | None = None
+    ends: tuple[tuple[int, Expr], ...] = ()
 
     def __str__(self) -> str:
         window = [str(coordinate) for _, coordinate in self.fixed]
-        window += [f"{o}:+{s}" for o, s in zip(self.offset, self.shape, strict=True)]
+        ends, picked = dict(self.ends), self.pick.along if self.pick is not None else ()
+        if self.pick is not None:
+            window.append(f"%{self.pick.by.name}")
+        for axis, (o, s) in enumerate(zip(self.offset, self.shape, strict=True)):
+            home = self.axes[axis] if self.tensor is not None else None
+            until = f" below {ends[home]}" if home is not None and home in ends else ""
+            window += [] if axis in picked else [f"{o}:+{s}{until}"]
         return f"{self.name}[{', '.join(window)}]" if self.memory is not RMEM else f"%{self.name}"
+
+    @property
+    def picked_by(self) -> tuple[Tile, ...]:
+        """The values in registers that say where the window lies; none where its offsets do."""
+        return () if self.pick is None else (self.pick.by,)
 
     @property
     def contiguous(self) -> int | None:
@@ -131,6 +161,7 @@ class Tile(Operators):
             offset=tuple(self.offset[axis] for axis in order),
             axes=tuple(self._runs[axis] for axis in order),
             partition=self.partition.permute(*order) if self.partition is not None else None,
+            pick=self._repicked({axis: place for place, axis in enumerate(order)}),
         )
 
     def unsqueeze(self, axis: int) -> Tile:
@@ -142,6 +173,7 @@ class Tile(Operators):
             offset=(*self.offset[:place], expr(0), *self.offset[place:]),
             axes=(*self._runs[:place], None, *self._runs[place:]),
             partition=self.partition.unsqueeze(place) if self.partition is not None else None,
+            pick=self._repicked({a: a + (a >= place) for a in range(len(self.shape))}),
         )
 
     def squeeze(self, axis: int) -> Tile:
@@ -150,6 +182,8 @@ class Tile(Operators):
         if not self.shape[place].same(1):
             extent = self.shape[place]
             raise ValueError(f"{self.name} has {extent} elements along axis {place}; squeeze drops an axis of 1")
+        if self.pick is not None and place in self.pick.along:
+            raise ValueError(f"{self.name} has rows that values give along axis {place}; squeeze these values instead")
         home = self.axes[place] if self.tensor is not None else None
         one_deep = {} if home is None else {home: self.offset[place]}
         return replace(
@@ -159,7 +193,12 @@ class Tile(Operators):
             axes=self._runs[:place] + self._runs[place + 1 :],
             partition=self.partition.squeeze(place) if self.partition is not None else None,
             fixed=tuple(sorted({**dict(self.fixed), **one_deep}.items())),
+            pick=self._repicked({a: a - (a > place) for a in range(len(self.shape))}),
         )
+
+    def _repicked(self, renamed: Mapping[int, int]) -> Pick | None:
+        """What says where the window lies, under other names of its axes."""
+        return None if self.pick is None else replace(self.pick, along=tuple(renamed[a] for a in self.pick.along))
 
     @property
     def _runs(self) -> tuple[int | None, ...]:
@@ -176,7 +215,11 @@ class Tile(Operators):
         """A smaller window of the same thing, `offset` elements into this one."""
         if len(offset) != len(self.shape) or len(shape) != len(self.shape):
             raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
-        whole = all(expr(o).same(0) for o in offset) and all(map(Expr.same, self.shape, shape))
+        alike = [expr(o).same(0) and a.same(b) for o, a, b in zip(offset, self.shape, shape, strict=True)]
+        whole = all(alike)
+        if self.pick is not None and not all(alike[axis] for axis in self.pick.along):
+            by = self.pick.by.name
+            raise ValueError(f"{self.name} has rows that %{by} gives, and a window of it has all of these")
         if self.memory is RMEM and not whole:
             have, want = (joined(extents, " x ") for extents in (self.shape, shape))
             raise ValueError(

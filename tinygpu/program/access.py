@@ -31,6 +31,9 @@ from tinygpu.program.matrices import matrix_addresses
 
 AccessKind = Literal["ldst", "cp.async", "ldmatrix"]
 WARP = 32
+# Rows that values give are taken to lie anywhere: each so many bits farther than the row before it in the tensor, so
+# that none shares a piece of memory with another.
+APART_BITS = 1 << 20
 MATRIX_ROWS = 8
 
 
@@ -65,9 +68,15 @@ class Access:
     def layout(self) -> Layout:
         """memory o distribution: (threads, instructions) -> bits from where the window of a tensor begins."""
         pitches = tensor_pitches(self.tile)
-        return self.starts.layout.strided(
-            {axis: 0 if home is None else pitches[home] for axis, home in enumerate(self.tile.axes)}
-        )
+        steps: dict[int | str, Leaf] = {
+            axis: 0 if home is None else pitches[home] for axis, home in enumerate(self.tile.axes)
+        }
+        if self.tile.pick is not None:
+            apart: Leaf = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
+            for axis in reversed(self.tile.pick.along):
+                steps[axis] = apart
+                apart = times(apart, leaf(self.tile.shape[axis], "rows that values give"))
+        return self.starts.layout.strided(steps)
 
     # -- with numbers in -------------------------------------------------------------------------------------------
 

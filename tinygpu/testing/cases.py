@@ -164,6 +164,8 @@ def meter(case: Case, bench: Workbench) -> Finding:
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
+    if _by_data(program):
+        return Finding(absent="accesses that the program alone decides")
     found = whole_problem(program, case, bench, within=())
     if found is None:
         return Finding(blind="the machine takes no problem of whole tiles")
@@ -253,6 +255,11 @@ def _beyond_listing(program: Program) -> str:
     if program.grid.scheduler.settled().shares:
         return "CTAs that share a tile do not all do the same"
     return ""
+
+
+def _by_data(program: Program) -> bool:
+    """Whether its data say what a kernel touches: which rows, and how often one of them."""
+    return any(tile.pick is not None for s in walk(program.body) for tile in (*s.reads, *s.writes))
 
 
 def _by_engines(program: Program) -> bool:

@@ -130,7 +130,8 @@ def _only_stores(s: n.Statement) -> n.Statement | None:
     """The statement without what stores into no tensor, and so without loops that need not be gone through."""
     if not s.children:
         combines = any(getattr(i, "combines", False) for i in s.instructions)  # any number of times
-        return s if any(t.tensor is not None for t in s.writes) and not combines else None
+        placed = any(t.tensor is not None and t.pick is None for t in s.writes)  # values say where others go
+        return s if placed and not combines else None
     kept = [tuple(k for k in map(_only_stores, inner.statements) if k is not None) for inner in s.children]
     return s.with_children(*kept) if any(kept) else None
 

@@ -26,6 +26,8 @@ from tinygpu.testing.coverage import value
 SECTOR_BYTES = 32
 BANKS = 32
 WORD_BYTES = 4
+# Between rows that values give: whole sectors of elements of every type.
+FAR_ELEMENTS = 1 << 17
 
 
 @dataclass(slots=True)
@@ -146,6 +148,11 @@ def _gmem_addresses(access: Access, where: NDArray[np.int64], problem: Problem) 
     for axis, home in enumerate(access.tile.axes):
         if home is not None:
             address += where[..., axis] * operand.strides()[home]
+    if access.tile.pick is not None:  # rows that values give lie anywhere, and none beside another
+        number = np.zeros(where.shape[:-1], dtype=np.int64)
+        for axis in access.tile.pick.along:
+            number = number * int(access.tile.shape[axis]) + where[..., axis]
+        address += number * (operand.strides()[access.tile.pick.home] + FAR_ELEMENTS)
     # The pointer is as badly aligned as the problem says, and no better.
     return address * operand.dtype.bytes + operand.align_bytes % 256
 

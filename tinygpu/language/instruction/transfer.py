@@ -101,6 +101,10 @@ class Transfer(Instruction):
             )
         return self._owes(Transfer, "copy")
 
+    def widths(self, kind: DType) -> tuple[int, ...]:
+        """Legal widths of one thread's access to elements of a type, in bytes."""
+        return self.widths_bytes
+
     def width_bytes(self, dtype: DType) -> Expr:
         return expr(self.vector) * dtype.bits // 8
 
@@ -110,8 +114,8 @@ class Transfer(Instruction):
         rules = [
             self.rule(
                 f"width of {memory_side.name}",
-                any_of([width == w for w in self.widths_bytes]),
-                f"{self.label} moves {or_of(self.widths_bytes)} bytes per thread",
+                any_of([width == w for w in self.widths(memory_side.dtype)]),
+                f"{self.label} moves {or_of(self.widths(memory_side.dtype))} bytes per thread",
                 "assembler",
             )
         ]

@@ -67,10 +67,20 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._launched(instruction, memory_side)
         self._fits_role(memory_side.name, partition)
+        self._picked(memory_side, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(_rules(instruction.legality, memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
+
+    def _picked(self, window: Tile, partition: Partition) -> None:
+        """Each thread holds the values that say where its elements of the window lie."""
+        pick = window.pick
+        if pick is None or pick.by.partition is None:
+            return
+        self._use(pick.by)
+        by = pick.by.partition.spread(pick.along, len(window.shape))
+        self._same_threads(f"the window of {window.name}", pick.by, by, partition)
 
     def _launched(self, instruction: Instruction, tile: Tile) -> None:
         """Scales of blocks are traced: no launch has arrays of them."""
@@ -88,6 +98,15 @@ class OperandChecks(BlockChecks):
             have, want = extents_of(source), extents_of(target)
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._launched(instruction, source)
+        for window in (source, target):
+            if window.pick is not None:
+                said = f"%{window.pick.by.name} says row by row where {window.name} lies"
+                raise self.fail(f"{name} ({instruction}) moves boxes, and {said}; copy it thread by thread")
+            if window.ends:
+                raise self.fail(
+                    f"{name} ({instruction}) moves boxes, and a segment of {window.name} ends where a value says; copy "
+                    "it thread by thread"
+                )
         self._acts(name, instruction)
         if not instruction.traced_only:
             self.constraints.extend(BulkTransfer.legality(instruction, source, target))

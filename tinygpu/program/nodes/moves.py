@@ -26,7 +26,7 @@ class Load(ByInstruction):
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        return (self.source,)
+        return (self.source, *self.source.picked_by)
 
     @property
     def writes(self) -> tuple[Tile, ...]:
@@ -47,7 +47,7 @@ class Store(ByInstruction):
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        return (self.value,)
+        return (self.value, *self.target.picked_by)
 
     @property
     def writes(self) -> tuple[Tile, ...]:
@@ -74,7 +74,7 @@ class Copy(Asynchronous):
 
     @property
     def reads(self) -> tuple[Tile, ...]:
-        return (self.source,)
+        return (self.source, *self.source.picked_by, *self.target.picked_by)
 
     @property
     def writes(self) -> tuple[Tile, ...]:
