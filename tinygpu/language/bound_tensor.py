@@ -22,7 +22,7 @@ class BoundTensor:
     def __init__(self, tensor: Tensor, leading: tuple[Expr, ...] = (), rows_by: Tile | None = None) -> None:
         self.tensor = tensor
         self.leading = leading
-        self.rows_by = rows_by
+        self._rows_by = rows_by
         self.name = tensor.name
         self.dtype: DType = tensor.dtype
         self.contiguous = tensor.contiguous_axis
@@ -33,7 +33,7 @@ class BoundTensor:
     @property
     def rank(self) -> int:
         """Axes of its windows."""
-        picked = 0 if self.rows_by is None else len(self.rows_by.shape) - 1
+        picked = 0 if self._rows_by is None else len(self._rows_by.shape) - 1
         return self.tensor.rank - len(self.leading) + picked
 
     @verb(".at")
@@ -44,7 +44,7 @@ class BoundTensor:
                 f"{self.name} has {_dims(self.rank)}; "
                 f"at() takes 1 coordinate or more and leaves a dim, not {len(leading)}"
             )
-        if self.rows_by is not None:
+        if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give; write at() before rows()")
         return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
 
@@ -60,7 +60,7 @@ class BoundTensor:
         if by.dtype.name not in ("s32", "u32"):
             have = f"{by} is {by.dtype}"
             raise DeclarationError(f"{self.name}.rows takes s32 or u32 values, and {have}; convert it first")
-        if self.rows_by is not None:
+        if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give, and takes no further rows()")
         while len(by.shape) > 1 and by.shape[-1].same(1):
             by = by.squeeze(-1)
@@ -73,8 +73,8 @@ class BoundTensor:
             raise DeclarationError(
                 f"{self.name} has {_dims(self.rank)}; the window gives {len(offset)} offsets and {len(shape)} extents"
             )
-        if self.rows_by is not None:
-            return self._picked(self.rows_by, offset, shape)
+        if self._rows_by is not None:
+            return self._picked(self._rows_by, offset, shape)
         return gmem_tile(self.tensor, offset, shape, None, self.leading)
 
     def _picked(self, by: Tile, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
@@ -102,7 +102,7 @@ class BoundTensor:
         return self._line(offset, extent, 0)
 
     def _line(self, offset: Operand, extent: Operand, axis: int) -> Tile:
-        if self.rows_by is not None:
+        if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give; take windows of it by tile()")
         if self.rank != 1:
             raise DeclarationError(f"{self.name} has {_dims(self.rank)}; row and column take a tensor with one")

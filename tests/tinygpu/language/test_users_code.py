@@ -47,7 +47,7 @@ TILE = "a tile (a window of a tensor, a buffer of a slot, or a value in register
 NUMBER = "a whole number, a parameter, a dim, or an expression of them"
 PARTITION = "a partition, as blocked(...) and p.tiled(...) give them"
 TAKES = "it takes instruction, source, partition, fill="
-OFFERED = "at, column, contiguous, dtype, leading, name, rank, row, tensor, tile"
+OFFERED = "at, column, contiguous, dtype, leading, name, rank, row, rows, tensor, tile"
 WINDOW = "self.x.tile(i, shape=shape)"
 
 

@@ -80,7 +80,11 @@ class OperandChecks(BlockChecks):
             return
         self._use(pick.by)
         by = pick.by.partition.spread(pick.along, len(window.shape))
-        self._same_threads(f"the window of {window.name}", pick.by, by, partition)
+        sentence = (
+            f"each thread holds what names the rows of {window.name} that it moves; load %{pick.by.name} under the "
+            "part of its partition along these rows, or bring it there by p.relayout"
+        )
+        self._same_threads(f"the window of {window.name}", pick.by, by, partition, sentence)
 
     def _launched(self, instruction: Instruction, tile: Tile) -> None:
         """Scales of blocks are traced: no launch has arrays of them."""
@@ -301,14 +305,17 @@ class OperandChecks(BlockChecks):
             if operand.partition is not None and widest.partition is not None:
                 self._same_threads(name, operand, operand.partition, widest.partition)
 
-    def _same_threads(self, name: str, operand: Tile, mine: Partition, wanted: Partition) -> None:
+    def _same_threads(
+        self, name: str, operand: Tile, mine: Partition, wanted: Partition, sentence: str = ""
+    ) -> None:
         """Each thread holds the operand's values that it combines: thread modes agree, but for broadcast axes."""
         for axis, (a, b) in enumerate(zip(mine.shape, wanted.shape, strict=True)):
             if a.same(1) and not b.same(1):
                 wanted = wanted.reduced(axis)
-        sentence = f"each thread holds the values of {operand.name} that {name} combines with its own"
+        apart = sentence or f"{name} combines tiles that are held by other threads: {mine} and {wanted}"
+        sentence = sentence or f"each thread holds the values of {operand.name} that {name} combines with its own"
         if len(mine.threads.steps) != len(wanted.threads.steps):
-            raise self.fail(f"{name} combines tiles that are held by other threads: {mine} and {wanted}")
+            raise self.fail(apart)
         for (have, step), (want, other) in zip(mine.threads.steps, wanted.threads.steps, strict=True):
             if not (expr(have).same(want) and step == other):
                 held = _same_digit(expr(have), step, expr(want), other)

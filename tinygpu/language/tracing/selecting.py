@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tinygpu.dtypes import PREDICATE, dtype
 from tinygpu.expressions import Expr
@@ -13,8 +12,6 @@ from tinygpu.language.tracing.operand_checks import axes_of
 from tinygpu.language.tracing.operating import Operating
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
-
-Choosable: TypeAlias = Tile | n.ScalarArgument | Expr | float
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +32,12 @@ class Selecting(Operating):
         return result
 
     @verb("p.where")
-    def where(self, condition: Tile, chosen: Choosable, other: Choosable) -> Tile:
+    def where(
+        self,
+        condition: Tile,
+        chosen: Tile | n.ScalarArgument | Expr | float,
+        other: Tile | n.ScalarArgument | Expr | float,
+    ) -> Tile:
         """`chosen` where the condition holds, else `other`, by the machine's declared selection of their type."""
         if condition.dtype != PREDICATE:
             raise self.fail(
