@@ -14,7 +14,7 @@ from typing import Any
 from tinygpu.language.declared import Declared
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.inputs import mistake_in_values
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.route import Route
@@ -85,11 +85,12 @@ def _check(cls: type[Machine]) -> None:
 
 
 def _check_size(cls: type[Machine], traces: Sequence[Trace]) -> None:
-    """A machine has about ten kinds of instructions: those that it declares, and of groups those that it uses."""
+    """A machine has about ten kinds of instructions; a group counts for the units that its program uses of it."""
     listed = [*cls.declarations(Instruction), *cls.declarations(Route), *(o for c in cls.choices() for o in c.options)]
-    listed += [i for t in traces for s in walk(t.program.body) for i in s.instructions]
-    kinds = {type(hop) for i in listed for hop in (i.hops if isinstance(i, Route) else (i,))}
-    count = sum(issubclass(kind, Instruction) for kind in kinds)
+    hops = [hop for i in listed for hop in (i.hops if isinstance(i, Route) else (i,))]
+    count = len({type(hop) for hop in hops if isinstance(hop, Instruction)})
+    used = {i for t in traces for s in walk(t.program.body) for i in s.instructions}
+    count += sum(len({i.unit for i in group if i in used}) for group in cls.declarations(Group))
     if count > MOST_KINDS:
         raise DeclarationError(f"{cls.__name__}: a small machine has about ten instructions at most, not {count}")
 

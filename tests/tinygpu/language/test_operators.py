@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from negation import Later, around, refused, thing
 import tinygpu as tg
 from tinygpu.dtypes import dtype
 from tinygpu.language import (
+    DeclarationError,
     Input,
     Machine,
     Output,
@@ -27,6 +29,7 @@ from tinygpu.language import (
     log2,
     maximum,
     reciprocal,
+    relu,
     rsqrt,
     sigmoid,
     silu,
@@ -35,22 +38,19 @@ from tinygpu.language import (
     tanh,
     where,
 )  # fmt: skip
+from tinygpu.machines.elementwise import elementwise
+from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 
 OLDEST = {"bf16": "h100"}  # comparisons of bf16 are of sm_90
 
 
-def some(rng: np.random.Generator, words: tuple[str, ...]) -> tuple[str, ...]:
-    """So few that a machine has instructions for all of them."""
-    return tuple(rng.choice(words, min(5, len(words)), replace=False))
-
-
 def rounded_as_numpy(kind: str, seed: int) -> None:
     """Every bit of a kernel's result is that of NumPy's arrays of the type, whose operations round once each."""
     rng = np.random.default_rng([seed, len(kind), ord(kind[0])])
     whole = not dtype(kind).is_float
-    tree = expression(rng, some(rng, ROUNDED[kind]), int(rng.integers(1, 5)), whole)
+    tree = expression(rng, ROUNDED[kind], int(rng.integers(1, 5)), whole)
     written = f"({tree}) + x" if rng.random() < 0.5 else f"x - ({tree})"
     machine = machine_of(written, (kind,) * 4, kind, kind)
     m, n = (int(e) for e in rng.integers(1, 70, 2))
@@ -72,7 +72,7 @@ def within_bounds(seed: int) -> None:
     rng = np.random.default_rng([seed, 99])
     kinds = tuple(rng.choice(("f32", "f16", "bf16", "s8", "u8", "e4m3"), 4))
     result = str(rng.choice(("f32", "f16", "bf16")))
-    tree = expression(rng, some(rng, BOUNDED), int(rng.integers(1, 4)), False)
+    tree = expression(rng, BOUNDED, int(rng.integers(1, 4)), False)
     written = f"({tree}) + x" if rng.random() < 0.5 else f"x * ({tree})"
     machine = machine_of(written, kinds, result, "f32", "f32", bool(rng.integers(2)))
     m, n = (int(e) for e in rng.integers(1, 70, 2))
@@ -284,17 +284,57 @@ def test_a_rule_for_types_names_a_type_that_numbers_are_computed_in() -> None:
     )
 
 
-def test_of_a_group_count_those_that_a_program_uses() -> None:
+def test_a_group_counts_for_the_units_that_a_program_uses_of_it() -> None:
     def long(self: Any, p: Any, x: Any) -> Any:
         found = x
         for function in (exp2, log2, sqrt, rsqrt, tanh, sin, cos, floor, abs, reciprocal):
             found = function(found)
         return found * 2
 
+    classes = (isa.And, isa.Or, isa.Xor, isa.Not, isa.Shl, isa.Shr, isa.Max, isa.Min)
+    others = {f"i{number}": one("s32") for number, one in enumerate(classes)}
     assert len(ALL.members) > 40
+    assert len(listing(machine(long, every=ALL, **dict(list(others.items())[:7])))) == 11
     refused(
-        lambda: machine(long, every=ALL), "Thing: a small machine has about ten instructions at most, not 13"
+        lambda: machine(long, every=ALL, **others),
+        "Thing: a small machine has about ten instructions at most, not 13",
     )
+
+
+def test_a_chain_has_several_outputs_by_name() -> None:
+    both = elementwise(
+        "Both", lambda x, z: {"y": x * z, "top": maximum(x, z)},
+        inputs={"x": ("f16", ("m", "n")), "z": ("f32", ("n",))},
+        output={"y": ("bf16", ("m", "n")), "top": ("f32", ("m", "n"))},
+    )  # fmt: skip
+    assert both.summary() == "y, top = Both(x, z), element by element"
+    assert tg.verify(tg.emit(tg.space(both, m=5, n=70, device="a100"))).passed
+    with pytest.raises(DeclarationError) as error:
+        elementwise("Odd", relu, inputs={"x": ("f32", ("n",))}, output={"y": ("f32", ("n",)), "z": ("f32", ("m",))})
+    assert str(error.value) == "Odd: z has the dims m, and the first output n; all have the same"
+
+
+class Gated(MatmulAmpere):
+    """c = x * sigmoid(x) + x / 3, of x = a @ b: an epilogue of one's own"""
+
+    arithmetic = isa.arithmetic("f32")
+
+    def finish(self, p: Any, product: Any, i: Any, j: Any) -> Any:
+        return p.cast(silu(product) + product / 3, self.c.dtype)
+
+    @classmethod
+    def uses_scalar(cls, name: str, options: dict[str, Any]) -> bool:
+        return False
+
+    @staticmethod
+    def reference(a: Any, b: Any, **options: Any) -> Any:
+        x = a @ b
+        return silu(x) + x / 3
+
+
+def test_an_expression_is_the_epilogue_of_a_matmul() -> None:
+    point = {"bm": 64, "bn": 32, "bk": 32}
+    assert tg.verify(tg.emit(tg.space(Gated, m=64, n=40, k=64, device="a100"), point)).passed
 
 
 def test_there_is_arithmetic_of_six_types() -> None:
@@ -310,3 +350,19 @@ def test_functions_of_arrays_are_numpys() -> None:
     np.testing.assert_array_equal(log(abs(x) + 1), np.log(abs(x) + 1))
     np.testing.assert_array_equal(maximum(x, 0.0, 1.0), np.maximum(np.maximum(x, 0.0), 1.0))
     np.testing.assert_allclose(gelu(x), 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))))
+
+
+def test_the_page_says_how_far_functions_are_from_exact_values() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "language.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count(" | ") >= 3]
+    for group in (isa.arithmetic("f32"), isa.arithmetic("f32", approximate=True)):
+        for member in group:
+            accuracy = member.error() if hasattr(member, "error") else None
+            if accuracy is None or member.elements()[1] != "f32":
+                continue
+            (row,) = [r for r in rows if f"`{type(member).__name__}`" in r]
+            for amount, word in ((accuracy.relative, "relative"), (accuracy.absolute, "absolute")):
+                if amount > 2.0**-100:
+                    assert f"2^{np.log2(amount):g} {word}" in row, row
+            if not accuracy.relative and not accuracy.absolute:
+                assert "rounded once" in row or "exact" in row, row
