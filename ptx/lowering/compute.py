@@ -133,8 +133,8 @@ def _packed_source(
     if not isinstance(operand, (Tile, n.ScalarArgument, Expr)):
         bits = constant_bits(kind, float(operand), per)
         return [str(context.emit.computed("r", f"mov.b32 {{d}}, 0x{bits:08X};"))] * (count // per)
-    if isinstance(operand, Tile) and context.tiles[operand.name].packed == per:
-        tile = context.tiles[operand.name]
+    if isinstance(operand, Tile) and context.registers_of(operand).packed == per:
+        tile = context.registers_of(operand)
         order = broadcast(partition_of(operand), partition_of(like), operand.name).reshape(-1, per)
         if bool(np.all(order % per == np.arange(per))) and bool(np.all(order // per == order[:, :1] // per)):
             return [str(tile.registers[int(first) // per]) for first in order[:, 0]]
@@ -173,7 +173,7 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, w
         return [str(number)] * count
     if not isinstance(operand, Tile):
         return [_immediate(context, dtype(want), float(operand))] * count
-    tile = context.tiles[operand.name]
+    tile = context.registers_of(operand)
     order = broadcast(partition_of(operand), partition_of(like), operand.name)
     singles: dict[int, str] = {}
     for value in order:
@@ -203,7 +203,7 @@ def reduce(context: Context, s: n.Reduce) -> None:
     """Combines along an axis: the values of each thread first, then lanes by butterfly shuffles."""
     emit = context.emit
     before, after = partition_of(s.source), partition_of(s.result)
-    source = context.tiles[s.source.name]
+    source = context.registers_of(s.source)
     emit.comment(f"{s.name}: {s.result} = {s.combine.label} over axis {s.axis} of {s.source}")
     groups = broadcast(after, before, s.result.name)
     result = allocate(emit, s.result.dtype, after.values.size)

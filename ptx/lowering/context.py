@@ -10,7 +10,9 @@ from typing import Any
 import sympy
 
 from tinygpu.expressions import Expr, FloorDiv, Remainder, symbol
+from tinygpu.language.register_windows import window_values
 from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import Placement
@@ -94,6 +96,17 @@ class Context:
         around, self.under_way = self.under_way, s
         yield
         self.under_way = around
+
+    def registers_of(self, tile: Tile) -> RegisterTile:
+        """The registers of a value, or of a window of one."""
+        whole = self.tiles[tile.name]
+        if tile.window_of is None or tile.partition is None:
+            return whole
+        begins = [self.number(offset) for offset in tile.offset]
+        numbers = [begin for begin in begins if isinstance(begin, int)]
+        if len(numbers) != len(begins):
+            raise LoweringError(f"{tile} begins where no number is known before the launch")
+        return whole.part(window_values(tile.window_of, tile.partition, numbers))
 
     # -- threads, warps and clusters -------------------------------------------------------------------------------
     def lane(self) -> Number:

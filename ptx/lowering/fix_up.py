@@ -123,7 +123,7 @@ def leave(context: Context, s: n.FixUp) -> None:
     walk, work = grid.own(context)
     own = walk.own_place(grid.Registers(context), work)
     place, guard = _place(context, s, own), _guard(context, s)
-    for group, address in _vectors(context, s, place, context.tiles[s.value.name].registers):
+    for group, address in _vectors(context, s, place, context.registers_of(s.value).registers):
         context.emit.line(guard + written(s.store.statement, s.value.dtype, "b32", group, address))
 
 

@@ -45,7 +45,7 @@ def store_matrix(context: Context, s: n.Store) -> None:
     held = s.instruction.matrices(s.target, partition)
     if held is None:
         raise LoweringError(f"{s.name} ({s.instruction}) has no form for {s.target.name}")
-    tile = context.tiles[s.value.name]
+    tile = context.registers_of(s.value)
     plan = matrix_addresses(partition, held, s.instruction.counts)
     place = smem_access(context, s.target, plan.addresses)
     emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.value}")
@@ -60,7 +60,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
     if any(t.memory is not RMEM for t in (s.a, s.b, s.accumulator)):
         raise LoweringError(f"{s.name} ({s.instruction}) on operands outside registers cannot be written for a warp")
     emit = context.emit
-    a, b, c = (context.tiles[t.name] for t in (s.a, s.b, s.accumulator))
+    a, b, c = (context.registers_of(t) for t in (s.a, s.b, s.accumulator))
     kinds = (s.a.dtype, s.b.dtype)
     m, nn, k = s.instruction.shape(*kinds)
     per_a, per_b, per_c = (elements // 32 for elements in (m * k // a.packed, nn * k // b.packed, m * nn // c.packed))

@@ -165,7 +165,7 @@ def store(context: Context, s: n.Store) -> None:
     context.emit.comment(f"{s.name}: {s.target.name} = {s.instruction.label} {s.value}")
     if s.value.partition is None or not isinstance(s.instruction, Transfer):
         raise LoweringError(f"{s.name} does not store registers thread by thread")
-    write(context, s.instruction, context.tiles[s.value.name], s.target, s.value.partition)
+    write(context, s.instruction, context.registers_of(s.value), s.target, s.value.partition)
 
 
 def write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -25,6 +26,11 @@ class RegisterTile:
 
     def register(self, value: int) -> Reg:
         return self.registers[value // self.packed]
+
+    def part(self, values: Sequence[int]) -> RegisterTile:
+        """Some of the values, whole registers of them."""
+        registers = [self.registers[value // self.packed] for value in values[:: self.packed]]
+        return RegisterTile(self.dtype, len(values), self.packed, registers)
 
 
 def packing(dtype: DType, count: int) -> int:

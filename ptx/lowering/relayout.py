@@ -43,7 +43,7 @@ def write(context: Context, s: n.Relayout) -> None:
     emit = context.emit
     plan = plan_of(s)
     emit.comment(f"{s.headline(frozenset())}, {plan}")
-    source = context.tiles[s.source.name]
+    source = context.registers_of(s.source)
     words = _words(context, source)
     own = len(words)
     for step in plan.steps:

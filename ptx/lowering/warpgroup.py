@@ -113,7 +113,7 @@ def multiply(context: Context, s: n.Multiply) -> None:
     own = tile_rows // groups
     context.first_step = own
     first: Number = emit.mul(emit.div(context.uniform_warp(), 4), own) if groups > 1 else 0
-    held = [_kept(context, r) for r in context.tiles[s.a.name].registers] if s.a.memory is RMEM else None
+    held = [_kept(context, r) for r in context.registers_of(s.a).registers] if s.a.memory is RMEM else None
     per_a = rows * depth * s.a.dtype.bits // 32 // WARPGROUP
     a = operand(context, instruction, s.a, 1, first) if held is None else None
     b = operand(context, instruction, s.b, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -27,7 +28,16 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
     """Gives the tile; elements outside of a tensor are `fill`."""
     name = tile.name
     if tile.memory is RMEM:
-        return lambda w: _as_named(w.registers[name], tile)
+        if tile.window_of is None:
+            return lambda w: _as_named(w.registers[name], tile)
+        begins_at = compile_scalars(*tile.offset)
+        whole = replace(tile, shape=tile.window_of.shape)
+
+        def part(w: Worker) -> Array:
+            ends = zip(begins_at(w.known), extents(tile), strict=True)
+            return _as_named(w.registers[name], whole)[tuple(slice(b, b + e) for b, e in ends)]
+
+        return part
     if tile.tensor is not None and (tile.pick is not None or tile.ends):
         return _scattered(tile).reader(number(fill, tile.dtype))
     if tile.tensor is not None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand, expr, joined
+from tinygpu.expressions import Expr, Operand, expr
 from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.operators import Link, Operators
 from tinygpu.language.partition import Partition
+from tinygpu.language.register_windows import windowed
 from tinygpu.language.tensors import Tensor
 
 
@@ -95,6 +96,7 @@ class Tile(Operators):
                for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
     fixed      for tensors: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
+    window_of  for windows of registers: who holds what of the whole value
     pick       for tensors: what says, element by element, where the window lies along an axis; None: its offset does
     ends       for tensors: (axis of the tensor, coordinate) from which on elements are not there, as if it ended there
     link       for registers: the trace that carries out operators, while it goes on
@@ -110,6 +112,7 @@ class Tile(Operators):
     buffer: Buffer | None = None
     partition: Partition | None = None
     fixed: tuple[tuple[int, Expr], ...] = ()
+    window_of: Partition | None = None
     link: Link | None = field(default=None, repr=False, metadata={"saved": False})
     pick: Pick | None = None
     ends: tuple[tuple[int, Expr], ...] = ()
@@ -123,7 +126,9 @@ class Tile(Operators):
             home = self.axes[axis] if self.tensor is not None else None
             until = f" below {ends[home]}" if home is not None and home in ends else ""
             window += [] if axis in picked else [f"{o}:+{s}{until}"]
-        return f"{self.name}[{', '.join(window)}]" if self.memory is not RMEM else f"%{self.name}"
+        if self.memory is RMEM:
+            return f"%{self.name}" if self.window_of is None else f"%{self.name}[{', '.join(window)}]"
+        return f"{self.name}[{', '.join(window)}]"
 
     @property
     def picked_by(self) -> tuple[Tile, ...]:
@@ -161,6 +166,7 @@ class Tile(Operators):
             offset=tuple(self.offset[axis] for axis in order),
             axes=tuple(self._runs[axis] for axis in order),
             partition=self.partition.permute(*order) if self.partition is not None else None,
+            window_of=self.window_of.permute(*order) if self.window_of is not None else None,
             pick=self._repicked({axis: place for place, axis in enumerate(order)}),
         )
 
@@ -173,6 +179,7 @@ class Tile(Operators):
             offset=(*self.offset[:place], expr(0), *self.offset[place:]),
             axes=(*self._runs[:place], None, *self._runs[place:]),
             partition=self.partition.unsqueeze(place) if self.partition is not None else None,
+            window_of=self.window_of.unsqueeze(place) if self.window_of is not None else None,
             pick=self._repicked({a: a + (a >= place) for a in range(len(self.shape))}),
         )
 
@@ -192,6 +199,7 @@ class Tile(Operators):
             offset=self.offset[:place] + self.offset[place + 1 :],
             axes=self._runs[:place] + self._runs[place + 1 :],
             partition=self.partition.squeeze(place) if self.partition is not None else None,
+            window_of=self.window_of.squeeze(place) if self.window_of is not None else None,
             fixed=tuple(sorted({**dict(self.fixed), **one_deep}.items())),
             pick=self._repicked({a: a - (a > place) for a in range(len(self.shape))}),
         )
@@ -215,22 +223,18 @@ class Tile(Operators):
         """A smaller window of the same thing, `offset` elements into this one."""
         if len(offset) != len(self.shape) or len(shape) != len(self.shape):
             raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
-        alike = [expr(o).same(0) and a.same(b) for o, a, b in zip(offset, self.shape, shape, strict=True)]
-        whole = all(alike)
+        extents = tuple(expr(s) for s in shape)
+        begins = tuple(a + expr(b) for a, b in zip(self.offset, offset, strict=True))
+        alike = [expr(o).same(0) and a.same(b) for o, a, b in zip(offset, self.shape, extents, strict=True)]
         if self.pick is not None and not all(alike[axis] for axis in self.pick.along):
             by = self.pick.by.name
             raise ValueError(f"{self.name} has rows that %{by} gives, and a window of it has all of these")
-        if self.memory is RMEM and not whole:
-            have, want = (joined(extents, " x ") for extents in (self.shape, shape))
-            raise ValueError(
-                f"%{self.name} is {have} values in registers, and a window of {want} of them has no partition; load "
-                "the window from memory under a partition of its own"
-            )
-        return replace(
-            self,
-            offset=tuple(a + expr(b) for a, b in zip(self.offset, offset, strict=True)),
-            shape=tuple(expr(s) for s in shape),
-        )
+        if self.partition is None:
+            return replace(self, offset=begins, shape=extents)
+        if all(alike):
+            return self
+        part = windowed(self.partition, extents, self.name, self.dtype.bits)
+        return replace(self, offset=begins, shape=extents, partition=part, window_of=self.window_of or self.partition)
 
 
 def gmem_tile(

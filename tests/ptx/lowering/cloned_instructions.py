@@ -14,7 +14,7 @@ from typing import Any
 import tinygpu.machines
 from tinygpu.api.machines import SHIPPED
 from tinygpu.language import instruction as families
-from tinygpu.language.instruction import Instruction
+from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.machine import Machine
 from tinygpu.ptx import isa
 
@@ -61,10 +61,21 @@ class Isa:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(isa, name)
+        if name == "arithmetic":
+            return lambda *args, **more: self.group(found(*args, **more))
         if not (isinstance(found, type) and issubclass(found, Instruction)):
             return found
         self.taken.add(name)
         return clone(found)
+
+    def group(self, found: Group) -> Group:
+        """The group of clones of its members."""
+        return Group(found.title, tuple(self.alike(member) for member in found))
+
+    def alike(self, one: Instruction) -> Any:
+        """A clone with the same fields."""
+        self.taken.add(type(one).__name__)
+        return clone(type(one))(**{f.name: getattr(one, f.name) for f in dataclasses.fields(one) if f.init})
 
 
 CLONES = Isa()

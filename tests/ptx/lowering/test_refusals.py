@@ -316,6 +316,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: plain(operand=lambda s, p, i, j: symbol("x.align")),
         f"an operand of mul is x.align, and a kernel does not know x.align there; {COMPUTES}",
     ),
+    "moving part": (
+        lambda: plain(operand=lambda s, p, i, j: p.full(blocked((4, 32), threads=32), "f32").window((i, 0), (2, 32))),
+        "%v2[4*tile0:+2, 0:+32] begins at 4*tile0 along axis 0, and which registers hold it has to be known before the "
+        "launch; tile0 is not: let p.unroll give it",
+    ),
     "device": (
         lambda: plain(rounds=lambda s, p: symbol("device.sm_count")),
         f"the trip count of a loop is device.sm_count, and a kernel does not know device.sm_count there; {COMPUTES}",
@@ -696,6 +701,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("roles", "role {} has a register budget: its {} warps from warp {} on must be whole warpgroups"): (
         "a rule of p.role: warpgroups of NAME"
     ),
+    ("context", "{} begins where no number is known before the launch"): "moving part",
     ("smem", "{} does not lie in SMEM"): TYPE,
     ("warpgroup", "{} is no operand of {}: it lies in no swizzled buffer"): "plain operands",
     ("warpgroup", "the window of {} moves at run time, and descriptors are made for fixed windows"): "moving operands",

@@ -11,6 +11,7 @@ from asynchronous_machines import TmaLoad, TmaStore
 from negation import Later, Program, around, refused, thing
 
 from tinygpu.dtypes import DType, dtype
+from tinygpu.expressions import symbol
 from tinygpu.language import InOut, Layout, Partition, Route, UnknownLayout, blocked
 from tinygpu.language.instruction import Fragment, MatrixMultiply
 from tinygpu.language.memories import RMEM, SMEM, Memory
@@ -161,14 +162,21 @@ def product(
             "add reduces along axis -1, and %v1 has the axes 0 to 1",
         ),
         (
-            lambda self, p, x, y, who: p.full(held(4, 8), "f32").window((0, 0), (4, 4)),
-            "%v1 is 4 x 8 values in registers, and a window of 4 x 4 of them has no partition; load the window from "
-            "memory under a partition of its own",
+            lambda self, p, x, y, who: p.apply(self.add, p.full(held(4, 8), "f32").window((0, 2), (4, 4)), 1.0),
+            "%v1[0:+4, 2:+4] begins at 2 along axis 1; a window of registers begins at a multiple of its extent, 4",
         ),
         (
-            lambda self, p, x, y, who: p.full(held(4, 8), "f32").window((0, 1), (4, 8)),
-            "%v1 is 4 x 8 values in registers, and a window of 4 x 8 of them has no partition; load the window from "
-            "memory under a partition of its own",
+            lambda self, p, x, y, who: p.apply(
+                self.add, p.full(held(4, 8), "f32").window((0, symbol("tile0")), (4, 1)), 1.0
+            ),
+            "%v1[0:+4, tile0:+1] begins at tile0 along axis 1, and which registers hold it has to be known before the "
+            "launch; tile0 is not: let p.unroll give it",
+        ),
+        (
+            lambda self, p, x, y, who: p.apply(
+                self.add, p.full(held(4, 8), "f32"), 2.0, into=p.full(held(4, 8), "f32").window((0, 0), (4, 4))
+            ),
+            "%v2[0:+4, 0:+4] is a window of registers, which is read; a statement changes whole values",
         ),
         (lambda self, p, x, y, who: x.window((0,), (1, 1)), "x has 1 axes; the window gives 1 and 2"),
         (lambda self, p, x, y, who: x.window((0, 0), (1,)), "x has 1 axes; the window gives 2 and 1"),

@@ -140,6 +140,7 @@ class Blocks(SharingChecks):
         if runtime:
             raise self.fail(f"unroll over {extent}, which is known at launch only; write p.loop")
         self._check_step(step)
+        self.unrolled[index] = expr(extent) // expr(step)
         with self.nested() as body, self.deeper():
             yield symbol(index) * expr(step)
         divides = expr(extent) % expr(step) == 0

@@ -48,6 +48,8 @@ class Computing(OperandChecks):
         takes, gives = instruction.elements()
         if len(operands) != len(takes):
             raise self.fail(f"{name} takes {len(takes)} operand{'s' * (len(takes) > 1)}, not {len(operands)}")
+        if into is not None:
+            self._written(into)
         widest: Tile | None = None
         for operand, want in zip(operands, takes, strict=True):
             if isinstance(operand, Tile):
@@ -80,7 +82,6 @@ class Computing(OperandChecks):
         else:
             if into.partition is None or into.dtype.name != gives:
                 raise self.fail(f"{name} gives {gives}, and {into.name} is {into.dtype} in {into.memory}")
-            self._owned(into)
             result = into
         if instruction.at_once > 1 and result.partition is not None:
             whole = result.partition.value_count % instruction.at_once == 0
@@ -96,7 +97,7 @@ class Computing(OperandChecks):
         name = self._instruction(instruction, (MatrixMultiply,), "multiply")
         for operand in (a, b):
             self._use(operand)
-        self._owned(accumulator)
+        self._written(accumulator)
         try:
             want = instruction.accumulator(a.dtype, b.dtype)
         except TypeError as error:

@@ -14,6 +14,7 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.operators import Link
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.register_windows import is_multiple
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -41,6 +42,7 @@ class Record:
     slots: dict[str, str] = field(default_factory=dict)  # pipeline -> what is being done with its slot
     current_role: Role | None = None
     counted: dict[str, tuple[Expr, Expr, Expr]] = field(default_factory=dict)  # index of a loop -> (extent, step, 1)
+    unrolled: dict[str, Expr] = field(default_factory=dict)  # index of a loop that is written out -> rounds
     depth: int = 0  # loops around the current place
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     fixing_up: bool = False  # whether only the last of them gets here
@@ -88,6 +90,27 @@ class Record:
         if tile.name in self.fixed_up:
             raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
         self.unused.pop(tile.name, None)
+        if tile.window_of is not None and tile.partition is not None:
+            self.require(tile.partition.conditions)
+            self._register_window(tile, tile.window_of)
+
+    def _register_window(self, tile: Tile, whole: Partition) -> None:
+        """A window of registers begins where lowering knows, at a multiple of its extent, and lies within the value."""
+        for axis, (begin, extent, of) in enumerate(zip(tile.offset, tile.shape, whole.shape, strict=True)):
+            along = f"along axis {axis}"
+            if launched := sorted(begin.symbols - self.unrolled.keys() - {p.name for p in self.machine.params()}):
+                raise self.fail(
+                    f"{tile} begins at {begin} {along}, and which registers hold it has to be known before the launch; "
+                    f"{launched[0]} is not: let p.unroll give it"
+                )
+            if not is_multiple(begin, extent):
+                wanted = f"a window of registers begins at a multiple of its extent, {extent}"
+                raise self.fail(f"{tile} begins at {begin} {along}; {wanted}")
+            last = begin.substitute({index: trips - 1 for index, trips in self.unrolled.items()})
+            if not begin.same(0):
+                within = last + extent <= of
+                sentence = f"the windows of %{tile.name} lie within it"
+                self.require((Condition(f"windows of %{tile.name} {along}", within, sentence),))
 
     def _owned(self, tile: Tile) -> None:
         """A register value belongs to the role that made it."""
@@ -97,6 +120,12 @@ class Record:
                 f"%{tile.name} lies in the registers of role {owner!r}, and role {self.current_role.name!r} uses it; "
                 "hand it over through a pipeline"
             )
+
+    def _written(self, tile: Tile) -> None:
+        """What a statement changes is a whole value."""
+        self._owned(tile)
+        if tile.window_of is not None:
+            raise self.fail(f"{tile} is a window of registers, which is read; a statement changes whole values")
 
     def _value(self, kind: DType, partition: Partition, what: str) -> Tile:
         name = self._name("v")

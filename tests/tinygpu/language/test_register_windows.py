@@ -1,0 +1,153 @@
+"""Windows of values in registers: who holds what of them, beside the whole value listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.expressions import expr, symbol
+from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Partition, blocked
+from tinygpu.language.register_windows import is_multiple, window_values, windowed
+from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import E
+from tinygpu.program.saved import load_program, save_program
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+
+def drawn(rng: np.random.Generator) -> Partition:
+    """A partition of a tile with two axes, which it covers once: digits in any order, of threads and of values."""
+    shape, digits = [1, 1], []
+    for _ in range(int(rng.integers(1, 7))):
+        axis, size = int(rng.integers(2)), int(rng.choice([2, 2, 2, 3, 4]))
+        digits.append((axis, size, shape[axis]))
+        shape[axis] *= size
+    modes: tuple[list[Any], list[Any]] = ([(2, 0)] if rng.integers(4) == 0 else [], [])
+    for place in rng.permutation(len(digits)):
+        axis, size, step = digits[place]
+        modes[int(rng.integers(3)) > 0].append((size, step * E(axis)))
+    return Partition((expr(shape[0]), expr(shape[1])), Layout.of(*(mode or [(1, 0)] for mode in modes)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_window_is_held_as_the_whole_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    met = 0
+    for _ in range(40):
+        held = drawn(rng)
+        shape = [int(extent) for extent in held.shape]
+        window = [int(rng.choice([w for w in range(1, extent + 1) if extent % w == 0])) for extent in shape]
+        bits = int(rng.choice([16, 32]))
+        found = windowed(held, tuple(map(expr, window)), "v", bits)
+        held_by_thread = [
+            [tuple(c) for c in thread] for thread in held.coordinates().tolist()
+        ]
+        corners = [(i, j) for i in range(0, shape[0], window[0]) for j in range(0, shape[1], window[1])]
+
+        def within(c: tuple[int, ...], corner: tuple[int, int], window: list[int] = window) -> bool:
+            return all(at <= x < at + w for x, at, w in zip(c, corner, window, strict=True))
+
+        # which values of a thread lie in each window: the same of all threads, and as many in each window
+        parts = [{tuple(v for v, c in enumerate(t) if within(c, corner)) for t in held_by_thread} for corner in corners]
+        alike = all(len(part) == 1 for part in parts) and len({len(next(iter(part))) for part in parts}) == 1
+        if window == shape or not bool(found.conditions[-1].condition.same(True)):
+            # what is refused is no window, or cuts registers of two elements, or is held otherwise than by digits
+            assert not alike or window == shape or bits < 32 or not _by_digits(held, window), (held, window)
+            continue
+        met += 1
+        assert alike, (held, window)
+        for corner, part in zip(corners, parts, strict=True):
+            values = window_values(held, found, corner)
+            assert sorted(values) == sorted(next(iter(part))), (held, window, corner)
+            mine = found.coordinates() + np.array(corner)
+            assert (held.coordinates()[:, values] == mine).all()
+            if bits == 16:
+                assert held.values.size % 2 or all(
+                    a % 2 == 0 and b == a + 1 for a, b in zip(values[::2], values[1::2], strict=True)
+                )
+    assert met
+
+
+def _by_digits(held: Partition, window: list[int]) -> bool:
+    """Whether a window ends where a digit of its axis does, or divides one of the values."""
+    for axis, extent in enumerate(window):
+        ends = {1}
+        for mode, digits in enumerate(held.layout):
+            for size, step in digits.steps:
+                along = step.along(axis) if step else 0
+                if along:
+                    ends |= {int(along) * n for n in range(1, int(size) + 1) if mode == 1 and int(size) % n == 0}
+                    ends.add(int(along) * int(size))
+        if extent not in ends:
+            return False
+    return True
+
+
+def test_multiples_are_seen_by_their_form() -> None:
+    u, w, v = symbol("u"), symbol("w"), symbol("v")
+    assert is_multiple(expr(0), w)
+    assert is_multiple(u * w, w)
+    assert is_multiple(u * 16 + 32, expr(16))
+    assert is_multiple(u * 2 * w + v * w, w)
+    assert not is_multiple(u * 16 + 8, expr(16))
+    assert not is_multiple(u * v, w)
+
+
+class Parts(Machine):
+    """y = x, and z its first half along n: registers are stored part by part"""
+
+    m, n = Dim(), Dim()
+    x = Input(("f32", "f16", "s8"), m, n)
+    y = Output({"f32": ("f32",), "f16": ("f16",), "s8": ("s8",)}, m, n, follows=x)
+    rows, vector, part, warps = Param(1, 2, 3), Param(1, 2, 4), Param(1, 2, 4, 8, 16, 32, 64), Param(1, 2)
+    axis = Choice("rows", "columns")
+    ld, st = isa.LdGlobal(vector), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        shape = (4 * self.rows * self.warps, 64)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=8)
+        with p.grid((self.m, shape[0]), (self.n, 64)) as (i, j), p.role("all", warps=self.warps):
+            x = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
+            if self.axis == "columns":
+                with p.unroll(64, step=self.part) as c:
+                    window = x.window((0, c), (shape[0], self.part))
+                    p.store(self.st, self.y.tile(i, j + c, shape=(shape[0], self.part)), window)
+            else:
+                with p.unroll(shape[0], step=4 * self.warps) as r:
+                    window = x.window((r, 0), (4 * self.warps, 64))
+                    p.store(self.st, self.y.tile(i + r, j, shape=(4 * self.warps, 64)), window)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "s8"])
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_parts_of_registers_are_stored_where_they_belong(axis: str, kind: str) -> None:
+    problem = Parts.problem(m=13, n=96, dtypes={"x": kind})
+    space = build_space(Parts, problem, device("a100"))
+    points = space.space.restrict({"axis": axis}).sample(2, np.random.default_rng(7))
+    for point in points:
+        program = space.program(point)
+        assert str(load_program(save_program(program))) == str(program)
+        kernel = build(program, problem, point, SolverCache()).kernel
+        found = verify(kernel, Parts, problem, orders=("random",), random_inputs=False)
+        assert found.passed, found
+        x = np.arange(13 * 96).reshape(13, 96) % 100
+        assert (program.run({"x": x.astype(np.float32)})["y"] == x).all() if kind == "f32" else True
+
+
+def test_parts_that_threads_share_are_out() -> None:
+    space = build_space(Parts, Parts.problem(m=13, n=96), device("a100"))
+    said = space.space.explain({"axis": "columns", "rows": 1, "vector": 4, "part": 16, "warps": 1})
+    assert str(said[0]) == (
+        "windows of %v1 (partition): every thread has the same part of each window of %v1; "
+        "min(max(16 // 4, 1), 8) = 4 != 8"
+    )
