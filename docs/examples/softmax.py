@@ -15,26 +15,27 @@ from tinygpu.ptx import isa
 
 
 class Softmax(Machine):
-    """y = softmax of each row of x; a row stays in the registers of one warp"""
+    """y = softmax of each row of x; a row stays in the registers of one warp, or of several"""
 
     m, n = Dim(), Dim()
     x = Input("f32", m, n)
     y = Output("f32", m, n)
 
-    warps, rows, vector, step = Param(1, 2, 4), Param(1, 2), Param(1, 2, 4), Param(1, 2, 4, 8, 16, 32)
-    ld, st, shfl = isa.LdGlobal(vector), isa.StGlobal(vector), isa.ShflBfly()
+    warps, together = Param(1, 2, 4, 8, 16), Param(1, 4, 16)  # of them, so many share a row
+    rows, vector, step = Param(1, 2), Param(1, 2, 4), Param(1, 2, 4, 8, 16, 32)
+    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
     larger, add, arithmetic = isa.Max("f32"), isa.Add("f32"), isa.arithmetic("f32")
 
-    whole = Require(n <= 32 * vector * step, "a row fits into one tile")
+    whole = Require(n <= 32 * together * vector * step, "a row fits into one tile")
     exact, approximation = False, 2.0**-20
 
     def program(self, p):
-        shape = (self.warps * self.rows, 32 * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32)
+        shape = (self.warps // self.together * self.rows, 32 * self.together * self.vector * self.step)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32 * self.together)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             x = p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf)  # nothing lies beyond the row
-            e = exp(x - p.reduce(self.larger, x, axis=1, by=self.shfl))
-            total = p.reduce(self.add, e, axis=1, by=self.shfl)
+            e = exp(x - p.reduce(self.larger, x, axis=1, by=self.exchange))
+            total = p.reduce(self.add, e, axis=1, by=self.exchange)
             p.store(self.st, self.y.tile(i, 0, shape=shape), e * reciprocal(total))
 
     @staticmethod

@@ -24,7 +24,7 @@ from tinygpu.ptx.cards.specimen import Card
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("Moves between memories", "Transfer, BulkTransfer"),
     ("Matrices", "MatrixLoad, MatrixStore, MatrixMultiply"),
-    ("Lanes and warps", "Shuffle, LaneRead, Instruction"),
+    ("Lanes and warps", "Shuffle, LaneRead, LaneShift, LaneCombine, Instruction"),
     ("Element by element", "Elementwise"),
 )
 

@@ -1,4 +1,4 @@
-"""The PTX instruction set as instructions of machines."""
+"""The PTX instruction set as instructions of machines, and the choice between those that exchange results."""
 
 from tinygpu.ptx.isa.alu import (
     Abs,
@@ -24,6 +24,7 @@ from tinygpu.ptx.isa.arithmetic import arithmetic
 from tinygpu.ptx.isa.atomics import RedGlobal
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
+from tinygpu.ptx.isa.exchange import Exchange
 from tinygpu.ptx.isa.ldmatrix import LdMatrix
 from tinygpu.ptx.isa.memory import LdGlobal, LdGlobalReadOnly, LdShared, StGlobal, StShared
 from tinygpu.ptx.isa.mma import MmaSync
@@ -31,7 +32,7 @@ from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
-from tinygpu.ptx.isa.warp import BarSync, ShflBfly, ShflIdx
+from tinygpu.ptx.isa.warp import BarSync, Redux, ShflBfly, ShflIdx, ShflUp
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
 
@@ -48,6 +49,7 @@ __all__ = [
     "Div",
     "DivFull",
     "Ex2",
+    "Exchange",
     "Floor",
     "Fma",
     "LdGlobal",
@@ -67,11 +69,13 @@ __all__ = [
     "Rcp",
     "RcpApprox",
     "RedGlobal",
+    "Redux",
     "Round",
     "Rsqrt",
     "Select",
     "ShflBfly",
     "ShflIdx",
+    "ShflUp",
     "Shl",
     "Shr",
     "Sin",

@@ -1,9 +1,9 @@
-"""What lanes and warps do together: shuffles and barriers.
+"""What lanes and warps do together: shuffles, reductions of a warp, and barriers.
 
-operands   shfl.sync: one register per lane; bar.sync: none
+operands   shfl.sync, redux.sync: one register per lane; bar.sync: none
 legality   32-bit values between lanes of one warp; barrier ids and whole warps
-meaning    lane l gets the value of lane l ^ mask, or of the lane that it names; what was written before the barrier is
-           read after it
+meaning    lane l gets the value of lane l ^ mask, of the lane that it names, or of one below it, or what all have
+           together; what was written before the barrier is read after it
 cost       one request per warp; a wait for the slowest warp
 lowering   reductions and relayouts write shuffles; lowering places barriers where a buffer is handed over
 """
@@ -13,7 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinygpu.language.instruction import Instruction, LaneRead, Scope, Shuffle
+from tinygpu.language.instruction import (
+    Elementwise,
+    Instruction,
+    LaneCombine,
+    LaneRead,
+    LaneShift,
+    Scope,
+    Shuffle,
+    Unit,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +57,52 @@ class ShflIdx(LaneRead):
 
     def read(self, result: str, value: str, lane: str) -> str:
         return f"{self.opcode} {result}, {value}, {lane}, 31, -1;"
+
+
+@dataclass(frozen=True, eq=False)
+class ShflUp(LaneShift):
+    """shfl.sync.up.b32: every lane gets the value of a lane below it; by the other modes what masks and names say."""
+
+    opcode: ClassVar[str] = "shfl.sync.up.b32"
+    butterfly: ClassVar[str] = ShflBfly.opcode
+    named: ClassVar[str] = ShflIdx.opcode
+    source: ClassVar[str] = "PTX ISA, shfl.sync"
+
+    @property
+    def label(self) -> str:
+        return "shfl.sync.up"
+
+    def statement(self, result: str, value: str, mask: int) -> str:
+        return f"{self.butterfly} {result}, {value}, {mask}, 31, -1;"
+
+    def read(self, result: str, value: str, lane: str) -> str:
+        return f"{self.named} {result}, {value}, {lane}, 31, -1;"
+
+    def up(self, result: str, value: str, distance: int) -> str:
+        return f"{self.opcode} {result}, {value}, {distance}, 0, -1;"
+
+
+@dataclass(frozen=True, eq=False)
+class Redux(LaneCombine):
+    """redux.sync: every lane gets the sum, the least, the largest, or the bits together, of all 32 lanes."""
+
+    unit: ClassVar[Unit] = "alu"
+    target: ClassVar[int] = 80
+    isa: ClassVar[tuple[int, int]] = (7, 0)
+    source: ClassVar[str] = "PTX ISA, redux.sync"
+    # What combines two values, and all of a warp.
+    operations: ClassVar[dict[str, str]] = {
+        **{f"{name}.{kind}": f"redux.sync.{name}.{kind}" for name in ("add", "min", "max") for kind in ("s32", "u32")},
+        **{f"{name}.b32": f"redux.sync.{name}.b32" for name in ("and", "or", "xor")},
+    }
+
+    @property
+    def label(self) -> str:
+        return "redux.sync"
+
+    def form(self, combine: Elementwise) -> str:
+        opcode = self.operations.get(combine.text().split(" ")[0])
+        return f"{opcode} {{d}}, {{a}}, -1;" if opcode is not None else ""
 
 
 @dataclass(frozen=True, eq=False)

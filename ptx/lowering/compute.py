@@ -1,4 +1,4 @@
-"""Constants, element-wise instructions and reductions."""
+"""Constants and element-wise instructions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from tinygpu.expressions import Expr
 from tinygpu.language.instruction import OPERANDS, Elementwise
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
-from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.broadcast import broadcast
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Reg
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, constant_bits, kind_of, packing
-from tinygpu.ptx.lowering.texts import written
 
 
 def constant(context: Context, s: n.Constant) -> None:
@@ -160,19 +158,8 @@ def emit_elementwise(context: Context, instruction: Elementwise, result: str, op
 
 def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, want: str, like: Tile) -> list[str]:
     """Per value of the result: the register or number that the operand gives."""
-    count = partition_of(like).values.size
-    if isinstance(operand, n.ScalarArgument):
-        return [str(context.arguments[operand.name])] * count
-    if isinstance(operand, Expr):
-        number = context.number(operand)
-        if isinstance(number, int):
-            return [_immediate(context, dtype(want), number)] * count
-        if want == "f32":
-            kind = "s32" if _may_be_negative(operand) else "u32"
-            number = context.emit.computed("r", f"cvt.rn.f32.{kind} {{d}}, {{0}};", number)
-        return [str(number)] * count
     if not isinstance(operand, Tile):
-        return [_immediate(context, dtype(want), float(operand))] * count
+        return [number_operand(context, operand, want)] * partition_of(like).values.size
     tile = context.registers_of(operand)
     order = broadcast(partition_of(operand), partition_of(like), operand.name)
     singles: dict[int, str] = {}
@@ -180,6 +167,21 @@ def _source(context: Context, operand: Tile | n.ScalarArgument | Expr | float, w
         if int(value) not in singles:
             singles[int(value)] = single(context, tile, int(value))
     return [singles[int(v)] for v in order]
+
+
+def number_operand(context: Context, operand: n.ScalarArgument | Expr | float, want: str) -> str:
+    """The register or number that an operand gives which is the same for all values."""
+    if isinstance(operand, n.ScalarArgument):
+        return str(context.arguments[operand.name])
+    if not isinstance(operand, Expr):
+        return _immediate(context, dtype(want), float(operand))
+    number = context.number(operand)
+    if isinstance(number, int):
+        return _immediate(context, dtype(want), number)
+    if want == "f32":
+        kind = "s32" if _may_be_negative(operand) else "u32"
+        number = context.emit.computed("r", f"cvt.rn.f32.{kind} {{d}}, {{0}};", number)
+    return str(number)
 
 
 def _may_be_negative(e: Expr) -> bool:
@@ -197,39 +199,3 @@ def _immediate(context: Context, kind: DType, value: float) -> str:
     if kind.bits == 16:  # PTX has no 16-bit floating-point constants: the bits come in a register
         return str(context.emit.computed("h", f"mov.b16 {{d}}, 0x{bit_pattern(kind, value):04X};"))
     return str(int(value))
-
-
-def reduce(context: Context, s: n.Reduce) -> None:
-    """Combines along an axis: the values of each thread first, then lanes by butterfly shuffles."""
-    emit = context.emit
-    before, after = partition_of(s.source), partition_of(s.result)
-    source = context.registers_of(s.source)
-    emit.comment(f"{s.name}: {s.result} = {s.combine.label} over axis {s.axis} of {s.source}")
-    groups = broadcast(after, before, s.result.name)
-    result = allocate(emit, s.result.dtype, after.values.size)
-    if source.dtype.bits != 32:
-        raise LoweringError(f"{s.name} reduces {source.dtype}; convert to a 32-bit type first")
-    for target in range(after.values.size):
-        members = [str(source.register(int(v))) for v in np.flatnonzero(groups == target)]
-        out = str(result.register(target))
-        emit.line(f"mov.b32 {out}, {members[0]};")
-        for member in members[1:]:
-            emit_elementwise(context, s.combine, out, [out, member])
-    for mask in _lane_masks(before.threads, s.axis):
-        for r in result.registers:
-            other = emit.new("r")
-            emit.line(written(s.shuffle.statement, str(other), str(r), mask))
-            emit_elementwise(context, s.combine, str(r), [str(r), str(other)])
-    context.tiles[s.result.name] = result
-
-
-def _lane_masks(threads: Layout, axis: int) -> list[int]:
-    masks = []
-    below = 1
-    for size, stride in threads.along(axis).leaves:
-        beyond = below * size
-        while below < beyond:
-            if stride:
-                masks.append(below)
-            below *= 2
-    return masks

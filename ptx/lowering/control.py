@@ -19,6 +19,7 @@ from tinygpu.ptx.lowering import (
     matrix,
     moves,
     probe,
+    reduction,
     relayout,
     touch,
     warpgroup,
@@ -84,7 +85,7 @@ def _statement(context: Context, s: n.Statement) -> None:
         case n.Multiply():
             matrix.multiply(context, s)
         case n.Reduce():
-            compute.reduce(context, s)
+            reduction.write(context, s)
         case n.Relayout():
             relayout.write(context, s)
         case n.Loop() if s.unrolled:

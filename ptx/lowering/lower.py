@@ -15,7 +15,7 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import control, fix_up, probe, roles, rounds
+from tinygpu.ptx.lowering import across_warps, control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.marks import mark
@@ -80,6 +80,7 @@ def lowered(
     context.arguments["tid"] = context.thread
     if log_bytes:
         probe.begin(context, log_bytes)
+    across_warps.begin(context)
     _limits(context, program.body)
     context.spans = _spans(program)
     if several:

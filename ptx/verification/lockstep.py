@@ -136,12 +136,13 @@ class Lockstep:
                 relative = max(self.approximation, 2 * known.relative if known is not None else 0.0)
                 absolute = 2 * known.absolute if known is not None else 0.0
                 return np.asarray(unit * size + relative * want + absolute, dtype=np.float64)
-            if self.exact and not isinstance(s, (n.Reduce, n.FixUp)):
+            if self.exact and not isinstance(s, (n.Combining, n.FixUp)):
                 return np.zeros(())
             if isinstance(s, n.Multiply):
                 return np.asarray(2.0**-SUM_BITS * (operands[0] + operands[1] @ operands[2]), dtype=np.float64)
-            if isinstance(s, n.Reduce):
-                return np.asarray(unit * operands[0].sum(axis=s.axis, keepdims=True), dtype=np.float64)
+            if isinstance(s, n.Combining):
+                of = operands if s.merge.plain is None else operands[:1]
+                return np.asarray(unit * sum(o.sum(axis=s.axis, keepdims=True) for o in of), dtype=np.float64)
             if isinstance(s, n.FixUp):
                 return np.asarray(unit * np.nanmax(want, initial=0.0), dtype=np.float64)
             if moment.tile.buffer is None and s.children:

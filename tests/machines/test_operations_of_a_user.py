@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import (
     DeclarationError,
@@ -460,15 +461,29 @@ def _assign(namespace: dict[str, Any], body: dict[str, Any]) -> None:
         namespace[name] = value
 
 
-def test_a_reduction_of_narrow_values_is_refused_when_it_is_declared() -> None:
-    def program(self: Any, p: Any) -> None:
-        with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
-            x = p.load(self.ld, self.x.row(i, 32), blocked((1, 32), threads=32))
-            p.reduce(self.add, x, axis=1, by=self.shfl)
+def test_halves_are_reduced_value_by_value_in_their_own_precision() -> None:
+    class Halves(Machine):
+        """y = sums of the rows of x"""
 
-    assert refusal(program, ld=isa.LdGlobal(1), add=isa.Add("f16"), shfl=isa.ShflBfly()) == (
-        "Refused.program: add reduces f16, and shuffles exchange 32 bits; convert to f32 or s32 first"
-    )
+        m, n = Dim(), Dim()
+        x, y = Input("f16", m, n), Output("f16", m)
+        ld, st, add, exchange = isa.LdGlobal(2), isa.StGlobal(1), isa.Add("f16"), isa.Exchange("shuffles", "pairs")
+        warps, exact = Param(1, 4), False
+
+        def program(self, p: Any) -> None:
+            who = blocked((2, 256), threads=32 * self.warps, vector=2)
+            with p.grid((self.m, 2)) as (i,), p.role("all", warps=self.warps):
+                x = p.load(self.ld, self.x.tile(i, 0, shape=(2, 256)), who)
+                p.store(self.st, self.y.column(i, 2), p.reduce(self.add, x, axis=1, by=self.exchange))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x.sum(axis=1)
+
+    x = np.random.default_rng(0).integers(-4, 5, (3, 200)).astype(np.float16)
+    for point in ({"warps": 1, "exchange": "shuffles"}, {"warps": 4, "exchange": "pairs"}):
+        kernel = tg.emit(tg.space(Halves, m=3, n=200, device="a100"), point)
+        assert (tg.emulate(kernel, x) == x.sum(axis=1)).all()
 
 
 def test_a_tensor_that_is_written_is_not_read_through_the_read_only_path() -> None:

@@ -19,9 +19,9 @@ from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
-from tinygpu.language.derive import buffer_bytes, registers_estimate
+from tinygpu.language.derive import registers_estimate, shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
-from tinygpu.language.memories import GMEM, SMEM
+from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -233,7 +233,7 @@ class _Counter:
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
             "even": p.grid.scheduler.even,
-            "smem": buffer_bytes(p, p.body, SMEM),
+            "smem": shared_bytes(p),
             "iterations": self.iterations,
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from tinygpu.cost.combining import Combined, reduced
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
 from tinygpu.language.heuristic import Heuristic
-from tinygpu.language.instruction import BulkTransfer, Transfer
+from tinygpu.language.instruction import BulkTransfer, Elementwise, Transfer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
@@ -31,6 +32,9 @@ CHAIN = tuple(f.name for f in fields(Chain))
 
 # One wavefront of shared memory: 32 banks of 4 bytes.
 WAVEFRONT_BYTES = 128
+# Operations of a lane in whose time a warp combines what all its lanes have: 16 results per clock and SM against 64
+# (CUDA C++ programming guide, throughput of native arithmetic instructions: warp reduce, 8.x and 9.0).
+AT_ONCE_OPERATIONS = 4
 
 
 @dataclass(slots=True)
@@ -118,16 +122,28 @@ class Operations:
             case n.FixUp():
                 self._fix_up(s, tally, times)
             case n.Reduce():
-                values = values_of(s.source)
-                results = values_of(s.result)
-                tally.add("warp_instructions", times * self.warps * (values + results * 10))
-                tally.add("fma_flops", times * self.threads * 2 * (values + results * 5))
-                tally.wait("smem_loads", 5)
-                tally.wait("fmas", times * values)
+                self._combine(s, reduced(s), tally, times)
             case n.Relayout():
                 self._relayout(s, tally, times)
             case _:
                 self._by_tiles(s, tally, times)
+
+    def _combine(self, s: n.Combining, counts: Combined, tally: Tally, times: Expr) -> None:
+        """Shuffles as in relayouts; what all lanes combine at once takes the place of several operations of a lane."""
+        exchanged = counts.shuffles + counts.stores + counts.loads
+        kept = s.meeting.results * len(s.results)
+        issued = counts.merges * len(s.merge.steps) + exchanged + counts.at_once + counts.selects + kept
+        tally.add("warp_instructions", times * self.warps * issued)
+        tally.add("l1_wavefronts", times * self.warps * counts.shuffles)
+        tally.add("smem_store_wavefronts", times * counts.stored)
+        tally.add("smem_load_wavefronts", times * self.warps * counts.taken)
+        moved = counts.selects + kept + AT_ONCE_OPERATIONS * counts.at_once
+        tally.add("alu_ops", times * self.threads * moved)
+        for step in s.merge.steps:
+            self._computed(step.instruction, times * self.threads * counts.merges, tally)
+        tally.wait("smem_loads", times * (counts.rounds + counts.barriers))
+        tally.wait("barriers", times * counts.barriers)
+        tally.wait("fmas", times * counts.in_a_row * len(s.merge.steps))
 
     def _relayout(self, s: n.Relayout, tally: Tally, times: Expr) -> None:
         """Shuffles go through shared memory's crossbar, a warp in each clock (CUDA programming guide, arithmetic
@@ -261,7 +277,12 @@ class Operations:
         issued = values_of(s.result) // s.instruction.at_once
         lanes = times * self.threads * issued
         tally.add("warp_instructions", times * self.warps * issued)
-        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(s.instruction.unit, "alu_ops")
+        self._computed(s.instruction, lanes, tally)
+
+    @staticmethod
+    def _computed(instruction: Elementwise, lanes: Expr, tally: Tally) -> None:
+        """An element-wise instruction, so many times by one lane."""
+        unit = {"fma": "fma_flops", "sfu": "sfu_ops"}.get(instruction.unit, "alu_ops")
         tally.add(unit, lanes * 2 if unit == "fma_flops" else lanes)
 
     def _multiply(self, s: n.Multiply, tally: Tally, times: Expr) -> None:

@@ -16,9 +16,10 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
+from tinygpu.interpreter.merging import merging, parts, tupled
 from tinygpu.interpreter.places import extents, reader, updater, writer
 from tinygpu.interpreter.worker import Moment, Worker
-from tinygpu.language.instruction import Instruction, Transfer
+from tinygpu.language.instruction import Instruction, Transfer, pairwise
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
@@ -197,12 +198,16 @@ class Preparing:
         return run
 
     def reduce(self, s: n.Reduce) -> Act:
-        get, put = reader(s.source), self.result(s, s.result)
-        combine, meaning = _meaning(s.name, s.combine), _meaning(s.name, s.shuffle)
+        gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
+        merge = merging(s.merge, self.operand, lambda step: _meaning(step.name, step.instruction))
+        meets = pairwise if s.by is None else _meaning(s.name, s.by.shuffle)
+        kinds = [tile.dtype for tile in s.sources]
 
         def act(w: Worker) -> None:
-            values = get(w)
-            put(w, meaning(combine, values, s.axis), values)
+            values = [get(w) for get in gets]
+            found = parts(meets(merge(w), tupled(values, kinds), s.axis), len(puts))
+            for put, one in zip(puts, found, strict=True):
+                put(w, one, *values)
 
         return act
 

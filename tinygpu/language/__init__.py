@@ -3,6 +3,8 @@
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, all_of, any_of, ceil_div, implies, symbol
 from tinygpu.language.blocked import blocked, register_blocked
+from tinygpu.language.combine import Combine
+from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.functions import (
     ceil,
     cos,
@@ -36,7 +38,9 @@ from tinygpu.language.instruction import (
     Fragment,
     Group,
     Instruction,
+    LaneCombine,
     LaneRead,
+    LaneShift,
     MatrixLoad,
     MatrixMultiply,
     MatrixStore,
@@ -66,11 +70,13 @@ __all__ = [
     "AccessPattern",
     "BulkTransfer",
     "Choice",
+    "Combine",
     "DType",
     "DeclarationError",
     "Dim",
     "E",
     "Elementwise",
+    "ExchangePlan",
     "Expr",
     "Fragment",
     "Group",
@@ -78,7 +84,9 @@ __all__ = [
     "InOut",
     "Input",
     "Instruction",
+    "LaneCombine",
     "LaneRead",
+    "LaneShift",
     "Layout",
     "Machine",
     "MatrixLoad",

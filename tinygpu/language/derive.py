@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, symbol
+from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import BANK_ALIGN_BYTES, RMEM, SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.roles import Pipeline
 from tinygpu.language.tensors import Tensor
@@ -22,7 +23,7 @@ EXPECTED_OVERHEAD, EXPECTED_PER_BUFFER = 14, 20
 def derived_constraints(program: Program) -> list[Constraint]:
     """Legality from capacities and launch limits; dominance from spilling."""
     out = [_threads(program), _grid(program)]
-    if any(b.memory is SMEM for p in program.pipelines for b in p.buffers):
+    if not shared_bytes(program).same(0):
         out.append(_smem(program))
     if any(b.memory is TMEM for p in program.pipelines for b in p.buffers):
         out.append(_tmem(program))
@@ -103,10 +104,11 @@ def _grid(program: Program) -> Constraint:
 
 
 def _smem(program: Program) -> Constraint:
+    also = "" if exchange_bytes(program).same(0) else ", and what warps exchange,"
     return Constraint(
         "smem capacity",
-        buffer_bytes(program, program.body, SMEM) <= symbol("device.max_smem_per_block_optin"),
-        "the buffers of all stages fit into the shared memory of one CTA",
+        shared_bytes(program) <= symbol("device.max_smem_per_block_optin"),
+        f"the buffers of all stages{also} fit into the shared memory of one CTA",
         source="SMEM",
         judge="launch",
     )
@@ -240,6 +242,31 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
         side_by_side = len(program.roles) > 1 or any(inner.ahead for inner in s.children)
         parts.append(own + _together(inside, side_by_side))
     return _together(parts, len(program.roles) > 1)
+
+
+def shared_bytes(program: Program) -> Expr:
+    """Shared memory of one CTA: its buffers and barriers, and behind them what the warps of each role exchange."""
+    return buffer_bytes(program, program.body, SMEM) + exchange_bytes(program)
+
+
+def exchange_bytes(program: Program) -> Expr:
+    """What the warps of all roles leave for each other."""
+    total = expr(0)
+    for _, turn in exchanges(program):
+        total = total + _aligned(program, TURNS * turn)
+    return total
+
+
+def exchanges(program: Program) -> list[tuple[str, Expr]]:
+    """Per role, the bytes that its warps leave for each other at once: they have two places for them."""
+    out = []
+    for role in program.roles:
+        mine = [
+            s.exchanged_bytes for block in walk(program.body) if isinstance(block, n.InRole) and block.role == role.name
+            for s in walk(block.body)
+        ]  # fmt: skip
+        out.append((role.name, _together(mine, False)))
+    return [(name, size) for name, size in out if not size.same(0)]
 
 
 def _together(parts: list[Expr], side_by_side: bool) -> Expr:

@@ -125,11 +125,11 @@ def _shapes(program: Program) -> set[str]:
 
 
 def _relaid(program: Program) -> set[str]:
-    """Names that decide to whom values go within a warp: with other holders other rounds are needed."""
+    """Names that decide to whom values go: with other holders other rounds are needed, and other warps meet."""
     return {
         name
         for s in walk(program.body)
-        if isinstance(s, n.Relayout)
+        if isinstance(s, n.Relayout) or not s.exchanged_bytes.same(0)
         for tile in (*s.reads, *s.writes)
         if tile.partition is not None
         for e in expressions(tile.partition.layout)

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.derive import barrier_bytes, buffer_align_bytes
+from tinygpu.language.derive import barrier_bytes, buffer_align_bytes, exchanges
+from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
 from tinygpu.layouts.composed import ComposedLayout
@@ -86,6 +87,7 @@ class Placement:
     """Places of all buffers, and the bytes that a CTA needs.
 
     barriers     per pipeline that mbarriers hand over, the offset of the first of them
+    exchanges    per role whose warps exchange something, (offset, bytes that they leave at a time); two such places
     align_bytes  multiple at which shared memory must begin
     """
 
@@ -93,6 +95,7 @@ class Placement:
     total_bytes: int
     barriers: Mapping[str, int]
     align_bytes: int
+    exchanges: Mapping[str, tuple[int, int]]
 
 
 Swizzles = Mapping[str, Xor]
@@ -106,7 +109,13 @@ def place(program: Program, swizzles: Swizzles) -> Placement:
     places: dict[str, BufferPlace] = {}
     barriers: dict[str, int] = {}
     total = _place(program, program.body, 0, swizzles, places, barriers)
-    return Placement(places, total, barriers, buffer_align_bytes(program))
+    align = buffer_align_bytes(program)
+    left: dict[str, tuple[int, int]] = {}
+    for role, size in exchanges(program):
+        if turn := int(size):
+            left[role] = total, turn
+            total += -(-TURNS * turn // align) * align
+    return Placement(places, total, barriers, align, left)
 
 
 def _place(

@@ -25,6 +25,7 @@ from tinygpu.expressions.formula import FormulaError, read, write
 from tinygpu.files import FileError
 from tinygpu.files.error import excerpt
 from tinygpu.files.shape import fits
+from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.memories import MEMORIES, Memory, memory
 from tinygpu.language.parameters import DeclarationError
@@ -41,12 +42,14 @@ from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
 
-SCHEMA = 7
+SCHEMA = 8
 
 _CLASSES: tuple[type, ...] = (
     Program,
     n.ScalarArgument,
     *(c for c in vars(n).values() if isinstance(c, type) and issubclass(c, n.Statement) and is_dataclass(c)),
+    n.Merge,
+    ExchangePlan,
     n.Axis,
     n.Grid,
     OneTile,

@@ -104,6 +104,11 @@ class Statement:
         return ()
 
     @property
+    def exchanged_bytes(self) -> Expr:
+        """Shared memory in which the warps of its role leave what they exchange while it is carried out."""
+        return ZERO
+
+    @property
     def in_place(self) -> bool:
         """Whether what it writes may be a tile that is there already, or take the registers of an operand."""
         return False

@@ -47,7 +47,9 @@ def _named(s: n.Statement) -> str:
             return f"{s.name} ({s.instruction}) of {s.source.name}"
         case n.Constant():
             return f"%{s.result.name}, which p.full makes,"
-        case n.Apply() | n.Reduce():
+        case n.Combining():
+            return f"%{s.results[0].name}, the result of {s.name},"
+        case n.Apply():
             return f"%{s.result.name}, the result of {s.name},"
         case _:
             return f"the statement {s.headline(frozenset())}"

@@ -17,9 +17,10 @@ from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, accesses
+from tinygpu.program.exchanged import exchanged
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
-from tinygpu.program.tree import executions
+from tinygpu.program.tree import executions, walk
 from tinygpu.solver.buffers import SolvedLayouts
 from tinygpu.testing.coverage import value
 
@@ -73,6 +74,8 @@ def enumerate_cta(
             _count_bulk(asked, s, at, problem, program)
         if isinstance(s, n.Multiply):
             asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
+        if isinstance(s, n.Combining):
+            _count_exchanged(asked, s, program)
         if id(s) not in cached:
             cached[id(s)] = list(accesses(s))
         for access in cached[id(s)]:
@@ -97,6 +100,23 @@ def _count(
         address = access.addresses(places[access.tile.buffer.name].layout, (*start.tolist(), 0))
         found, ideal = count_wavefronts(address, out_of_play, access.width_bytes)
         if access.writes:
+            asked.wavefronts_written += found
+            asked.ideal_written += ideal
+        else:
+            asked.wavefronts_read += found
+            asked.ideal_read += ideal
+
+
+def _count_exchanged(asked: Asked, s: n.Combining, program: Program) -> None:
+    """What the warps of a role leave for each other and take, request by request."""
+    by = exchanged(s)
+    if by is None:
+        return
+    roles = [b.role for b in walk(program.body) if isinstance(b, n.InRole) and any(i is s for i in walk(b.body))]
+    warps = next(int(r.warps) for r in program.roles if r.name in roles)
+    for writes, width_bytes, address, out_of_play in by.requests(warps):
+        found, ideal = count_wavefronts(address, out_of_play, width_bytes)
+        if writes:
             asked.wavefronts_written += found
             asked.ideal_written += ideal
         else:

@@ -113,8 +113,10 @@ def applied(program: Program) -> Iterator[tuple[str, Elementwise]]:
     for s in walk(program.body):
         if isinstance(s, n.Apply) and s.result.memory is RMEM:
             yield s.name, s.instruction
-        elif isinstance(s, (n.Reduce, n.FixUp)):
+        elif isinstance(s, n.FixUp):
             yield s.name, s.combine
+        elif isinstance(s, n.Combining):
+            yield from ((step.name, step.instruction) for step in s.merge.steps)
 
 
 def _approximation(bench: Bench) -> float:

@@ -55,9 +55,11 @@ def repairs(program: Program) -> Iterator[Repair]:
                 yield from (Repair(s, replace(s, fill=v), f"fill={v}") for v in NEUTRAL if v != s.fill)
             case n.Apply():
                 yield from _operands(s, program)
-            case n.Reduce():
-                for other in _siblings(s.combine):
-                    yield Repair(s, replace(s, combine=other), f"{other} in place of {s.combine}")
+            case n.Combining() if s.merge.plain is not None:
+                (step,) = s.merge.steps
+                for other in _siblings(s.merge.plain):
+                    merge = replace(s.merge, steps=(replace(step, instruction=other),))
+                    yield Repair(s, replace(s, merge=merge), f"{other} in place of {s.merge.plain}")
             case n.Repeated():
                 yield from _rounds(s)
     for s in listed:
@@ -117,8 +119,10 @@ def statement_text(s: n.Statement) -> str:
             return f"{s.target} = {s.name} ({s.instruction}) {s.source}"
         case n.Constant():
             return f"{s.result} = full {s.value}"
-        case n.Reduce():
-            return f"{s.result} = {s.name} ({s.combine}) along axis {s.axis} of {s.source}"
+        case n.Combining():
+            of = f" ({s.merge.plain})" if s.merge.plain is not None else ""
+            made, taken = (", ".join(map(str, tiles)) for tiles in (s.results, s.sources))
+            return f"{made} = {s.name}{of} along axis {s.axis} of {taken}"
         case n.Repeated():
             return f"loop {s.index} of {s.trips} rounds"
     return s.headline(frozenset())

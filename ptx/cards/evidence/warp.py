@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygpu.ptx.cards.specimen import (
     TARGETS,
@@ -17,7 +20,7 @@ from tinygpu.ptx.cards.specimen import (
     Variant,
     target_twin,
 )
-from tinygpu.ptx.isa.warp import BarSync, ShflBfly, ShflIdx
+from tinygpu.ptx.isa.warp import BarSync, Redux, ShflBfly, ShflIdx, ShflUp
 
 
 def shuffle_variants() -> Iterator[Variant]:
@@ -176,6 +179,158 @@ def lane_read_card() -> Card:
     )
 
 
+def lane_shift_variants() -> Iterator[Variant]:
+    """Distances, and the other modes that it is written with."""
+    instruction = ShflUp()
+    for target, _ in TARGETS:
+        for distance in (0, 1, 16, 31):
+            yield Variant(instruction.up("%r0", "%r1", distance), target, True)
+        yield Variant(instruction.up("%d0", "%d1", 1), target, False)
+        yield Variant(instruction.read("%r0", "%r1", "%r2"), target, True)
+        yield Variant(instruction.statement("%r0", "%r1", 16), target, True)
+
+
+def _lane_shift(title: str, distance: int, guard: str = "", threads: int = 32, kind: str = "b32") -> Specimen:
+    """Each lane gets what a lane below it has; the first ones keep their own."""
+    wide = {"b32": "r", "b64": "d"}[kind]
+    lines = [
+        "ld.global.b32 %r0, [%x];",
+        *([guard] if guard else []),
+        ShflUp().up(f"%{wide}1", f"%{wide}0", distance).replace("b32", kind),
+        *(["$past:"] if guard else []),
+        "st.global.b32 [%out], %r1;",
+    ]
+    fields = (Field("x", "f32", 1), Field("out", "f32", 1, "out"))
+    at = np.arange(threads)
+    lane = np.where(at % 32 >= distance % 32, at - distance % 32, at)
+    below = lane if distance < 32 else at - distance
+    return Specimen(title, "\n".join(lines), fields, lambda x: x[below], threads=threads)
+
+
+def lane_shift_card() -> Card:
+    """The card of shfl.sync.up."""
+    instruction = ShflUp()
+    width = Guarantee("shfl.sync.up type", "values are 32 bits wide; others go as words or halves", "assembler")
+    within = Guarantee("shfl.sync.up within a warp", "a lane gets what a lane of its own warp has", "emulator")
+    together = Guarantee(
+        "shfl.sync.up convergence", "all lanes that the member mask names execute it together", "emulator"
+    )
+    good = _lane_shift("shfl.sync.up: the lane 4 below", 4)
+    twins = (
+        target_twin(instruction, good),
+        Twin(width.name, "assembler", good, _lane_shift("shfl.sync.up: 64 bits", 4, kind="b64"),
+             "Unexpected instruction types"),
+        Twin(
+            within.name,
+            "emulator",
+            _lane_shift("shfl.sync.up: two warps, each in itself", 4, threads=64),
+            _lane_shift("shfl.sync.up: a lane of the other warp", 32, threads=64),
+            WRONG_VALUES,
+        ),
+        Twin(
+            together.name,
+            "emulator",
+            good,
+            _lane_shift("shfl.sync.up: half a warp", 4, guard="setp.ge.u32 %p0, %t, 16;\n@%p0 bra $past;"),
+            "shfl",
+        ),
+    )  # fmt: skip
+    return Card(
+        name="shfl.sync.up",
+        instruction=instruction,
+        operands=(("value", "RMEM", "one per lane", "any of 32 bits"), ("result", "RMEM", "one per lane", "the same")),
+        rules=(instruction.target_rule(),),
+        guarantees=(width, within, together),
+        meaning="result = value[lane - distance]; the lanes below `distance` keep their own",
+        cost="one request per warp",
+        example=good,
+        twins=twins,
+        variants=lane_shift_variants,
+    )
+
+
+REDUCED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+           "xor": np.bitwise_xor}  # fmt: skip
+
+
+def redux_variants() -> Iterator[Variant]:
+    """Every operation with every type; of floats a younger form that is not used."""
+    made = set(Redux.operations.values())
+    for target, _ in TARGETS:
+        for name in REDUCED:
+            for kind in ("s32", "u32", "b32", "s64"):
+                opcode = f"redux.sync.{name}.{kind}"
+                yield Variant(f"{opcode} %r0, %r1, -1;", target, opcode in made)
+
+
+def _redux(title: str, opcode: str, guard: str = "", threads: int = 32) -> Specimen:
+    """All lanes get what all of them have together."""
+    name, kind = opcode.split(".")[2:]
+    held = "s32" if kind == "s32" else "u32"
+    lines = [
+        "ld.global.b32 %r0, [%x];",
+        *([guard] if guard else []),
+        f"{opcode} %r1, %r0, -1;",
+        *(["$past:"] if guard else []),
+        "st.global.b32 [%out], %r1;",
+    ]
+    fields = (Field("x", held, 1), Field("out", held, 1, "out"))
+
+    def meaning(x: NDArray[Any]) -> NDArray[Any]:
+        warps = x.reshape(-1, 32)
+        return np.repeat(REDUCED[name].reduce(warps, axis=1), 32).astype(x.dtype).reshape(x.shape)
+
+    return Specimen(title, "\n".join(lines), fields, meaning, threads=threads)
+
+
+def redux_card() -> Card:
+    """The card of redux.sync."""
+    instruction = Redux()
+    kinds = Guarantee(
+        "redux.sync type", "sums, least and largest of s32 and u32; bits together of 32 of them", "assembler"
+    )
+    within = Guarantee("redux.sync within a warp", "lanes get what the lanes of their own warp have", "emulator")
+    together = Guarantee(
+        "redux.sync convergence", "all lanes that the member mask names execute it together", "emulator"
+    )
+    good = _redux("redux.sync: the sum of a warp", "redux.sync.add.s32")
+    floats = replace(good, title="redux.sync: a sum of f32", body=good.body.replace("add.s32", "add.f32"))
+    both = replace(
+        _redux("redux.sync: the sum of both warps", "redux.sync.add.s32", threads=64),
+        meaning=lambda x: np.full(x.shape, x.sum(), x.dtype),
+    )
+    twins = (
+        target_twin(instruction, good),
+        Twin(kinds.name, "assembler", good, floats, "redux"),
+        Twin(
+            within.name,
+            "emulator",
+            _redux("redux.sync: two warps, each in itself", "redux.sync.add.s32", threads=64),
+            both,
+            WRONG_VALUES,
+        ),
+        Twin(
+            together.name,
+            "emulator",
+            good,
+            _redux("redux.sync: half a warp", "redux.sync.add.s32", guard="setp.ge.u32 %p0, %t, 16;\n@%p0 bra $past;"),
+            "redux",
+        ),
+    )
+    return Card(
+        name="redux.sync",
+        instruction=instruction,
+        operands=(("value", "RMEM", "one per lane", "32 bits"), ("result", "RMEM", "one per lane", "the same")),
+        rules=(instruction.target_rule(),),
+        guarantees=(kinds, within, together),
+        meaning="result = what all lanes have, combined; the same in all of them",
+        cost="as long as 4 operations of each lane",
+        example=good,
+        twins=twins,
+        variants=redux_variants,
+    )
+
+
 def _exchange(title: str, barrier: str) -> Specimen:
     """Two warps exchange values through SMEM."""
     lines = [
@@ -239,4 +394,6 @@ def barrier_card() -> Card:
 def cards() -> Iterator[Card]:
     yield shuffle_card()
     yield lane_read_card()
+    yield lane_shift_card()
+    yield redux_card()
     yield barrier_card()

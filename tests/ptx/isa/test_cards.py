@@ -20,7 +20,7 @@ def test_the_committed_cards_are_what_the_code_says() -> None:
 
 
 def test_every_exported_instruction_has_one_card() -> None:
-    exported = {getattr(isa, name) for name in isa.__all__}
+    exported = {getattr(isa, name) for name in isa.__all__} - {isa.Exchange}  # a choice between some of them
     assert all(issubclass(e, Instruction) for e in exported)
     shown = [type(c.instruction) for c in cards()]
     assert len(shown) == len(set(shown))

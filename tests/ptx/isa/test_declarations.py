@@ -49,6 +49,8 @@ def test_a_conversion_names_the_pairs_that_exist() -> None:
         (isa.MmaSync(short=True), "mma.sync.short"),
         (isa.ShflBfly(), "shfl.sync"),
         (isa.ShflIdx(), "shfl.sync.idx"),
+        (isa.ShflUp(), "shfl.sync.up"),
+        (isa.Redux(), "redux.sync"),
         (isa.BarSync(), "bar.sync"),
     ],
 )

@@ -658,10 +658,10 @@ PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} is no window of a tensor"): TYPE,
     ("bulk", "{} ({}) cannot be written for this target yet"): "no swizzle",
     ("bulk", "{} ({}) moves no rows between a tensor and a buffer"): TYPE,
+    ("across_warps", "nothing is placed that warps exchange"): "every exchange between warps is placed",
     ("bulk", "the windows of {} may reach beyond it, and {} moves rows that exist"): "one row of all",
     ("compute", "{} does not lie in registers"): TYPE,
     ("broadcast", "%{} is held by other threads than the values that it is combined with"): "values",
-    ("compute", "{} reduces {}; convert to a 32-bit type first"): "p.reduce refuses it, in tests/tinygpu/language",
     ("gmem", "{} does not lie in registers"): TYPE,
     ("context", "{} cannot be computed in a kernel"): "comparison",
     ("context", "no role is open"): OPEN,
@@ -698,6 +698,9 @@ PLACES: dict[tuple[str, str], str] = {
     ("relayout", "%{} cannot be given to other holders: {}"): "relayout",
     ("relayout", "%{} goes to other warps, and {} stays within a warp"): "other threads",
     ("relayout", "%{} goes to other threads, and nothing is said that brings it there"): "other threads",
+    ("reduction", "%{} is held by several {} along axis {}, and nothing is said that lets them meet"): (
+        "a rule of p.reduce: reduction of NAME"
+    ),
     ("roles", "role {} has a register budget: its {} warps from warp {} on must be whole warpgroups"): (
         "a rule of p.role: warpgroups of NAME"
     ),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tinygpu.program.merges import reduce_of
 from tinygpu.cost.operations import Operations, Tally
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
@@ -324,13 +325,16 @@ def test_element_wise_work_goes_by_lanes_and_values(instruction: Any, unit: str,
 def test_a_reduction_goes_through_values_and_then_five_times_through_lanes(threads: int) -> None:
     who = blocked((8, 128), threads=64, across=32)  # 16 values of a thread, of 4 rows
     source, result = registers("f32", who), registers("f32", who.reduced(1))
-    s = n.Reduce("r", isa.Add("f32"), isa.ShflBfly(), source, result, 1)
+    s = reduce_of("r", isa.Add("f32"), isa.ShflBfly(), source, result, 1)
     values, results, warps = 16, 4, -(-threads // 32)
+    sums = values - results + 5 * results
     assert asked(s, threads=threads, times=3) == {
-        "warp_instructions": 3 * warps * (values + 10 * results),
-        "fma_flops": 3 * threads * 2 * (values + 5 * results),
-        "smem_loads": 5,
-        "fmas": 3 * values,
+        "warp_instructions": 3 * warps * (sums + 5 * results + results),
+        "l1_wavefronts": 3 * warps * 5 * results,
+        "fma_flops": 3 * threads * 2 * sums,
+        "alu_ops": 3 * threads * results,
+        "smem_loads": 3 * 5,
+        "fmas": 3 * (values // results - 1 + 5),
     }
 
 

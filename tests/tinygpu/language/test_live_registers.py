@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tinygpu.program.merges import reduce_of
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate
 from tinygpu.language import Dim, E, Input, Layout, Machine, Output, Param, Partition, Route, blocked
@@ -67,7 +68,7 @@ def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
             case n.Apply():
                 yield Event(s.result, [o for o in s.operands if isinstance(o, Tile)], beside, True)
             case n.Reduce():
-                yield Event(s.result, [s.source], beside)
+                yield Event(s.results[0], [*s.sources], beside)
             case n.Store():
                 yield Event(None, [s.value], beside)
             case n.Multiply():
@@ -184,7 +185,7 @@ class Bodies:
             case "apply":
                 return n.Apply("add", ADD, (*picked, 1.0), made)
             case "reduce":
-                return n.Reduce("add", ADD, isa.ShflBfly(), picked[0], made, 0)
+                return reduce_of("add", ADD, isa.ShflBfly(), picked[0], made, 0)
         return n.Constant(made, 0.0)
 
     def copied(self, route: bool) -> n.Copy:

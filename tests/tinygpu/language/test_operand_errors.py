@@ -144,14 +144,21 @@ def product(
             lambda self, p, x, y, who: p.copy(Route(self.ld, self.st), x, y, who, multicast=0),
             "ld.global+st.global (ld.global+st.global) serves one CTA; only a BulkTransfer is multicast",
         ),
-        (lambda self, p, x, y, who: p.reduce(self.add, x, axis=0, by=self.add), "p.reduce takes a Shuffle, not {add}"),
+        (
+            lambda self, p, x, y, who: p.reduce(self.add, p.full(who, "f32"), axis=0, by=self.add),
+            "p.reduce exchanges by a Shuffle or an ExchangePlan, not {add}",
+        ),
+        (
+            lambda self, p, x, y, who: p.reduce(self.add, p.full(who, "f32"), axis=0, by=isa.Exchange()),
+            "p.reduce exchanges by what the search chooses; declare the choice in the class, and give self.NAME",
+        ),
         (
             lambda self, p, x, y, who: p.reduce(self.add, x, axis=0, by=isa.ShflBfly()),
             "add reduces registers, and x lies in GMEM",
         ),
         (
-            lambda self, p, x, y, who: p.reduce(isa.Add("f16"), p.full(who, "f16"), axis=0, by=isa.ShflBfly()),
-            "add.rn.f16 reduces f16, and shuffles exchange 32 bits; convert to f32 or s32 first",
+            lambda self, p, x, y, who: p.reduce(isa.Add("f32"), p.full(who, "s8"), axis=0, by=isa.ShflBfly()),
+            "add.rn.f32 reduces s8, and threads exchange values of 16, 32 or 64 bits; convert it to f32 or s32 first",
         ),
         (
             lambda self, p, x, y, who: p.reduce(isa.Add("s32"), p.full(who, "f32"), axis=0, by=isa.ShflBfly()),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.tinygpu.program.merges import reduce_of
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language.memories import RMEM, SMEM
@@ -58,7 +59,7 @@ PROGRAM = Program(
                     1,
                 ),
                 n.FixUp("add", isa.Add("f32"), isa.StGlobal(1), isa.LdGlobal(1), GOT, GOT, (n.Constant(GOT, 2.0),)),
-                n.Scope(("ring", "order"), (n.Reduce("max", isa.Max("f32"), isa.ShflBfly(), GOT, GOT, 1),)),
+                n.Scope(("ring", "order"), (reduce_of("max", isa.Max("f32"), isa.ShflBfly(), GOT, GOT, 1),)),
                 n.Apply("fma", isa.Fma("f32"), (GOT, n.ScalarArgument("alpha", dtype("f32")), 0.5), GOT),
             ),
         ),

@@ -1,6 +1,6 @@
 """Instructions: what one PTX-backed operation needs, brings and costs. The shipped ones are in `tinygpu.ptx.isa`.
 
-An instruction belongs to one of seven families, which say how its operands are partitioned:
+An instruction belongs to one of eight families, which say how its operands are partitioned:
 
     Transfer         moves vectors between two memories, thread by thread (ld, st, cp.async)
     BulkTransfer     moves a whole tile, issued by one thread (TMA)
@@ -8,7 +8,8 @@ An instruction belongs to one of seven families, which say how its operands are 
     MatrixStore      moves fragments from registers to SMEM (stmatrix)
     MatrixMultiply   multiplies fragments, or tiles in SMEM (mma.sync, wgmma, tcgen05.mma)
     Elementwise      computes value by value (fma, add, ex2, cvt)
-    Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane
+    Shuffle          exchanges values between lanes (shfl.sync); a LaneRead reads any lane, a LaneShift one below too
+    LaneCombine      combines what all lanes of a warp have (redux.sync)
 
 Each says in `meaning` what it does to whole tiles, in NumPy, whoever holds which element: what `Program.run` carries
 out, and what `tinygpu check` compares with the text. An instruction that does something else says so in its own.
@@ -32,7 +33,7 @@ from tinygpu.language.instruction.elementwise import OPERANDS, Elementwise
 from tinygpu.language.instruction.group import Group
 from tinygpu.language.instruction.matrices import MatrixLoad, MatrixMove, MatrixStore
 from tinygpu.language.instruction.multiply import Fragment, MatrixMultiply
-from tinygpu.language.instruction.shuffle import LaneRead, Shuffle
+from tinygpu.language.instruction.shuffle import LaneCombine, LaneRead, LaneShift, Shuffle, pairwise
 from tinygpu.language.instruction.tiling import Tiled, held_digits, tiled
 from tinygpu.language.instruction.transfer import Transfer
 
@@ -46,7 +47,9 @@ __all__ = [
     "Fragment",
     "Group",
     "Instruction",
+    "LaneCombine",
     "LaneRead",
+    "LaneShift",
     "MatrixLoad",
     "MatrixMove",
     "MatrixMultiply",
@@ -57,6 +60,7 @@ __all__ = [
     "Transfer",
     "Unit",
     "held_digits",
+    "pairwise",
     "since",
     "tiled",
 ]

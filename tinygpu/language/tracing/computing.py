@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.expressions import Expr, Operand
 from tinygpu.language.instruction import (
     Elementwise,
     MatrixMultiply,
-    Shuffle,
     Tiled,
     tiled,
 )
@@ -17,9 +16,8 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
-from tinygpu.language.tracing.operand_checks import OperandChecks, axes_of, extents_of
+from tinygpu.language.tracing.operand_checks import OperandChecks, extents_of
 from tinygpu.language.verb import verb
-from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
 
@@ -131,31 +129,6 @@ class Computing(OperandChecks):
         self.emit(n.Multiply(name, instruction, a, b, accumulator, token))
         return token
 
-    @verb("p.reduce")
-    def reduce(self, combine: Elementwise, value: Tile, axis: int, by: Shuffle) -> Tile:
-        """Combines a tile along `axis`; the result has extent 1 there and every thread of a row holds it.
-
-        by  how the threads that differ along the axis exchange what they have
-        """
-        name = self._instruction(combine, (Elementwise,), "reduce")
-        self._instruction(by, (Shuffle,), "reduce")
-        self._use(value)
-        if value.partition is None:
-            raise self.fail(f"{name} reduces registers, and {value.name} lies in {value.memory}")
-        if not 0 <= axis < len(value.shape):
-            raise self.fail(f"{name} reduces along axis {axis}, and {value} has {axes_of(len(value.shape))}")
-        takes, gives = combine.elements()
-        if takes != (gives, gives) or value.dtype.name != gives:
-            raise self.fail(f"{name} cannot reduce {value.dtype}: it takes {', '.join(takes)} and gives {gives}")
-        if value.dtype.bits != 32:
-            raise self.fail(f"{name} reduces {value.dtype}, and shuffles exchange 32 bits; convert to f32 or s32 first")
-        self._acts(name, combine)
-        self._acts(name, by)
-        self.require(_within_warp(value, axis))
-        result = self._value(value.dtype, value.partition.reduced(axis), f"the reduction by {name}")
-        self.emit(n.Reduce(name, combine, by, value, result, axis))
-        return result
-
     @verb("p.tiled")
     def tiled(
         self,
@@ -185,22 +158,3 @@ def _wider(a: Tile, b: Tile) -> Tile:
     ones_a = sum(s.same(1) for s in a.shape)
     ones_b = sum(s.same(1) for s in b.shape)
     return b if ones_b < ones_a else a
-
-
-def _within_warp(value: Tile, axis: int) -> tuple[Condition, ...]:
-    """The threads that differ along the axis are lanes of one warp, and a power of two of them."""
-    conditions = []
-    if value.partition is None:
-        return ()
-    below = expr(1)
-    for leaf, stride in value.partition.threads.steps:
-        size = expr(leaf)
-        if isinstance(stride, Step) and any(moved == axis for moved, _ in stride.terms):
-            fits = ((below * size <= 32) | (size == 1)) & ((expr(32) % size == 0) | (size == 1))
-            conditions.append(
-                Condition(
-                    f"reduction of {value.name}", fits, "the threads along the reduced axis are lanes of one warp"
-                )
-            )
-        below = below * size
-    return tuple(conditions)

@@ -36,6 +36,7 @@ class Record:
     bodies: list[list[n.Statement]] = field(default_factory=lambda: [[]])
     counter: int = 0
     unused: dict[str, str] = field(default_factory=dict)
+    siblings: dict[str, tuple[str, ...]] = field(default_factory=dict)  # value -> those made with it; one may be wanted
     places: dict[str, str] = field(default_factory=dict)  # value or pipeline -> the user's line that made it
     begun: str = ""  # the user's line where the block began that is written down next
     owners: dict[str, str] = field(default_factory=dict)  # register value -> role
@@ -89,7 +90,8 @@ class Record:
         self._owned(tile)
         if tile.name in self.fixed_up:
             raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
-        self.unused.pop(tile.name, None)
+        for name in self.siblings.get(tile.name, (tile.name,)):
+            self.unused.pop(name, None)
         if tile.window_of is not None and tile.partition is not None:
             self.require(tile.partition.conditions)
             self._register_window(tile, tile.window_of)

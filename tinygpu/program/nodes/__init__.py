@@ -7,7 +7,8 @@ are filled in.
 """
 
 from tinygpu.program.nodes.blocks import FIX_UP_VECTORS_AT_ONCE, Consume, FixUp, InRole, Loop, Pipelined, Produce, Scope
-from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, Reduce, ScalarArgument
+from tinygpu.program.nodes.combining import Combining, Merge, Reduce
+from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, ScalarArgument
 from tinygpu.program.nodes.grid import FIRST_ROUND, ONE, PART, Axis, Grid
 from tinygpu.program.nodes.moves import Copy, Load, Relayout, Store
 from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
@@ -22,6 +23,7 @@ __all__ = [
     "Axis",
     "Block",
     "Body",
+    "Combining",
     "Constant",
     "Consume",
     "Copy",
@@ -32,6 +34,7 @@ __all__ = [
     "Index",
     "Load",
     "Loop",
+    "Merge",
     "Multiply",
     "Pipelined",
     "Produce",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr
-from tinygpu.language.instruction import Elementwise, Instruction, MatrixMultiply, Shuffle
+from tinygpu.language.instruction import Elementwise, MatrixMultiply
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
@@ -108,30 +108,3 @@ class Multiply(ByInstruction, Asynchronous):
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{self.leaves}{self.accumulator} += {self.name} {self.a}, {self.b}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reduce(Statement):
-    """Combines the values of a tile along one axis: in each thread, then between lanes."""
-
-    name: str
-    combine: Elementwise
-    shuffle: Shuffle
-    source: Tile
-    result: Tile
-    axis: int
-
-    @property
-    def reads(self) -> tuple[Tile, ...]:
-        return (self.source,)
-
-    @property
-    def writes(self) -> tuple[Tile, ...]:
-        return (self.result,)
-
-    @property
-    def instructions(self) -> tuple[Instruction, ...]:
-        return (self.combine, self.shuffle)
-
-    def headline(self, turns: frozenset[str]) -> str:
-        return f"{self.result} = {self.name} {self.source} along {self.axis}"

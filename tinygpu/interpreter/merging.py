@@ -1,0 +1,61 @@
+"""How two tuples of values become one, of whole arrays: an array of tuples is one with a field for each tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinygpu.dtypes import DType
+from tinygpu.interpreter.elements import Array, as_elements
+from tinygpu.interpreter.worker import Worker
+from tinygpu.language.tile import Tile
+from tinygpu.program import nodes as n
+
+
+def tupled(values: list[Any], kinds: list[DType]) -> Any:
+    """An array of tuples, of as many arrays of one shape; of one array that array."""
+    if len(values) == 1:
+        return values[0]
+    whole = np.empty(np.shape(values[0]), dtype=[(f"f{place}", kind.numpy) for place, kind in enumerate(kinds)])
+    for place, value in enumerate(values):
+        whole[f"f{place}"] = value
+    return whole
+
+
+def parts(values: Any, count: int) -> list[Any]:
+    """The arrays of which an array of tuples is made."""
+    return [values] if count == 1 else [values[f"f{place}"] for place in range(count)]
+
+
+def merging(
+    merge: n.Merge,
+    operand: Callable[[Any, str], Callable[[Worker], Any]],
+    meaning: Callable[[n.Apply], Callable[..., Any]],
+) -> Callable[[Worker], Callable[[Array, Array], Any]]:
+    """What makes one tuple of two while a CTA runs.
+
+    operand  how an operand that is no tile gets its number, in a type
+    meaning  what an instruction does
+    """
+    steps = []
+    for step in merge.steps:
+        takes, _ = step.instruction.elements()
+        given = [(o.name, None) if isinstance(o, Tile) else ("", operand(o, kind))
+                 for o, kind in zip(step.operands, takes, strict=True)]  # fmt: skip
+        steps.append((step.result, meaning(step), given))
+    count, kinds = len(merge.made), [tile.dtype for tile in merge.made]
+
+    def of(w: Worker) -> Callable[[Array, Array], Any]:
+        def merged(left: Array, right: Array) -> Any:
+            pairs = zip((*merge.left, *merge.right), (*parts(left, count), *parts(right, count)), strict=True)
+            known: dict[str, Any] = {tile.name: value for tile, value in pairs}
+            for result, does, given in steps:
+                made = does(*[known[name] if get is None else get(w) for name, get in given])
+                known[result.name] = made if merge.plain is not None else as_elements(made, result.dtype)
+            return tupled([known[tile.name] for tile in merge.made], kinds)
+
+        return merged
+
+    return of

@@ -1,0 +1,138 @@
+"""Where the warps of a role leave what they exchange, and what each thread takes: as numbers, for one reduction.
+
+Each warp leaves one word for every result that it has a part of. Where its lanes all have the same result, what warps
+left of one result lies side by side, and a thread takes several at once; else what the lanes left does, so that no two
+lanes of a request ask for one bank. Lowering writes addresses from these numbers, and listing them counts wavefronts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygpu.language.meeting import LANES, WORD_BYTES, Meeting, paired, vector
+from tinygpu.program.nodes.combining import Combining
+
+# (threads from one value of the digit to the next, how many values it has, words from one to the next)
+DigitStep = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What the warps of a role leave and take.
+
+    warps    that meet
+    words    of the tuple that one thread has of a result
+    results  tuples of one thread
+    block    words that all warps leave of one word of one result
+    apart    words from what one warp left of it to what the next one did
+    left     the digits of the thread id that say where it leaves its own
+    taken    those that say where it takes from
+    first    those that are zero in the thread that leaves it, of all that have the same
+    threads  that have results; a role may have more
+    masks    bits of the lane in which lanes that meet differ, the lowest first
+    lanes    among which what the warps left is divided
+    vector   warps whose words are taken at once
+    """
+
+    warps: int
+    words: int
+    results: int
+    block: int
+    apart: int
+    left: tuple[DigitStep, ...]
+    taken: tuple[DigitStep, ...]
+    first: tuple[DigitStep, ...]
+    threads: int
+    masks: tuple[int, ...]
+    lanes: int
+    vector: int
+
+    @property
+    def own(self) -> int:
+        """Warps of which a thread takes what they left."""
+        return self.warps // self.lanes
+
+    @property
+    def share(self) -> tuple[DigitStep, ...]:
+        """The digits of the thread id that say with which warp its share begins, in words."""
+        halves = self.masks[: self.lanes.bit_length() - 1]
+        return tuple((mask, 2, (self.own << place) * self.apart) for place, mask in enumerate(halves))
+
+    def offset(self, result: int, word: int, warp: int) -> int:
+        """Bytes to a word of a result that a warp left."""
+        return ((word * self.results + result) * self.block + warp * self.apart) * WORD_BYTES
+
+    def requests(self, warps: int) -> Iterator[tuple[bool, int, NDArray[np.int64], NDArray[np.bool_]]]:
+        """(whether it stores, bytes of a lane, addresses (warps, lanes), lanes that stay out) of every request.
+
+        warps  of the role
+        """
+        threads = np.arange(warps * LANES).reshape(warps, LANES)
+        out = (threads >= self.threads) | (placed(threads, self.first) != 0)
+        both = [(result, word) for word in range(self.words) for result in range(self.results)]
+        for result, word in both:
+            yield True, WORD_BYTES, placed(threads, self.left) * WORD_BYTES + self.offset(result, word, 0), out
+        start = (placed(threads, self.taken) + placed(threads, self.share)) * WORD_BYTES
+        nobody = np.zeros_like(out)
+        for result, word in both:
+            for warp in range(0, self.own, self.vector):
+                yield False, WORD_BYTES * self.vector, start + self.offset(result, word, warp), nobody
+
+
+def placed(threads: NDArray[np.int64], digits: tuple[DigitStep, ...]) -> NDArray[np.int64]:
+    """What the digits say of each thread."""
+    total = np.zeros_like(threads)
+    for below, size, words in digits:
+        total = total + threads // below % size * words
+    return total
+
+
+def exchanged(s: Combining) -> Exchanged | None:
+    """What the warps exchange for a statement of a filled-in program; None where lanes alone meet."""
+    who = s.meeting
+    warps = int(who.warps)
+    if s.by is None or not s.by.warps or warps == 1:
+        return None
+    groups, results = int(who.groups), int(who.results)
+    side_by_side = int(who.together) == 1
+    lanes = paired(warps, int(who.lanes), int(who.together)) if s.by.in_pairs else 1
+    between, apart = (warps, 1) if side_by_side else (1, groups)
+    digits = [d for d in who.digits if int(d.size) > 1]
+    taken = _steps([(int(d.below), int(d.size)) for d in digits if not d.along and not d.copies], between)
+    members = [(int(d.below) * int(d.lanes), int(d.warps)) for d in digits if d.along]
+    first = [(int(d.below), int(d.lanes)) for d in digits if d.along]
+    first += [(int(d.below), int(d.size)) for d in digits if d.copies]
+    return Exchanged(
+        warps,
+        s.merge.words,
+        results,
+        warps * groups,
+        apart,
+        (*taken, *_steps(members, apart)),
+        taken,
+        tuple((below, size, 1) for below, size in first if size > 1),
+        int(np.prod([int(d.size) for d in digits], dtype=np.int64)),
+        lane_masks(who),
+        lanes,
+        vector(warps, lanes, int(who.together)),
+    )
+
+
+def lane_masks(who: Meeting) -> tuple[int, ...]:
+    """The bits of the lane in which lanes that meet differ, the lowest first."""
+    bits = sum((int(d.lanes) - 1) * int(d.below) for d in who.digits if d.along and int(d.below) < LANES)
+    return tuple(1 << bit for bit in range(LANES.bit_length() - 1) if bits >> bit & 1)
+
+
+def _steps(digits: list[tuple[int, int]], words: int) -> tuple[DigitStep, ...]:
+    """Digits that count on, the first one in steps of so many words."""
+    out = []
+    for below, size in digits:
+        if size > 1:
+            out.append((below, size, words))
+            words *= size
+    return tuple(out)

@@ -1,0 +1,91 @@
+"""Statements in which threads combine what they hold along an axis of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.expressions import Expr
+from tinygpu.language.exchange import ExchangePlan
+from tinygpu.language.instruction import Elementwise, Instruction
+from tinygpu.language.meeting import Meeting, meeting, words_of
+from tinygpu.language.tile import Tile
+from tinygpu.program.nodes.computing import Apply
+from tinygpu.program.statement import ZERO, Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge:
+    """How two tuples of values become one: element-wise instructions, value by value.
+
+    left, right  stand for the values of the two
+    made         for what both become: of the two, or of the steps
+    steps        in order
+    identity     the tuple with which nothing changes; () where none is known
+    ordered      whether left and right may not be exchanged without changing bits of what they become
+    """
+
+    left: tuple[Tile, ...]
+    right: tuple[Tile, ...]
+    made: tuple[Tile, ...]
+    steps: tuple[Apply, ...]
+    identity: tuple[float, ...] = ()
+    ordered: bool = False
+
+    @property
+    def plain(self) -> Elementwise | None:
+        """The one instruction that it is; None where it is written out."""
+        return self.steps[0].instruction if not self.ordered and len(self.steps) == len(self.made) == 1 else None
+
+    @property
+    def words(self) -> int:
+        """Words of 32 bits in which a tuple goes to other threads."""
+        return sum(words_of(tile.dtype.bits) for tile in self.made)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combining(Statement):
+    """Tiles whose values along an axis are combined, a tuple of one value of each at a time."""
+
+    name: str
+    merge: Merge
+    by: ExchangePlan | None
+    sources: tuple[Tile, ...]
+    results: tuple[Tile, ...]
+    axis: int
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return self.sources
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return self.results
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        used = [step.instruction for step in self.merge.steps]
+        return (*dict.fromkeys(used), *(self.by.instructions if self.by is not None else ()))
+
+    @property
+    def meeting(self) -> Meeting:
+        """Who meets."""
+        partition = self.sources[0].partition
+        if partition is None:
+            raise ValueError(f"{self.sources[0].name} does not lie in registers")
+        return meeting(partition, self.axis)
+
+    @property
+    def exchanged_bytes(self) -> Expr:
+        if self.by is None or not self.by.warps:
+            return ZERO
+        return self.meeting.left_bytes(self.merge.words)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        made, taken = (", ".join(map(str, tiles)) for tiles in (self.results, self.sources))
+        by = f" by {self.by}" if self.by is not None and self.by.warps else ""
+        return f"{made} = {self.name} {taken} along {self.axis}{by}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Combining):
+    """All values along the axis become one, which every thread that held one of them holds."""
