@@ -19,6 +19,7 @@ from tinygpu.search.searchable import Searchable
 from tinygpu.search.seen import LISTABLE_POINTS
 from tinygpu.search.strategy import Strategy
 from tinygpu.search.surrogate import surrogate
+from tinygpu.search.terms import SumObjective
 
 # Strategies that need nothing but the space.
 STRATEGIES: Mapping[str, Strategy] = {
@@ -32,6 +33,8 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 # The one that needs an objective with bounds.
 BRANCH_AND_BOUND = "branch_and_bound"
+# The one that needs an objective that is a sum.
+FACTORED = "factored"
 
 # A proposal of the surrogate costs some 20 ms. Where points are evaluated by the thousand and so many are wanted, that
 # time is better spent on more points.
@@ -40,7 +43,7 @@ _MANY_EVALUATIONS = 2_000
 
 def check_name(strategy: str) -> None:
     """Raises ValueError where no strategy has this name, and ExtensionError where a package's cannot be used."""
-    if without_ours(strategy) not in (*STRATEGIES, BRANCH_AND_BOUND, "auto") or offered(strategy) is not None:
+    if without_ours(strategy) not in (*STRATEGIES, BRANCH_AND_BOUND, FACTORED, "auto") or offered(strategy) is not None:
         named(strategy)
 
 
@@ -48,7 +51,7 @@ def named(strategy: str) -> Strategy:
     """The strategy of this name, ours or an installed package's, that needs nothing but the space. Raises as above."""
     found = offered(strategy) or STRATEGIES.get(without_ours(strategy))
     if found is None:
-        known = ", ".join([*STRATEGIES, BRANCH_AND_BOUND, *(e.name for e in extensions("strategies"))])
+        known = ", ".join([*STRATEGIES, BRANCH_AND_BOUND, FACTORED, *(e.name for e in extensions("strategies"))])
         raise ValueError(f"there is no strategy {strategy!r}; there are {known} and auto")
     return found
 
@@ -58,7 +61,7 @@ def offered(strategy: str) -> Strategy | None:
 
     Raises ExtensionError where it cannot be used, and for a name that stands for two strategies.
     """
-    found = extension("strategies", strategy, (*STRATEGIES, BRANCH_AND_BOUND, "auto"))
+    found = extension("strategies", strategy, (*STRATEGIES, BRANCH_AND_BOUND, FACTORED, "auto"))
     if found is None:
         return None
     made: Strategy = found.imported()
@@ -77,6 +80,15 @@ def resolve(
     strategy = without_ours(strategy)
     if strategy == "auto":
         strategy = choose(space, objective, budget)
+    if strategy == FACTORED:
+        from tinygpu.search.factored import Factored, separable  # needs spaces, which not every search has
+
+        if not isinstance(objective, SumObjective) or not separable(space, objective):
+            raise ValueError(
+                "strategy='factored' needs an objective that is a sum of terms with parameters of their own, as the "
+                "predicted times of a plan's steps are, and constraints that keep these apart"
+            )
+        return strategy, Factored(objective)
     if strategy == BRANCH_AND_BOUND:
         if not isinstance(objective, BoundedObjective):
             raise ValueError(
@@ -99,6 +111,11 @@ def choose(space: Searchable, objective: Objective, budget: Budget) -> str:
     # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
     if listed and (budget.seconds is None or columns):
         return "exhaustive"
+    if budget.open_ended and isinstance(objective, SumObjective):
+        from tinygpu.search.factored import separable
+
+        if separable(space, objective):
+            return FACTORED
     if budget.open_ended and isinstance(objective, BoundedObjective):
         return BRANCH_AND_BOUND
     many = budget.evaluations is None or budget.evaluations > _MANY_EVALUATIONS

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from tinygpu.distributions import WHOLE
+from tinygpu.language.declared import Declared
 from tinygpu.language.inputs import input_distributions
-from tinygpu.language.machine import Machine
 from tinygpu.language.parameters import Dim, Option
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
 from tinygpu.language.strides import overlapping, packed
 from tinygpu.language.tensors import TensorDeclaration
-from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.launching.kernels import Kernels
+from tinygpu.ptx.launching.launches import launch_of_kernels
 from tinygpu.ptx.runtime.arrays import View
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.runtime.errors import WrongArray
@@ -26,7 +26,7 @@ MOST_ALIGN_BYTES = 16
 
 
 def problem_of(
-    machine: type[Machine], views: Mapping[str, View], options: Mapping[str, Any], like: Problem | None = None
+    machine: type[Declared], views: Mapping[str, View], options: Mapping[str, Any], like: Problem | None = None
 ) -> Problem:
     """The problem that arrays, by tensor, pose to a machine; tensors without an array take the machine's default.
 
@@ -60,12 +60,14 @@ def problem_of(
     return problem(machine, sizes, dtypes=dtypes, majors=majors, strides=strides, aligns=aligns, options=options)
 
 
-def launcher(machine: type[Machine], kernel: Kernel, made_for: Problem) -> Callable[[Mapping[str, View]], Launch]:
-    """The launch of `kernel` for arrays: those that it was compiled for, and every other that it takes.
+def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
+    """The launch of a candidate for arrays: those that it was compiled for, and every other that its kernels take.
 
     Dims and leading dimensions are launch arguments, so that one kernel serves many problems; what it was specialised
     for is checked.
     """
+
+    machine, made_for = kernels.machine, kernels.problem
 
     def launch_for(views: Mapping[str, View]) -> Launch:
         title = machine.__name__
@@ -98,7 +100,8 @@ def launcher(machine: type[Machine], kernel: Kernel, made_for: Problem) -> Calla
             values = input_distributions(machine, launched)
         except ValueError as empty:
             raise WrongArray(f"{title}: {empty}") from None
-        return replace(launch_of(kernel, launched), values=tuple((n, v) for n, v in values.items() if v.law in WHOLE))
+        whole = tuple((name, v) for name, v in values.items() if v.law in WHOLE)
+        return replace(launch_of_kernels(kernels.posed(launched)), values=whole)
 
     return launch_for
 
@@ -108,7 +111,7 @@ def _as(view: View, type_: str) -> View:
     return View(view.address, type_, view.shape, view.strides, host=view.host)
 
 
-def _check_rank(machine: type[Machine], tensor: TensorDeclaration, view: View) -> None:
+def _check_rank(machine: type[Declared], tensor: TensorDeclaration, view: View) -> None:
     if len(view.shape) != len(tensor.dims):
         names = ", ".join(tensor.names())
         count = len(tensor.dims)
@@ -118,7 +121,7 @@ def _check_rank(machine: type[Machine], tensor: TensorDeclaration, view: View) -
         )
 
 
-def _dtype(machine: type[Machine], tensor: TensorDeclaration, view: View) -> str:
+def _dtype(machine: type[Declared], tensor: TensorDeclaration, view: View) -> str:
     """The array's type; f32 stands for tf32 where a machine has that alone."""
     names = {d.name for d in tensor.dtypes}
     if view.type == "f32" and "f32" not in names and "tf32" in names:
@@ -127,7 +130,7 @@ def _dtype(machine: type[Machine], tensor: TensorDeclaration, view: View) -> str
 
 
 def _placed(
-    machine: type[Machine], tensor: TensorDeclaration, view: View, wanted: str | None
+    machine: type[Declared], tensor: TensorDeclaration, view: View, wanted: str | None
 ) -> tuple[str, dict[int, int]]:
     """(order in memory, strides in elements) of an array; the first of the tensor's orders that has them so."""
     shape, strides = view.shape, view.strides

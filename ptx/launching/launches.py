@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.launching.kernel import Kernel, TensorMapSpec
+from tinygpu.ptx.launching.kernels import Kernels, Stage
 from tinygpu.ptx.runtime.launch import Argument, Bank, Launch, Map, Tensor, Workspace
 
 
@@ -44,6 +48,37 @@ def launch_of(kernel: Kernel, problem: Problem) -> Launch:
         persistent=kernel.persistent,
         banks=tuple(Bank(b.name, b.size_bytes, tuple(b.places(problem).items())) for b in kernel.banks),
         workspaces=tuple(Workspace(w.name, sizes[w.name], w.zeroed, w.cta_bytes) for w in kernel.workspaces),
+    )
+
+
+def launch_of_kernels(kernels: Kernels) -> Launch:
+    """How the kernels of a candidate are launched, one after another; raises LaunchError as `launch_of` does."""
+    if not kernels.stages[0].name:
+        return launch_of(kernels.stages[0].kernel, kernels.problem)
+    tensors = tensors_of(kernels.problem)
+    between = {o.name: o.extent_elems * o.dtype.bits // 8 for o in kernels.workspaces}
+    first, *others = [_said_of_whole(stage, tensors, between) for stage in kernels.stages]
+    return replace(first, then=tuple(others))
+
+
+def _said_of_whole(stage: Stage, tensors: tuple[Tensor, ...], between: Mapping[str, int]) -> Launch:
+    """The launch of one kernel with the names of the whole: its tensors are those, or workspaces."""
+    launch = launch_of(stage.kernel, stage.problem)
+    own = {w.name: f"{stage.name}.{w.name}" for w in launch.workspaces}
+    names = {**stage.tensors, **stage.scalars, **own}
+
+    def renamed(a: Argument) -> Argument:
+        return replace(a, name=names[a.name]) if a.kind in ("address", "scalar") else a
+
+    used = [name for name in dict.fromkeys(stage.tensors.values()) if name in between]
+    handed = tuple(Workspace(name, between[name], zeroed=False) for name in used)
+    return replace(
+        launch,
+        arguments=tuple(map(renamed, launch.arguments)),
+        tensors=tensors,
+        maps=tuple(replace(m, tensor=names[m.tensor]) for m in launch.maps),
+        workspaces=(*handed, *(replace(w, name=own[w.name]) for w in launch.workspaces)),
+        banks=tuple(replace(b, places=tuple((names[n], at) for n, at in b.places)) for b in launch.banks),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ KEY = "tinygpu_bundle"
 # 2: machine code has the register budgets of its PTX, so that it is loaded wherever it is there.
 # 3: tensor maps have a swizzle_bytes.
 # 4: questions have the values that inputs are drawn from.
-VERSION = 4
+# 5: a launch may have others behind it, whose texts are numbered.
+VERSION = 5
 BEGINS = (b"PK\x03\x04",)
 _INDEX = "bundle.json"
 # Bytes of a bundle, of all that it holds, decompressed, and of one kernel: 500 take some 20 MB and 200 MB.
@@ -90,7 +91,7 @@ class Entry:
     question           number of the question that it answers
     machine, point     the candidate
     predicted_seconds  by the model
-    registers          per thread, and `spill_bytes`, as the assembler says
+    registers          per thread (of several kernels the most), and `spill_bytes`, as the assembler says
     digest             SHA-256 of its PTX
     """
 
@@ -130,7 +131,8 @@ class _Index:
             of = self.questions[e.question]
             if e.launch.tensors != of.tensors:
                 raise ValueError(f"{e.name} is not launched on the tensors of its question")
-            scalars = {a.name for a in e.launch.arguments if a.kind == "scalar"}
+            launches = (e.launch, *e.launch.then)
+            scalars = {a.name for launch in launches for a in launch.arguments if a.kind == "scalar"}
             if scalars - {name for name, _ in of.scalars}:
                 raise ValueError(f"{e.name} takes the scalar {sorted(scalars)[0]}, which its question does not give")
 
@@ -161,12 +163,26 @@ class Bundle:
         """The machine code for the device that the bundle was made for; None where there is PTX alone."""
         return self._archive().read(f"kernels/{entry.name}.cubin") if entry.cubin else None
 
+    def texts(self, entry: Entry) -> tuple[tuple[bytes, bytes | None], ...]:
+        """PTX and machine code of every launch of an entry, in their order."""
+        archive = self._archive()
+        return tuple(
+            (archive.read(f"kernels/{name}.ptx"), archive.read(f"kernels/{name}.cubin") if entry.cubin else None)
+            for name in _members(entry)
+        )
+
     def _archive(self) -> Archive:
         return _archive(self.path, read_file(self.path, _MOST_BYTES))
 
 
-def ptx_digest(ptx: bytes) -> str:
-    return hashlib.sha256(ptx).hexdigest()
+def ptx_digest(*texts: bytes) -> str:
+    """SHA-256 of a kernel's PTX, or of those of several, one after another."""
+    return hashlib.sha256(b"".join(texts)).hexdigest()
+
+
+def _members(entry: Entry) -> list[str]:
+    """What the texts of an entry are called in the archive."""
+    return [entry.name, *(f"{entry.name}-{number}" for number in range(2, len(entry.launch.then) + 2))]
 
 
 def write_bundle(
@@ -176,17 +192,18 @@ def write_bundle(
     device: str,
     made: str,
     questions: Iterable[Question],
-    kernels: Iterable[tuple[Entry, bytes, bytes | None]],
+    kernels: Iterable[tuple[Entry, Sequence[tuple[bytes, bytes | None]]]],
 ) -> Bundle:
-    """Writes a bundle of (entry, PTX, cubin); the file is there whole or not at all."""
+    """Writes a bundle of entries with PTX and cubin of each launch; the file is there whole or not at all."""
     entries = []
     check_replaceable(path, BEGINS, "a bundle")
     with draft_of(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, ptx, cubin in kernels:
+        for entry, texts in kernels:
             entries.append(asdict(entry))
-            archive.writestr(f"kernels/{entry.name}.ptx", ptx)
-            if cubin is not None:
-                archive.writestr(f"kernels/{entry.name}.cubin", cubin)
+            for name, (ptx, cubin) in zip(_members(entry), texts, strict=True):
+                archive.writestr(f"kernels/{name}.ptx", ptx)
+                if cubin is not None:
+                    archive.writestr(f"kernels/{name}.cubin", cubin)
         index = {
             KEY: VERSION,
             "title": title,

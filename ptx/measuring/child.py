@@ -21,7 +21,7 @@ from tinygpu.ptx.measuring.timing import Protocol, Stopwatch, take_turns
 from tinygpu.ptx.runtime.calls import load_driver
 from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import CudaError, GpuUnavailable, LaunchRefused, OutOfDeviceMemory, WrongArchitecture
-from tinygpu.ptx.runtime.loaded import LoadedKernel, load_kernel
+from tinygpu.ptx.runtime.sequence import LoadedSequence, load
 
 _REFUSED = (LaunchRefused, WrongArchitecture, OutOfDeviceMemory)
 
@@ -40,7 +40,7 @@ class Bench:
         self._subjects: dict[int, Subject] = {}
         self._watches: dict[int, Stopwatch] = {}
         self._right: set[str] = set()
-        self._kept: tuple[str, LoadedKernel] | None = None
+        self._kept: tuple[str, LoadedSequence] | None = None
 
     def prepare(self, question: int) -> None:
         """Inputs and answers of a question."""
@@ -55,7 +55,7 @@ class Bench:
         begun = time.monotonic()
         entry = self._entries[name]
         kernel = self._load(entry)
-        other: LoadedKernel | None = None
+        other: LoadedSequence | None = None
         kept = self._kept is not None and self._kept[0] == against
         try:
             details = {
@@ -91,7 +91,7 @@ class Bench:
         finally:
             self._unload(kernel, other, rival=against or name, kept=kept)
 
-    def _unload(self, kernel: LoadedKernel, other: LoadedKernel | None, *, rival: str, kept: bool) -> None:
+    def _unload(self, kernel: LoadedSequence, other: LoadedSequence | None, *, rival: str, kept: bool) -> None:
         """The rival stays loaded: it is most likely the next one's too."""
         kernel.unload()
         if other is not None and not kept:
@@ -99,8 +99,8 @@ class Bench:
                 self._kept[1].unload()
             self._kept = (rival, other)
 
-    def _load(self, entry: Entry) -> LoadedKernel:
-        return load_kernel(self.context, entry.launch, self.bundle.ptx(entry), self.bundle.cubin(entry))
+    def _load(self, entry: Entry) -> LoadedSequence:
+        return load(self.context, entry.launch, self.bundle.texts(entry))
 
     def _watch(self, question: int) -> Stopwatch:
         self.prepare(question)

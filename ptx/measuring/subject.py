@@ -22,11 +22,10 @@ from tinygpu.ptx.measuring.bundle import Question
 from tinygpu.ptx.measuring.comparer import Comparer
 from tinygpu.ptx.measuring.intervals import GUARD_ELEMS, intervals
 from tinygpu.ptx.measuring.reference import evaluate
-from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
 from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.launch import Tensor
-from tinygpu.ptx.runtime.loaded import LoadedKernel
+from tinygpu.ptx.runtime.sequence import ArgumentSequence, LoadedSequence
 
 Inputs = Literal["integers", "random"]
 INPUTS: tuple[Inputs, ...] = ("integers", "random")
@@ -96,9 +95,11 @@ class Subject:
             else:
                 operands.memory[t.name].copy_from(self._given[inputs, t.name])
 
-    def arguments(self, kernel: LoadedKernel, operands: Operands, inputs: Inputs) -> ArgumentBuffer:
+    def arguments(
+        self, kernel: LoadedSequence, operands: Operands, inputs: Inputs
+    ) -> ArgumentSequence:
         spaces = {w.name: self.workspaces.memory(w).address for w in kernel.workspaces}
-        made = ArgumentBuffer(self.context.driver, kernel.launch, {**operands.addresses, **spaces})
+        made = kernel.arguments({**operands.addresses, **spaces})
         for name, value in self.scalars[inputs].items():
             made.set_scalar(name, value)
         return made
@@ -106,7 +107,7 @@ class Subject:
     def bytes_per_set(self) -> int:
         return sum(_allocated(t) for t in self.question.tensors)
 
-    def verify(self, kernel: LoadedKernel) -> str:
+    def verify(self, kernel: LoadedSequence) -> str:
         """"" where the kernel's results are right; else a sentence. Raises CudaError where it faults."""
         config = kernel.config(0)
         for inputs in INPUTS:

@@ -18,7 +18,7 @@ import numpy as np
 from tinygpu.ptx.measuring.statistics import out_of_race
 from tinygpu.ptx.measuring.subject import Operands, Subject
 from tinygpu.ptx.runtime.context import Memory
-from tinygpu.ptx.runtime.loaded import LoadedKernel
+from tinygpu.ptx.runtime.sequence import LoadedSequence
 from tinygpu.ptx.runtime.streams import Event, Graph, Stream
 
 # A set is forgotten when this many times the L2 was touched since.
@@ -102,7 +102,7 @@ class Stopwatch:
         # operands are copied on the null stream, for which the stream that times does not wait
         self.context.synchronize()
 
-    def single(self, kernel: LoadedKernel) -> float:
+    def single(self, kernel: LoadedSequence) -> float:
         """Seconds of one launch, after one that brought the kernel there."""
         start, stop = Event(self.context), Event(self.context)
         arguments = self.subject.arguments(kernel, self._sets[0], "random")
@@ -118,7 +118,7 @@ class Stopwatch:
             start.close()
             stop.close()
 
-    def take_turns(self, first: LoadedKernel, second: LoadedKernel, seed: int, clock: Any) -> Samples:
+    def take_turns(self, first: LoadedSequence, second: LoadedSequence, seed: int, clock: Any) -> Samples:
         """Samples of two kernels of this subject's question in turns; they may be the same.
 
         seed   of the order
@@ -126,12 +126,12 @@ class Stopwatch:
         """
         return take_turns((self, first), (self, second), self.protocol, seed, clock)
 
-    def cold_run(self, kernel: LoadedKernel, launches: int) -> _Run:
+    def cold_run(self, kernel: LoadedSequence, launches: int) -> _Run:
         if self.mode == "flush":
             return _Run(self, kernel, min(launches, self.protocol.flushes), self._sets, self._flusher)
         return _Run(self, kernel, max(launches, len(self._sets)), self._sets, None)
 
-    def warm_run(self, kernel: LoadedKernel, launches: int) -> _Run:
+    def warm_run(self, kernel: LoadedSequence, launches: int) -> _Run:
         return _Run(self, kernel, launches, self._sets[:1], None)
 
     def sets(self) -> int:
@@ -149,7 +149,7 @@ class _Run:
     """One kind of sample of one kernel, as a graph."""
 
     def __init__(
-        self, watch: Stopwatch, kernel: LoadedKernel, launches: int, sets: list[Operands], flusher: Memory | None
+        self, watch: Stopwatch, kernel: LoadedSequence, launches: int, sets: list[Operands], flusher: Memory | None
     ) -> None:
         self.watch = watch
         self.launches = launches
@@ -192,7 +192,7 @@ class _Run:
 
 
 def take_turns(
-    first: tuple[Stopwatch, LoadedKernel], second: tuple[Stopwatch, LoadedKernel], protocol: Protocol, seed: int,
+    first: tuple[Stopwatch, LoadedSequence], second: tuple[Stopwatch, LoadedSequence], protocol: Protocol, seed: int,
     clock: Any,
 ) -> Samples:  # fmt: skip
     """Samples of two kernels in turns, each with the stopwatch of its own question."""

@@ -10,21 +10,20 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinygpu.distributions import Distribution
-from tinygpu.ptx.runtime.arguments import ArgumentBuffer
 from tinygpu.ptx.runtime.arrays import Reader, View, reader_of
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import Context, Memory, Workspaces
 from tinygpu.ptx.runtime.errors import CudaError, WrongArray
 from tinygpu.ptx.runtime.launch import Launch, Tensor
-from tinygpu.ptx.runtime.loaded import LoadedKernel, load_kernel
 from tinygpu.ptx.runtime.outputs import new_array
+from tinygpu.ptx.runtime.sequence import ArgumentSequence, LoadedSequence, Text, load
 
 # Sets of arrays that are kept prepared; the oldest gives way.
 MOST_PREPARED = 256
@@ -50,14 +49,16 @@ class Signature:
 class _Prepared:
     """One set of arrays, ready to launch.
 
+    calls       (configuration, function, address of the arguments) of each launch
     staged      stand-ins for host arrays, by position
     workspaces  kept as long as the launch knows their addresses
     values      what tensors and scalars may hold, by name
     """
 
-    arguments: ArgumentBuffer
+    arguments: ArgumentSequence
     config: Any
-    loaded: LoadedKernel
+    loaded: LoadedSequence
+    calls: tuple[tuple[Any, Any, int], ...]
     staged: tuple[tuple[int, Tensor, Memory], ...]
     workspaces: tuple[Memory, ...]
     stream: int
@@ -80,20 +81,22 @@ class CallableKernel:
         context: Callable[[], Context],
         ptx: bytes,
         cubin: bytes | None = None,
+        then: Sequence[Text] = (),
     ) -> None:
         """
+        then        PTX and machine code of each launch that follows the first
         launch_for  the launch for a set of arrays, by tensor; raises WrongArray for those that do not fit
         context     opens the GPU; asked once, with the first call
         """
         self.signature = signature
         self._launch_for = launch_for
         self._open = context
-        self._ptx, self._cubin = ptx, cubin
+        self._texts: tuple[Text, ...] = ((ptx, cubin), *then)
         self._lock = threading.Lock()
         self._readers: dict[type, Reader] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._planned: dict[Any, Launch] = {}
-        self._loaded: dict[int, LoadedKernel] = {}
+        self._loaded: dict[int, LoadedSequence] = {}
         self._workspaces: dict[int, Workspaces] = {}
         self._context: Context | None = None
         self._count = len(signature.inputs)
@@ -137,9 +140,10 @@ class CallableKernel:
             with self._lock:
                 self._run_slowly(prepared, arrays, scalars)
             return out
-        status = self._launch(prepared.config, prepared.loaded.function, prepared.arguments.address, 0)[0]
-        if status:
-            raise CudaError("cuLaunchKernelEx", context.driver.code(status))
+        for config, function, address in prepared.calls:
+            status = self._launch(config, function, address, 0)[0]
+            if status:
+                raise CudaError("cuLaunchKernelEx", context.driver.code(status))
         return out
 
     def _run_slowly(self, prepared: _Prepared, arrays: tuple[Any, ...], scalars: Mapping[str, Any]) -> None:
@@ -238,23 +242,23 @@ class CallableKernel:
         spaces = self._workspaces.setdefault(stream, Workspaces(context))
         memory = tuple(spaces.memory(w) for w in loaded.workspaces)
         addresses |= {w.name: m.address for w, m in zip(loaded.workspaces, memory, strict=True)}
-        arguments = ArgumentBuffer(context.driver, launch, addresses)
-        config, values = loaded.config(stream), dict(launch.values)
-        prepared = _Prepared(arguments, config, loaded, tuple(staged), memory, stream, values)
+        arguments, config = loaded.arguments(addresses), loaded.config(stream)
+        calls, values = loaded.calls(arguments, config), dict(launch.values)
+        prepared = _Prepared(arguments, config, loaded, calls, tuple(staged), memory, stream, values)
         with self._lock:
             while len(self._prepared) >= MOST_PREPARED:
                 del self._prepared[next(iter(self._prepared))]
             self._prepared[key] = prepared
         return prepared
 
-    def _load(self, launch: Launch, stream: int) -> LoadedKernel:
-        """The kernel, loaded once; other problems than the first have grids of their own.
+    def _load(self, launch: Launch, stream: int) -> LoadedSequence:
+        """The kernels, loaded once; other problems than the first have grids of their own.
 
         One with banks is loaded for each stream: launches on another may run beside, with other contents.
         """
-        of = stream if launch.banks else 0
+        of = stream if any(each.banks for each in (launch, *launch.then)) else 0
         if of not in self._loaded:
-            self._loaded[of] = load_kernel(self.context, launch, self._ptx, self._cubin)
+            self._loaded[of] = load(self.context, launch, self._texts)
         return self._loaded[of].for_launch(launch)
 
     def _refuse_call(self, count: int, scalars: Mapping[str, Any]) -> None:

@@ -146,6 +146,8 @@ class Launch:
     dependent   may begin before what was launched before it has ended; the kernel itself waits for that
     banks       variables in constant space that are filled first
     values      (tensor or scalar, the whole numbers that the kernel takes there): it may make addresses of them
+    then        launches that follow this one on its stream, each when the one before has ended: later steps of the same
+                operation, on the same tensors; what one workspace is called in several is one
     """
 
     kernel: str
@@ -163,8 +165,12 @@ class Launch:
     dependent: bool = False
     banks: tuple[Bank, ...] = ()
     values: tuple[tuple[str, Distribution], ...] = ()
+    then: tuple[Launch, ...] = ()
 
     def __post_init__(self) -> None:
+        for later in self.then:
+            if later.tensors != self.tensors or later.then:
+                raise ValueError(f"{later.kernel} follows {self.kernel}: on its tensors, and with nothing behind it")
         for name in ("ctas", "threads", "cluster"):
             if not 1 <= getattr(self, name) < 2**31:
                 raise ValueError(f"{name} of {self.kernel} is 1 to {2**31 - 1:,}, not {getattr(self, name):,}")
@@ -184,8 +190,8 @@ class Launch:
                 if not 0 <= at <= b.bytes - self.tensor(name).extent_bytes:
                     raise ValueError(f"{self.kernel} has {name} at byte {at} of {b.name}, which has {b.bytes:,}")
         for m in self.maps:
-            if m.tensor not in tensors:
-                raise ValueError(f"{self.kernel} has a map of {m.tensor}, which is no tensor of it")
+            if m.tensor not in addresses:
+                raise ValueError(f"{self.kernel} has a map of {m.tensor}, which is no tensor and no workspace")
 
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)

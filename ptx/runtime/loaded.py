@@ -65,6 +65,14 @@ class LoadedKernel:
         """The driver's launch configuration, for a stream (a handle, or its number)."""
         return _config(self.context, self.launch, self.grid, stream)
 
+    def arguments(self, addresses: Mapping[str, int]) -> ArgumentBuffer:
+        """The launch's arguments, with addresses of its tensors and workspaces."""
+        return ArgumentBuffer(self.context.driver, self.launch, addresses)
+
+    def calls(self, arguments: ArgumentBuffer, config: Any) -> tuple[tuple[Any, Any, int], ...]:
+        """(configuration, function, address of the arguments) of the launch."""
+        return ((config, self.function, arguments.address),)
+
     def run(self, arguments: ArgumentBuffer, config: Any) -> None:
         """Fills the kernel's banks, and launches once; returns at once.
 

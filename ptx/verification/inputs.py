@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tinygpu.distributions import Distribution
 from tinygpu.dtypes import DType, tf32_read
+from tinygpu.language.declared import Declared
 from tinygpu.language.inputs import input_distributions
-from tinygpu.language.machine import Machine
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
@@ -39,7 +39,7 @@ _LARGE = 1000.0
 
 
 def make_inputs(
-    machine: type[Machine], problem: Problem, inputs: Inputs, seed: int
+    machine: type[Declared], problem: Problem, inputs: Inputs, seed: int
 ) -> tuple[dict[str, HostTensor], dict[str, Any]]:
     """Operands and scalars of a run whose results are not judged; `verification.trial.draw` knows the answers, too."""
     arrays, scalars = drawn(machine, problem, inputs, seed, {o.name: o.shape for o in problem.operands})
@@ -55,7 +55,7 @@ def host_tensors(problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> dict[s
 
 
 def drawn(
-    machine: type[Machine],
+    machine: type[Declared],
     problem: Problem,
     inputs: Inputs,
     seed: int,

@@ -193,7 +193,7 @@ def sampled_checks(
     """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
     windows = {o.name: _window(kernel, problem, o, chosen) for o in problem.operands}
     shapes = {name: _shape(window) for name, window in windows.items()}
-    trial = draw(machine, problem, "integers", seed, shapes)
+    trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point))
     backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}

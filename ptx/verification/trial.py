@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.problem import Problem
-from tinygpu.language.reference import precision_of, reference_of
+from tinygpu.language.reference import constants_of, precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.launching.kernel import Kernel
@@ -54,7 +54,7 @@ class Trial:
         return replace(self, answers=found)
 
 
-def rounding_of(machine: type[Machine], problem: Problem) -> Rounding:
+def rounding_of(machine: type[Declared], problem: Problem) -> Rounding:
     """How far results of a machine may be off for one problem."""
     exact, approximation = precision_of(machine, dict(problem.options))
     wide = all(o.dtype.name == "f64" for o in problem.operands if o.access != "in" and o.dtype.is_float)
@@ -68,11 +68,12 @@ def adds_short(kernel: Kernel, problem: Problem) -> bool:
 
 
 def draw(
-    machine: type[Machine],
+    machine: type[Declared],
     problem: Problem,
     inputs: Inputs,
     seed: int,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    point: Mapping[str, Any] | None = None,
 ) -> Trial:
     """Inputs drawn from a seed, with their answers.
 
@@ -80,25 +81,27 @@ def draw(
     the accumulators and of the last rounding they try.
 
     shapes  of windows of the operands; theirs, where they are not given
+    point   of the candidate, for a reference that asks for parameters
     """
     rounding = rounding_of(machine, problem)
     shapes = shapes or {o.name: o.shape for o in problem.operands}
     large = inputs == "integers" and rounding.exact
     for amplitude in _AMPLITUDES if large else (SMALL,):
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
-        found = reference_answers(machine, problem, arrays, scalars, rounding, shapes)
+        found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
         if amplitude == SMALL or all(_holds(problem, name, a, rounding) for name, a in found.items()):
             break
     return Trial(problem, inputs, arrays, scalars, found)
 
 
 def reference_answers(
-    machine: type[Machine],
+    machine: type[Declared],
     problem: Problem,
     arrays: Mapping[str, NDArray[Any]],
     scalars: Mapping[str, Any],
     rounding: Rounding,
     shapes: Mapping[str, tuple[int, ...]],
+    point: Mapping[str, Any] | None = None,
 ) -> dict[str, Answer]:
     """What every output may be, by the machine's reference in 64 bits."""
     wide: dict[str, Any] = {
@@ -107,7 +110,8 @@ def reference_answers(
     }
     wide |= {name: value.item() for name, value in scalars.items()}
     outputs = {o.name: shapes.get(o.name, o.shape) for o in problem.operands if o.access != "in"}
-    return answers(reference_of(machine, outputs), wide, dict(problem.options), list(outputs), rounding)
+    constants = constants_of(machine, problem, point or {})
+    return answers(reference_of(machine, outputs), wide, constants, list(outputs), rounding)
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:

@@ -35,7 +35,7 @@ def who_is_wrong(
     for run in sorted(runs, key=lambda r: r.rounds(kernel)):
         if time.process_time() - begun > cpu_seconds:
             break
-        trial = draw(machine, run.problem, run.inputs, seed)
+        trial = draw(machine, run.problem, run.inputs, seed, point=dict(kernel.point))
         ctas = kernel.grid(run.problem, run.ctas)[0]
         try:
             made = program.run(trial.arrays, trial.scalars, sizes=run.problem.dim, ctas=ctas)

@@ -43,7 +43,7 @@ def kit_of(plan: Plan, folder: Path, fates: Mapping[str, Mapping[str, str]]) -> 
             ptx, cubin = bundle.ptx(entry), bundle.cubin(entry)
             if entry.name in told:
                 ptx, cubin = f"// fake: {told[entry.name]}\n".encode() + ptx, None
-            kernels.append((replace(entry, cubin=cubin is not None), ptx, cubin))
+            kernels.append((replace(entry, cubin=cubin is not None), [(ptx, cubin)]))
         write_bundle(
             bundle.path, title=bundle.title, device=bundle.device, made=bundle.made, questions=bundle.questions,
             kernels=kernels,

@@ -94,7 +94,7 @@ def test_a_kernel_that_faults_or_is_wrong_costs_itself_alone(
     unpacked = tmp_path / "unpacked"
     write_bundle(
         unpacked / made.jobs[0].file, title="t", device="H200-SXM", made="by hand", questions=bundle.questions,
-        kernels=[(replace(e, cubin=False), ptx[e.name].encode(), None) for e in bundle.entries],
+        kernels=[(replace(e, cubin=False), [(ptx[e.name].encode(), None)]) for e in bundle.entries],
     )  # fmt: skip
     (unpacked / "kit.json").write_text(json.dumps(made.to_json()))
     folders = [TESTS / "gpu", TESTS / "gpu" / "fake", TESTS / "ptx" / "fake", TESTS / "ptx" / "calibration"]

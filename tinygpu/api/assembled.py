@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tinygpu.api.caching import circumstances
-from tinygpu.api.machines import family
+from tinygpu.api.machines import family, machines_of
 from tinygpu.devices import Device
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.assembling.assembler import AssemblerError, assemble
@@ -69,7 +69,8 @@ class AssembledTime:
 
 def assembled_time(machines: str, machine: str, problem: Problem, device: Device) -> AssembledTime:
     """The objective of one machine of a family, by their names: what a process of its own can make."""
-    found = next(m for m in family(machines).machines if m.__name__ == machine)
+    declared = family(machines).machines
+    found = next(m for d in declared for m in machines_of(d) if m.__name__ == machine)
     return AssembledTime(build_space(found, problem, device))
 
 

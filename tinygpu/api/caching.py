@@ -8,7 +8,10 @@ import json
 from pathlib import Path
 
 import tinygpu
+from tinygpu.language.declared import Declared
 from tinygpu.language.machine import Machine
+from tinygpu.language.plan import Plan
+from tinygpu.language.step import Step
 from tinygpu.search.cache import Circumstances
 from tinygpu.spaces.build import MachineSpace
 
@@ -31,12 +34,14 @@ def circumstances(space: MachineSpace, value: str, *, driver: str = "", assemble
     )
 
 
-def source_digest(machine: type[Machine]) -> str:
-    """SHA-256 over the files that define a machine and the machines that it is made from."""
+def source_digest(machine: type[Declared]) -> str:
+    """SHA-256 over the files that define a machine, or a plan and its steps, and the classes that it is made from."""
     text = hashlib.sha256(machine.__qualname__.encode())
     for cls in machine.__mro__:
-        if issubclass(cls, Machine) and cls is not Machine:
+        if issubclass(cls, (Machine, Plan)) and cls not in (Machine, Plan):
             text.update(Path(inspect.getfile(cls)).read_bytes())
+    for step in machine.declarations(Step):
+        text.update(source_digest(step.machine).encode())
     return text.hexdigest()
 
 

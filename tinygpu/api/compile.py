@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from tinygpu.api.choosing import Finalist, choose, choose_among
+from tinygpu.api.choosing import Chosen, choose, choose_among
 from tinygpu.api.machines import Family, family
+from tinygpu.api.on_arrays import lines_of
 from tinygpu.api.problems import Asked, problems, strides_of
 from tinygpu.api.tune import Effort, NothingFound, tune
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.problem import Problem
 from tinygpu.ptx.launching.binding import launcher, problem_of
 from tinygpu.ptx.runtime.arrays import View, reader_of
@@ -20,11 +21,10 @@ from tinygpu.ptx.runtime.callable import CallableKernel, Signature
 from tinygpu.ptx.runtime.calls import gpu_driver
 from tinygpu.ptx.runtime.context import Context, open_context
 from tinygpu.ptx.runtime.errors import GpuUnavailable, WrongArray
-from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.verify import verify
+from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.recipe import Recipe, RecipeBook
 from tinygpu.seeds import check_seed
-from tinygpu.spaces.build import build_space
+from tinygpu.spaces.plan_space import space_of
 
 # What the driver calls parts that the library knows by another name.
 _DRIVER_NAMES = {
@@ -43,37 +43,35 @@ class CompiledKernel(CallableKernel):
     origin    why this candidate: "given", "predicted", or what its recipe says
     """
 
-    def __init__(self, finalist: Finalist, origin: str, context: Callable[[], Context]) -> None:
+    def __init__(self, finalist: Chosen, origin: str, context: Callable[[], Context]) -> None:
         machine, problem = finalist.space.machine, finalist.space.problem
-        kernel = finalist.built.kernel
+        first, *then = [(p.built.kernel.ptx.encode(), p.assembly.loadable) for p in finalist.parts]
         signature = Signature(
             machine.__name__,
             tuple(o.name for o in problem.operands if o.access != "out"),
             tuple(o.name for o in problem.operands if o.access == "out"),
             tuple(s.name for s in machine.scalars(dict(problem.options))),
         )
-        super().__init__(
-            signature, launcher(machine, kernel, problem), context, kernel.ptx.encode(), finalist.assembly.loadable
-        )
+        super().__init__(signature, launcher(finalist.kernels), context, *first, then=then)
         self.finalist = finalist
         self.origin = origin
 
     @property
     def ptx(self) -> str:
-        return self.finalist.built.kernel.ptx
+        return self.finalist.ptx
 
     @property
     def point(self) -> dict[str, int | str]:
-        return dict(self.finalist.built.kernel.point)
+        return dict(self.finalist.point)
 
     def __repr__(self) -> str:
         f = self.finalist
-        point = " ".join(f"{k}={v}" for k, v in f.built.kernel.point)
+        point = " ".join(f"{k}={v}" for k, v in self.point.items())
         return f"<{f.space.machine.__name__} for {f.space.problem} on {f.space.device.name} ({self.origin}): {point}>"
 
 
 def compile(
-    machine: str | type[Machine] | Family,
+    machine: str | type[Declared] | Family,
     problem: Any = None,
     *arrays: Any,
     device: str | Device | None = None,
@@ -116,9 +114,7 @@ def compile(
                 raise NothingFound(f"the best candidate is wrong in the emulator: {tuned.verification}")
             return CompiledKernel(tuned.winner, "predicted", open_gpu)
         finalist, origin = known
-    machine, posed = finalist.space.machine, finalist.space.problem
-    lines = LineInfo.of(finalist.built, posed)
-    checked = verify(finalist.built.kernel, machine, posed, seed=seed, orders=("late", "early"), lines=lines)
+    checked = verify_kernels(finalist.kernels, seed=seed, orders=("late", "early"), lines=lines_of(finalist))
     if not checked.passed:
         raise NothingFound(f"this candidate is wrong in the emulator: {checked}")
     return CompiledKernel(finalist, origin, open_gpu)
@@ -152,7 +148,7 @@ def _device_here(open_gpu: Callable[[], Context]) -> Device:
         raise GpuUnavailable(f"{missing}; to compile for a GPU that is elsewhere, give device=...") from None
 
 
-def _family(machine: str | type[Machine] | Family) -> Family:
+def _family(machine: str | type[Declared] | Family) -> Family:
     if isinstance(machine, str):
         return family(machine)
     return machine if isinstance(machine, Family) else Family(machine.__name__, (machine,))
@@ -200,11 +196,11 @@ def _asked_of_arrays(chosen: Family, arrays: tuple[Any, ...], options: Mapping[s
     )
 
 
-def _known(chosen: Family, asked: Asked, target: Device, recipes: RecipeBook | None) -> tuple[Finalist, str] | None:
+def _known(chosen: Family, asked: Asked, target: Device, recipes: RecipeBook | None) -> tuple[Chosen, str] | None:
     """The kernel of the best recipe of any machine of the family."""
     if recipes is None:
         return None
-    found: list[tuple[Recipe, type[Machine], Problem]] = []
+    found: list[tuple[Recipe, type[Declared], Problem]] = []
     for machine, posed in problems(chosen, asked)[0]:
         recipe = recipes.best(machine.__name__, posed.to_json(), target.name)
         if recipe is not None:
@@ -212,4 +208,4 @@ def _known(chosen: Family, asked: Asked, target: Device, recipes: RecipeBook | N
     if not found:
         return None
     recipe, machine, posed = min(found, key=lambda f: f[0].seconds)
-    return choose(build_space(machine, posed, target), recipe.point), recipe.said
+    return choose(space_of(machine, posed, target), recipe.point), recipe.said

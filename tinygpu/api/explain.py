@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.built import BuiltSpace
 
 
-def explain(space: MachineSpace, point: Mapping[str, int | str]) -> tuple[str, ...]:
+def explain(space: BuiltSpace, point: Mapping[str, int | str]) -> tuple[str, ...]:
     """Why a point is out, with the numbers; empty when it is in.
 
     Values that are left open are chosen such that the point breaks as little as possible.

@@ -16,24 +16,27 @@ from typing import Any
 
 from tinygpu.api import explain as explaining
 from tinygpu.api import predict as predicting
-from tinygpu.api.choosing import Finalist, choose
+from tinygpu.api.choosing import AnySpace, Chosen, choose
 from tinygpu.api.machines import Family, MachineNotFound, family
 from tinygpu.api.problems import Asked
 from tinygpu.api.timeline import SPANS
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
+from tinygpu.language.declared import Declared
 from tinygpu.language.machine import Machine
+from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.notebook import html as notebook
-from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace, space_of
 
 Values = Mapping[str, int | str]
 Strides = Mapping[int, int] | Sequence[int]
 
 
 def space(
-    machine: str | type[Machine],
+    machine: str | type[Declared],
     problem: Mapping[str, int] | Problem | None = None,
     *,
     device: str | Device,
@@ -44,8 +47,8 @@ def space(
     aligns: Mapping[str, int] | None = None,
     options: Mapping[str, Any] | None = None,
     **dims: int,
-) -> MachineSpace:
-    """All candidates of one machine for one problem on one device: `tg.space(Saxpy, n=1000, device="a100")`.
+) -> AnySpace:
+    """All candidates of a machine or a plan for one problem on one device: `tg.space(Saxpy, n=1000, device="a100")`.
 
     device   a name of the library, a file of your own, or a Device
     dtypes   one for every tensor that can have it ("bf16"), or by tensor ({"a": "e4m3"})
@@ -66,7 +69,7 @@ def space(
         )
     (one,) = chosen.machines
     asked = asked_of(chosen, problem, dtypes, majors, lds, strides, aligns, options, dims)
-    return build_space(one, asked.of(one), find_device(device))
+    return space_of(one, asked.of(one), find_device(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Explanation:
         )
 
 
-def explain(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Explanation:
+def explain(space: AnySpace, point: Values | None = None, /, **values: int | str) -> Explanation:
     """Why a point is out of a space; parameters that are left open may take any value.
 
     Raises SpaceError for a parameter that the machine does not have.
@@ -99,8 +102,8 @@ def explain(space: MachineSpace, point: Values | None = None, /, **values: int |
 
 
 def predict(
-    space: MachineSpace, point: Values | None = None, /, *, launch: Launch = "graph", **values: int | str
-) -> predicting.Predicted:
+    space: AnySpace, point: Values | None = None, /, *, launch: Launch = "graph", **values: int | str
+) -> predicting.AnyPredicted:
     """How long the best candidate with these values takes, where the time goes, and how far that is from the roofline.
 
     launch  "graph": launches follow each other in a CUDA graph; "stream": queued one by one
@@ -112,7 +115,7 @@ def predict(
     return predicting.predict_in(_space("predict", space), _point(point, values), launch=launch, keep=SPANS[".svg"])
 
 
-def emit(space: MachineSpace, point: Values | None = None, /, **values: int | str) -> Finalist:
+def emit(space: AnySpace, point: Values | None = None, /, **values: int | str) -> Chosen:
     """The best candidate with these values as a kernel: `.ptx`, `.point`, registers, launch, layouts; not verified.
 
     Raises NotAdmitted, with the reasons, where there is none.
@@ -120,17 +123,17 @@ def emit(space: MachineSpace, point: Values | None = None, /, **values: int | st
     return choose(_space("emit", space), _point(point, values))
 
 
-def family_of(machine: str | type[Machine]) -> Family:
+def family_of(machine: str | type[Declared]) -> Family:
     """The machines behind what a caller names; a class is a family of one."""
     if isinstance(machine, str):
         return family(machine)
-    if not (isinstance(machine, type) and issubclass(machine, Machine)):
+    if not (isinstance(machine, type) and issubclass(machine, (Machine, Plan))):
         raise MachineNotFound(f"a machine is a class, a name, or path/to/file.py:ClassName, not {machine!r}")
     return Family(machine.__name__, (machine,))
 
 
-def _space(call: str, given: MachineSpace) -> MachineSpace:
-    if not isinstance(given, MachineSpace):
+def _space(call: str, given: AnySpace) -> AnySpace:
+    if not isinstance(given, MachineSpace | PlanSpace):
         example = 'tg.space(M, n=1000, device="a100")'
         raise TypeError(f"{call} is asked of a space, as {example} gives one, not of {given!r}")
     return given

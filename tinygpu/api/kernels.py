@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from tinygpu.api import compile as compiling
 from tinygpu.api import tune as tuning
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import AnySpace, Chosen, Finalist, PlanFinalist
 from tinygpu.api.front import Strides, asked_of, family_of
 from tinygpu.api.machines import MachineNotFound
-from tinygpu.api.on_arrays import emulate_on, run_on
+from tinygpu.api.on_arrays import emulate_on, lines_of, run_on
 from tinygpu.api.report import report, run_of
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.ptx.emulator import Order
-from tinygpu.ptx.verification import verify as verification
-from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import Verification
+from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.recipe import RecipeBook
 from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace
 from tinygpu.testing.check import run_check
 from tinygpu.testing.report import CheckReport
 
@@ -56,7 +56,7 @@ class Tuning(tuning.Tuned):
 
 
 def tune(
-    machine: str | type[Machine] | MachineSpace,
+    machine: str | type[Declared] | AnySpace,
     problem: Mapping[str, int] | Problem | None = None,
     *,
     device: str | Device | None = None,
@@ -86,7 +86,7 @@ def tune(
     """
     kept = None if journal is None else Path(journal)
     effort = tuning.Effort(strategy, evaluations, seconds, within, kept, seed=seed)
-    if isinstance(machine, MachineSpace):
+    if isinstance(machine, MachineSpace | PlanSpace):
         given = (problem, device, dtypes, majors, lds, strides, aligns, options)
         if dims or any(word is not None for word in given):
             raise ProblemError("a space has its problem and its device; tune(space) takes no others")
@@ -104,19 +104,17 @@ def tune(
     )
 
 
-def verify(kernel: Finalist | Tuning, *, seed: int = 0) -> Verification:
+def verify(kernel: Chosen | Tuning, *, seed: int = 0) -> Verification:
     """Runs a kernel in the emulator, against the machine's reference: `.passed`, and what was tried.
 
     seed  of the inputs
     """
     made = _kernel("verify", kernel)
-    space = made.space
-    lines = LineInfo.of(made.built, space.problem)
-    return verification.verify(made.built.kernel, space.machine, space.problem, seed=seed, thorough=True, lines=lines)
+    return verify_kernels(made.kernels, seed=seed, thorough=True, lines=lines_of(made))
 
 
 def emulate(
-    kernel: Finalist | Tuning, *arrays: Any, order: Order = "late", seed: int = 0, **scalars: Any
+    kernel: Chosen | Tuning, *arrays: Any, order: Order = "late", seed: int = 0, **scalars: Any
 ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
     """What a kernel makes of NumPy arrays, computed by the emulator: `y = tg.emulate(kernel, x, y, a=2.0)`.
 
@@ -131,7 +129,7 @@ def emulate(
     return emulate_on(made, arrays, scalars, order, seed)
 
 
-def run(kernel: Finalist | Tuning, *arrays: Any, **scalars: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+def run(kernel: Chosen | Tuning, *arrays: Any, **scalars: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
     """What the program of a kernel makes of NumPy arrays, as it is written: `y = tg.run(kernel, x, y, a=2.0)`.
 
     arrays   one per input, in the machine's order, of the sizes and types of the kernel's problem
@@ -145,7 +143,7 @@ def run(kernel: Finalist | Tuning, *arrays: Any, **scalars: Any) -> NDArray[Any]
 
 
 def launch(
-    machine: str | type[Machine],
+    machine: str | type[Declared],
     *arrays: Any,
     options: Mapping[str, Any] | None = None,
     recipes: RecipeBook | None = None,
@@ -166,7 +164,7 @@ def launch(
 
 
 def check(
-    machine: str | type[Machine],
+    machine: str | type[Declared],
     *,
     problems: int | Sequence[Problem] = 8,
     candidates: int = 16,
@@ -194,8 +192,8 @@ def check(
     )
 
 
-def _kernel(call: str, given: Finalist | Tuning) -> Finalist:
-    if not isinstance(given, Finalist | Tuning):
+def _kernel(call: str, given: Chosen | Tuning) -> Chosen:
+    if not isinstance(given, Finalist | PlanFinalist | Tuning):
         raise TypeError(f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not {given!r}")
     return given.winner if isinstance(given, Tuning) else given
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinygpu.api.choosing import best_refined, of_each
+from tinygpu.api.choosing import AnySpace, best_refined, choose, of_each
 from tinygpu.api.machines import Family
 from tinygpu.api.problems import Asked
 from tinygpu.devices import Device
@@ -15,6 +15,9 @@ from tinygpu.language.trace import trace
 from tinygpu.program.layouts import BufferLayout, Distribution, buffer_layouts, distributions
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
+from tinygpu.search.refine import Refined
+from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace
 
 
 class NoSuchChoice(ValueError):
@@ -69,13 +72,26 @@ def layouts_of_machine(machine: type[Machine], choices: Mapping[str, int | str])
     return _layouts(title, machine.__name__, dict(wanted[0]), program)
 
 
-def layouts_of_candidate(family: Family, asked: Asked, device: Device, point: Mapping[str, int | str]) -> Layouts:
-    """The layouts of the best candidate with these values, its swizzles solved.
+def layouts_of_candidate(
+    family: Family, asked: Asked, device: Device, point: Mapping[str, int | str]
+) -> tuple[Layouts, ...]:
+    """The layouts of the best candidate with these values, its swizzles solved; of a plan those of every step.
 
     Raises ProblemError where no machine takes the problem, and NotAdmitted where none has such a candidate.
     """
-    found = of_each(family, asked, device, lambda space: (space, best_refined(space, point)[0][0]))
-    space, best = min(found, key=lambda pair: pair[1].score)
+
+    def best_of(space: AnySpace) -> tuple[float, list[tuple[MachineSpace, Refined]]]:
+        if isinstance(space, PlanSpace):
+            made = choose(space, point)
+            return made.score, [(part.space, part.refined) for part in made.parts]
+        best = best_refined(space, point)[0][0]
+        return best.score, [(space, best)]
+
+    _, found = min(of_each(family, asked, device, best_of), key=lambda pair: pair[0])
+    return tuple(_of_refined(space, best, device) for space, best in found)
+
+
+def _of_refined(space: MachineSpace, best: Refined, device: Device) -> Layouts:
     chosen = " ".join(f"{name}={value}" for name, value in best.point.items())
     title = f"{space.machine.__name__} for {space.problem} on {device.name}: {chosen}"
     return _layouts(title, space.machine.__name__, best.point, best.program, best.layouts.swizzles)

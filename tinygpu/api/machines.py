@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygpu.extensions import Extension, extension, extensions, without_ours
+from tinygpu.language.declared import Declared
 from tinygpu.language.machine import Machine
 from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.plan import Plan
 from tinygpu.users_code import users_code
 
 # Name -> module:class. A family lists machines for one operation; the first one decides default types.
@@ -35,10 +37,10 @@ class MachineNotFound(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Machines for one operation; a single machine is a family of one."""
+    """Machines for one operation; a single machine, or a plan, is a family of one."""
 
     name: str
-    machines: tuple[type[Machine], ...]
+    machines: tuple[type[Declared], ...]
 
 
 def family(name: str) -> Family:
@@ -60,10 +62,17 @@ def family(name: str) -> Family:
     raise MachineNotFound(f"there is no machine {name!r}; there are {known}, and your own as path/to/file.py:ClassName")
 
 
-def _offered(offered: Extension) -> type[Machine]:
+def machines_of(declared: type[Declared]) -> tuple[type[Machine], ...]:
+    """The machines of which something is made: a machine itself, or the different ones of a plan's steps."""
+    if issubclass(declared, Plan):
+        return tuple(dict.fromkeys(step.machine for step in declared.step_declarations()))
+    return (declared,) if issubclass(declared, Machine) else ()
+
+
+def _offered(offered: Extension) -> type[Declared]:
     found = offered.imported()
-    if not (isinstance(found, type) and issubclass(found, Machine)):
-        raise offered.wrong(found, "a subclass of Machine")
+    if not (isinstance(found, type) and issubclass(found, (Machine, Plan))):
+        raise offered.wrong(found, "a subclass of Machine or Plan")
     return found
 
 
@@ -73,7 +82,7 @@ def _shipped(name: str) -> type[Machine]:
     return found
 
 
-def _from_file(name: str) -> type[Machine]:
+def _from_file(name: str) -> type[Declared]:
     path_text, _, cls = name.rpartition(":")
     if not path_text.endswith(".py"):
         raise MachineNotFound(f"a machine of your own is given as path/to/file.py:ClassName, not {name!r}")
@@ -89,8 +98,8 @@ def _from_file(name: str) -> type[Machine]:
     with users_code(f"{path} cannot be imported", DeclarationError):
         spec.loader.exec_module(module)
     found = getattr(module, cls, None)
-    if not isinstance(found, type) or not issubclass(found, Machine):
+    if not isinstance(found, type) or not issubclass(found, (Machine, Plan)):
         classes = {k: v for k, v in vars(module).items() if isinstance(v, type)}
-        mine = [k for k, v in classes.items() if issubclass(v, Machine) and v is not Machine]
+        mine = [k for k, v in classes.items() if issubclass(v, (Machine, Plan)) and v not in (Machine, Plan)]
         raise MachineNotFound(f"{path} has no machine {cls!r}; it has {', '.join(mine) or 'none'}")
     return found

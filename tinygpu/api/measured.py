@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygpu.api.bundle import bundle, bundle_points
-from tinygpu.api.choosing import Finalist, NotAdmitted, choose
+from tinygpu.api.choosing import Chosen, NotAdmitted, choose
 from tinygpu.api.machines import Family
+from tinygpu.api.on_arrays import lines_of
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.api.tune import NothingFound, Watcher
 from tinygpu.devices import Device
 from tinygpu.files import FileError
 from tinygpu.ptx.measuring.bundle import ptx_digest
 from tinygpu.ptx.measuring.worker import Settings, measure
-from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.verify import Verification, verify
+from tinygpu.ptx.verification.verify import Verification
+from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.measured import MeasuredResults, Measurement, load_results
 from tinygpu.search.searchable import Point
 from tinygpu.search.worker_time import WORKER, WorkerTime
-from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import space_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,7 @@ class MeasuredTuning:
     results: MeasuredResults
     measured: tuple[Measurement, ...]
     refused: tuple[Refusal, ...]
-    winner: Finalist
+    winner: Chosen
     time: Measurement
     ties: tuple[Measurement, ...]
     changed: bool
@@ -80,7 +82,7 @@ def tune_by_results(
     best = listed[0]
     machine, posed = spaces[best.machine]
     watch.stage(f"{best.machine}: building the kernel of the best")
-    space = build_space(machine, posed, device)
+    space = space_of(machine, posed, device)
     try:
         winner = choose(space, best.point)
     except NotAdmitted as error:
@@ -89,9 +91,8 @@ def tune_by_results(
             "measure again"
         ) from None
     watch.stage(f"{best.machine}: verifying the winner in the emulator")
-    lines = LineInfo.of(winner.built, posed)
-    verification = verify(winner.built.kernel, machine, posed, seed=seed, thorough=True, lines=lines)
-    changed = ptx_digest(winner.built.kernel.ptx.encode()) != best.digest
+    verification = verify_kernels(winner.kernels, seed=seed, thorough=True, lines=lines_of(winner))
+    changed = ptx_digest(*(s.kernel.ptx.encode() for s in winner.kernels.stages)) != best.digest
     ties = tuple(m for m in results.ties() if m in listed)
     return MeasuredTuning(
         chosen.name, device, results, tuple(listed), tuple(refused), winner, best, ties, changed, verification

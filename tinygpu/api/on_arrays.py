@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import Chosen
 from tinygpu.dtypes import DType
 from tinygpu.language.inputs import input_distributions
 from tinygpu.language.problem import Operand
-from tinygpu.ptx.emulator import EmulationFault, Order, PtxSyntaxError, UnsupportedInstruction, emulate
+from tinygpu.ptx.emulator import EmulationFault, Order, PtxSyntaxError, UnsupportedInstruction
 from tinygpu.ptx.runtime.errors import WrongArray
-from tinygpu.ptx.verification.inputs import arguments, banks, host_tensors
+from tinygpu.ptx.verification.in_order import DeviceMemory, run_stage, said_of
 from tinygpu.ptx.verification.line_info import LineInfo
+from tinygpu.ptx.verification.run_programs import run_programs
 from tinygpu.ptx.verification.verify import RefusedText
 
 
 def emulate_on(
-    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any], order: Order, seed: int
+    made: Chosen, arrays: Sequence[Any], scalars: Mapping[str, Any], order: Order, seed: int
 ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
     """The arrays that a kernel writes, as new ones; a single one by itself.
 
@@ -28,31 +29,26 @@ def emulate_on(
 
     Raises WrongArray for what does not fit, EmulationFault, and RefusedText for PTX that the emulator cannot run.
     """
-    kernel, problem = made.built.kernel, made.space.problem
     given, numbers = bound(made, arrays, scalars)
-    operands = host_tensors(problem, given)
-    try:
-        emulate(
-            kernel.ptx,
-            grid=kernel.grid(problem),
-            block=(kernel.threads, 1, 1),
-            cluster=kernel.cluster,
-            args=arguments(kernel, problem, operands, numbers),
-            variables=banks(kernel, problem, operands),
-            dynamic_smem=kernel.smem_bytes,
-            order=order,
-            seed=seed,
-        )
-    except EmulationFault as fault:
-        fault.args = (LineInfo.of(made.built, problem).fault(fault),)
-        raise
-    except (PtxSyntaxError, UnsupportedInstruction) as error:
-        raise RefusedText(LineInfo.of(made.built, problem).refusal(error)) from error
-    return _single({o.name: operands[o.name].array.copy() for o in problem.operands if o.access != "in"})
+    memory, lines = DeviceMemory.of(made.kernels, given), lines_of(made)
+    for stage, of in zip(made.kernels.stages, lines, strict=True):
+        try:
+            run_stage(stage, stage.kernel.ptx, memory, numbers, order, seed)
+        except EmulationFault as fault:
+            fault.args = (said_of(stage, of.fault(fault)),)
+            raise
+        except (PtxSyntaxError, UnsupportedInstruction) as error:
+            raise RefusedText(said_of(stage, of.refusal(error))) from error
+    return _single({o.name: memory.array(o.name) for o in made.space.problem.operands if o.access != "in"})
+
+
+def lines_of(made: Chosen) -> tuple[LineInfo, ...]:
+    """Which statement printed each line, for every kernel of a candidate."""
+    return tuple(LineInfo.of(part.built, part.space.problem) for part in made.parts)
 
 
 def run_on(
-    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any]
+    made: Chosen, arrays: Sequence[Any], scalars: Mapping[str, Any]
 ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
     """What the program of a kernel makes of arrays, by the meanings of its instructions; a single result by itself.
 
@@ -61,11 +57,12 @@ def run_on(
     return _single(run_program(made, *bound(made, arrays, scalars)))
 
 
-def run_program(made: Finalist, arrays: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays that the program of a kernel writes, by name; as many CTAs as the emulator has."""
-    kernel, problem = made.built.kernel, made.space.problem
-    ctas = kernel.grid(problem)[0]
-    return made.built.program.run(arrays, scalars, sizes=problem.dim, ctas=ctas)
+def run_program(made: Chosen, arrays: Mapping[str, NDArray[Any]], scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays that the programs of a candidate write, by name; as many CTAs as the emulator has.
+
+    Raises ProgramFault, with the step whose program it is.
+    """
+    return run_programs(made.kernels, [part.built.program for part in made.parts], arrays, scalars)
 
 
 def _single(written: Mapping[str, NDArray[Any]]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
@@ -74,7 +71,7 @@ def _single(written: Mapping[str, NDArray[Any]]) -> NDArray[Any] | tuple[NDArray
 
 
 def bound(
-    made: Finalist, arrays: Sequence[Any], scalars: Mapping[str, Any]
+    made: Chosen, arrays: Sequence[Any], scalars: Mapping[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """(arrays, numbers) by name, in the types of the kernel's problem; raises WrongArray for what does not fit."""
     problem, machine = made.space.problem, made.space.machine

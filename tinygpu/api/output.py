@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import Chosen, Finalist
 from tinygpu.files import FileError
 from tinygpu.files.folder import check_folder, write_folder
 from tinygpu.files.json_text import dumped
@@ -21,7 +21,7 @@ from tinygpu.search.journal import KEY as JOURNAL
 NAMES = ("kernel.ptx", "launch.json", "summary.txt", "run.json")
 
 
-def default_folder(winner: Finalist) -> Path:
+def default_folder(winner: Chosen) -> Path:
     """runs/MACHINE-DIMS-DEVICE; with -2, -3 and so on where that is a folder of somebody else's."""
     dims = "-".join(f"{k}{v}" for k, v in winner.space.problem.dims)
     kinds = "-".join(dict.fromkeys(o.dtype.name for o in winner.space.problem.operands))
@@ -56,31 +56,34 @@ def of_a_run(path: Path) -> bool:
 
 def write_kernel(
     folder: Path,
-    finalist: Finalist,
+    finalist: Chosen,
     verification: Verification | None,
     measured: Mapping[str, Any] | None = None,
     run: Run | None = None,
 ) -> tuple[Path, ...]:
-    """Writes kernel.ptx, launch.json, summary.txt and, of a tuning run, run.json: all of them, or nothing.
+    """Writes kernel.ptx (of a plan one text for each step), launch.json, summary.txt and, of a tuning run, run.json.
 
-    They replace those of an earlier run in the same folder. Raises FileError where the folder is not ours.
+    All of them, or nothing. They replace those of an earlier run in the same folder. Raises FileError where the folder
+    is not ours.
 
     measured  what a GPU said of it: seconds, gpu, driver, date
     run       what `tinygpu report` shows
     """
-    kernel = finalist.built.kernel
-    launch = kernel.launch_json(finalist.space.problem)
+    launch = finalist.kernels.launch_json()
+    made = [(part, _of_part(part)) for part in finalist.parts]
+    if "kernels" in launch:
+        for told, (_, mine) in zip(launch["kernels"], made, strict=True):
+            told |= mine
+    else:
+        launch |= made[0][1]
     launch |= {
         "device": finalist.space.device.name,
-        "registers": finalist.assembly.registers,
-        "spill_bytes": finalist.assembly.spill_store_bytes + finalist.assembly.spill_load_bytes,
         "predicted_seconds": float(finalist.prediction.seconds),
-        "layouts": {name: s.layout.to_json() for name, s in finalist.refined.layouts.solutions.items()},
         "verified": None if verification is None else verification.passed,
         "measured": None if measured is None else dict(measured),
     }
     files = {
-        "kernel.ptx": kernel.ptx,
+        **finalist.kernels.texts(),
         "launch.json": dumped(launch, indent=2) + "\n",
         "summary.txt": summary(finalist, verification, measured),
     }
@@ -89,8 +92,17 @@ def write_kernel(
     return write_folder(folder, files, beside=of_a_run)
 
 
+def _of_part(part: Finalist) -> dict[str, Any]:
+    """What is known of one kernel beside its launch."""
+    return {
+        "registers": part.assembly.registers,
+        "spill_bytes": part.assembly.spill_store_bytes + part.assembly.spill_load_bytes,
+        "layouts": {name: s.layout.to_json() for name, s in part.refined.layouts.solutions.items()},
+    }
+
+
 def summary(
-    finalist: Finalist, verification: Verification | None, measured: Mapping[str, Any] | None = None
+    finalist: Chosen, verification: Verification | None, measured: Mapping[str, Any] | None = None
 ) -> str:
     """A short account of one kernel."""
     lines = [str(finalist)]

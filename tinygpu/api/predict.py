@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from tinygpu.api.choosing import best_refined, finalists, of_each
+from tinygpu.api.choosing import AnySpace, PlanFinalist, best_refined, choose, finalists, of_each
 from tinygpu.api.machines import Family
+from tinygpu.api.predicted_plan import PlanPredicted, predicted_plan
 from tinygpu.api.problems import Asked
 from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Launch
@@ -20,6 +22,7 @@ from tinygpu.simulator.simulate import Simulation
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.simulator.timeline import timeline_svg
 from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +120,9 @@ class Predicted:
         }
 
 
+AnyPredicted: TypeAlias = "Predicted | PlanPredicted"
+
+
 def predict_point(
     family: Family,
     asked: Asked,
@@ -125,7 +131,7 @@ def predict_point(
     *,
     launch: Launch = "graph",
     keep: int = 0,
-) -> Predicted:
+) -> AnyPredicted:
     """The candidate with these values that is predicted to be the fastest of all machines of the family.
 
     launch  "graph": launches follow each other in a CUDA graph; "stream": queued one by one
@@ -138,13 +144,15 @@ def predict_point(
 
 
 def predict_in(
-    space: MachineSpace, point: Mapping[str, int | str], *, launch: Launch = "graph", keep: int = 0
-) -> Predicted:
+    space: AnySpace, point: Mapping[str, int | str], *, launch: Launch = "graph", keep: int = 0
+) -> AnyPredicted:
     """The candidate of one space with these values that is predicted to be the fastest; raises NotAdmitted."""
     return _predicted(_best(space, point), launch, keep)
 
 
-def _predicted(best: _Best, launch: Launch, keep: int) -> Predicted:
+def _predicted(best: _Best | PlanFinalist, launch: Launch, keep: int) -> AnyPredicted:
+    if isinstance(best, PlanFinalist):
+        return predicted_plan(best, launch)
     space, refined, assembly = best.space, best.refined, best.assembly
     simulation = Simulator(space).simulate(
         refined.point,
@@ -167,7 +175,9 @@ class _Best:
     score: float
 
 
-def _best(space: MachineSpace, point: Mapping[str, int | str]) -> _Best:
+def _best(space: AnySpace, point: Mapping[str, int | str]) -> _Best | PlanFinalist:
+    if isinstance(space, PlanSpace):
+        return choose(space, point)
     best = best_refined(space, point)
     try:
         f = finalists(space, PredictedTime(space), best)[0]
@@ -176,4 +186,4 @@ def _best(space: MachineSpace, point: Mapping[str, int | str]) -> _Best:
     return _Best(space, f.refined, f.assembly, f.spills, f.score)
 
 
-__all__ = ["Predicted", "predict_in", "predict_point"]
+__all__ = ["AnyPredicted", "Predicted", "predict_in", "predict_point"]

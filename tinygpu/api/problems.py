@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinygpu.api.machines import Family
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Operand, Problem, ProblemError
 
@@ -45,7 +45,7 @@ class Asked:
             strides_of(posed.operands),
         )
 
-    def of(self, machine: type[Machine]) -> Problem:
+    def of(self, machine: type[Declared]) -> Problem:
         """The problem for one machine; raises ProblemError where the machine cannot take it."""
         dtypes = {k: v for k, v in self.dtypes.items() if k != "*"}
         if "*" in self.dtypes:
@@ -81,12 +81,12 @@ class Refusal:
     sentence: str
 
 
-def problems(given: Family, asked: Asked) -> tuple[list[tuple[type[Machine], Problem]], list[Refusal]]:
+def problems(given: Family, asked: Asked) -> tuple[list[tuple[type[Declared], Problem]], list[Refusal]]:
     """The problem for each machine of a family, and refusals.
 
     Types that were left open are those of the first machine.
     """
-    accepted: list[tuple[type[Machine], Problem]] = []
+    accepted: list[tuple[type[Declared], Problem]] = []
     refused: list[Refusal] = []
     wanted = asked
     for machine in given.machines:

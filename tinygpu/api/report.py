@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu import __version__
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import Chosen, Finalist
 from tinygpu.api.problems import Refusal
 from tinygpu.api.tune import Interrupted, Searched, Tuned
 from tinygpu.cost.demand import Demand
@@ -58,7 +58,7 @@ def run_of(tuned: Tuned | Interrupted) -> Run:
             if f is tuned.winner
         )
         verified, said = tuned.verification.passed, str(tuned.verification)
-        timeline = _timeline(tuned.winner)
+        timeline = _timeline(max(tuned.winner.parts, key=lambda part: float(part.prediction.seconds)))
     finalists = [f for s in tuned.searched for f in s.finalists]
     floors = [float(f.prediction.roofline_s) for f in finalists]
     return Run(
@@ -121,7 +121,7 @@ def _part(s: Searched) -> Part:
         summary=s.space.machine.summary(),
         problem=_key(s.space.problem.to_json()),
         raw=space.raw_size,
-        structures=len(s.space.structures),
+        structures=len(space.parts),
         size=space.size,
         steps=[Step(row.name, row.kind, row.source, row.removed) for row in space.funnel],
         sentence=s.sentence,
@@ -130,7 +130,7 @@ def _part(s: Searched) -> Part:
     return part if r is None else replace(part, **_search(r))
 
 
-def _kept(s: Searched) -> list[Finalist]:
+def _kept(s: Searched) -> list[Chosen]:
     """Those that do not spill; where all do, all."""
     return [f for f in s.finalists if not f.spills] or list(s.finalists)
 
@@ -168,23 +168,30 @@ def _sample(history: History, seed: int) -> Sample | None:
     return Sample(columns, history.values[rows].tolist())
 
 
-def _candidate(f: Finalist) -> Candidate:
-    demand = _demand(f.space, f)
-    flops = _flops(demand)
+def _candidate(f: Chosen) -> Candidate:
+    """A candidate as the report shows it; of several kernels what all of them do, and most of what one may have."""
+    demands = [_demand(part.space, part) for part in f.parts]
+    longest = max(range(len(f.parts)), key=lambda n: float(f.parts[n].prediction.seconds))
+    times = [part.prediction.breakdown() for part in f.parts]
+    prefixes = [f"{stage.name}." if stage.name else "" for stage in f.kernels.stages]
     return Candidate(
-        point=dict(f.refined.point),
+        point=dict(f.point),
         seconds=float(f.prediction.seconds),
         roofline=float(f.prediction.share_of_roofline),
-        registers=f.assembly.registers,
-        estimate=f.refined.registers,
-        spill_bytes=f.assembly.spill_store_bytes + f.assembly.spill_load_bytes,
-        ctas_per_sm=int(f.prediction.occupancy.ctas_per_sm),
+        registers=max(part.assembly.registers for part in f.parts),
+        estimate=max(part.refined.registers for part in f.parts),
+        spill_bytes=sum(part.assembly.spill_store_bytes + part.assembly.spill_load_bytes for part in f.parts),
+        ctas_per_sm=min(int(part.prediction.occupancy.ctas_per_sm) for part in f.parts),
         sentence=f.prediction.sentence(),
-        breakdown=f.prediction.breakdown(),
-        flops=flops,
-        dram_bytes=float(np.add(demand.dram_bytes_read, demand.dram_bytes_written)),
-        roof=_roof(demand),
-        layouts=[_placed(name, s) for name, s in f.refined.layouts.solutions.items()],
+        breakdown={cause: sum(each[cause] for each in times) for cause in times[0]},
+        flops=sum(_flops(demand) for demand in demands),
+        dram_bytes=sum(float(np.add(d.dram_bytes_read, d.dram_bytes_written)) for d in demands),
+        roof=_roof(demands[longest]),
+        layouts=[
+            _placed(prefix + name, s)
+            for prefix, part in zip(prefixes, f.parts, strict=True)
+            for name, s in part.refined.layouts.solutions.items()
+        ],
     )
 
 
@@ -211,8 +218,8 @@ def _roof(demand: Demand) -> str:
 
 def _roofs(device: Device, searched: Sequence[Searched]) -> list[Roof]:
     found: dict[str, float] = {}
-    for f in (f for s in searched for f in s.finalists):
-        demand = _demand(f.space, f)
+    for part in (part for s in searched for f in s.finalists for part in f.parts):
+        demand = _demand(part.space, part)
         if float(demand.total.tensor_flops):
             rate = device.tensor_flops_per_clk_sm(demand.operand, demand.accumulator) * device.tensor_clock_hz
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from tinygpu.api.machines import Family
 from tinygpu.api.predict import Predicted, predict_point
 from tinygpu.api.problems import Asked
-from tinygpu.api.timeline import short_point
+from tinygpu.api.timeline import one_kernel, short_point
 from tinygpu.cost.predictor import predict
 from tinygpu.devices import Device
 from tinygpu.files.writing import write_file
@@ -31,7 +31,7 @@ def write_roofline(
     """
     if path.suffix != ".svg":
         raise ValueError(f"[roofline] a roofline is written as .svg, not to {path.name!r}")
-    found = predict_point(family, asked, device, point)
+    found = one_kernel(predict_point(family, asked, device, point), "a roofline")
     demand = found.demand()
     best = marks(demand, found.simulation.prediction)
     says = f"{short_point(found)}: {found.simulation.prediction.sentence()}"

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tinygpu.api.arguments import load_array
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import Chosen
 from tinygpu.api.on_arrays import bound, run_program
 from tinygpu.language.problem import Operand
 from tinygpu.ptx.runtime.errors import WrongArray
@@ -28,7 +28,7 @@ class Ran:
     differences  by name
     """
 
-    made: Finalist
+    made: Chosen
     results: Mapping[str, NDArray[Any]]
     differences: Mapping[str, Difference]
 
@@ -37,13 +37,13 @@ class Ran:
         return not any(d.wrong for d in self.differences.values())
 
 
-def run_drawn(made: Finalist, inputs: Inputs, seed: int = 0) -> Ran:
+def run_drawn(made: Chosen, inputs: Inputs, seed: int = 0) -> Ran:
     """The program of a kernel on inputs that are drawn from a seed."""
     check_seed(seed)
-    return _ran(made, draw(made.space.machine, made.space.problem, inputs, seed))
+    return _ran(made, draw(made.space.machine, made.space.problem, inputs, seed, point=made.point))
 
 
-def run_given(made: Finalist, arrays: Mapping[str, Any], scalars: Mapping[str, Any]) -> Ran:
+def run_given(made: Chosen, arrays: Mapping[str, Any], scalars: Mapping[str, Any]) -> Ran:
     """The program of a kernel on arrays of the user's, one for every tensor that it reads.
 
     Raises WrongArray where one is missing, is none of the machine's, or does not fit.
@@ -56,7 +56,7 @@ def run_given(made: Finalist, arrays: Mapping[str, Any], scalars: Mapping[str, A
     given, numbers = bound(made, [_viewed(problem.operand(name), arrays[name]) for name in wanted], scalars)
     shapes = {o.name: o.shape for o in problem.operands}
     rounding = rounding_of(machine, problem)
-    answers = reference_answers(machine, problem, given, numbers, rounding, shapes)
+    answers = reference_answers(machine, problem, given, numbers, rounding, shapes, made.point)
     return _ran(made, Trial(problem, "random", given, numbers, answers))
 
 
@@ -71,7 +71,7 @@ def _viewed(operand: Operand, array: NDArray[Any]) -> NDArray[Any]:
     return array.view(kind) if array.dtype.kind == "V" and array.dtype.itemsize == kind.itemsize else array
 
 
-def _ran(made: Finalist, trial: Trial) -> Ran:
+def _ran(made: Chosen, trial: Trial) -> Ran:
     results = run_program(made, trial.arrays, trial.scalars)
     found = {name: difference(trial.problem.operand(name), a, trial.answers[name]) for name, a in results.items()}
     return Ran(made, results, found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tinygpu.api.machines import Family
-from tinygpu.api.predict import Predicted, predict_point
+from tinygpu.api.predict import AnyPredicted, Predicted, predict_point
 from tinygpu.api.problems import Asked
 from tinygpu.devices import Device
 from tinygpu.files.writing import write_file
@@ -26,11 +26,20 @@ def write_timeline(
     """
     if path.suffix not in SPANS:
         raise ValueError(f"[timeline] a timeline is written as .json (Chrome trace) or as .svg, not to {path.name!r}")
-    found = predict_point(family, asked, device, point, keep=SPANS[path.suffix])
+    found = one_kernel(predict_point(family, asked, device, point, keep=SPANS[path.suffix]), "a timeline")
     title = f"{found.title}, candidate {short_point(found)}"
     text = timeline_svg(found.simulation, title) if path.suffix == ".svg" else chrome_trace(found.simulation, title)
     write_file(path, text, (b"<svg ",) if path.suffix == ".svg" else (b'{"traceEvents"',), "a timeline")
     return found
+
+
+def one_kernel(found: AnyPredicted, what: str) -> Predicted:
+    """What is predicted of a machine's candidate; ValueError for a plan's, which has several kernels."""
+    if isinstance(found, Predicted):
+        return found
+    steps = ", ".join(f"{s.name} ({s.machine.__name__})" for s in found.space.steps)
+    title = found.space.machine.__name__
+    raise ValueError(f"{what} is of one kernel, and {title} is a plan of {steps}; ask for the machine of a step")
 
 
 def short_point(found: Predicted) -> str:
@@ -39,4 +48,4 @@ def short_point(found: Predicted) -> str:
     return " ".join(f"{k}={v}" for k, v in found.refined.point.items() if k in used or isinstance(v, str))
 
 
-__all__ = ["short_point", "write_timeline"]
+__all__ = ["one_kernel", "short_point", "write_timeline"]

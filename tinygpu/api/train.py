@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinygpu.api.machines import family
+from tinygpu.api.machines import family, machines_of
 from tinygpu.devices import Device, devices
 from tinygpu.files.writing import check_replaceable
 from tinygpu.language.problem import ProblemError
@@ -66,7 +66,7 @@ class Triple:
 
     def space(self) -> MachineSpace:
         """Raises ProblemError where the machine cannot take the problem."""
-        (machine,) = family(self.machine).machines
+        (machine,) = machines_of(*family(self.machine).machines)
         problem = machine.problem(dtypes=dict(self.dtypes), majors=dict(self.majors), **self.dims)
         return build_space(machine, problem, _named(self.device))
 

@@ -14,23 +14,24 @@ import numpy as np
 
 from tinygpu.api.assembled import BATCH_PER_PROCESS, assembled_objective
 from tinygpu.api.caching import source_digest
-from tinygpu.api.choosing import KEPT, Failed, Finalist, finalists, refine_best
+from tinygpu.api.choosing import KEPT, AnySpace, AnyTime, Chosen, Failed, finalists_of, objective_of
 from tinygpu.api.machines import Family
+from tinygpu.api.on_arrays import lines_of
 from tinygpu.api.problems import Asked, Refusal, problems
 from tinygpu.devices import Device
 from tinygpu.processes.apart import EndedApart, run_apart
-from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.verify import Verification, verify
+from tinygpu.ptx.verification.verify import Verification
+from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.budget import Budget
 from tinygpu.search.evaluation import Objective
 from tinygpu.search.minimize import minimize
-from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.progress import Progress
 from tinygpu.search.result import Result
 from tinygpu.search.strategies import check_name
 from tinygpu.seeds import check_seed
 from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace, space_of
 from tinygpu.users_code import at
 
 
@@ -45,9 +46,9 @@ class Searched:
     floor  least seconds in which the device could do the problem's work: the roofline
     """
 
-    space: MachineSpace
+    space: AnySpace
     result: Result | None
-    finalists: tuple[Finalist, ...]
+    finalists: tuple[Chosen, ...]
     sentence: str = ""
     floor: float | None = None
 
@@ -60,7 +61,7 @@ class Tuned:
     device: Device
     searched: tuple[Searched, ...]
     refused: tuple[Refusal, ...]
-    winner: Finalist
+    winner: Chosen
     verification: Verification
     failed: tuple[Failed, ...] = ()
 
@@ -97,7 +98,7 @@ class Watcher:
 
     stage: Callable[[str], None] = lambda text: None
     progress: Callable[[Progress], None] = lambda p: None
-    space: Callable[[MachineSpace], None] = lambda s: None
+    space: Callable[[AnySpace], None] = lambda s: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,10 @@ def tune(
     watch = watcher or Watcher()
     accepted, refused = problems(family, asked)
 
-    def built() -> Iterator[MachineSpace]:
+    def built() -> Iterator[AnySpace]:
         for machine, problem in accepted:
             watch.stage(f"{machine.__name__}: building the space")
-            yield build_space(machine, problem, device)
+            yield space_of(machine, problem, device)
 
     return tune_spaces(family.name, device, built(), effort, watch, tuple(refused))
 
@@ -163,7 +164,7 @@ def tune(
 def tune_spaces(
     family: str,
     device: Device,
-    spaces: Iterable[MachineSpace],
+    spaces: Iterable[AnySpace],
     effort: Effort = Effort(),
     watcher: Watcher | None = None,
     refused: tuple[Refusal, ...] = (),
@@ -183,25 +184,22 @@ def tune_spaces(
                 continue
             name = space.machine.__name__
             watch.stage(f"{name}: searching {space.space.size:,} candidates")
-            objective = PredictedTime(space)
+            objective = objective_of(space)
             floor = roofline_seconds(objective)
             result = _search(family, space, objective, floor, effort, watch)
             searched.append(Searched(space, result, (), floor=floor))
             if result.ended == "interrupted":
                 raise KeyboardInterrupt
-            watch.stage(f"{name}: solving the layouts of the best")
-            best = refine_best(objective, result, layouts, effort.keep)
-            watch.stage(f"{name}: lowering and assembling the best")
-            searched[-1] = replace(
-                searched[-1], finalists=finalists(space, objective, best, effort.keep, failed.append)
-            )
+            watch.stage(f"{name}: solving the layouts of the best, lowering and assembling them")
+            found = finalists_of(objective, result, layouts, effort.keep, failed.append)
+            searched[-1] = replace(searched[-1], finalists=found)
         ranked = sorted((f for s in searched for f in s.finalists if not f.spills), key=lambda f: f.score)
         for winner in ranked:
             watch.stage(f"{winner.space.machine.__name__}: verifying the winner in the emulator")
             try:
                 verification = verified_apart(winner, effort.seed)
             except EndedApart as error:
-                failed.append(Failed(winner.space, winner.refined.point, "verification", error))
+                failed.append(Failed(winner.space, winner.point, "verification", error))
                 continue
             return Tuned(family, device, tuple(searched), refused, winner, verification, tuple(failed))
         own = next(filter(None, (s.space.machine._own_place() for s in searched)), "")
@@ -211,7 +209,7 @@ def tune_spaces(
 
 
 def _search(
-    family: str, space: MachineSpace, objective: PredictedTime, floor: float, effort: Effort, watch: Watcher
+    family: str, space: AnySpace, objective: AnyTime, floor: float, effort: Effort, watch: Watcher
 ) -> Result:
     """The search of one machine's space."""
     name, journal = space.machine.__name__, effort.journal
@@ -220,7 +218,11 @@ def _search(
     subject = space.space.name + (", assembled" if effort.processes else "")
     with ExitStack() as stack:
         judge: Objective = objective
-        if effort.processes:
+        if effort.processes and isinstance(space, PlanSpace):
+            raise ValueError(
+                f"{name} is a plan, whose candidates are predicted, and its best assembled; leave processes out"
+            )
+        if effort.processes and isinstance(space, MachineSpace):
             judge = stack.enter_context(
                 assembled_objective(family, space, processes=effort.processes, cache=effort.cache)
             )
@@ -240,13 +242,11 @@ def _search(
         )
 
 
-def verified_apart(finalist: Finalist, seed: int) -> Verification:
+def verified_apart(finalist: Chosen, seed: int) -> Verification:
     """The verification of a finalist in a process of its own; raises EndedApart where that crashes or hangs."""
-    kernel, space = finalist.built.kernel, finalist.space
-    lines = LineInfo.of(finalist.built, space.problem)
+    kernels, lines = finalist.kernels, lines_of(finalist)
     return run_apart(
-        lambda: verify(kernel, space.machine, space.problem, seed=seed, thorough=True, lines=lines),
-        seconds=VERIFYING_SECONDS,
+        lambda: verify_kernels(kernels, seed=seed, thorough=True, lines=lines), seconds=VERIFYING_SECONDS
     )
 
 
@@ -254,13 +254,14 @@ def verified_apart(finalist: Finalist, seed: int) -> Verification:
 _ROOFLINE_CANDIDATES = 64
 
 
-def roofline_seconds(objective: PredictedTime) -> float:
+def roofline_seconds(objective: AnyTime) -> float:
     """Least seconds of the problem on the device: useful work at the peak, or compulsory DRAM traffic.
 
     Where useful work is not counted apart from padding (machines without tensor cores), the least of a sample.
     """
     space = objective.space
-    points = space.space.sample(1 if space.counts(0).operand else _ROOFLINE_CANDIDATES, np.random.default_rng(0))
+    apart = isinstance(space, MachineSpace) and space.counts(0).operand
+    points = space.space.sample(1 if apart else _ROOFLINE_CANDIDATES, np.random.default_rng(0))
     return min(float(objective.prediction(point).roofline_s) for point in points)
 
 

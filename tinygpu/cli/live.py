@@ -10,7 +10,7 @@ from rich.console import Console
 from tinygpu.api.tune import Watcher
 from tinygpu.cli.printing import space_report
 from tinygpu.search.progress import Progress
-from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.built import BuiltSpace
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def watching(console: Console, *, quiet: bool, verbose: bool = True) -> Iterator
         def progress(p: Progress) -> None:
             status.update(f"{current}: {progress_text(p)}")
 
-        def space(s: MachineSpace) -> None:
+        def space(s: BuiltSpace) -> None:
             if verbose and (s.space.size or s.space.raw_size):
                 space_report(s)
 

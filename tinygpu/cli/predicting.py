@@ -6,7 +6,8 @@ import math
 
 from rich.markup import escape
 
-from tinygpu.api.predict import Predicted
+from tinygpu.api.predict import AnyPredicted, Predicted
+from tinygpu.api.predicted_plan import PlanPredicted
 from tinygpu.api.timeline import short_point
 from tinygpu.cli.printing import console, table
 from tinygpu.cost.predictor import CAUSES, UNITS
@@ -16,8 +17,43 @@ from tinygpu.simulator.engine import SERVERS
 SHOWN = 6
 
 
-def predicted_report(found: Predicted) -> None:
+def predicted_report(found: AnyPredicted) -> None:
     """What `tinygpu predict` prints."""
+    if isinstance(found, PlanPredicted):
+        _plan_report(found)
+    else:
+        _kernel_report(found)
+
+
+def _plan_report(found: PlanPredicted) -> None:
+    """The whole, and each of its kernels in a line."""
+    p = found.prediction
+    console.print(f"\n[bold]{escape(found.title)}[/bold]")
+    console.print("candidate " + escape(" ".join(f"{k}={v}" for k, v in found.point.items())))
+    if not math.isfinite(p.seconds):
+        console.print(p.sentence())
+        return
+    console.print(
+        f"predicted, not measured: [bold]{_us(p.seconds)} us[/bold] in closed form "
+        f"({100 * p.share_of_roofline:.0f} % of the roofline)"
+    )
+    console.print(f"bottleneck: {p.sentence()}\n")
+    rows = table("step", "us>", "of it launch us>", "simulated us>", "registers>", "CTAs>", "bottleneck")
+    for (name, step), part, simulation in zip(p.steps.items(), found.made.parts, found.simulations, strict=True):
+        rows.add_row(
+            name,
+            _us(float(step.seconds)),
+            _us(float(step.launch_s)),
+            _us(simulation.seconds),
+            str(part.assembly.registers),
+            f"{part.built.kernel.grid(part.space.problem)[0]:,}",
+            step.sentence(),
+        )
+    console.print(rows)
+    console.print(f"roofline: the least time of the problem, {_us(p.roofline_s)} us")
+
+
+def _kernel_report(found: Predicted) -> None:
     s, p = found.simulation, found.simulation.prediction
     console.print(f"\n[bold]{escape(found.title)}[/bold]")
     console.print(f"candidate {escape(short_point(found))}")

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tinygpu.api.machines import machines_of
+
 if TYPE_CHECKING:  # commands that need none of these start without them
-    from tinygpu.api.choosing import Finalist
+    from tinygpu.api.choosing import Chosen
     from tinygpu.ptx.verification.verify import Verification
-    from tinygpu.spaces.build import MachineSpace
+    from tinygpu.spaces.built import BuiltSpace
 
 # Tags of ours; whatever else stands in brackets is text, such as the y[i, j] of a machine's summary.
 _TEXT_IN_BRACKETS = re.compile(r"(?<!\\)\[(?!/?bold( red)?\])")
@@ -39,12 +41,12 @@ def table(*columns: str, title: str = "") -> Table:
     return out
 
 
-def space_report(space: MachineSpace) -> None:
+def space_report(space: BuiltSpace) -> None:
     """Raw size, what each constraint removed, survivors."""
     s = space.space
     console.print(f"\n[bold]{space.machine.__name__}[/bold]: {space.machine.summary()}")
     console.print(f"problem {space.problem}, {space.device.name}")
-    console.print(f"{s.raw_size:,} points in {len(space.structures)} structures before any constraint")
+    console.print(f"{s.raw_size:,} points in {len(s.parts)} structures before any constraint")
     rows = table("constraint", "kind", "brought by", "points removed>")
     removed: Counter[tuple[str, str, str]] = Counter()
     for row in s.funnel:
@@ -58,8 +60,8 @@ def space_report(space: MachineSpace) -> None:
     console.print(rows)
     if idle:
         console.print(f"{idle} more constraints removed nothing that others had left")
-    if space.machine.layouts():
-        names = ", ".join(layout.name for layout in space.machine.layouts())
+    names = ", ".join(layout.name for m in machines_of(space.machine) for layout in m.layouts())
+    if names:
         console.print(f"unknown layouts, solved per candidate and not counted: {names}")
     console.print(f"[bold]{s.size:,} candidates[/bold] are left")
 
@@ -69,10 +71,11 @@ def plain_name(name: str) -> str:
     return name.partition(" (")[0]
 
 
-def short_point(f: Finalist) -> str:
+def short_point(f: Chosen) -> str:
     """The values that this candidate's structure uses."""
-    used = set(f.space.traces[f.space.structure_index(f.refined.point)].axes)
-    return " ".join(f"{k}={v}" for k, v in f.refined.point.items() if k in used or isinstance(v, str))
+    part = next(p for p in f.space.space.parts if p.offers(f.point))
+    used = {axis.name for axis in part.axes}
+    return " ".join(f"{k}={v}" for k, v in f.point.items() if k in used or isinstance(v, str))
 
 
 def verification_report(v: Verification) -> None:
@@ -101,6 +104,8 @@ def verification_report(v: Verification) -> None:
         console.print(f"shared memory: {took:,} wavefronts for {least:,} rows of 128 bytes")
 
 
-def layouts_report(f: Finalist) -> None:
-    for name, solution in f.refined.layouts.solutions.items():
-        console.print(f"layout of {name}: {solution}")
+def layouts_report(f: Chosen) -> None:
+    for stage, part in zip(f.kernels.stages, f.parts, strict=True):
+        of = f"step {stage.name}, " if stage.name else ""
+        for name, solution in part.refined.layouts.solutions.items():
+            console.print(f"{of}layout of {name}: {solution}")

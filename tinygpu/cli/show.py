@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinygpu.api.choosing import Chosen
 from tinygpu.api.handovers import Handovers, handovers, of_point
 from tinygpu.cli.printing import console, table
+from tinygpu.cli.show_plan import plan_json, show_plan
+from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.machine import Machine
+from tinygpu.language.plan import Plan
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace
 from tinygpu.program.tree import walk
-from tinygpu.spaces.build import MachineSpace
 
 
-def show(machine: type[Machine]) -> None:
+def show(declared: type[Declared]) -> None:
+    """A machine, or a plan and its steps, for default types."""
+    if issubclass(declared, Plan):
+        show_plan(declared)
+    elif issubclass(declared, Machine):
+        _show_machine(declared)
+
+
+def _show_machine(machine: type[Machine]) -> None:
     """Parameters, instructions, constraints and programs of a machine, for its default types."""
     console.print(f"[bold]{machine.__name__}[/bold]: {machine.summary()}")
     params = table("parameter", "values")
@@ -45,10 +56,13 @@ def show(machine: type[Machine]) -> None:
     _show_handovers(handovers(machine))
 
 
-def show_candidate(space: MachineSpace, point: dict[str, int | str]) -> None:
-    """The program of one candidate, and what is known of its hand-overs."""
-    print(space.program(point))
-    _show_handovers(of_point(space, point))
+def show_candidate(made: Chosen) -> None:
+    """The program of each kernel of one candidate, and what is known of its hand-overs."""
+    for number, (stage, part) in enumerate(zip(made.kernels.stages, made.parts, strict=True)):
+        if stage.name:
+            print(f"{chr(10) * (number > 0)}step {stage.name}:")
+        print(part.space.program(part.point))
+        _show_handovers(of_point(part.space, part.point))
 
 
 def _show_handovers(found: Handovers | None) -> None:
@@ -59,8 +73,13 @@ def _show_handovers(found: Handovers | None) -> None:
     print(found.certificate)
 
 
-def show_json(machine: type[Machine]) -> dict[str, Any]:
+def show_json(declared: type[Declared]) -> dict[str, Any]:
     """The same as data."""
+    if issubclass(declared, Plan):
+        return plan_json(declared)
+    if not issubclass(declared, Machine):
+        raise TypeError(f"{declared.__name__} is no machine and no plan")
+    machine = declared
     default = problem(machine, machine.smallest_dims())
     structure = next(iter(machine.structures()))
     traced = trace(machine, default, structure)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.markup import escape
 
-from tinygpu.api.choosing import Finalist
+from tinygpu.api.choosing import Chosen, Finalist
 from tinygpu.api.tune import Searched, Tuned
 from tinygpu.cli.printing import console, layouts_report, plain_name, short_point, table, verification_report
 from tinygpu.devices import Device
@@ -16,7 +16,7 @@ from tinygpu.ptx.runtime.driver import DriverStatus
 from tinygpu.ptx.verification.verify import Verification
 from tinygpu.search.predicted import PredictedTime
 from tinygpu.search.preference import RESOLUTION, alike
-from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.built import BuiltSpace
 
 # Rows of the funnel, and of the best candidates.
 FUNNEL_ROWS = 10
@@ -58,7 +58,7 @@ def tuned_report(t: Tuned, files: Sequence[Path], driver: DriverStatus, *, verbo
     console.print(f"wrote {', '.join(f.name for f in files)} to {files[0].parent}")
 
 
-def _machine(s: Searched, winner: Finalist, verbose: bool) -> None:
+def _machine(s: Searched, winner: Chosen, verbose: bool) -> None:
     """One machine that was searched, in a line."""
     name, space = s.space.machine.__name__, s.space.space
     if s.result is None:
@@ -75,21 +75,24 @@ def _machine(s: Searched, winner: Finalist, verbose: bool) -> None:
     if kept:
         line += f"; its best is predicted to take {_us(kept[0])} us"
         if s.space is not winner.space:
-            line += f", {float(kept[0].prediction.seconds / winner.prediction.seconds):.2f} times as long as the winner"
+            times = float(kept[0].prediction.seconds) / float(winner.prediction.seconds)
+            line += f", {times:.2f} times as long as the winner"
     if spilled:
-        worst = max(f.assembly.spill_store_bytes + f.assembly.spill_load_bytes for f in s.finalists if f.spills)
+        parts = [p for f in s.finalists if f.spills for p in f.parts]
+        worst = max(p.assembly.spill_store_bytes + p.assembly.spill_load_bytes for p in parts)
         line += f"; {spilled} more were assembled and left out, because they spill up to {worst} B of registers"
     console.print(line)
     if verbose:
         console.print(str(s.result).split("; best")[0])
-        errors = [f.assembly.registers - f.refined.registers for f in s.finalists if f.assembly.registers < 255]
+        parts = [p for f in s.finalists for p in f.parts if p.assembly.registers < 255]
+        errors = [p.assembly.registers - p.refined.registers for p in parts]
         if errors:
             console.print(
                 f"register estimate: off by {min(errors):+d} to {max(errors):+d} on those that the assembler gives"
             )
 
 
-def funnel(space: MachineSpace, most: int = FUNNEL_ROWS) -> None:
+def funnel(space: BuiltSpace, most: int = FUNNEL_ROWS) -> None:
     """What removed the most points, in at most so many rows."""
     removed: Counter[tuple[str, str, str]] = Counter()
     for row in space.space.funnel:
@@ -113,16 +116,15 @@ def best(t: Tuned) -> None:
     columns = ("#>", "machine", "predicted us>", "roofline>", "CTAs>", "threads>", "registers>", "CTAs/SM>")
     rows = table(*columns, "bottleneck", title=title)
     for number, f in enumerate(ranked, 1):
-        kernel = f.built.kernel
         rows.add_row(
             str(number),
             f.space.machine.__name__,
             _us(f),
             f"{100 * float(f.prediction.share_of_roofline):.0f} %",
-            f"{kernel.grid(f.space.problem)[0]:,}",
-            str(kernel.threads),
-            str(f.assembly.registers),
-            str(int(f.prediction.occupancy.ctas_per_sm)),
+            _each(f, lambda p: f"{p.built.kernel.grid(p.space.problem)[0]:,}"),
+            _each(f, lambda p: str(p.built.kernel.threads)),
+            _each(f, lambda p: str(p.assembly.registers)),
+            _each(f, lambda p: str(int(p.prediction.occupancy.ctas_per_sm))),
             f.prediction.sentence(),
         )
     console.print(rows)
@@ -130,7 +132,7 @@ def best(t: Tuned) -> None:
     some = False
     for number, f in enumerate(ranked, 1):
         line, result = f"{number}: {short_point(f)}", results[id(f.space)]
-        if result is not None:
+        if result is not None and isinstance(f, Finalist):
             others, differ = alike(PredictedTime(f.space), result, f.refined.point)
             if others:
                 some = True
@@ -142,8 +144,12 @@ def best(t: Tuned) -> None:
         console.print(f"not told apart: {alike_when}")
 
 
-def tensor_memory(device: Device, winner: Finalist) -> str:
+def tensor_memory(device: Device, winner: Chosen) -> str:
     """What a device with tensor memory would give that no kernel of ours uses yet; nothing for others."""
+    return next(filter(None, (_of_part(device, part) for part in winner.parts)), "")
+
+
+def _of_part(device: Device, winner: Finalist) -> str:
     counts = winner.space.counts(winner.space.structure_index(winner.refined.point))
     if not device.number("tmem_kb_per_sm") or not counts.operand or counts.path == "tcgen05":
         return ""
@@ -160,7 +166,12 @@ def verified(v: Verification) -> str:
     return f"emulated, right: {v.kernel} on {v.problem}, in {len(v.checks)} runs ({kinds}){cut}; -v lists them"
 
 
-def _us(f: Finalist) -> str:
+def _each(f: Chosen, what: Callable[[Finalist], str]) -> str:
+    """A figure of every kernel of a candidate."""
+    return " + ".join(map(what, f.parts))
+
+
+def _us(f: Chosen) -> str:
     return f"{float(f.prediction.seconds) * 1e6:,.1f}"
 
 

@@ -24,6 +24,7 @@ class Constraint:
     judge       who refuses a point that breaks it: the assembler, the emulator, the launch, or the model (dominance)
     why         the fact behind it, with its source
     place       the user's line that it was written in, "file.py:12"; "" for those that ship or are derived
+    instead     parameters and choices in which the candidate differs that is never worse; () for all but such dominance
     """
 
     name: str
@@ -34,3 +35,4 @@ class Constraint:
     judge: Judge = "emulator"
     why: str = ""
     place: str = ""
+    instead: frozenset[str] = frozenset()

@@ -51,11 +51,14 @@ from tinygpu.language.machine import Machine
 from tinygpu.language.memories import GMEM, L1, L2, RMEM, SMEM, TMEM, Memory
 from tinygpu.language.parameters import AccessPattern, Choice, DeclarationError, Dim, Option, Param, UnknownLayout
 from tinygpu.language.partition import Partition
+from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.require import Require
 from tinygpu.language.route import Route
+from tinygpu.language.step import Step
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
 from tinygpu.language.values import Values, ascending, between, integers, normal, one_of, positive, shifted, uniform
+from tinygpu.language.workspace import Workspace
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 
@@ -97,15 +100,18 @@ __all__ = [
     "Output",
     "Param",
     "Partition",
+    "Plan",
     "Problem",
     "ProblemError",
     "Require",
     "Route",
     "Scalar",
     "Shuffle",
+    "Step",
     "Transfer",
     "UnknownLayout",
     "Values",
+    "Workspace",
     "all_of",
     "any_of",
     "ascending",

@@ -144,6 +144,11 @@ class Declared(metaclass=_DeclaredType):
         return cls.exact, cls.approximation
 
     @classmethod
+    def misfit(cls, problem: Problem) -> str:
+        """Why the machine itself, as it is declared, does not take a problem; "" takes it."""
+        return ""
+
+    @classmethod
     def refuses(cls, problem: Problem) -> str:
         """Why a combination of types, orders and options that are each on offer is not taken; "" takes it."""
         return ""

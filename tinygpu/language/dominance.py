@@ -47,6 +47,7 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
                     "coalescing",
                     "model",
                     SIDE_BY_SIDE,
+                    instead=frozenset({p.name}),
                 )
             )
     for v in vectors:
@@ -65,6 +66,7 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
                 "coalescing",
                 "model",
                 WIDER,
+                instead=frozenset(name for w in ways for name in w),
             )
         )
     return out
@@ -83,6 +85,7 @@ def preferred(choice: Choice, mine: Iterable[Constraint], earlier: Iterable[Cons
         choice.name,
         "model",
         choice.ordered,
+        instead=frozenset({choice.name}),
     )
 
 

@@ -7,7 +7,6 @@ that a machine that cannot work fails here, with a sentence that names the class
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from tinygpu.language.inputs import mistake_in_values
 from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.reference import mistake_in_reference
 from tinygpu.language.route import Route
 from tinygpu.language.trace import Trace, trace_default
 from tinygpu.program.tree import walk
@@ -51,7 +51,8 @@ def _check(cls: type[Machine]) -> None:
         raise DeclarationError(f"{title}: a machine declares at least one Output or InOut")
     if not hasattr(cls, "reference"):
         raise DeclarationError(f"{title}.reference: a machine says what it computes, as a static method in NumPy")
-    wrong = mistake_in_names(cls) or _mistake_in_reference(cls)
+    named = (*cls.dim_names(), *(p.name for p in cls.params()))
+    wrong = mistake_in_names(cls) or mistake_in_reference(cls, named)
     if wrong:
         of_all = wrong.startswith(("a kernel", "the memories", "two memories"))
         raise DeclarationError(f"{title}{': ' if of_all else '.'}{wrong}")
@@ -93,17 +94,3 @@ def _check_size(cls: type[Machine], traces: Sequence[Trace]) -> None:
     count += sum(len({i.unit for i in group if i in used}) for group in cls.declarations(Group))
     if count > MOST_KINDS:
         raise DeclarationError(f"{cls.__name__}: a small machine has about ten instructions at most, not {count}")
-
-
-def _mistake_in_reference(cls: type[Machine]) -> str:
-    """What is wrong with how `reference` takes its arguments, which are given by name."""
-    given = [t.name for t in cls.tensor_declarations() if t.access != "out"]
-    given += [d.name for d in (*cls.scalar_declarations(), *cls.option_declarations())]
-    takes = inspect.signature(cls.reference).parameters
-    named = [p.name for p in takes.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
-    missing = [name for name in given if name not in named and not anything]
-    strange = [name for name in named if name not in given and takes[name].default is inspect.Parameter.empty]
-    if missing or strange:
-        return f"reference: it is called with {', '.join(given)}, by name, and takes {', '.join(takes) or 'nothing'}"
-    return ""

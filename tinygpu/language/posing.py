@@ -32,6 +32,9 @@ class TakesProblems(Protocol):
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool: ...
 
     @classmethod
+    def misfit(cls, problem: Problem) -> str: ...
+
+    @classmethod
     def refuses(cls, problem: Problem) -> str: ...
 
 
@@ -107,7 +110,9 @@ def problem(
         operands.append(made)
     posed = Problem(tuple((d, dims[d]) for d in machine.dim_names()), tuple(operands), tuple(switches.items()))
     wanted, what = "a sentence, and \"\" for a problem that it takes", f"{title}.refuses"
-    reason = answer(machine.refuses, posed, wanted=wanted, fits=lambda found: isinstance(found, str), what=what)
+    reason = machine.misfit(posed) or answer(
+        machine.refuses, posed, wanted=wanted, fits=lambda found: isinstance(found, str), what=what
+    )
     if reason:
         raise ProblemError(f"{title}: {reason}")
     return posed

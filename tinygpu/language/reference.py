@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinygpu.language.declared import Declared
+from tinygpu.language.problem import Problem
 from tinygpu.users_code import UsersCodeError, answer, at, place_of, users_code
 
 
@@ -43,6 +45,48 @@ def reference_of(machine: type[Declared], shapes: Mapping[str, tuple[int, ...]])
         return {name: named[name] for name in shapes}
 
     return call
+
+
+def mistake_in_reference(machine: type[Declared], more: Sequence[str]) -> str:
+    """What is wrong with how `reference` takes its arguments, which are given by name; "" where nothing is.
+
+    more  names of numbers that it may ask for beside the operation's own arguments
+    """
+    given = [t.name for t in machine.tensor_declarations() if t.access != "out"]
+    given += [d.name for d in (*machine.scalar_declarations(), *machine.option_declarations())]
+    takes = inspect.signature(machine.reference).parameters
+    named = [p.name for p in takes.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    missing = [name for name in given if name not in named and not anything]
+    known = {*given, *more}
+    strange = [name for name in named if name not in known and takes[name].default is inspect.Parameter.empty]
+    if missing or strange:
+        return f"reference: it is called with {', '.join(given)}, by name, and takes {', '.join(takes) or 'nothing'}"
+    return ""
+
+
+def sizes_named(machine: type[Declared]) -> tuple[str, ...]:
+    """The dims that a reference asks for: what it computes depends on sizes, and not on its arrays alone."""
+    return tuple(name for name in machine.dim_names() if name in inspect.signature(machine.reference).parameters)
+
+
+def constants_of(machine: type[Declared], problem: Problem, point: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reference is given beside arrays and scalars: options, and the dims and parameters that it asks for.
+
+    point  of the candidate whose meaning is asked for; UsersCodeError where it lacks a parameter that is asked for
+    """
+    takes = inspect.signature(machine.reference).parameters
+    out: dict[str, Any] = dict(problem.options)
+    out |= {name: problem.dim[name] for name in sizes_named(machine)}
+    for p in machine.params():
+        if p.name in takes:
+            if p.name not in point:
+                raise UsersCodeError(
+                    f"{machine.__name__}.reference asks for the parameter {p.name}: what it computes is known for a "
+                    "candidate, and none is given here"
+                )
+            out[p.name] = int(point[p.name])
+    return out
 
 
 def precision_of(machine: type[Declared], options: Mapping[str, Any]) -> tuple[bool, float]:

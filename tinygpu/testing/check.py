@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from tinygpu.devices import Device, device
+from tinygpu.language.declared import Declared
 from tinygpu.language.machine import Machine
+from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem
 from tinygpu.seeds import check_seed
 from tinygpu.testing.bench import Bench, Progress, open_bench
@@ -23,6 +25,7 @@ from tinygpu.testing.draws import DEVICES
 from tinygpu.testing.finding import Finding
 from tinygpu.testing.judges import ORDERS, judge
 from tinygpu.testing.legality import check_legality, check_needed
+from tinygpu.testing.plans import check_plan
 from tinygpu.testing.report import TIERS, CheckReport, Failure, Row
 from tinygpu.testing.workbench import Allowance
 
@@ -44,7 +47,7 @@ class CheckError(ValueError):
 
 
 def run_check(
-    machine: type[Machine],
+    machine: type[Declared],
     *,
     problems: int | Sequence[Problem] = 8,
     devices: Sequence[str | Device] = DEVICES,
@@ -54,7 +57,7 @@ def run_check(
     seconds: float = SECONDS,
     progress: Progress = lambda text: None,
 ) -> CheckReport:
-    """Checks a machine and returns what was tried and found; nothing is printed.
+    """Checks a machine, or a plan, and returns what was tried and found; nothing is printed.
 
     problems    how many to draw (any sizes, types, orders, pitches, alignments and options for which the machine has
                 candidates), or the problems themselves
@@ -85,6 +88,14 @@ def run_check(
         raise CheckError(f"at least one problem is drawn, not {problems}")
     if not isinstance(problems, int) and not problems:
         raise CheckError("no problem is given")
+    if issubclass(machine, Plan):
+        found = tuple(device(d) for d in devices)
+        return check_plan(
+            machine, problems=problems, devices=found, candidates=candidates, seed=seed, tiers=wanted, seconds=seconds,
+            progress=progress,
+        )  # fmt: skip
+    if not issubclass(machine, Machine):
+        raise CheckError(f"a machine or a plan is checked, not {machine.__name__}")
     bench = open_bench(machine, problems, tuple(device(d) for d in devices), candidates, seed, progress)
     rows = check_declaration(bench)
     if 1 not in wanted and all(r.passed for r in rows):
@@ -146,7 +157,7 @@ def _later_tiers(bench: Bench, wanted: tuple[int, ...], seconds: float) -> tuple
 
 
 def check_machine(
-    machine: type[Machine],
+    machine: type[Declared],
     *,
     problems: int | Sequence[Problem] = 8,
     devices: Sequence[str | Device] = DEVICES,

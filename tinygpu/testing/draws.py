@@ -14,7 +14,7 @@ import numpy as np
 
 from tinygpu.devices import Device, device
 from tinygpu.dtypes import DType
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import TensorDeclaration
@@ -44,7 +44,7 @@ class SeededDraw:
 
 
 def draw_problem(
-    machine: type[Machine],
+    machine: type[Declared],
     draw: Draw,
     sizes: Sequence[int] = SIZES,
     *,

@@ -70,7 +70,7 @@ def wrong_statements(case: Case, bench: Workbench) -> tuple[dict[Identity, str],
     try:
         built = build(program, case.problem, case.point or {}, bench.solver)
         small = _small(case, built.kernel)
-        trials = [draw(case.machine, small, inputs, 0) for inputs in INPUTS]
+        trials = [draw(case.machine, small, inputs, 0, point=case.point) for inputs in INPUTS]
         probed = with_probes(program, built.layouts.swizzles, built.kernel, trials[0])
         for trial in trials:
             steps = follow(probed, case.machine, trial)

@@ -54,7 +54,8 @@ class DeviceBuffer:
     array        any dtype, contiguous; changed in place
     offset       bytes added to the pointer that the kernel gets
     base         device address to lay the array at, a multiple of 256; None picks one
-    initialised  False: reading a byte that the kernel has not written gives an uninitialised value
+    initialised  False: reading a byte that the kernel has not written gives an uninitialised value; or which bytes are,
+                 as an array of booleans that is changed in place: the next launch knows what this one wrote
     name         how faults call it; the parameter's name where None
 
     `address` is the pointer that the kernel gets, to be written into structs and other buffers. A buffer that is
@@ -64,13 +65,18 @@ class DeviceBuffer:
     array: NDArray[Any]
     offset: int = 0
     base: int | None = None
-    initialised: bool = True
+    initialised: bool | NDArray[np.bool_] = True
     name: str | None = None
     _fixed: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_base(self.base)
         memory_bytes(self.array, self.name or "this buffer")
+        if isinstance(self.initialised, np.ndarray) and self.initialised.shape != (self.array.nbytes,):
+            raise LaunchError(
+                f"{self.name or 'this buffer'} has {self.array.nbytes:,} bytes, and {self.initialised.size:,} flags of "
+                "which are initialised; give one for each byte"
+            )
 
     @property
     def size_bytes(self) -> int:

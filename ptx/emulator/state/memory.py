@@ -64,7 +64,9 @@ class Window:
 
     __slots__ = ("_source", "_views", "allocation", "base", "data", "end", "origin", "shadow", "valid")
 
-    def __init__(self, allocation: Allocation, base: int, data: NDArray[np.uint8], initialised: bool = True) -> None:
+    def __init__(
+        self, allocation: Allocation, base: int, data: NDArray[np.uint8], initialised: bool | NDArray[np.bool_] = True
+    ) -> None:
         self.allocation = allocation
         self.base = base
         self.end = base + data.size
@@ -74,7 +76,11 @@ class Window:
             self._source = data
             data = np.concatenate([np.zeros(base - self.origin, np.uint8), data])
         self.data = data
-        self.valid: NDArray[np.bool_] | None = None if initialised else np.zeros(data.size, np.bool_)
+        self.valid: NDArray[np.bool_] | None = None
+        if isinstance(initialised, np.ndarray):
+            self.valid = initialised
+        elif not initialised:
+            self.valid = np.zeros(data.size, np.bool_)
         self.shadow: GlobalShadow | None = None
         self._views: dict[tuple[int, int], Array] = {}
 

@@ -217,7 +217,7 @@ def join(parts: Sequence[Path], path: Path) -> int:
     opened = [read_bundle(p) for p in parts]
     questions = [q for b in opened for q in b.questions]
     first = 0
-    kernels: list[tuple[Entry, bytes, bytes | None]] = []
+    kernels: list[tuple[Entry, Sequence[tuple[bytes, bytes | None]]]] = []
     seen: set[tuple[str, str]] = set()
     for b in opened:
         for entry in b.entries:
@@ -227,7 +227,7 @@ def join(parts: Sequence[Path], path: Path) -> int:
                 continue
             seen.add(key)
             named = replace(entry, name=f"k{len(kernels):04}", question=first + entry.question)
-            kernels.append((named, b.ptx(entry), b.cubin(entry)))
+            kernels.append((named, b.texts(entry)))
         first += len(b.questions)
     title = " and ".join(dict.fromkeys(b.title for b in opened))
     write_bundle(path, title=title, device=opened[0].device, made=opened[0].made, questions=questions, kernels=kernels)

@@ -87,7 +87,7 @@ def add_bundle(path: Path, kernels: Mapping[str, str], n: int = 1000) -> Bundle:
     made = []
     for number, (name, ptx) in enumerate(kernels.items()):
         entry = Entry(name, 0, "Add", {"number": number}, add_launch(n), 1e-6, 16, 0, ptx_digest(ptx.encode()), False)
-        made.append((entry, ptx.encode(), None))
+        made.append((entry, [(ptx.encode(), None)]))
     return write_bundle(
         path, title="small sums", device="H200-SXM", made="by hand", questions=[add_question(n)], kernels=made
     )

@@ -249,6 +249,6 @@ def test_a_wrong_kernel_is_never_given(context: Context, monkeypatch: pytest.Mon
     def never(*_: Any, **__: Any) -> Verification:
         return Verification("axpby", PROBLEM, ())
 
-    monkeypatch.setattr(module, "verify", never)
+    monkeypatch.setattr(module, "verify_kernels", never)
     with pytest.raises(ValueError, match=r"^this candidate is wrong in the emulator: axpby on n=64 .*: WRONG$"):
         tinygpu.compile("axpby", {"n": 64}, point={"warps": 1}, context=lambda: context)

@@ -247,7 +247,7 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileError) as error:
         read_bundle(tmp_path / "old")
     assert str(error.value) == (
-        f"{tmp_path}/old is a bundle of version 0, and this worker takes version 3; use the same version of tinygpu on "
+        f"{tmp_path}/old is a bundle of version 0, and this worker takes version 5; use the same version of tinygpu on "
         "both machines"
     )
 

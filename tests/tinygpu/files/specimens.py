@@ -5,7 +5,7 @@ import io
 import json
 import lzma
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -211,14 +211,19 @@ def write_a_bundle(path: Path) -> None:
     )  # fmt: skip
     maps, spaces = (Map("x", "f32", (8, 64), (32,), (8, 8), 32),), (Workspace("w", 128, True, 4),)
     launch = Launch("k", "sm_90a", 4, 128, 1, 1024, arguments, tensors, maps, spaces, True)
-    entries = [Entry(f"k{n:04}", 0, "M", POINT, launch, 1e-6, 32, 0, "d", n == 0) for n in range(2)]
-    kernels = [(e, b".version 8.0\n" * 50, b"\x7fELF" if e.cubin else None) for e in entries]
+    later = replace(launch, kernel="l", maps=(), arguments=arguments[:1])
+    entries = [
+        Entry(f"k{n:04}", 0, "M", POINT, replace(launch, then=(later,) * n), 1e-6, 32, 0, "d", n == 0) for n in range(2)
+    ]
+    kernels = [
+        (e, [(b".version 8.0\n" * 50, b"\x7fELF" if e.cubin else None)] * (1 + len(e.launch.then))) for e in entries
+    ]
     write_bundle(path, title="t", device="H200-SXM", made="2026, tinygpu", questions=[question], kernels=kernels)
 
 
 def read_a_bundle(path: Path) -> Any:
     found = read_bundle(path)
-    return [found.questions, found.entries, [(found.ptx(e), found.cubin(e)) for e in found.entries]]
+    return [found.questions, found.entries, [found.texts(e) for e in found.entries]]
 
 
 def write_profile(path: Path) -> None:

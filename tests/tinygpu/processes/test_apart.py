@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -82,16 +83,16 @@ def test_what_hangs_is_ended_and_leaves_no_process() -> None:
 def test_a_crash_of_the_verifier_costs_its_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     import tinygpu.api.tune as module
 
-    right = module.verify
+    right = module.verify_kernels
     first: list[object] = []
 
-    def verify(kernel: object, *args: object, **named: object) -> object:
-        return crash() if kernel is first[0] else right(kernel, *args, **named)  # type: ignore[arg-type]
+    def verify(kernels: Any, **named: Any) -> object:
+        return crash() if kernels.stages[0].kernel is first[0] else right(kernels, **named)
 
-    monkeypatch.setattr(module, "verify", verify)
+    monkeypatch.setattr(module, "verify_kernels", verify)
     ranked = tune_without_failures()
     first.append(ranked.winner.built.kernel)
-    monkeypatch.setattr(module, "finalists", lambda space, *rest: finalists_of(ranked, space))
+    monkeypatch.setattr(module, "finalists_of", lambda objective, *rest: finalists_of(ranked, objective.space))
     found = tune(family("axpby"), ASKED, device("a100"))
     assert found.winner is not ranked.winner
     assert found.verification.passed
@@ -103,12 +104,12 @@ def test_a_crash_of_the_verifier_costs_its_candidate(monkeypatch: pytest.MonkeyP
 def tune_without_failures():  # type: ignore[no-untyped-def]
     import tinygpu.api.tune as module
 
-    kept = module.verify
-    module.verify = lambda *a, **k: None  # type: ignore[assignment]
+    kept = module.verify_kernels
+    module.verify_kernels = lambda *a, **k: None  # type: ignore[assignment]
     try:
         return tune(family("axpby"), ASKED, device("a100"))
     finally:
-        module.verify = kept
+        module.verify_kernels = kept
 
 
 def finalists_of(tuned, space):  # type: ignore[no-untyped-def]
@@ -117,7 +118,7 @@ def finalists_of(tuned, space):  # type: ignore[no-untyped-def]
 
 @pytest.mark.end_to_end
 def test_a_crash_of_the_assembler_on_every_candidate_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinygpu.api.choosing.assemble", crash)
+    monkeypatch.setattr("tinygpu.api.finalist.assemble", crash)
     with pytest.raises(NothingFound) as nothing:
         tune(family("axpby"), ASKED, device("a100"))
     assert str(nothing.value).startswith("assembling of Axpby ")

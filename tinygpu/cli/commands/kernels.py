@@ -12,7 +12,7 @@ import typer
 from tinygpu.cli.options import ALIGN, DEVICE, DTYPE, JSON, LD, MACHINE, MAJOR, OPTION, POINT, SHAPE
 
 if TYPE_CHECKING:
-    from tinygpu.api.choosing import Finalist
+    from tinygpu.api.choosing import Chosen
 
 
 def emit_command(
@@ -37,16 +37,14 @@ def emit_command(
 
     Example: `tinygpu emit matmul_ampere --shape m=4096,n=4096,k=4096 --device a100 bm=128 bn=128 bk=32 stages=4`
     """
+    from tinygpu.api.on_arrays import lines_of
     from tinygpu.api.output import check_output, verdict, write_kernel
-    from tinygpu.ptx.verification.line_info import LineInfo
-    from tinygpu.ptx.verification.verify import verify
+    from tinygpu.ptx.verification.whole import verify_kernels
 
     if out is not None:
         check_output(out)
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    kernel, problem = made.built.kernel, made.space.problem
-    lines = LineInfo.of(made.built, problem)
-    result = verify(kernel, made.space.machine, problem, thorough=True, lines=lines) if verified else None
+    result = verify_kernels(made.kernels, thorough=True, lines=lines_of(made)) if verified else None
     if result is not None and not result.passed:
         print(result, file=sys.stderr)
         raise typer.Exit(1)
@@ -54,9 +52,9 @@ def emit_command(
         for f in write_kernel(out, made, result):
             print(f"wrote {f}")
     elif as_json:
-        print(json.dumps(kernel.launch_json(problem) | {"verified": verified or None, "ptx": kernel.ptx}, indent=2))
+        print(json.dumps(made.kernels.launch_json() | {"verified": verified or None, "ptx": made.ptx}, indent=2))
     else:
-        print(kernel.ptx, end="")
+        print(made.ptx, end="")
     print(verdict(result), file=sys.stderr)
 
 
@@ -79,30 +77,31 @@ def verify_command(
     """
     from dataclasses import asdict
 
+    from tinygpu.api.on_arrays import lines_of
     from tinygpu.cli.printing import verification_report
-    from tinygpu.ptx.verification.line_info import LineInfo
-    from tinygpu.ptx.verification.verify import verify
     from tinygpu.ptx.verification.voices import who_is_wrong
+    from tinygpu.ptx.verification.whole import verify_kernels
 
     made = point_of(machine, shape, device, point, dtype, major, ld, align, option)
-    lines = LineInfo.of(made.built, made.space.problem)
-    result = verify(made.built.kernel, made.space.machine, made.space.problem, seed=seed, thorough=True, lines=lines)
+    result = verify_kernels(made.kernels, seed=seed, thorough=True, lines=lines_of(made))
     if as_json:
         print(json.dumps({"passed": result.passed, "checks": [asdict(c) for c in result.checks]}, indent=2))
     else:
-        print("candidate " + " ".join(f"{k}={v}" for k, v in made.built.kernel.point))
+        print("candidate " + " ".join(f"{k}={v}" for k, v in made.point.items()))
         verification_report(result)
     if not as_json and any(not check.passed and not check.fault for check in result.checks):
-        built = made.built
-        found = who_is_wrong(
-            built.program, built.layouts.swizzles, built.kernel, made.space.machine, made.space.problem, seed=seed
-        )
-        print(found or "program and kernel do not differ in the runs that were looked at")
+        for stage, part in zip(made.kernels.stages, made.parts, strict=True):
+            built = part.built
+            found = who_is_wrong(
+                built.program, built.layouts.swizzles, built.kernel, part.space.machine, stage.problem, seed=seed
+            )
+            of = f"step {stage.name}: " if stage.name else ""
+            print(of + (found or "program and kernel do not differ in the runs that were looked at"))
     if not result.passed:
         raise typer.Exit(1)
 
 
-def point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Finalist:
+def point_of(machine: str, shape: str, device: str, point: list[str], *words: list[str]) -> Chosen:
     """The kernel of the best candidate of a family that has these values."""
     from tinygpu.api.choosing import choose_among
     from tinygpu.api.machines import family

@@ -106,7 +106,7 @@ def show_command(
         from tinygpu.cli.commands.kernels import point_of
 
         made = point_of(machine, shape, device, point, *words)
-        show_candidate(made.space, made.point)
+        show_candidate(made)
         return
     for m in family(machine).machines:
         print(json.dumps(show_json(m), indent=2)) if as_json else show(m)
@@ -116,7 +116,7 @@ def _show_layouts(
     machine: str, shape: str, device: str, point: list[str], words: tuple[list[str], ...], as_json: bool
 ) -> None:
     from tinygpu.api.layouts import layouts_of_candidate, layouts_of_machine
-    from tinygpu.api.machines import family
+    from tinygpu.api.machines import family, machines_of
     from tinygpu.cli.arguments import asked
     from tinygpu.cli.arguments import point as read_point
     from tinygpu.cli.layouts import layouts_json, layouts_text
@@ -129,9 +129,9 @@ def _show_layouts(
         raise typer.BadParameter("what is said of a problem's tensors needs the problem: give --shape and --device too")
     chosen = read_point(point)
     if shape:
-        found = [layouts_of_candidate(family(machine), asked(shape, *words), find(device), chosen)]
+        found = list(layouts_of_candidate(family(machine), asked(shape, *words), find(device), chosen))
     else:
-        found = [layouts_of_machine(m, chosen) for m in family(machine).machines]
+        found = [layouts_of_machine(m, chosen) for d in family(machine).machines for m in machines_of(d)]
     for k, layouts in enumerate(found):
         if as_json:
             print(json.dumps(layouts_json(layouts), indent=2))

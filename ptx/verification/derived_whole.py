@@ -1,0 +1,90 @@
+"""The derived problem of several kernels: a small one with every fact and remainder of the real one, for all of them.
+
+Sizes between the kernels follow from the whole's, so that all of them are chosen together: of each dim of the whole the
+smallest size with the remainders of the real one for which every kernel has two tiles and two rounds along it, where
+the real one has so many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from tinygpu.language.plan import Plan
+from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.ptx.launching.kernel import LaunchError
+from tinygpu.ptx.launching.kernels import Kernels
+from tinygpu.ptx.verification.derived import MOST_GAP_ELEMS
+
+# Tiles along each axis of a grid, and rounds of each loop, that every kernel has at least.
+LEAST = 2
+# Sizes of one dim that are looked at, from the smallest on.
+MOST_SIZES = 256
+
+
+def derive_whole(kernels: Kernels) -> Kernels:
+    """The kernels of a plan, posed to the derived problem."""
+    found = kernels
+    for name, _ in kernels.problem.dims:
+        found = next(_smaller(kernels, found, name), found)
+    return found
+
+
+def _smaller(real: Kernels, now: Kernels, name: str) -> Iterator[Kernels]:
+    """The kernels with smaller sizes of one dim, from the smallest on, that show as much as the real ones."""
+    size, period = real.problem.dim[name], _period(real, name)
+    first = size % period or period
+    for number in range(MOST_SIZES):
+        tried = first + number * period
+        if tried >= size:
+            return
+        posed = _posed(now, {**now.problem.dim, name: tried})
+        if posed is not None and _shows(real, posed):
+            yield posed
+
+
+def _posed(kernels: Kernels, dims: Mapping[str, int]) -> Kernels | None:
+    """The kernels for other sizes; None where one of them does not take its part."""
+    problem = kernels.problem
+    declared = {t.name: t for t in kernels.machine.tensor_declarations()}
+    try:
+        operands = tuple(
+            o.resized(declared[o.name].shape(dims, dict(problem.options)), most_gap=MOST_GAP_ELEMS)
+            for o in problem.operands
+        )
+        made = Problem(tuple((d, dims[d]) for d, _ in problem.dims), operands, problem.options)
+        posed = kernels.posed(made)
+        posed.check()
+    except (ProblemError, LaunchError):
+        return None
+    return posed
+
+
+def _shows(real: Kernels, small: Kernels) -> bool:
+    """Whether every kernel has as many tiles and rounds as show its edges."""
+    for theirs, mine in zip(real.stages, small.stages, strict=True):
+        for dim, extent in (*theirs.kernel.tiles, *theirs.kernel.steps):
+            wanted = min(LEAST, -(-theirs.problem.dim.get(dim, 1) // extent))
+            if -(-mine.problem.dim.get(dim, 1) // extent) < wanted:
+                return False
+    return True
+
+
+def _period(kernels: Kernels, name: str) -> int:
+    """What a size of the whole may be changed by so that remainders of every kernel stay."""
+    if not issubclass(kernels.machine, Plan):
+        raise TypeError("a machine has a derived problem of its own kernel")
+    parts = [1]
+    steps = kernels.machine.bound_steps(dict(kernels.problem.options))
+    for stage, step in zip(kernels.stages, steps, strict=True):
+        for dim, size in step.dims.items():
+            if name not in size.symbols:
+                continue
+            if size.sympy.is_Symbol:
+                parts += [extent for d, extent in (*stage.kernel.tiles, *stage.kernel.steps) if d == dim]
+                about = {dim, *stage.tensors}
+                parts += [fact.divisor for fact in stage.kernel.facts if fact.name.partition(".")[0] in about]
+            else:
+                parts += [int(kernels.point[s]) for s in size.symbols if kernels.point.get(s)]
+    return math.lcm(*parts)
+
