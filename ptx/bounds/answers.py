@@ -39,13 +39,16 @@ def answers(
     constants: Mapping[str, Any],
     outputs: Sequence[str],
     rounding: Rounding,
+    kinds: Mapping[str, Any] | None = None,
 ) -> dict[str, Answer]:
     """What every output may be.
 
     arguments  inputs and scalars by name, in 64 bits; whole numbers are exact in all that follows where they stay small
     constants  options, which are given as they are
+    kinds      NumPy's types of the tensors, which a reference may ask for
     """
-    given = {name: Enclosed(_given(value, rounding), rounding) for name, value in arguments.items()}
+    of = kinds or {}
+    given = {name: Enclosed(_given(v, rounding), rounding, of.get(name)) for name, v in arguments.items()}
     try:
         with np.errstate(all="ignore"):
             found = by_name(reference(**given, **constants), outputs)

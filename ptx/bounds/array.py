@@ -42,13 +42,17 @@ def _rounded(values: Values, to: Any) -> Values:
 
 
 class Enclosed(NDArrayOperatorsMixin):
-    """One array with error, under a machine's rounding."""
+    """One array with error, under a machine's rounding.
+
+    kind  what a reference is told of its type: the tensor's own, where it is one that was given
+    """
 
     __array_priority__ = 1000.0
 
-    def __init__(self, enclosure: Enclosure, rounding: Rounding) -> None:
+    def __init__(self, enclosure: Enclosure, rounding: Rounding, kind: np.dtype[Any] | None = None) -> None:
         self.enclosure = enclosure
         self.rounding = rounding
+        self.kind = kind
 
     # -- NumPy's protocols -----------------------------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -98,7 +102,7 @@ class Enclosed(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.enclosure.value.dtype
+        return self.kind or self.enclosure.value.dtype
 
     @property
     def T(self) -> Enclosed:

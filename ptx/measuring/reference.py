@@ -25,6 +25,8 @@ _FUNCTIONS = frozenset(
         "einsum", "outer", "zeros_like", "ones_like", "nan_to_num", "repeat", "tile", "diff", "take", "flip", "round",
     }
 )  # fmt: skip
+# Types to which a reference may round what it computes.
+NARROW = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 _REDUCTIONS = frozenset({"reduce", "accumulate"})
 _METHODS = ("sum", "mean", "prod", "max", "min", "var", "std", "cumsum", "reshape", "transpose", "swapaxes", "clip",
             "squeeze", "dot", "repeat", "take", "round")  # fmt: skip
@@ -90,6 +92,7 @@ def record(
     constants: Mapping[str, Any],
     outputs: Sequence[str],
     where: str,
+    kinds: Mapping[str, Any] | None = None,
 ) -> Graph:
     """The graph of a reference.
 
@@ -97,9 +100,10 @@ def record(
     constants  its options, which are given as they are
     outputs    names of its results
     where      how errors call it
+    kinds      NumPy's types of the inputs, which a reference may ask for
     """
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-    stand_ins = {name: _StandIn(calls, {"input": name}, where) for name in names}
+    stand_ins = {name: _StandIn(calls, {"input": name}, where, (kinds or {}).get(name)) for name in names}
     # Recording is done where kernels are searched; the machine that times them may lack what the language needs.
     from tinygpu.users_code import users_code
 
@@ -183,6 +187,8 @@ def _function(name: str) -> Callable[..., Any]:
     base, _, method = name.partition(".")
     if name == "getitem":
         return lambda array, index: array[index]
+    if name == "rounded":
+        return _rounded
     found = getattr(np, base, None)
     if isinstance(found, np.ufunc) and (not method or method in _REDUCTIONS):
         made: Callable[..., Any] = getattr(found, method) if method else found
@@ -193,13 +199,26 @@ def _function(name: str) -> Callable[..., Any]:
     raise CannotRecord(f"a reference graph cannot call {name}")
 
 
-class _StandIn(NDArrayOperatorsMixin):
-    """Stands for an array in a reference, and writes down what is done to it."""
+def _rounded(array: Any, name: str) -> Any:
+    """The array in the precision in which it is held, rounded to a narrower type on the way."""
+    import ml_dtypes  # where no reference asks for it, kernels are timed with NumPy alone
 
-    def __init__(self, calls: list[Any], argument: Mapping[str, Any], where: str) -> None:
+    narrow = np.dtype(getattr(np if name == "float16" else ml_dtypes, name))
+    rounded = array.astype(narrow)
+    return rounded.astype(array.dtype) if isinstance(array, np.ndarray) else rounded
+
+
+class _StandIn(NDArrayOperatorsMixin):
+    """Stands for an array in a reference, and writes down what is done to it.
+
+    dtype  what the reference is told of its type; of what is computed, that of the precision
+    """
+
+    def __init__(self, calls: list[Any], argument: Mapping[str, Any], where: str, dtype: Any = None) -> None:
         self.calls = calls
         self.argument = argument
         self.where = where
+        self.dtype = np.dtype(np.float64 if dtype is None else dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> _StandIn:
         return self._call(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}", inputs, kwargs)
@@ -218,8 +237,12 @@ class _StandIn(NDArrayOperatorsMixin):
     def T(self) -> _StandIn:
         return self._call("transpose", (self,), {})
 
-    def astype(self, *_: Any, **__: Any) -> _StandIn:
-        return self  # the reference is evaluated in one precision throughout
+    def astype(self, kind: Any, **_: Any) -> _StandIn:
+        """The reference is evaluated in one precision throughout; what it rounds to a narrower type is rounded."""
+        to = np.dtype(kind)
+        if to.name not in NARROW:
+            return self
+        return self._call("rounded", (self, to.name), {})
 
     def __getitem__(self, index: Any) -> _StandIn:
         return self._call("getitem", (self, index), {})

@@ -111,7 +111,8 @@ def reference_answers(
     wide |= {name: value.item() for name, value in scalars.items()}
     outputs = {o.name: shapes.get(o.name, o.shape) for o in problem.operands if o.access != "in"}
     constants = constants_of(machine, problem, point or {})
-    return answers(reference_of(machine, outputs), wide, constants, list(outputs), rounding)
+    kinds = {name: problem.operand(name).dtype.numpy for name in arrays}
+    return answers(reference_of(machine, outputs), wide, constants, list(outputs), rounding, kinds)
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:

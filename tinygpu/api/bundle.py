@@ -235,8 +235,9 @@ def question(machine: type[Declared], posed: Problem, kernels: Sequence[Kernels]
     outputs = [o.name for o in posed.operands if o.access != "in"]
     options = constants_of(machine, posed, {})
     graph = record(
-        machine.reference, [*given, *(name for name, _ in scalars)], options, outputs, machine.__name__
-    )
+        machine.reference, [*given, *(name for name, _ in scalars)], options, outputs, machine.__name__,
+        {name: posed.operand(name).dtype.numpy for name in given},
+    )  # fmt: skip
     short = any(adds_short(s.kernel, s.problem) for k in kernels for s in k.stages)
     return Question(
         f"{machine.__name__} {posed}", posed.to_json(), tensors_of(posed), scalars, graph,

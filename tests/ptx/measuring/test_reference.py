@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from tinygpu.files import FileError
 from tinygpu.machines.elementwise import Axpby, BiasRelu
 from tinygpu.machines.matmul_hopper import MatmulHopper
+from tinygpu.ptx.bounds.answers import answers
+from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.measuring.reference import CannotRecord, Graph, evaluate, record
 
 
@@ -43,6 +46,19 @@ def test_a_graph_gives_what_the_function_gives(number: int, seed: int) -> None:
     a, b = rng.standard_normal((4, 6)), rng.standard_normal((4, 6))
     found = evaluate(recorded(function, "a", "b"), {"a": a, "b": b}, np.float64)["y"]
     np.testing.assert_allclose(found, function(a, b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float32])
+def test_what_a_reference_rounds_to_the_type_of_an_input_is_rounded(kind: Any) -> None:
+    graph = record(lambda a: np.exp(a).astype(a.dtype) * 3, ["a"], {}, ["y"], "Mine", {"a": np.dtype(kind)})
+    again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
+    a = np.linspace(-9, 3, 1000)
+    wanted = np.exp(a).astype(kind).astype(np.float64) * 3 if kind != np.float32 else np.exp(a) * 3
+    np.testing.assert_array_equal(evaluate(again, {"a": a}, np.float64)["y"], wanted)
+    tripled, kinds = (lambda a: {"y": np.exp(a).astype(a.dtype) * 3}), {"a": np.dtype(kind)}
+    found = answers(tripled, {"a": a}, {}, ["y"], Rounding(False), kinds)["y"]
+    assert ((found.low <= wanted) & (wanted <= found.high)).all()
+    assert bool((found.high - found.low > 1e-4 * np.abs(wanted)).any()) == (kind != np.float32)
 
 
 def test_the_machines_that_ship_can_be_recorded() -> None:
