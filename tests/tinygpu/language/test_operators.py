@@ -366,3 +366,10 @@ def test_the_page_says_how_far_functions_are_from_exact_values() -> None:
                     assert f"2^{np.log2(amount):g} {word}" in row, row
             if not accuracy.relative and not accuracy.absolute:
                 assert "rounded once" in row or "exact" in row, row
+
+
+def test_what_two_groups_have_is_meant_once() -> None:
+    def masked(self: Any, p: Any, x: Any) -> Any:
+        return where((x > 0) & (x < 9), x, 0.0)
+
+    assert machine(masked, every=ALL, whole=isa.arithmetic("s32")).dim_names()

@@ -6,7 +6,7 @@ says in which type it computes, narrower operands are converted first, and resul
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tinygpu.dtypes import DType, dtype
@@ -112,7 +112,7 @@ class Operating(Computing):
     def _declared(self, sign: str, takes: tuple[str | None, ...], gives: str = "") -> tuple[list[Elementwise], bool]:
         """(those with a sign whose operands have these types, None: any; whether they are of groups).
 
-        What the machine declares by itself comes before what groups have.
+        What the machine declares by itself comes before what groups have; what several groups have is one.
         """
         own: list[Elementwise] = []
         grouped: list[Elementwise] = []
@@ -120,7 +120,8 @@ class Operating(Computing):
             for i in value if isinstance(value, Group) else (value,):
                 if isinstance(i, Elementwise) and i.sign == sign and _fits(i, takes, gives):
                     (grouped if isinstance(value, Group) else own).append(i)
-        return (own, False) if own else (grouped, True)
+        alike = {(type(i), *(getattr(i, f.name) for f in fields(i))): i for i in reversed(grouped)}
+        return (own, False) if own else ([*reversed(alike.values())], True)
 
     def _meant(self, sign: str, operands: tuple[Any, ...]) -> Elementwise | None:
         """The instruction that a sign stands for between these operands; None where the machine has none."""
