@@ -37,6 +37,15 @@ def index(context: Context, s: n.Index) -> None:
     context.tiles[s.result.name] = tile
 
 
+def uniform(context: Context, s: n.Uniform) -> None:
+    """The one value of a tile, which all threads hold, as a number for what follows."""
+    emit = context.emit
+    (held,) = context.tiles[s.value.name].registers
+    number = emit.new("r", len(emit.blocks))
+    emit.line(f"max.s32 {number}, {held}, 0;")
+    context.indices[s.symbol] = number
+
+
 def partition_of(tile: Tile) -> Partition:
     """Who holds a tile in registers, in the fewest digits."""
     if tile.partition is None:

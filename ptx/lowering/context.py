@@ -24,6 +24,11 @@ from tinygpu.ptx.lowering.registers import RegisterTile
 from tinygpu.ptx.lowering.sync import Recording
 from tinygpu.schedulers.scheduler import TileScheduler, Walk, Work
 
+# The words of setp for comparisons.
+RELATIONS: Mapping[type, str] = {
+    sympy.Eq: "eq", sympy.Ne: "ne", sympy.Lt: "lt", sympy.Le: "le", sympy.Gt: "gt", sympy.Ge: "ge",
+}  # fmt: skip
+
 
 class LoweringError(Exception):
     """A program that cannot be written as PTX, with the sentence that says why."""
@@ -204,6 +209,8 @@ class Context:
             return emit.div(self._number(node.args[0]), self._number(node.args[1]))
         if isinstance(node, Remainder):
             return emit.rem(self._number(node.args[0]), self._number(node.args[1]))
+        if isinstance(node, sympy.Max) and sympy.S.Zero in node.args:
+            return emit.not_below_zero(self._number(sympy.Max(*(a for a in node.args if a != 0))))
         if isinstance(node, sympy.Min | sympy.Max):
             choose = emit.minimum if isinstance(node, sympy.Min) else emit.maximum
             out = self._number(node.args[0])
@@ -216,6 +223,32 @@ class Context:
                 power = emit.mul(power, base)
             return power
         raise LoweringError(f"{Expr(node)} cannot be computed in a kernel")
+
+    def condition(self, e: Expr) -> Number:
+        """Whether a condition over dims, tensor facts and indices holds, as a predicate; True or False where it is
+        known. What is subtracted on one side stands on the other, so that nothing compared is negative.
+        """
+        return self._condition(e.sympy)
+
+    def _condition(self, node: Any) -> Number:
+        emit = self.emit
+        if node in (sympy.true, sympy.false):
+            return bool(node)
+        if isinstance(node, sympy.And | sympy.Or):
+            join = emit.both if isinstance(node, sympy.And) else emit.either
+            out = self._condition(node.args[0])
+            for arg in node.args[1:]:
+                out = join(out, self._condition(arg))
+            return out
+        if isinstance(node, sympy.Not):
+            return emit.negated(self._condition(node.args[0]))
+        relation = RELATIONS.get(type(node))
+        if relation is None:
+            raise LoweringError(f"{Expr(node)} cannot be computed in a kernel")
+        terms = sympy.Add.make_args((node.lhs - node.rhs).expand())
+        left = sympy.Add(*(t for t in terms if not t.could_extract_minus_sign()))
+        right = sympy.Add(*(-t for t in terms if t.could_extract_minus_sign()))
+        return emit.holds(relation, self._number(left), self._number(right))
 
     def value(self, name: str) -> Number:
         """The run-time value of an index or a dim."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from tinygpu.language.instruction import BulkTransfer, MatrixLoad, MatrixStore
@@ -46,8 +46,16 @@ from tinygpu.ptx.lowering.sync_text import issue
 
 
 def body(context: Context, statements: tuple[n.Statement, ...]) -> None:
-    for s in statements:
-        statement(context, s)
+    with ExitStack() as behind:
+        for s in statements:
+            statement(context, s)
+            _defined(context, s, behind)
+
+
+def _defined(context: Context, s: n.Statement, behind: ExitStack) -> None:
+    """What follows a number that data say is written in a block of its own, which knows it."""
+    if s.defines:
+        behind.enter_context(context.emit.inner())
 
 
 def statement(context: Context, s: n.Statement) -> None:
@@ -78,6 +86,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             bulk_store(context, s)
         case n.Copy():
             moves.copy(context, s)
+        case n.Uniform():
+            compute.uniform(context, s)
         case n.Apply():
             compute.apply(context, s)
         case n.Multiply() if s.instruction.scope == "warpgroup":
@@ -108,6 +118,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             drain(context, s)
         case n.FixUp():
             fixed_up(context, s)
+        case n.When():
+            when(context, s)
         case n.Scope():
             body(context, s.body)
             context.dirty = True
@@ -182,6 +194,17 @@ def loop(context: Context, s: n.Loop) -> None:
         del context.indices[s.index]
         handover.settle(context)
         probe.registers(context, s, *probe.sums(s))
+
+
+def when(context: Context, s: n.When) -> None:
+    """A branch that the threads of the role take together."""
+    condition = context.condition(s.given)
+    if condition is False:
+        return  # it is never taken, whatever the problem
+    before = context.dirty
+    with only_if(context, condition, "branch"):
+        body(context, s.body)
+    context.dirty = before or context.dirty  # who did not take it met at no barrier
 
 
 def fixed_up(context: Context, s: n.FixUp) -> None:
@@ -348,7 +371,7 @@ def _several_stages(
         _in_slot(context, s, writing)
         finish: list[tuple[n.Statement, Callable[[], None]]] = []
         written: list[Touch] = []
-        with only_if(context, more, is_one):
+        with only_if(context, more, is_one), ExitStack() as behind:
             for inner in s.produce:
                 if isinstance(inner, n.Copy):
                     with context.printing(inner):
@@ -360,6 +383,7 @@ def _several_stages(
                             issue(context, *touch.touches(context, inner))
                 else:
                     statement(context, inner)
+                    _defined(context, inner, behind)
         if grouped:
             issue(context, Commit("cp.async"))
         context.indices[s.index] = index

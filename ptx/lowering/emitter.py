@@ -7,8 +7,10 @@ pass that moves code.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _REGISTER = re.compile(r"%[rdph]\d+")
@@ -65,6 +67,14 @@ class Emitter:
 
     def close(self) -> Block:
         return self.blocks.pop()
+
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """A block behind what stands there: what is computed of that stands in it."""
+        block = self.open()
+        yield
+        self.close()
+        self.block.body.extend(block.lines())
 
     def line(self, text: str) -> None:
         """A statement at the current place."""
@@ -181,6 +191,10 @@ class Emitter:
             return max(a, b)
         return self.computed("r", "max.u32 {d}, {0}, {1};", a, b)
 
+    def not_below_zero(self, a: Number) -> Number:
+        """A difference, or 0 where it is negative."""
+        return max(a, 0) if isinstance(a, int) else self.computed("r", "max.s32 {d}, {0}, 0;", a)
+
     def xor(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):
             a, b = b, a
@@ -245,6 +259,25 @@ class Emitter:
         if isinstance(a, int):
             return self.computed("p", "setp.gt.u32 {d}, {1}, {0};", a, b)
         return self.computed("p", "setp.lt.u32 {d}, {0}, {1};", a, b)
+
+    def holds(self, relation: str, a: Number, b: Number) -> Number:
+        """A comparison of PTX (eq, ne, lt, le, gt, ge), unsigned, as a predicate; True or False where it is known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return bool(getattr(operator, relation)(a, b))
+        if isinstance(a, int):
+            turned = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(relation, relation)
+            return self.computed("p", f"setp.{turned}.u32 {{d}}, {{1}}, {{0}};", a, b)
+        return self.computed("p", f"setp.{relation}.u32 {{d}}, {{0}}, {{1}};", a, b)
+
+    def either(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int):
+            return True if a else b
+        if isinstance(b, int):
+            return True if b else a
+        return self.computed("p", "or.pred {d}, {0}, {1};", a, b)
+
+    def negated(self, a: Number) -> Number:
+        return not a if isinstance(a, int) else self.computed("p", "not.pred {d}, {0};", a)
 
     def both(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):

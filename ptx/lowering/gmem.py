@@ -167,10 +167,8 @@ def behind(context: Context, tile: Tile) -> Iterator[None]:
     if tile.pick is None:
         yield
         return
-    block = context.emit.open()
-    yield
-    context.emit.close()
-    context.emit.block.body.extend(block.lines())
+    with context.emit.inner():
+        yield
 
 
 def _picked(context: Context, pick: Pick, who: Partition) -> list[Reg]:

@@ -26,6 +26,8 @@ from tinygpu.ptx.launching.kernel import Workspace
 from tinygpu.ptx.lowering import grid, moves
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.one_thread import by_one_thread, statements
+from tinygpu.ptx.lowering.reach import side_by_side
 from tinygpu.ptx.lowering.registers import RegisterTile, kind_of, packing
 from tinygpu.ptx.lowering.sync import MeetWarp
 from tinygpu.ptx.lowering.sync_text import issue
@@ -89,9 +91,10 @@ def spots(program: Program) -> dict[tuple[int, str], Spot]:
     own = n.FIRST_ROUND if program.grid.scheduler.settled().deals_rounds else n.PART
     always = [own, *(a.index for a in program.grid.axes)]
     roles = {r.name: (int(r.first) * 32, int(r.warps) * 32) for r in program.roles}
+    alone = {name for name in roles if by_one_thread(program, tuple(statements(program.body, name)))}
     for place in places(program.body):
         s = place.statement
-        if place.role:
+        if place.role and not (side_by_side(program) and place.role in alone):
             # Whichever CTA comes last does what all parts of a tile have in common.
             last = isinstance(s, n.FixUp) or any(isinstance(block, n.FixUp) for block, _ in place.around)
             around = [*(always[1:] if last else always), *(loop.index for loop in place.loops)]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
-from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
-from tinygpu.program.program import Program
-from tinygpu.program.tree import leaves, walk
+from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
+from tinygpu.ptx.lowering.one_thread import by_one_thread, statements
 from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitGroup
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.schedulers.scheduler import Walk
@@ -50,8 +48,8 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     block = emit.open()
     if role.registers:
         _registers(context, role)
-    mine = tuple(_statements(context.program.body, role.name))
-    alone = _by_one_thread(context.program, mine)
+    mine = tuple(statements(context.program.body, role.name))
+    alone = by_one_thread(context.program, mine)
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
     if alone:
@@ -77,24 +75,6 @@ def _registers(context: Context, role: Role) -> None:
     average = sum(r.registers * int(r.warps) for r in roles) // sum(int(r.warps) for r in roles)
     verb = "inc" if role.registers > average else "dec"
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
-
-
-def _statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement]:
-    """What a role does, from all its blocks in order."""
-    for s in body:
-        if isinstance(s, n.InRole):
-            yield from s.body if s.role == role else ()
-        else:
-            for inner in s.children:
-                yield from _statements(inner.statements, role)
-
-
-def _by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
-    """Whether a role does nothing but what one thread issues; slots are given back by all of its warps."""
-    if any(isinstance(s, n.Consume) and handover.between_roles(program, s.pipeline) for s in walk(mine)):
-        return False
-    issued = list(leaves(mine))
-    return bool(issued) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in issued)
 
 
 def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:

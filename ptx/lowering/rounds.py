@@ -96,6 +96,8 @@ def _last_values(program: Program) -> dict[str, Expr]:
     for s in walk(program.body):
         if isinstance(s, n.Repeated):
             lasts[s.index] = s.first + s.trips - 1
+        if isinstance(s, n.Uniform):
+            lasts[s.symbol] = s.most
     return lasts
 
 

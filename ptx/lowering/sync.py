@@ -64,7 +64,7 @@ class Before:
     trips: Trips
 
 
-Condition: TypeAlias = Before | Literal["one thread", "last CTA", "shared tile"]
+Condition: TypeAlias = Before | Literal["one thread", "last CTA", "shared tile", "branch"]
 
 
 # ---- what is done ---------------------------------------------------------------------------------------------------

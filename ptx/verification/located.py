@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,16 +52,23 @@ class Probed:
 
 
 def with_probes(
-    program: Program, swizzles: Swizzles, kernel: Kernel, trial: Trial, ctas: int | None = None
+    program: Program,
+    swizzles: Swizzles,
+    kernel: Kernel,
+    trial: Trial,
+    ctas: int | None = None,
+    others: Sequence[Trial] = (),
 ) -> Probed:
-    """The probed variant of a program's kernel, with logs that are long enough for inputs of the trial's sizes.
+    """The probed variant of a program's kernel, with logs that are long enough for the inputs of a trial.
 
-    ctas  CTAs that are launched of a persistent grid, at most
+    ctas    CTAs that are launched of a persistent grid, at most
+    others  trials of the same sizes that it is run on, too: data may decide how much is recorded
 
     Raises TooLong, and ProgramFault where the program cannot be run to its end.
     """
     grid = kernel.grid(trial.problem, ctas)
-    words = log_words(program, trial, grid[0])
+    decided = bool(program.said_by_data)
+    words = max(log_words(program, one, grid[0]) for one in (trial, *(others if decided else ())))
     total = words * WORD_BYTES * kernel.threads * grid[0]
     if total > MOST_LOG_BYTES:
         raise TooLong(f"the tiles of all statements are {total:,} bytes, and {MOST_LOG_BYTES:,} are looked at")

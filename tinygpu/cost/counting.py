@@ -175,7 +175,7 @@ class _Counter:
         warps = self.operations.warps
         match s:
             case n.Pipelined() if phase == "prologue":
-                self.iterations = s.trips
+                self.iterations = self.program.rounds_of(s)
                 stages = self.program.pipeline(s.pipeline).stages
                 self.operations.prefetch = stages - 1
                 inner = self.phases["iteration"]
@@ -186,16 +186,16 @@ class _Counter:
                 inner.wait("barriers", where(stages == 1, 2, 1))
                 return "epilogue"
             case n.Loop() if not s.unrolled and phase == "prologue":
-                self.iterations = s.trips
+                self.iterations = self.program.rounds_of(s)
                 self._body(s.body, "iteration", expr(1))
                 self.phases["iteration"].add("warp_instructions", warps * ROUND_INSTRUCTIONS)
                 return "epilogue"
             case n.Pipelined():
-                self._body(s.produce, phase, times * s.trips)
-                self._body(s.consume, phase, times * s.trips)
-                tally.wait("barriers", times * s.trips)
+                self._body(s.produce, phase, times * self.program.rounds_of(s))
+                self._body(s.consume, phase, times * self.program.rounds_of(s))
+                tally.wait("barriers", times * self.program.rounds_of(s))
             case n.Loop():
-                self._body(s.body, phase, times * s.trips)
+                self._body(s.body, phase, times * self.program.rounds_of(s))
             case n.InRole():
                 self._role(s, phase)
             case _:
@@ -298,7 +298,7 @@ def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]
     for place in places(program.body):
         s, times = place.statement, tiles
         for loop in place.loops:
-            times = times * loop.trips
+            times = times * program.rounds_of(loop)
         combines = verb == "read" and any(getattr(i, "combines", False) for i in s.instructions)
         touched = s.reads if verb == "read" and not combines else s.writes
         for tile in touched:

@@ -115,6 +115,9 @@ class Operations:
                 values = s.result.partition.along(s.axis).value_count
                 tally.add("warp_instructions", times * self.warps * values)
                 tally.add("alu_ops", times * self.threads * values)
+            case n.Uniform():
+                tally.add("warp_instructions", times * self.warps)
+                tally.add("alu_ops", times * self.threads)
             case n.Apply():
                 self._apply(s, tally, times)
             case n.Multiply():

@@ -81,6 +81,10 @@ class Preparing:
                 return self.constant(s), False
             case n.Index():
                 return self.index(s), False
+            case n.Uniform():
+                return self.uniform(s), False
+            case n.When():
+                return self.when(s)
             case n.Load():
                 return self.load(s), False
             case n.Store():
@@ -127,6 +131,27 @@ class Preparing:
     def index(self, s: n.Index) -> Act:
         put, coordinates = self.result(s, s.result), np.indices(extents(s.result), dtype=np.int32)[s.axis]
         return lambda w: put(w, coordinates)
+
+    def uniform(self, s: n.Uniform) -> Act:
+        get, name = reader(s.value), s.symbol
+
+        def act(w: Worker) -> None:
+            w.known[name] = max(int(get(w).astype(np.int32).item()), 0)
+
+        return act
+
+    def when(self, s: n.When) -> tuple[Any, bool]:
+        inner, compute = self.block(s.body), compile_scalars(s.given)
+
+        def act(w: Worker) -> None:
+            if compute(w.known)[0]:
+                inner.act(w)
+
+        def run(w: Worker) -> Iterator[str]:
+            if compute(w.known)[0]:
+                yield from inner.run(w)
+
+        return (run, True) if inner.waits else (act, False)
 
     def load(self, s: n.Load) -> Act:
         get, put = reader(s.source, s.fill), self.result(s, s.result)

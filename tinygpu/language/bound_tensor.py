@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Pick, Tile, gmem_tile
-from tinygpu.language.verb import verb
+from tinygpu.language.verb import OPERAND, verb
+
+
+class LoadsElements(Protocol):
+    """The trace under way, as single elements need it."""
+
+    def element(self, tensor: Tensor, index: tuple[Expr, ...]) -> Expr: ...
 
 
 class BoundTensor:
@@ -17,12 +24,26 @@ class BoundTensor:
 
     leading  coordinates along its first axes, where it stands for one part of a batch
     rows_by  values in registers that say which of its rows follow each other, where it stands for these
+    between  where it begins and ends along its first remaining axis, where it stands for a segment
+    trace    the trace under way
     """
 
-    def __init__(self, tensor: Tensor, leading: tuple[Expr, ...] = (), rows_by: Tile | None = None) -> None:
+    # No loop of Python goes over what `[...]` gives.
+    __iter__ = None
+
+    def __init__(
+        self,
+        tensor: Tensor,
+        leading: tuple[Expr, ...] = (),
+        rows_by: Tile | None = None,
+        between: tuple[Expr, Expr] | None = None,
+        trace: LoadsElements | None = None,
+    ) -> None:
         self.tensor = tensor
         self.leading = leading
         self._rows_by = rows_by
+        self._between = between
+        self._trace = trace
         self.name = tensor.name
         self.dtype: DType = tensor.dtype
         self.contiguous = tensor.contiguous_axis
@@ -46,7 +67,37 @@ class BoundTensor:
             )
         if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give; write at() before rows()")
-        return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)))
+        if self._between is not None:
+            raise DeclarationError(f"{self.name}.segment(...) is a part of its rows; write at() before segment()")
+        return BoundTensor(self.tensor, (*self.leading, *map(expr, leading)), trace=self._trace)
+
+    def __getitem__(self, index: Operand | tuple[Operand, ...]) -> Expr:
+        """One element of an Input of whole numbers, as a number that expressions may name: the same for all threads.
+
+        It is loaded where it stands; where it is negative, it is 0.
+        """
+        listed = index if isinstance(index, tuple) else (index,)
+        wrong = next((i for i in listed if not OPERAND.holds(i)), None)
+        if wrong is not None:
+            raise DeclarationError(f"{self.name}[...]: an index must be {OPERAND.said}, not {wrong!r}")
+        if self._rows_by is not None or self._between is not None:
+            part = "rows(...)" if self._between is None else "segment(...)"
+            raise DeclarationError(f"{self.name}.{part} has no single elements; take them of {self.name} itself")
+        if len(listed) != self.rank:
+            given = f"one element has as many indices, not {len(listed)}"
+            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; {given}")
+        if self._trace is None:
+            raise DeclarationError(f"{self.name}[...] is loaded inside `program`, where a role does it")
+        return self._trace.element(self.tensor, (*self.leading, *map(expr, listed)))
+
+    @verb(".segment")
+    def segment(self, begin: Operand, end: Operand) -> BoundTensor:
+        """The part of the tensor from one row up to, but without, another: rows of its windows count from `begin`, and
+        those from `end` on are like what lies beyond a tensor.
+        """
+        if self._rows_by is not None or self._between is not None:
+            raise DeclarationError(f"{self.name} is a part already; write segment() once, and of whole rows")
+        return BoundTensor(self.tensor, self.leading, None, (expr(begin), expr(end)), self._trace)
 
     @verb(".rows")
     def rows(self, by: Tile) -> BoundTensor:
@@ -62,9 +113,11 @@ class BoundTensor:
             raise DeclarationError(f"{self.name}.rows takes s32 or u32 values, and {have}; convert it first")
         if self._rows_by is not None:
             raise DeclarationError(f"{self.name}.rows(...) has rows that values give, and takes no further rows()")
+        if self._between is not None:
+            raise DeclarationError(f"{self.name}.segment(...) has no rows(); add where it begins to the values")
         while len(by.shape) > 1 and by.shape[-1].same(1):
             by = by.squeeze(-1)
-        return BoundTensor(self.tensor, self.leading, by)
+        return BoundTensor(self.tensor, self.leading, by, trace=self._trace)
 
     @verb(".tile")
     def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
@@ -75,7 +128,16 @@ class BoundTensor:
             )
         if self._rows_by is not None:
             return self._picked(self._rows_by, offset, shape)
-        return gmem_tile(self.tensor, offset, shape, None, self.leading)
+        return self._within(gmem_tile(self.tensor, offset, shape, None, self.leading))
+
+    def _within(self, window: Tile) -> Tile:
+        """The window, from where the segment begins on."""
+        if self._between is None:
+            return window
+        begin, end = self._between
+        home = len(self.leading)
+        moved = [o + begin if runs == home else o for o, runs in zip(window.offset, window.axes, strict=True)]
+        return replace(window, offset=tuple(moved), ends=((home, end),))
 
     def _picked(self, by: Tile, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
         """A window of rows that values name: as many as these are, and a part of each."""
@@ -110,7 +172,7 @@ class BoundTensor:
         start: list[Operand] = [0, 0]
         axes: list[int | None] = [None, None]
         shape[axis], start[axis], axes[axis] = extent, offset, len(self.leading)
-        return gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes), self.leading)
+        return self._within(gmem_tile(self.tensor, tuple(start), tuple(shape), tuple(axes), self.leading))
 
 
 def _dims(count: int) -> str:

@@ -25,6 +25,7 @@ Counts = dict[str, Expr]  # role -> how often, for each tile that it takes
 def check_handover(program: Program) -> None:
     """Raises DeclarationError where a pipeline is produced and consumed unequally often, or turns are not alternate."""
     _check_fix_ups(program)
+    _check_branches(program)
     for pipeline in program.pipelines:
         produces, consumes = _counts(program, pipeline.name, "produce"), _counts(program, pipeline.name, "consume")
         if not pipeline.buffers:
@@ -92,6 +93,30 @@ def _check_slots(program: Program, pipeline: Pipeline, produces: Counts, consume
                     program,
                     f"pipeline {pipeline.name!r} is produced {_times(slots)} a tile by {_and(produced)}, "
                     f"and consumed {_times(consumes[name])} by {name}{which}",
+                )
+
+
+def _check_branches(program: Program) -> None:
+    """What roles hand to each other stands in no branch of one of them, nor in rounds that data decide, where roles
+    pass over the slots of tiles that others take.
+    """
+    said = program.said_by_data
+    for pipeline in program.pipelines:
+        if pipeline.completion in BY_THREADS:
+            continue
+        for u in uses(program.body, pipeline.name):
+            if any(block.taken_where is not None for block, _ in u.place.around):
+                raise _error(
+                    program,
+                    f"{pipeline.name!r} is {u.does}d inside p.when, and other roles do not know whether; hand it over "
+                    "outside, and branch around what is done with a slot",
+                )
+            late = sorted({name for loop in u.loops for name in loop.trips.symbols} & said)
+            if late and any(r.share[1] > 1 for r in program.roles):
+                raise _error(
+                    program,
+                    f"{pipeline.name!r} is {u.does}d in rounds that data decide, {late[0]}, and roles that take turns "
+                    "at tiles pass over the slots of tiles whose data they do not know",
                 )
 
 

@@ -27,6 +27,7 @@ from tinygpu.program.tree import Place, places
 
 # What a kernel computes in 32 bits, beside sums and products.
 COMPUTED = (FloorDiv, Remainder, sympy.Min, sympy.Max)
+COMPARED = (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 WHAT = "a kernel computes with + - * // %, minimum and maximum of dims, leading dimensions and indices"
 # Combinations of parameters that are tried where it depends on them whether an offset is a sum of multiples.
 TRIED = 4096
@@ -56,11 +57,14 @@ class _Known:
             self._numbers(what, sizes)
             if not what.startswith("the first warp"):
                 self._positive(what, sizes)
+        said = dict(_said(self.program.body, frozenset()))
         for place in places(self.program.body):
             s = place.statement
-            known = self.always | {loop.index for loop in place.loops}
+            known = self.always | {loop.index for loop in place.loops} | said[id(s)]
             if isinstance(s, n.Repeated):
                 self._rounds(s, known)
+            if s.taken_where is not None:
+                self._decided("the condition of p.when", s.taken_where, known)
             if isinstance(s, n.Apply):
                 for operand in s.operands:
                     if isinstance(operand, Expr):
@@ -155,6 +159,8 @@ class _Known:
         for i in s.instructions:
             if isinstance(i, Transfer):
                 self._numbers(f"a vector of {i}", (i.vector,))
+        for _, end in tile.ends:
+            self._computed(f"the end of a segment of {tile.name}", end, known)
         for offset in (*tile.offset, *(at for _, at in tile.fixed)):
             self._computed(f"the offset of a window of {tile.name}", offset, known)
             if isinstance(s, n.Multiply):
@@ -179,6 +185,20 @@ class _Known:
             raise self._error(f"{what} is {e}, and a kernel does not know {late[0]} there; {WHAT}")
         if not self._can(e.sympy):
             raise self._error(f"{what} is {e}; {WHAT}")
+
+    def _decided(self, what: str, e: Expr, known: set[str]) -> None:
+        """A kernel has what a condition compares, and computes it."""
+        waiting, sides = [e.sympy], list[Any]()
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, sympy.And | sympy.Or | sympy.Not):
+                waiting += node.args
+            elif isinstance(node, COMPARED):
+                sides += node.args
+            elif node not in (sympy.true, sympy.false):
+                raise self._error(f"{what} is {e}; it compares numbers, and joins what it compares by & | ~")
+        for side in sides:
+            self._computed(what, Expr(side), known)
 
     def _can(self, node: Any) -> bool:
         if {s.name for s in node.free_symbols} <= self.params.keys() or node.is_Symbol:
@@ -222,6 +242,17 @@ class _Known:
 
     def _error(self, sentence: str) -> DeclarationError:
         return DeclarationError(f"{self.program.machine}.program: {sentence}")
+
+
+def _said(
+    body: tuple[n.Statement, ...], known: frozenset[str]
+) -> Iterator[tuple[int, frozenset[str]]]:
+    """(identity of a statement, the numbers that data have said before it, in its body or around it)."""
+    for s in body:
+        yield id(s), known
+        for inner in s.children:
+            yield from _said(inner.statements, known)
+        known |= s.defines.keys()
 
 
 def _counts(step: object) -> tuple[Any, ...]:

@@ -145,6 +145,10 @@ class TensorDeclaration(Named):
         """Inside `program`: one part of a batch, at coordinates along the first dims."""
         raise self._outside("at")
 
+    def segment(self, begin: Operand, end: Operand) -> Any:
+        """Inside `program`: the part of the tensor from one row up to another."""
+        raise self._outside("segment")
+
     def rows(self, by: Any) -> Any:
         """Inside `program`: the tensor of the rows that values in registers name."""
         raise self._outside("rows")

@@ -88,6 +88,8 @@ def _trace(machine: type[Declared], signature: Signature, listed: Sizes, structu
     made = tensors_of(machine, signature, listed)
     instance = _instance(machine, made, dict(signature[1]), listed, structure)
     tracer = Tracer(instance)
+    for t in made:
+        setattr(instance, t.name, BoundTensor(t, trace=tracer))
     try:
         instance.program(tracer)
     except DeclarationError as error:
@@ -171,8 +173,6 @@ def _instance(
 ) -> Declared:
     instance = machine.__new__(machine)
     present = {t.name for t in made}
-    for t in made:
-        setattr(instance, t.name, BoundTensor(t))
     for declared in machine.tensor_declarations():
         if declared.name not in present:
             setattr(instance, declared.name, None)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.expressions import Expr, joined, maximum
+from tinygpu.expressions import Expr, ceil_div, joined, maximum
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.interpret import interpret
 from tinygpu.interpreter.worker import Watch
@@ -20,7 +20,7 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
 from tinygpu.program.nodes import PART, Grid, Repeated, ScalarArgument, Statement
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import places, walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,38 @@ class Program:
     def indices(self) -> frozenset[str]:
         """What counts tiles, parts of tiles and rounds of loops."""
         loops = (s.index for s in walk(self.body) if isinstance(s, Repeated))
-        return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops))
+        return frozenset((PART, *(axis.index for axis in self.grid.axes), *loops, *self.said_by_data))
+
+    @property
+    def said_by_data(self) -> frozenset[str]:
+        """The numbers that data say, as expressions name them."""
+        return frozenset(name for s in walk(self.body) for name in s.defines)
+
+    @property
+    def placed_by_data(self) -> frozenset[str]:
+        """The tensors of which data, or conditions, decide what is touched."""
+        said, found = self.said_by_data, set[str]()
+        for place in places(self.body):
+            loops = {name for loop in place.loops for name in loop.trips.symbols}
+            branch = any(block.taken_where is not None for block, _ in place.around)
+            for tile in (*place.statement.reads, *place.statement.writes):
+                if tile.tensor is not None:
+                    offsets = {name for o in (*tile.offset, *(at for _, at in tile.fixed)) for name in o.symbols}
+                    if tile.pick is not None or tile.ends or branch or said & (loops | offsets):
+                        found.add(tile.tensor.name)
+        return frozenset(found)
+
+    def rounds_of(self, s: Repeated) -> Expr:
+        """The rounds of a loop, over parameters and dims: what indices and data decide is taken for what is typical."""
+        if not s.trips.symbols & self.indices:
+            return s.trips
+        typical: dict[str, Expr] = {n: e for inner in walk(self.body) for n, e in inner.defines.items()}
+        typical |= {a.index: (ceil_div(a.size, a.extent) - 1) // 2 for a in self.grid.axes}
+        typical |= {i.index: i.first + (i.trips - 1) // 2 for i in walk(self.body) if isinstance(i, Repeated)}
+        found = s.trips
+        while known := {name: typical[name] for name in found.symbols & typical.keys()}:
+            found = found.substitute(known)
+        return maximum(found, 1)
 
     @property
     def knows_places(self) -> bool:

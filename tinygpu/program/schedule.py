@@ -13,7 +13,7 @@ from tinygpu.expressions import Expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import replace_expressions, uses, walk
+from tinygpu.program.tree import expressions, replace_expressions, uses, walk
 
 
 def schedule(program: Program) -> Program:
@@ -168,7 +168,9 @@ def _between(fill: n.Produce, body: tuple[n.Statement, ...]) -> set[str]:
     others = [other for outer in body if outer is not fill for other in walk((outer,))]
     theirs = {t.name for other in others for t in other.writes}, {t.name for other in others for t in other.reads}
     slots = {name for name in own[0] | theirs[0] if name.startswith(f"{fill.pipeline}.")}
-    return ((own[0] & (theirs[0] | theirs[1])) | (own[1] & theirs[0])) - slots
+    named = {name for inner in mine for e in expressions(inner) for name in e.symbols}
+    said = {name for other in others for name in other.defines} & named - {name for s in mine for name in s.defines}
+    return (((own[0] & (theirs[0] | theirs[1])) | (own[1] & theirs[0])) - slots) | said
 
 
 def rename(value: n.Statement, old: str, new: str) -> n.Statement:

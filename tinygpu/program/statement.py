@@ -7,6 +7,7 @@ Whoever adds a class of statements says these in that class, and every walker of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -97,6 +98,18 @@ class Statement:
     def own_registers(self) -> Expr:
         """32-bit registers per thread that it takes while it is carried out, beside the tiles that it names."""
         return ZERO
+
+    @property
+    def defines(self) -> Mapping[str, Expr]:
+        """The numbers that expressions behind it may name, up to the end of its body: name -> what each is taken for
+        where nothing is known of the data, over dims and indices.
+        """
+        return {}
+
+    @property
+    def taken_where(self) -> Expr | None:
+        """Where it is a branch, the condition under which all threads take it together."""
+        return None
 
     @property
     def decides_by(self) -> tuple[Expr, ...]:

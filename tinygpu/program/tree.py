@@ -124,12 +124,18 @@ def executions(
 ) -> Iterator[tuple[n.Statement, Mapping[str, int]]]:
     """Every statement that contains no others, once per round of every loop around it, with the values of the indices.
 
-    number  the value of an expression
+    number  the value of an expression, or whether a condition holds
     idle    roles that are left out
+
+    Numbers that data say are what they are taken for where nothing is known of the data.
     """
     for s in body:
         if isinstance(s, n.InRole) and s.role in idle:
             continue
+        if s.taken_where is not None and not number(s.taken_where, known):
+            continue
+        if s.defines:
+            known = {**known, **{name: number(taken_for, known) for name, taken_for in s.defines.items()}}
         if not s.children:
             yield s, known
         elif isinstance(s, n.Repeated):

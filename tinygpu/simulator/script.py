@@ -151,7 +151,8 @@ class _RoleWriter:
             self._operation(s, times)
         known, bodies = len(self.stops), s.children
         for inner in bodies:
-            self.write(inner.statements, times * s.trips if isinstance(s, n.Repeated) else times)
+            rounds = self.whole.program.rounds_of(s) if isinstance(s, n.Repeated) else expr(1)
+            self.write(inner.statements, times * rounds)
         if len(self.stops) > known:
             self._stop(s, Stop(bodies=bodies, ends=((),) * len(bodies)))
 
@@ -161,10 +162,10 @@ class _RoleWriter:
         ahead = [inner for inner in s.children if inner.ahead]
         bodies = tuple(inner for inner in s.children if not inner.ahead)
         if isinstance(s, n.Repeated):
-            self.whole.trips[s] = self.whole.number(s.trips)
+            self.whole.trips[s] = self.whole.number(self.whole.program.rounds_of(s))
             if ahead or (not s.written_out and outer == "prologue"):
                 self.phase = "iteration"
-        filled = [self._copy(inner, times) for body in ahead for inner, times in _once(body.statements, expr(1))]
+        filled = [self._copy(inner, times) for body in ahead for inner, times in self._once(body.statements, expr(1))]
         ends = []
         for body in bodies:
             if isinstance(s, n.Repeated):
@@ -203,6 +204,15 @@ class _RoleWriter:
             self.label += f", {name}"
         self.operations.add(s, self.loads if reads else self.tally, times, self.phase == "iteration")
 
+    def _once(self, body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
+        """The statements of a body that contain no others, each with how often it is carried out."""
+        for s in body:
+            if not s.children:
+                yield s, times
+            for inner in s.children:
+                rounds = self.whole.program.rounds_of(s) if isinstance(s, n.Repeated) else expr(1)
+                yield from self._once(inner.statements, times * rounds)
+
     def _copy(self, s: n.Statement, times: Expr) -> Asked:
         """What a statement asks for that is left under way."""
         own = Tally()
@@ -228,15 +238,6 @@ def _is_gone_through(s: n.Statement) -> bool:
     if not isinstance(s, n.Repeated):
         return False
     return not s.written_out or any(body.produces or body.consumes for inner in walk((s,)) for body in inner.children)
-
-
-def _once(body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
-    """The statements of a body that contain no others, each with how often it is carried out."""
-    for s in body:
-        if not s.children:
-            yield s, times
-        for inner in s.children:
-            yield from _once(inner.statements, times * s.trips if isinstance(s, n.Repeated) else times)
 
 
 __all__ = ["Asked", "Part", "Script", "script"]

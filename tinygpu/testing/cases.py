@@ -97,6 +97,8 @@ def counts(case: Case, bench: Workbench) -> Finding:
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
+    if _branches(program):
+        return Finding(absent="accesses that the program alone decides")
     first, inside = 0, whole_problem(program, case, bench)
     if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
         first, inside = 1, whole_problem(program, case, bench, tiles=4, within=_tiles(program, 1, 2))
@@ -164,7 +166,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
-    if _by_data(program):
+    if program.placed_by_data:
         return Finding(absent="accesses that the program alone decides")
     found = whole_problem(program, case, bench, within=())
     if found is None:
@@ -257,9 +259,9 @@ def _beyond_listing(program: Program) -> str:
     return ""
 
 
-def _by_data(program: Program) -> bool:
-    """Whether its data say what a kernel touches: which rows, and how often one of them."""
-    return any(tile.pick is not None for s in walk(program.body) for tile in (*s.reads, *s.writes))
+def _branches(program: Program) -> bool:
+    """Whether conditions or data decide how often statements are carried out: counts take what is typical."""
+    return bool(program.said_by_data) or any(s.taken_where is not None for s in walk(program.body))
 
 
 def _by_engines(program: Program) -> bool:

@@ -101,11 +101,11 @@ def small_problem_dims(program: Program, problem: Problem) -> dict[str, int]:
 
 def store_fault(program: Program, problem: Problem) -> str:
     """Which element of an output is not stored exactly once over the grid; "" when all are."""
-    environment = problem.environment()
+    environment, placed_by_data = problem.environment(), program.placed_by_data
     counts = {
         o.name: np.zeros(o.shape, dtype=np.int64)
         for o in problem.operands
-        if o.access != "in" and math.prod(o.shape) <= LIMIT
+        if o.access != "in" and math.prod(o.shape) <= LIMIT and o.name not in placed_by_data
     }
     tiles = [range(-(-extent_of(str(a.size), problem.dim) // int(a.extent))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
@@ -132,8 +132,7 @@ def _only_stores(s: n.Statement) -> n.Statement | None:
     """The statement without what stores into no tensor, and so without loops that need not be gone through."""
     if not s.children:
         combines = any(getattr(i, "combines", False) for i in s.instructions)  # any number of times
-        placed = any(t.tensor is not None and t.pick is None for t in s.writes)  # values say where others go
-        return s if placed and not combines else None
+        return s if any(t.tensor is not None for t in s.writes) and not combines else None
     kept = [tuple(k for k in map(_only_stores, inner.statements) if k is not None) for inner in s.children]
     return s.with_children(*kept) if any(kept) else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
-from tinygpu.program.tree import walk
+from tinygpu.program.tree import expressions, walk
 from tinygpu.spaces import Axis, Part, Space
 from tinygpu.spaces.part import SpaceError
 from tinygpu.testing.bench import Bench
@@ -131,9 +131,11 @@ def _paths(bench: Bench) -> Row:
 def path_faults(program: Program) -> list[str]:
     """Tensors and buffers that nothing reads or writes, and hops that lead nowhere."""
     edges: list[tuple[str, str]] = []
+    said = program.said_by_data
     for s in walk(program.body):
-        for source, target in _moves(s):
-            edges.append((source, target))
+        edges += _moves(s)
+        if said:
+            edges += [(name, t.name) for name in _decided_by(s) & said for inner in walk((s,)) for t in inner.writes]
     sources = {t.name for t in program.tensors if t.access != "out"} | {"constants"}
     outputs = {t.name for t in program.tensors if t.access != "in"}
     fed, useful = _reach(edges, sources), _reach([(b, a) for a, b in edges], outputs)
@@ -154,7 +156,15 @@ def path_faults(program: Program) -> list[str]:
 
 def _moves(s: n.Statement) -> Iterable[tuple[str, str]]:
     sources = [t.name for t in s.reads] or ["constants"]
-    yield from ((source, t.name) for source in sources for t in s.writes)
+    yield from ((source, target) for source in sources for target in (*(t.name for t in s.writes), *s.defines))
+
+
+def _decided_by(s: n.Statement) -> set[str]:
+    """The numbers that decide where a statement's windows lie, or how often a block is carried out."""
+    if not s.children:
+        return {name for e in expressions(s) for name in e.symbols}
+    rounds = s.trips.symbols if isinstance(s, n.Repeated) else frozenset[str]()
+    return {*rounds, *(s.taken_where.symbols if s.taken_where is not None else ())}
 
 
 def _reach(edges: list[tuple[str, str]], start: set[str]) -> set[str]:

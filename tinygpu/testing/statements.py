@@ -71,7 +71,7 @@ def wrong_statements(case: Case, bench: Workbench) -> tuple[dict[Identity, str],
         built = build(program, case.problem, case.point or {}, bench.solver)
         small = _small(case, built.kernel)
         trials = [draw(case.machine, small, inputs, 0, point=case.point) for inputs in INPUTS]
-        probed = with_probes(program, built.layouts.swizzles, built.kernel, trials[0])
+        probed = with_probes(program, built.layouts.swizzles, built.kernel, trials[0], others=trials[1:])
         for trial in trials:
             steps = follow(probed, case.machine, trial)
             tried |= {identity for s in steps.judged.values() for identity in _identities(s)}

@@ -47,7 +47,7 @@ TILE = "a tile (a window of a tensor, a buffer of a slot, or a value in register
 NUMBER = "a whole number, a parameter, a dim, or an expression of them"
 PARTITION = "a partition, as blocked(...) and p.tiled(...) give them"
 TAKES = "it takes instruction, source, partition, fill="
-OFFERED = "at, column, contiguous, dtype, leading, name, rank, row, rows, tensor, tile"
+OFFERED = "at, column, contiguous, dtype, leading, name, rank, row, rows, segment, tensor, tile"
 WINDOW = "self.x.tile(i, shape=shape)"
 
 
@@ -162,7 +162,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
     """A verb with an argument of a new kind needs a row, or its own check, which this list then names."""
     own = {
         "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore", "MatrixMultiply", "Elementwise",
-        "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory",
+        "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory", "Expr",
         "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable", "Elementwise | Combine",
         "Tile | tuple[Tile, ...]", "By",
     }  # fmt: skip

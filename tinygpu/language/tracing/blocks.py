@@ -120,6 +120,9 @@ class Blocks(SharingChecks):
         """
         index = self._name("i")
         self._check_step(step)
+        said = sorted(expr(extent).symbols & self.defined.keys())
+        if said and expr(extent).sympy not in self.untils:
+            raise self.fail(f"p.loop goes over {extent}, which data say; write p.loop(p.until({extent}), ...)")
         rounds, first = ceil_div(extent, step), expr(0)
         if divided:
             parts = self._divides(expr(extent), rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType
@@ -47,6 +48,10 @@ class Record:
     depth: int = 0  # loops around the current place
     divided: Expr | None = None  # rounds of the loops that the CTAs that share a tile divide
     fixing_up: bool = False  # whether only the last of them gets here
+    elements: dict[tuple[str, tuple[Any, ...]], str] = field(default_factory=dict)  # (tensor, indices) -> number
+    defined: dict[str, list[n.Statement]] = field(default_factory=dict)  # number that data say -> the body that has it
+    untils: set[Any] = field(default_factory=set)  # extents that p.until gave
+    gone: dict[str, str] = field(default_factory=dict)  # value of a branch that has ended -> its condition
     fixed_up: set[str] = field(default_factory=set)  # register values of which CTAs had a part each
     link: Link | None = None  # what operators between register tiles are carried out by
 
@@ -115,7 +120,12 @@ class Record:
                 self.require((Condition(f"windows of %{tile.name} {along}", within, sentence),))
 
     def _owned(self, tile: Tile) -> None:
-        """A register value belongs to the role that made it."""
+        """A register value belongs to the role that made it, and to the branch."""
+        if tile.name in self.gone:
+            raise self.fail(
+                f"%{tile.name} is made where {self.gone[tile.name]}, and used where that may not hold; begin it with "
+                "p.full before p.when, and write into it"
+            )
         owner = self.owners.get(tile.name)
         if owner is not None and self.current_role is not None and owner != self.current_role.name:
             raise self.fail(

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinygpu.language.tracing.by_data import ByData
 from tinygpu.language.tracing.combining import Combining
-from tinygpu.language.tracing.moves import Moves
 from tinygpu.language.tracing.selecting import Selecting
 from tinygpu.program import nodes as n
 from tinygpu.users_code import at
 
 
 @dataclass(slots=True, eq=False)
-class Tracer(Moves, Selecting, Combining):
+class Tracer(ByData, Selecting, Combining):
     """Records one structure of a machine: the verbs of `program`."""
 
     def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:

@@ -6,9 +6,19 @@ Every extent and offset in them is an expression over parameters, dims and tenso
 are filled in.
 """
 
-from tinygpu.program.nodes.blocks import FIX_UP_VECTORS_AT_ONCE, Consume, FixUp, InRole, Loop, Pipelined, Produce, Scope
+from tinygpu.program.nodes.blocks import (
+    FIX_UP_VECTORS_AT_ONCE,
+    Consume,
+    FixUp,
+    InRole,
+    Loop,
+    Pipelined,
+    Produce,
+    Scope,
+    When,
+)
 from tinygpu.program.nodes.combining import Combining, Merge, Reduce
-from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, ScalarArgument
+from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, ScalarArgument, Uniform
 from tinygpu.program.nodes.grid import FIRST_ROUND, ONE, PART, Axis, Grid
 from tinygpu.program.nodes.moves import Copy, Load, Relayout, Store
 from tinygpu.program.statement import ZERO, Block, Body, InSlot, Repeated, Statement
@@ -45,4 +55,6 @@ __all__ = [
     "Scope",
     "Statement",
     "Store",
+    "Uniform",
+    "When",
 ]

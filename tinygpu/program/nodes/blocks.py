@@ -33,6 +33,27 @@ class Loop(Block, Repeated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class When(Block):
+    """A branch that all threads of the role take together, or none: its condition is over dims, indices and numbers
+    that data say.
+    """
+
+    given: Expr
+    body: tuple[Statement, ...]
+
+    @property
+    def taken_where(self) -> Expr | None:
+        return self.given
+
+    @property
+    def decides_by(self) -> tuple[Expr, ...]:
+        return (self.given,)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"when {self.given}:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Produce(InSlot):
     """The role acquires the next empty slot of a pipeline, fills it, and commits it where the block ends."""
 

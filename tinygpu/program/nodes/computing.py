@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
@@ -56,6 +57,32 @@ class Index(Statement):
 
     def headline(self, turns: frozenset[str]) -> str:
         return f"{self.result} = index along {self.axis}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uniform(Statement):
+    """A number that data say: the one value of a tile, which all threads hold. Where it is negative, 0.
+
+    symbol   what expressions behind it call it
+    typical  what it is taken for where nothing is known of the data
+    most     the largest that it can be
+    """
+
+    symbol: str
+    value: Tile
+    typical: Expr
+    most: Expr
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (self.value,)
+
+    @property
+    def defines(self) -> Mapping[str, Expr]:
+        return {self.symbol: self.typical}
+
+    def headline(self, turns: frozenset[str]) -> str:
+        return f"{self.symbol} = {self.value}, the same for all"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,31 @@
+"""What a role does, and whether one of its threads does all of it: what engines carry out is issued once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.language.instruction import BulkTransfer
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.tree import leaves, walk
+
+
+def statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement]:
+    """What a role does, from all its blocks in order."""
+    for s in body:
+        if isinstance(s, n.InRole):
+            yield from s.body if s.role == role else ()
+        else:
+            for inner in s.children:
+                yield from statements(inner.statements, role)
+
+
+def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
+    """Whether a role does nothing but what one thread issues, with the numbers that data say for that; slots are given
+    back by all of its warps.
+    """
+    if any(isinstance(s, n.Consume) and program.pipeline(s.pipeline).completion == "mbarrier" for s in walk(mine)):
+        return False
+    numbers = {s.value.name for s in walk(mine) if isinstance(s, n.Uniform)}
+    issued = [s for s in leaves(mine) if not s.defines and not {t.name for t in s.writes} <= numbers]
+    return bool(issued) and all(isinstance(s, n.Copy) and isinstance(s.instruction, BulkTransfer) for s in issued)
