@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, ceil_div, expr, maximum, symbol
 from tinygpu.language.meeting import TURNS
@@ -334,7 +336,23 @@ def live_registers(body: tuple[n.Statement, ...]) -> Expr:
     _peaks(body, {}, frozenset(), peaks)
     largest = [sets for sets in peaks if not any(sets < other for other in peaks)]
     totals = [peaks[s] for s in largest if not peaks[s].same(0)]
-    return maximum(*totals) if totals else expr(0)
+    return maximum(*_not_below_others(totals)) if totals else expr(0)
+
+
+def _not_below_others(totals: list[Expr]) -> list[Expr]:
+    """Sums of registers without those that have no more of any term than another one."""
+    kept: list[tuple[Expr, dict[Any, Any]]] = []
+    for total in sorted(totals, key=str):
+        terms = dict(total.sympy.as_coefficients_dict())
+        if not any(_no_more(terms, other) for _, other in kept):
+            kept = [(k, other) for k, other in kept if not _no_more(other, terms)]
+            kept.append((total, terms))
+    return [total for total, _ in kept]
+
+
+def _no_more(some: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether a sum, by its terms, has no more of any of them than another, in which nothing is taken away."""
+    return all(n >= 0 for n in other.values()) and all(n <= other.get(term, 0) for term, n in some.items())
 
 
 def _peaks(
@@ -400,9 +418,15 @@ def _register_tiles(tiles: tuple[Tile, ...]) -> dict[str, Expr]:
 
 
 def _takes_place(s: n.Statement, later: frozenset[str]) -> bool:
-    """A result takes the registers of an operand that is not needed any more."""
+    """A result takes the registers of an operand that is not needed any more: all, or of a narrower type some."""
     return s.in_place and any(
-        t.name not in later and tile_registers(t).same(tile_registers(made)) for t in s.reads for made in s.writes
+        t.name not in later
+        and t.partition is not None
+        and made.partition is not None
+        and t.dtype.bits >= made.dtype.bits
+        and t.partition.value_count.same(made.partition.value_count)
+        for t in s.reads
+        for made in s.writes
     )
 
 
