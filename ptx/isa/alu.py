@@ -27,6 +27,7 @@ class Fma(Arithmetic):
         "s32": "mad.lo.s32",
         "u32": "mad.lo.u32",
     }
+    pairs: ClassVar[dict[str, str]] = {"f16": "fma.rn.f16x2", "bf16": "fma.rn.bf16x2"}
 
     @property
     def flops(self) -> int:
@@ -69,6 +70,10 @@ class Add(Arithmetic):
         "s32": "add.s32",
         "u32": "add.u32",
     }
+    pairs: ClassVar[dict[str, str]] = {
+        "f16": "add.rn.f16x2",
+        "bf16": "{{ .reg .b32 one; mov.b32 one, 0x3F803F80; fma.rn.bf16x2 {d}, {a}, one, {b}; }}",
+    }
 
     def meaning(self, *values: Any) -> Any:
         return values[0] + values[1]
@@ -86,6 +91,10 @@ class Sub(Arithmetic):
         "bf16": "{{ .reg .b16 one; mov.b16 one, 0xBF80; fma.rn.bf16 {d}, {b}, one, {a}; }}",
         "s32": "sub.s32",
         "u32": "sub.u32",
+    }
+    pairs: ClassVar[dict[str, str]] = {
+        "f16": "sub.rn.f16x2",
+        "bf16": "{{ .reg .b32 one; mov.b32 one, 0xBF80BF80; fma.rn.bf16x2 {d}, {b}, one, {a}; }}",
     }
 
     def meaning(self, *values: Any) -> Any:
@@ -106,6 +115,10 @@ class Mul(Arithmetic):
         "s32": "mul.lo.s32",
         "u32": "mul.lo.u32",
     }
+    pairs: ClassVar[dict[str, str]] = {
+        "f16": "mul.rn.f16x2",
+        "bf16": "{{ .reg .b32 zero; mov.b32 zero, 0x80008000; fma.rn.bf16x2 {d}, {a}, {b}, zero; }}",
+    }
 
     def meaning(self, *values: Any) -> Any:
         return values[0] * values[1]
@@ -124,6 +137,7 @@ class Max(Arithmetic):
 
     sign: ClassVar[str] = "maximum"
     spelling: ClassVar[dict[str, str]] = _passing_nan("max")
+    pairs: ClassVar[dict[str, str]] = {"f16": "max.NaN.f16x2", "bf16": "max.NaN.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return np.maximum(values[0], values[1])
@@ -134,6 +148,7 @@ class Min(Arithmetic):
 
     sign: ClassVar[str] = "minimum"
     spelling: ClassVar[dict[str, str]] = _passing_nan("min")
+    pairs: ClassVar[dict[str, str]] = {"f16": "min.NaN.f16x2", "bf16": "min.NaN.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return np.minimum(values[0], values[1])
@@ -143,6 +158,7 @@ class MaxNumber(Arithmetic):
     """d = the larger one; of a number and a NaN the number."""
 
     spelling: ClassVar[dict[str, str]] = {kind: f"max.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
+    pairs: ClassVar[dict[str, str]] = {"f16": "max.f16x2", "bf16": "max.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return np.fmax(values[0], values[1])
@@ -152,6 +168,7 @@ class MinNumber(Arithmetic):
     """d = the smaller one; of a number and a NaN the number."""
 
     spelling: ClassVar[dict[str, str]] = {kind: f"min.{kind}" for kind in ("f32", "f64", "f16", "bf16")}
+    pairs: ClassVar[dict[str, str]] = {"f16": "min.f16x2", "bf16": "min.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return np.fmin(values[0], values[1])
@@ -169,6 +186,7 @@ class Neg(Arithmetic):
         "bf16": "neg.bf16",
         "s32": "neg.s32",
     }
+    pairs: ClassVar[dict[str, str]] = {"f16": "neg.f16x2", "bf16": "neg.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return -values[0]
@@ -186,6 +204,7 @@ class Abs(Arithmetic):
         "bf16": "abs.bf16",
         "s32": "abs.s32",
     }
+    pairs: ClassVar[dict[str, str]] = {"f16": "abs.f16x2", "bf16": "abs.bf16x2"}
 
     def meaning(self, *values: Any) -> Any:
         return np.abs(values[0])

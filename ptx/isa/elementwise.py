@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
+from tinygpu.expressions import Expr, where
 from tinygpu.language.instruction import Elementwise
 
 
@@ -67,6 +68,7 @@ class Arithmetic(Elementwise):
 
     Class facts:
     spelling     kind -> opcode, or whole statements with {d}, {a}, {b}, {c}, {e}
+    pairs        kind of 16 bits -> the same of the two values of a register
     needs        kind -> (oldest target, lowest .version), for kinds that are younger than sm_80 and .version 7.0
     accuracy     kind -> how far the result may be off; EXACT where it is not listed
     """
@@ -74,6 +76,7 @@ class Arithmetic(Elementwise):
     kind: str = "f32"
     arity: ClassVar[int] = 2
     spelling: ClassVar[dict[str, str]] = {}
+    pairs: ClassVar[dict[str, str]] = {}
     needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {}
     accuracy: ClassVar[dict[str, Accuracy]] = {}
     source: ClassVar[str] = "PTX ISA, floating point and integer arithmetic instructions"
@@ -90,9 +93,18 @@ class Arithmetic(Elementwise):
         return (self.kind,) * self.arity, self.kind
 
     def text(self) -> str:
+        return self._written(self.spelling[self.kind])
+
+    def packed_text(self) -> str:
+        spelled = self.pairs.get(self.kind, "")
+        return self._written(spelled) if spelled else ""
+
+    def _written(self, spelled: str) -> str:
         operands = ", ".join(("{a}", "{b}", "{c}", "{e}")[: self.arity])
-        spelled = self.spelling[self.kind]
         return spelled if "{d}" in spelled else f"{spelled} {{d}}, {operands};"
+
+    def issued(self, values: Expr) -> Expr:
+        return where(values % 2 == 0, values // 2, values) if self.packed_text() else values
 
     @property
     def label(self) -> str:

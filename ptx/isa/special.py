@@ -36,6 +36,7 @@ class Ex2(Special):
         "f16": "ex2.approx.f16",
         "bf16": "ex2.approx.ftz.bf16",
     }
+    pairs: ClassVar[dict[str, str]] = {"f16": "ex2.approx.f16x2", "bf16": "ex2.approx.ftz.bf16x2"}
     needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
     accuracy: ClassVar[dict[str, Accuracy]] = {
         "f32": Accuracy(2.0**-22, _TINY),
@@ -106,6 +107,7 @@ class Tanh(Special):
         "f16": "tanh.approx.f16",
         "bf16": "tanh.approx.bf16",
     }
+    pairs: ClassVar[dict[str, str]] = {"f16": "tanh.approx.f16x2", "bf16": "tanh.approx.bf16x2"}
     needs: ClassVar[dict[str, tuple[int, tuple[int, int]]]] = {"bf16": (90, (7, 8))}
     accuracy: ClassVar[dict[str, Accuracy]] = {
         "f32": Accuracy(2.0**-11),

@@ -277,7 +277,7 @@ class Operations:
         return ceil_div(touched * (size // granule), max(tile.memory.banks, 1))
 
     def _apply(self, s: n.Apply, tally: Tally, times: Expr) -> None:
-        issued = values_of(s.result) // s.instruction.at_once
+        issued = s.instruction.issued(values_of(s.result))
         lanes = times * self.threads * issued
         tally.add("warp_instructions", times * self.warps * issued)
         self._computed(s.instruction, lanes, tally)

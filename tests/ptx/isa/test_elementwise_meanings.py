@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tinygpu.dtypes import dtype
+from tinygpu.expressions import expr
 from tinygpu.language.instruction import Elementwise
 from tinygpu.ptx.cards.evidence.elementwise import in_memory, specimen
 from tinygpu.ptx.cards.judges import run
@@ -52,6 +53,7 @@ from tinygpu.ptx.isa.special import (
     SqrtApprox,
     Tanh,
 )
+from tinygpu.testing.meanings import meaning_fault
 
 EXACT: tuple[type[Arithmetic], ...] = (
     Abs, Add, And, Ceil, Div, Floor, Fma, Max, MaxNumber, Min, MinNumber, Mul, Neg, Not, Or, Rcp, Round, Shl,
@@ -191,3 +193,17 @@ def test_fused_rounds_once(a: float, b: float, c: float) -> None:
 )  # fmt: skip
 def test_tf32_rounds_to_nearest_and_ties_away_from_zero(value: float, rounded: float) -> None:
     assert round_to_tf32(np.array([value], dtype=np.float32))[0] == np.float32(rounded)
+
+
+PAIRED = [form for form in (*FORMS, *APPROXIMATIONS) if form.packed_text()]
+
+
+@pytest.mark.parametrize("instruction", PAIRED, ids=names(PAIRED))
+def test_what_is_done_to_two_values_at_once_is_what_is_done_to_each(instruction: Arithmetic) -> None:
+    assert meaning_fault(instruction, np.random.default_rng(5), 2.0**-7) == ""
+
+
+def test_most_arithmetic_of_16_bits_is_of_pairs() -> None:
+    assert len(PAIRED) == 24
+    assert {form.issued(expr(8)).same(4) for form in PAIRED} == {True}
+    assert {form.issued(expr(7)).same(7) for form in PAIRED} == {True}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygpu.dtypes import dtype, packed_type
+from tinygpu.expressions import Expr
 from tinygpu.language.instruction.base import Instruction
 from tinygpu.users_code import answer
 
@@ -64,6 +65,10 @@ class Elementwise(Instruction):
         if self.packed:
             return self.text() if whole else ""
         return self.packed_text() if whole else self.text()
+
+    def issued(self, values: Expr) -> Expr:
+        """Instructions that a thread issues for so many values, as costs count them."""
+        return values // self.at_once
 
     @property
     def at_once(self) -> int:
