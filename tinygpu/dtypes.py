@@ -43,6 +43,10 @@ class DType:
             raise ValueError(f"{self.name} is {self.bits} bits wide: it has no whole number of bytes")
         return self.bits // 8
 
+    def bytes_of(self, elements: int) -> int:
+        """Bytes of so many elements, one after another; what is narrower than a byte shares it with its neighbours."""
+        return -(-elements * self.bits // 8)
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
@@ -70,6 +74,8 @@ _NUMPY: dict[str, Any] = {
     "u32": np.uint32,
     "s8": np.int8,
     "u8": np.uint8,
+    "s4": ml_dtypes.int4,
+    "u4": ml_dtypes.uint4,
     "pred": np.bool_,
 }
 
@@ -89,6 +95,8 @@ DTYPES: tuple[DType, ...] = (
     DType("u32", 32, "unsigned"),
     DType("s8", 8, "signed"),
     DType("u8", 8, "unsigned"),
+    DType("s4", 4, "signed"),
+    DType("u4", 4, "unsigned"),
 )
 
 # What comparisons make and selections take: whether something holds. No memory has elements of it.

@@ -15,6 +15,7 @@ from tinygpu.ptx.cards.evidence import (
     special,
     stmatrix,
     tma,
+    unpack,
     warp,
     wgmma,
     wgmma_registers,
@@ -33,7 +34,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 def cards() -> tuple[Card, ...]:
     """The card of every instruction that ships."""
     products = (mma, wgmma, wgmma_registers)
-    modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt)
+    modules = (memory, atomics, cp_async, tma, ldmatrix, stmatrix, *products, warp, alu, special, cvt, unpack)
     return tuple(card for module in modules for card in module.cards())
 
 

@@ -32,6 +32,7 @@ from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
 from tinygpu.ptx.isa.stmatrix import StMatrix
 from tinygpu.ptx.isa.tma import TmaLoad, TmaStore
+from tinygpu.ptx.isa.unpack import Pack, Unpack
 from tinygpu.ptx.isa.warp import BarSync, Redux, ShflBfly, ShflIdx, ShflUp
 from tinygpu.ptx.isa.wgmma import Wgmma
 from tinygpu.ptx.isa.wgmma_registers import WgmmaRegisters
@@ -66,6 +67,7 @@ __all__ = [
     "Neg",
     "Not",
     "Or",
+    "Pack",
     "Rcp",
     "RcpApprox",
     "RedGlobal",
@@ -89,6 +91,7 @@ __all__ = [
     "TmaLoad",
     "TmaStore",
     "Trunc",
+    "Unpack",
     "Wgmma",
     "WgmmaRegisters",
     "Where",

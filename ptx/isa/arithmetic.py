@@ -8,6 +8,7 @@ from tinygpu.ptx.isa.cvt import CONVERSIONS, Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.elementwise import Arithmetic
 from tinygpu.ptx.isa.predicates import Compare, Select
 from tinygpu.ptx.isa.special import Cos, DivFull, Ex2, Lg2, Rcp, RcpApprox, Rsqrt, Sin, Sqrt, SqrtApprox, Tanh
+from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
 
 _EVERY: tuple[type[Arithmetic], ...] = (
     Add, Sub, Mul, Fma, Neg, Abs, Max, Min, Ex2, Lg2, Rsqrt, Tanh, Sin, Cos, Floor, Ceil, Round, Trunc, And, Or,
@@ -30,5 +31,7 @@ def arithmetic(kind: str = "f32", *, approximate: bool = False) -> Group:
     classes = (*_EVERY, *(_APPROXIMATE if approximate else _ROUNDED))
     members: list[Elementwise] = [form for one in classes if kind in one.spelling for form in one.forms(kind)]
     members += [one("pred") for one in _OF_PREDICATES]
-    members += [Cvt(origin, to) for origin, to in CONVERSIONS if kind in (origin, to)]
+    members += [Unpack(origin, to) for origin, to in UNPACKED if kind == to]
+    members += [Pack(origin, to) for origin, to in PACKED if kind == origin]
+    members += [Cvt(*pair) for pair in CONVERSIONS if kind in pair and pair not in UNPACKED]
     return Group(f'arithmetic("{kind}"{", approximate=True" if approximate else ""})', tuple(members))

@@ -71,6 +71,11 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
 
     def launch_for(views: Mapping[str, View]) -> Launch:
         title = machine.__name__
+        if narrow := next((o for o in made_for.operands if o.dtype.bits < 8), None):
+            raise WrongArray(
+                f"{title}: {narrow.name} is {narrow.dtype}, and arrays of a GPU have elements of whole bytes; "
+                "tg.emulate and tg.run take it"
+            )
         known = {o.name: o for o in made_for.operands}
         for name, view in views.items():
             wanted = known[name].dtype.name

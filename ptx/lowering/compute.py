@@ -78,9 +78,10 @@ def pack(context: Context, kind: DType, elements: list[str], into: Reg) -> None:
     if kind.bits == 16:
         emit.line(f"mov.b32 {into}, {{{elements[0]}, {elements[1]}}};")
         return
-    emit.line(f"and.b32 {into}, {elements[0]}, 255;")
+    bits = kind.bits
+    emit.line(f"and.b32 {into}, {elements[0]}, {(1 << bits) - 1};")
     for i, element in enumerate(elements[1:], 1):
-        emit.line(f"bfi.b32 {into}, {element}, {into}, {8 * i}, 8;")
+        emit.line(f"bfi.b32 {into}, {element}, {into}, {bits * i}, {bits};")
 
 
 def apply(context: Context, s: n.Apply) -> None:
@@ -90,6 +91,8 @@ def apply(context: Context, s: n.Apply) -> None:
     emit.comment(f"{s.name}: {s.result} = {s.instruction.label}")
     takes, gives = s.instruction.elements()
     kind = dtype(gives)
+    if apply_unpacked(context, s):
+        return
     if packing(kind, who.values.size) > 1 and s.instruction.form(True):
         apply_packed(context, s)
         return
@@ -129,6 +132,27 @@ def apply_packed(context: Context, s: n.Apply) -> None:
         for text in s.instruction.form(True).split("\n"):
             context.emit.line(text.format(d=r, **names))
     context.tiles[s.result.name] = result
+
+
+def apply_unpacked(context: Context, s: n.Apply) -> bool:
+    """All results of each register of a narrow operand at once; False where its values do not lie so."""
+    text = s.instruction.unpacked_text()
+    if not text or len(s.operands) != 1 or not isinstance(s.operands[0], Tile):
+        return False
+    operand = s.operands[0]
+    source, who = context.tiles[operand.name], partition_of(s.result)
+    order = broadcast(partition_of(operand), who, operand.name)
+    if source.packed * source.dtype.bits != 32 or not np.array_equal(order, np.arange(source.count)):
+        return False
+    kind = dtype(s.instruction.elements()[1])
+    result = context.tiles.get(s.result.name) or allocate(context.emit, kind, who.values.size)
+    together = source.packed // result.packed
+    for i, register in enumerate(source.registers):
+        names = {f"d{j}": str(result.registers[i * together + j]) for j in range(together)}
+        for line in text.split("\n"):
+            context.emit.line(line.format(a=register, **names))
+    context.tiles[s.result.name] = result
+    return True
 
 
 def _packed_source(

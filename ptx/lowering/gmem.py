@@ -33,9 +33,8 @@ class GmemAccess:
     picked: dict[int, list[Reg]]  # per tensor axis along which values say where each element lies: theirs
     ends: dict[int, Number]  # per tensor axis that ends earlier: where
 
-    @property
-    def element_bytes(self) -> int:
-        return self.tensor.dtype.bytes
+    def _bytes_of(self, elements: int) -> int:
+        return elements * self.tensor.dtype.bits // 8
 
     def tensor_offset(self, value: int, axis: int) -> int:
         """The part of the coordinate along a tensor axis that the value index decides."""
@@ -45,7 +44,7 @@ class GmemAccess:
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
-        near = self.tensor_offset(value, self.tensor.contiguous_axis) * self.element_bytes
+        near = self._bytes_of(self.tensor_offset(value, self.tensor.contiguous_axis))
         pointer = self.base
         for axis in range(self.tensor.rank):
             if axis != self.tensor.contiguous_axis:
@@ -91,7 +90,7 @@ class GmemAccess:
     def bytes_left(self, value: int, count: int) -> Number:
         """Bytes of `count` neighbouring values that lie inside the tensor, 0 where their row does not exist."""
         emit = self.context.emit
-        width = count * self.element_bytes
+        width = self._bytes_of(count)
         axis = self.tensor.contiguous_axis
         rows: Number = True
         for other in range(self.tensor.rank):
@@ -104,7 +103,7 @@ class GmemAccess:
         if not self.straddles(count):
             return emit.select(width, 0, emit.both(rows, emit.less(first, size)))
         left = emit.sub(size, emit.minimum(first, size))
-        amount = emit.minimum(emit.mul(emit.minimum(left, count), self.element_bytes), width)
+        amount = emit.minimum(emit.mul(emit.minimum(left, count), self.tensor.dtype.bytes), width)
         return emit.select(amount, 0, rows)
 
     def dim(self, axis: int) -> Number:
@@ -117,6 +116,9 @@ def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
     """Bytes between rows that lie `rows` apart along an axis that is not contiguous."""
     emit = context.emit
     pitch = context.arguments[dict(tensor.pitches)[axis]]
+    if tensor.dtype.bits < 8:
+        apart = emit.mul64(pitch, rows) if pitch.kind == "d" else emit.wide(pitch, rows, signed=rows < 0)
+        return _shared(context, tensor, apart)
     if pitch.kind == "d":
         return emit.mul64(pitch, rows * tensor.dtype.bytes)
     return emit.wide(pitch, rows * tensor.dtype.bytes, signed=rows < 0)
@@ -184,12 +186,22 @@ def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed
     """Byte distance of `elements` steps along an axis, in 64 bits; signed for windows that begin before the tensor."""
     emit = context.emit
     if axis == tensor.contiguous_axis:
+        if tensor.dtype.bits < 8:
+            return _shared(context, tensor, emit.widen(elements, signed))
         return emit.wide(elements, tensor.dtype.bytes, signed)
     if isinstance(elements, int):
         return row_bytes(context, tensor, axis, elements)
     pitch = context.arguments[dict(tensor.pitches)[axis]]
     out = emit.mul64(emit.widen(elements, signed), pitch) if pitch.kind == "d" else emit.wide(elements, pitch, signed)
-    return emit.mul64(out, tensor.dtype.bytes)
+    return _shared(context, tensor, out) if tensor.dtype.bits < 8 else emit.mul64(out, tensor.dtype.bytes)
+
+
+def _shared(context: Context, tensor: Tensor, elements: Number) -> Number:
+    """Bytes of so many elements of which several share a byte: vectors and rows of them are whole bytes."""
+    per = 8 // tensor.dtype.bits
+    if isinstance(elements, int):
+        return elements // per
+    return context.emit.computed("d", "shr.s64 {d}, {0}, {1};", elements, per.bit_length() - 1)
 
 
 def _reaches_beyond(

@@ -35,7 +35,7 @@ def rely_on_alignment(context: Context, tile: Tile, vector: int) -> None:
     if tile.tensor is None:
         raise LoweringError(f"{tile.name} is no window of a tensor")
     name = tile.tensor.name
-    begins = tile.memory.own or context.facts.divides(vector * tile.tensor.dtype.bytes, f"{name}.align")
+    begins = tile.memory.own or context.facts.divides(vector * tile.tensor.dtype.bits // 8, f"{name}.align")
     if not (begins and all(context.facts.divides(vector, pitch) for _, pitch in tile.tensor.pitches)):
         raise LoweringError(f"{name} is not aligned to {vector} elements")
 
@@ -125,7 +125,7 @@ def _load_piece(
     emit = context.emit
     kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
-    if count >= tile.packed:
+    if count >= tile.packed and not _part_of_word(tile):
         registers = _registers(tile, first, count)
         piece_type = "b32" if tile.packed > 1 else f"{_sign(kind)}8" if bits == 8 else f"b{bits}"
         emit.line(guard + written(instruction.statement, kind, piece_type, registers, at(address)))
@@ -149,6 +149,11 @@ def _load_piece(
         emit.line(f"{guard}mov.b32 {whole}, {inserted};")
     else:
         emit.line(f"bfi.b32 {whole}, {piece}, {whole}, {shift}, {bits * count};")
+
+
+def _part_of_word(tile: RegisterTile) -> bool:
+    """Whether registers hold several elements, and fewer than fill them."""
+    return tile.packed > 1 and tile.packed * tile.dtype.bits < 32
 
 
 def _sign(dtype: DType) -> str:
@@ -219,7 +224,7 @@ def _store_piece(
     emit = context.emit
     kind, bits = tile.dtype, tile.dtype.bits
     guard = guarded(exists)
-    if count >= tile.packed:
+    if count >= tile.packed and not _part_of_word(tile):
         piece_type = "b32" if tile.packed > 1 else "u8" if bits == 8 else f"b{bits}"
         emit.line(guard + written(instruction.statement, kind, piece_type, _registers(tile, first, count), at(address)))
         return

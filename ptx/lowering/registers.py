@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from tinygpu.ptx.lowering.emitter import Emitter, Reg
 class RegisterTile:
     """The registers of one thread.
 
-    packed  elements in one register: 2 for 16-bit and 4 for 8-bit types when they fill whole words, else 1
+    packed  elements in one register: 2 for 16-bit and 4 for 8-bit types when they fill whole words, else 1; of 4 bits
+            8, 4 or 2, so that a thread holds whole registers
     """
 
     dtype: DType
@@ -35,6 +37,8 @@ class RegisterTile:
 
 def packing(dtype: DType, count: int) -> int:
     """Elements of one register when a thread holds `count`."""
+    if dtype.bits == 4:
+        return math.gcd(count, 8)
     per = {8: 4, 16: 2}.get(dtype.bits, 1)
     return per if count % per == 0 else 1
 
@@ -68,7 +72,7 @@ def bit_pattern(dtype: DType, value: float) -> int:
         return int(np.float16(value).view(np.uint16))
     if dtype.name == "bf16":
         return int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
-    return int(np.asarray(value, dtype.numpy).view(np.uint8))
+    return int(np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint8)) & (1 << dtype.bits) - 1
 
 
 def constant_bits(dtype: DType, value: float, packed: int) -> int:

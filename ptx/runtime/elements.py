@@ -16,7 +16,7 @@ from tinygpu.distributions import Distribution
 
 Bits = NDArray[Any]  # unsigned integers of the element's width
 
-_UNSIGNED: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_UNSIGNED: dict[int, Any] = {4: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _NATIVE: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "tf32": np.float32, "f16": np.float16}
 
@@ -40,6 +40,9 @@ class Element:
 
     @property
     def bytes(self) -> int:
+        """Bytes of one element; raises ValueError for what shares a byte with its neighbours."""
+        if self.bits < 8:
+            raise ValueError(f"{self.name} is {self.bits} bits wide: it has no whole number of bytes")
         return self.bits // 8
 
     @property
@@ -48,13 +51,15 @@ class Element:
 
     @property
     def storage(self) -> np.dtype[Any]:
-        """The unsigned NumPy type of one element's bits."""
+        """The unsigned NumPy type of one element's bits; those of 4 bits have a byte each here."""
         found: np.dtype[Any] = np.dtype(_UNSIGNED[self.bits])
         return found
 
     def decode(self, bits: Bits) -> NDArray[Any]:
         """The values: float32 where that holds them, else float64."""
         if self.kind != "float":
+            if self.bits == 4:
+                return np.asarray(bits, dtype=np.float64) - 16.0 * ((bits > 7) & (self.kind == "signed"))
             whole = bits if self.kind == "unsigned" else bits.view(_SIGNED[self.bits])
             return np.asarray(whole, dtype=np.float64)
         if self.name in _NATIVE:
@@ -66,6 +71,8 @@ class Element:
     def encode(self, values: NDArray[Any]) -> Bits:
         """The nearest elements of real numbers, ties to even; integers must be whole and in range."""
         if self.kind != "float":
+            if self.bits == 4:
+                return np.asarray(np.asarray(values, dtype=np.int64) & 15, dtype=np.uint8)
             kind = _UNSIGNED if self.kind == "unsigned" else _SIGNED
             return np.asarray(values, dtype=kind[self.bits]).view(self.storage)
         if self.name in _NATIVE:
@@ -97,7 +104,7 @@ class Element:
             return bits
         if self.kind == "signed":
             return np.asarray(bits ^ top)
-        return np.asarray(np.where(bits & top, ~bits, bits | top))
+        return np.asarray(np.where(bits & top, ~bits & self._ones, bits | top))
 
     def bits_of(self, keys: Bits) -> Bits:
         """The inverse of `keys`."""
@@ -106,22 +113,28 @@ class Element:
             return keys
         if self.kind == "signed":
             return np.asarray(keys ^ top)
-        return np.asarray(np.where(keys & top, keys ^ top, ~keys))
+        return np.asarray(np.where(keys & top, keys ^ top, ~keys & self._ones))
+
+    @property
+    def _ones(self) -> Any:
+        return self.storage.type((1 << self.bits) - 1)
 
     def _table(self) -> NDArray[np.float32]:
-        """(256,) the value of every 8-bit code."""
-        codes = np.arange(256)
+        """The value of every code of a narrow float."""
+        codes = np.arange(1 << self.bits)
         exponent = (codes >> self.mantissa) & ((1 << self.exponent) - 1)
         fraction = codes & ((1 << self.mantissa) - 1)
         bias = (1 << (self.exponent - 1)) - 1
         whole = np.where(exponent > 0, fraction + (1 << self.mantissa), fraction)
         values = np.ldexp(whole.astype(np.float64), np.maximum(exponent, 1) - bias - self.mantissa)
         last = exponent == (1 << self.exponent) - 1
-        if self.infinities:
+        if self.bits == 4:
+            pass  # neither infinities nor NaN (Open Compute Project, microscaling formats)
+        elif self.infinities:
             values[last] = np.where(fraction[last] == 0, np.inf, np.nan)
         else:
             values[codes & 0x7F == 0x7F] = np.nan
-        return np.asarray(np.where(codes & 0x80, -values, values), dtype=np.float32)
+        return np.asarray(np.where(codes >> (self.bits - 1), -values, values), dtype=np.float32)
 
     def _rounded(self, values: NDArray[np.float64]) -> Bits:
         bias = (1 << (self.exponent - 1)) - 1
@@ -158,6 +171,9 @@ ELEMENTS: tuple[Element, ...] = (
     Element("u32", 32, "unsigned"),
     Element("s8", 8, "signed"),
     Element("u8", 8, "unsigned"),
+    Element("s4", 4, "signed"),
+    Element("u4", 4, "unsigned"),
+    Element("e2m1", 4, "float", 2, 1, infinities=False),
 )
 
 

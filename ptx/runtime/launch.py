@@ -51,7 +51,7 @@ class Tensor:
 
     @property
     def extent_bytes(self) -> int:
-        return self.extent_elems * self.element.bytes
+        return -(-self.extent_elems * self.element.bits // 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _EXTREMES: dict[str, tuple[float, float]] = {
     "f16": (65504.0, 2.0**-24),
     "e4m3": (448.0, 2.0**-9),
     "e5m2": (57344.0, 2.0**-16),
+    "e2m1": (6.0, 0.5),
 }
 # Large enough for exp to overflow in single precision.
 _LARGE = 1000.0
@@ -50,7 +51,7 @@ def host_tensors(problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> dict[s
     """Fresh tensors in host memory: inputs as they are, all else poisoned."""
     tensors = {o.name: host_tensor(o) for o in problem.operands}
     for name, array in arrays.items():
-        tensors[name].array[...] = array
+        tensors[name].write(array)
     return tensors
 
 
@@ -113,6 +114,8 @@ def input_values(
     rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs, amplitude: int = SMALL
 ) -> NDArray[Any]:
     """An array of one dtype: whole numbers up to an amplitude, or random numbers in [-1, 1)."""
+    if dtype.bits == 4:
+        return _narrow_values(rng, dtype, shape, inputs)
     most = min(amplitude, _whole(dtype))
     if not dtype.is_float:
         low = 0 if dtype.kind == "unsigned" else -most
@@ -125,17 +128,26 @@ def input_values(
     return values.astype(dtype.numpy)
 
 
+def _narrow_values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], inputs: Inputs) -> NDArray[Any]:
+    """Elements of 4 bits, all that there are; whole numbers alone, where those are asked for."""
+    codes = np.arange(16, dtype=np.uint8)
+    if dtype.is_float and inputs == "integers":
+        values = codes.view(dtype.numpy).astype(np.float64)
+        codes = codes[values == np.rint(values)]
+    return rng.choice(codes, shape).view(dtype.numpy)
+
+
 def _whole(dtype: DType) -> int:
     """Every whole number up to here is an element."""
     if not dtype.is_float:
-        return int(np.iinfo(dtype.numpy).max)
+        return (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
     return 1 << ({"tf32": 10}.get(dtype.name, dtype.mantissa) + 1)
 
 
 def largest_whole(problem: Problem, output: str) -> float:
     """The largest number that an output holds without saturating."""
     kind = problem.operand(output).dtype
-    return _EXTREMES[kind.name][0] if kind.is_float else float(np.iinfo(kind.numpy).max)
+    return _EXTREMES[kind.name][0] if kind.is_float else float(_whole(kind))
 
 
 def with_specials(
@@ -152,7 +164,7 @@ def with_specials(
     """
     out = dict(arrays)
     for o in problem.operands:
-        if o.name not in arrays or not o.dtype.is_float or o.name in declared:
+        if o.name not in arrays or not o.dtype.is_float or o.dtype.bits < 8 or o.name in declared:
             continue
         array = arrays[o.name].copy()
         first, *others = specials(o.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.problem import Operand
+from tinygpu.ptx.runtime.nibbles import packed, unpacked
 
 # Byte pattern of everything that a kernel is not given: NaN in every float type, conspicuous in integers.
 POISON = 0xFF
@@ -28,13 +29,33 @@ class HostTensor:
 
     @property
     def array(self) -> NDArray[Any]:
-        """(shape) the elements, as a view of the storage."""
+        """(shape) the elements: a view of the storage, where each has bytes of its own; else a copy."""
+        if self.operand.dtype.bits == 4:
+            codes = unpacked(self.storage[self.offset_bytes :])
+            return self._elements(codes).copy().view(self.operand.dtype.numpy)
         kind = self.operand.dtype.numpy
         strides = tuple(s * kind.itemsize for s in self.operand.strides())
         return np.ndarray(self.operand.shape, kind, self.storage.data, self.offset_bytes, strides)
 
+    def write(self, values: NDArray[Any]) -> None:
+        """Stores all elements."""
+        if self.operand.dtype.bits != 4:
+            self.array[...] = values
+            return
+        codes = unpacked(self.storage[self.offset_bytes :])
+        self._elements(codes)[...] = np.asarray(values, self.operand.dtype.numpy).view(np.uint8)
+        self.storage[self.offset_bytes :] = packed(codes)
+
+    def _elements(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """(shape) those of elements of 4 bits that are elements, and no gaps."""
+        return np.lib.stride_tricks.as_strided(codes, self.operand.shape, self.operand.strides())
+
     def gaps_intact(self) -> bool:
         """Whether every byte that belongs to no element still holds the poison."""
+        if self.operand.dtype.bits == 4:
+            held = unpacked(self.storage[self.offset_bytes :])
+            self._elements(held)[...] = POISON & 15
+            return bool(np.all(held == POISON & 15) and np.all(self.storage[: self.offset_bytes] == POISON))
         mask = np.ones(len(self.storage), dtype=np.bool_)
         kind = self.operand.dtype.numpy
         flags = mask[self.offset_bytes :]
@@ -48,5 +69,5 @@ def host_tensor(operand: Operand) -> HostTensor:
     """Fresh memory for an operand, poisoned throughout."""
     # An address that is a multiple of the promised alignment and of nothing larger.
     offset = operand.align_bytes if operand.align_bytes < 256 else 0
-    size = offset + operand.extent_elems * operand.dtype.bytes
+    size = offset + operand.dtype.bytes_of(operand.extent_elems)
     return HostTensor(operand, np.full(size, POISON, dtype=np.uint8), offset)

@@ -78,6 +78,10 @@ def _elements(spot: Spot, words: NDArray[np.uint32]) -> NDArray[Any]:
     kind: DType = spot.tile.dtype
     narrow = np.dtype(f"u{kind.numpy.itemsize}")
     registers = spot.registers
+    if kind.bits == 4:
+        count, held = spot.partition.values.size, len(registers)
+        shifts = 4 * np.arange(count // held, dtype=np.uint32)
+        return ((words[:, :held, None] >> shifts) & 15).astype(np.uint8).reshape(len(words), count).view(kind.numpy)
     used = np.ascontiguousarray(words[:, : len(registers) * (2 if kind.bits == 64 else 1)])
     if kind.bits == 64 or spot.partition.values.size != len(registers):  # whole words, or several elements in each
         return used.view(narrow).view(kind.numpy)

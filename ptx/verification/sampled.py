@@ -116,6 +116,8 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
 
 def too_large(kernel: Kernel, problem: Problem, chosen: Sequence[Chosen]) -> str:
     """Why chosen tiles are not run together; "" where they are."""
+    if shared := next((o for o in problem.operands if o.dtype.bits < 8), None):
+        return f"elements of {shared.name} share bytes, of which no window is backed"
     elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
         return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"

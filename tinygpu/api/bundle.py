@@ -30,7 +30,7 @@ from tinygpu.ptx.launching.launches import launch_of_kernels, tensors_of
 from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lower
 from tinygpu.ptx.measuring.bundle import BEGINS, Bundle, Entry, Question, ptx_digest, write_bundle
-from tinygpu.ptx.measuring.reference import record
+from tinygpu.ptx.measuring.reference import CannotRecord, record
 from tinygpu.ptx.verification.trial import adds_short, rounding_of
 from tinygpu.search.evaluation import Failure
 from tinygpu.search.minimize import minimize
@@ -230,6 +230,10 @@ def question(machine: type[Declared], posed: Problem, kernels: Sequence[Kernels]
 
     kernels  those that will answer it: what the instructions of one round off, no other is refused for
     """
+    if narrow := next((o for o in posed.operands if o.dtype.bits < 8), None):
+        raise CannotRecord(
+            f"{machine.__name__}: {narrow.name} is {narrow.dtype}, and a bundle carries elements of whole bytes"
+        )
     scalars = tuple((s.name, s.dtype.name) for s in machine.scalars(dict(posed.options)))
     given = [o.name for o in posed.operands if o.access != "out"]
     outputs = [o.name for o in posed.operands if o.access != "in"]

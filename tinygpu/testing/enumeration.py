@@ -174,7 +174,7 @@ def _gmem_addresses(access: Access, where: NDArray[np.int64], problem: Problem) 
             number = number * int(access.tile.shape[axis]) + where[..., axis]
         address += number * (operand.strides()[access.tile.pick.home] + FAR_ELEMENTS)
     # The pointer is as badly aligned as the problem says, and no better.
-    return address * operand.dtype.bytes + operand.align_bytes % 256
+    return address * operand.dtype.bits // 8 + operand.align_bytes % 256
 
 
 def count_sectors(address: NDArray[np.int64], out_of_play: NDArray[np.bool_], width_bytes: int) -> int:

@@ -20,6 +20,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, UnsupportedInstruction, emulate
+from tinygpu.ptx.runtime.nibbles import packed
 from tinygpu.testing.bench import Bench
 from tinygpu.testing.case import Case
 from tinygpu.testing.report import Failure, Row
@@ -135,7 +136,11 @@ def meaning_fault(instruction: Elementwise, rng: np.random.Generator, approximat
     meant = _meant(instruction, inputs)
     if isinstance(meant, str):
         return meant
-    for form, text in (("text", instruction.form(False)), ("packed text", instruction.form(True))):
+    texts = (
+        ("text", instruction.form(False)), ("packed text", instruction.form(True)),
+        ("unpacked text", instruction.unpacked_text()),
+    )  # fmt: skip
+    for form, text in texts:
         fault = _text_fault(instruction, form, inputs, meant, approximation) if text else ""
         if fault:
             return fault
@@ -148,7 +153,8 @@ def _text_fault(
     """Where one of the texts does something else."""
     _, gives = instruction.elements()
     try:
-        got = _emulated(instruction, inputs, form == "packed text")
+        whole = form == "unpacked text"
+        got = _unpacked(instruction, inputs[0]) if whole else _emulated(instruction, inputs, form == "packed text")
     except (EmulationFault, PtxSyntaxError, UnsupportedInstruction) as fault:
         return f"its {form} does not run: {fault}"
     bound = _bound(instruction, inputs, meant, dtype(gives), approximation)
@@ -185,11 +191,13 @@ def _meant(instruction: Elementwise, inputs: list[NDArray[Any]]) -> NDArray[Any]
 
 
 def _narrow() -> tuple[str, ...]:
-    return tuple(dtype(kind).numpy.name for kind in ("bf16", "e4m3", "e5m2"))
+    return tuple(dtype(kind).numpy.name for kind in ("bf16", "e4m3", "e5m2", "e2m1", "s4", "u4"))
 
 
 def _values(kind: DType, rng: np.random.Generator) -> NDArray[Any]:
-    """(THREADS,) small whole numbers, and random numbers of several sizes."""
+    """(THREADS,) small whole numbers, and random numbers of several sizes; of 4 bits all that there are."""
+    if kind.bits == 4:
+        return rng.integers(0, 16, THREADS).astype(np.uint8).view(kind.numpy)
     if not kind.is_float:
         low, high = {"unsigned": (0, 33), "predicate": (0, 2)}.get(kind.kind, (-17, 17))
         return rng.integers(low, high, THREADS).astype(kind.numpy)
@@ -209,8 +217,38 @@ def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]], packed: bool
     per = 32 // gives.bits if packed else 1
     text = instruction.form(packed)
     ptx = _kernel(instruction, text, takes, gives, per)
-    emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in inputs), out])
+    held = zip([*inputs, out], [*takes, gives], strict=True)
+    stored = [values.view(np.uint8) if kind.bits == 4 else values for values, kind in held]
+    emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in stored[:-1]), stored[-1]])
     return out
+
+
+def _unpacked(instruction: Elementwise, values: NDArray[Any]) -> NDArray[Any]:
+    """What a text makes of registers that hold as many values as fit, one register in each thread."""
+    takes, gives = dtype(instruction.elements()[0][0]), dtype(instruction.elements()[1])
+    per = 32 // takes.bits
+    count, out = per * gives.bits // 32, np.zeros(THREADS, dtype=gives.numpy)
+    codes = values.view(np.uint8)
+    held = packed(codes) if takes.bits == 4 else codes
+    results = {f"d{i}": f"%r{10 + i}" for i in range(count)}
+    lines = [*_begun(instruction, ["a", "d"]), "mul.wide.u32 %d2, %r6, 4;", "add.s64 %d0, %d0, %d2;"]
+    lines += [f"mad.wide.u32 %d1, %r6, {4 * count}, %d1;", "ld.global.b32 %r0, [%d0];"]
+    lines += instruction.unpacked_text().format(a="%r0", **results).split("\n")
+    lines += [f"st.global.b32 [%d1+{4 * i}], %r{10 + i};" for i in range(count)]
+    emulate("\n".join([*lines, "ret;", "}"]) + "\n", grid=1, block=THREADS // per, args=[held.copy(), out])
+    return out
+
+
+def _begun(instruction: Elementwise, operands: list[str]) -> list[str]:
+    """The first lines of a kernel that takes addresses, %d0 and so on, and has the thread in %r6."""
+    major, minor = max(instruction.isa, (7, 8))
+    target = f"{max(instruction.target, 90)}{'a' if instruction.only else ''}"
+    names = [f"{letter}_ptr" for letter in operands]
+    lines = [f".version {major}.{minor}", f".target sm_{target}", ".address_size 64", ".visible .entry meaning("]
+    lines.append(", ".join(f".param .u64 {name}" for name in names) + ")")
+    kept = (".reg .b16 %h<32>;", ".reg .b32 %r<32>;", ".reg .b64 %d<32>;", ".reg .pred %p<32>;")
+    loads = [f"ld.param.u64 %d{place}, [{name}];" for place, name in enumerate(names)]
+    return [*lines, "{", *kept, "mov.u32 %r6, %tid.x;", *loads]
 
 
 def _kernel(instruction: Elementwise, text: str, takes: list[DType], gives: DType, per: int) -> str:
@@ -231,18 +269,13 @@ def _kernel(instruction: Elementwise, text: str, takes: list[DType], gives: DTyp
             else:
                 loads.append(f"ld.global.{_moved(kind)} {registers[name]}, {address};")
     result = "%r0" if per > 1 else _register(gives, 0)
-    major, minor = max(instruction.isa, (7, 8))
-    target = f"{max(instruction.target, 90)}{'a' if instruction.only else ''}"
-    names = [*(f"{letter}_ptr" for letter in OPERANDS[: len(takes)]), "d_ptr"]
-    lines = [f".version {major}.{minor}", f".target sm_{target}", ".address_size 64", ".visible .entry meaning("]
-    lines.append(", ".join(f".param .u64 {name}" for name in names) + ")")
-    kept = (".reg .b16 %h<32>;", ".reg .b32 %r<32>;", ".reg .b64 %d<32>;", ".reg .pred %p<32>;")
-    lines += ["{", *kept, "mov.u32 %r6, %tid.x;"]
-    for place, (name, kind) in enumerate(zip(names, [*takes, gives], strict=True)):
-        lines.append(f"ld.param.u64 %d{20 + place}, [{name}];")
-        lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {per * kind.numpy.itemsize}, %d{20 + place};")
+    lines = _begun(instruction, [*OPERANDS[: len(takes)], "d"])
+    for place, kind in enumerate([*takes, gives]):
+        lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {per * kind.numpy.itemsize}, %d{place};")
     lines += [*loads, *text.format(d=result, **registers).split("\n")]
-    if gives.kind == "predicate":
+    if gives.bits == 4:
+        lines += [f"and.b32 %r31, {result}, 15;", f"st.global.u8 [%d{20 + len(takes)}], %r31;", "ret;", "}"]
+    elif gives.kind == "predicate":
         lines += [f"selp.u32 %r31, 1, 0, {result};", f"st.global.u8 [%d{20 + len(takes)}], %r31;", "ret;", "}"]
     else:
         lines += [f"st.global.b{per * gives.bits} [%d{20 + len(takes)}], {result};", "ret;", "}"]
@@ -254,6 +287,8 @@ def _register(kind: DType, number: int) -> str:
 
 
 def _moved(kind: DType) -> str:
+    if kind.bits == 4:  # a byte in memory
+        return "u8"
     return f"{'s' if kind.kind == 'signed' else 'u'}8" if kind.bits == 8 else f"b{kind.bits}"
 
 
@@ -293,5 +328,5 @@ def _largest(kind: DType) -> float:
     if kind.kind == "predicate":
         return np.inf
     if not kind.is_float:
-        return float(np.iinfo(kind.numpy).max)
+        return float((1 << (kind.bits - (kind.kind == "signed"))) - 1)
     return float(np.finfo(np.float32).max) if kind.numpy == np.float32 else 240.0 if kind.bits == 8 else 32768.0

@@ -86,7 +86,8 @@ def test_keys_are_in_the_order_of_values_and_come_back(e: Element, numbers: list
 
 def test_an_unknown_type_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ValueError) as error:
-        element("e2m1")
+        element("e3m2")
     assert str(error.value) == (
-        "there is no element type 'e2m1' at run time; there are f64, f32, tf32, f16, bf16, e4m3, e5m2, s32, u32, s8, u8"
+        "there is no element type 'e3m2' at run time; there are f64, f32, tf32, f16, bf16, e4m3, e5m2, s32, u32, s8, "
+        "u8, s4, u4, e2m1"
     )

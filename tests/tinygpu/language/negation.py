@@ -12,7 +12,10 @@ from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Para
 from tinygpu.ptx import isa
 
 Program = Callable[[Any, Any], None]
-UNKNOWN = "unknown dtype 'f33'; known: f64, f32, tf32, f16, bf16, e4m3, e5m2, e2m3, e3m2, e2m1, ue8m0, s32, u32, s8, u8"
+UNKNOWN = (
+    "unknown dtype 'f33'; known: f64, f32, tf32, f16, bf16, e4m3, e5m2, e2m3, e3m2, e2m1, ue8m0, s32, u32, s8, u8, s4, "
+    "u4"
+)
 
 
 def negate(x: Any) -> Any:

@@ -12,7 +12,7 @@ from tinygpu.language import Dim, Input, Option, Output, Param, Problem, Problem
 from tinygpu.language.declared import Declared
 from tinygpu.language.problem import MOST_BYTES, Operand, tensors
 
-KNOWN = "known: f64, f32, tf32, f16, bf16, e4m3, e5m2, e2m3, e3m2, e2m1, ue8m0, s32, u32, s8, u8"
+KNOWN = "known: f64, f32, tf32, f16, bf16, e4m3, e5m2, e2m3, e3m2, e2m1, ue8m0, s32, u32, s8, u8, s4, u4"
 
 
 class Asked(Declared):

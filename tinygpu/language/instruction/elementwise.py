@@ -55,6 +55,13 @@ class Elementwise(Instruction):
         """
         return ""
 
+    def unpacked_text(self) -> str:
+        """PTX that makes all results of one register of a narrower operand at once; "": there is none.
+
+        {a} is the register of the operand; {d0}, {d1} and so on are those of the results, in the order of the values.
+        """
+        return ""
+
     @property
     def packed(self) -> bool:
         """Whether its types are packed, and its text is of whole registers."""

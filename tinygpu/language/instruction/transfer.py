@@ -110,11 +110,14 @@ class Transfer(Instruction):
 
     def legality(self, memory_side: Tile, partition: Partition) -> tuple[Constraint, ...]:
         """Constraints from moving `memory_side` (a GMEM or SMEM tile) under `partition`."""
-        width = self.width_bytes(memory_side.dtype)
+        width, kind = self.width_bytes(memory_side.dtype), memory_side.dtype
+        if kind.bits < 8:
+            self._check_narrow(memory_side)
+        whole = [expr(self.vector) * kind.bits == 8 * w for w in self.widths(kind)]
         rules = [
             self.rule(
                 f"width of {memory_side.name}",
-                any_of([width == w for w in self.widths(memory_side.dtype)]),
+                any_of(whole if kind.bits < 8 else [width == w for w in self.widths(kind)]),
                 f"{self.label} moves {or_of(self.widths(memory_side.dtype))} bytes per thread",
                 "assembler",
             )
@@ -145,7 +148,9 @@ class Transfer(Instruction):
             return []
         # In a memory of one's own every tensor begins at a multiple of more than any width.
         aligned = [] if tensor.memory.own else [tensor.align % width == 0]
-        if tensor.rank > 1:
+        if tensor.dtype.bits < 8:
+            aligned += [symbol(name) * tensor.dtype.bits % (8 * width) == 0 for _, name in tensor.pitches]
+        elif tensor.rank > 1:
             aligned += [(symbol(name) * tensor.dtype.bits // 8) % width == 0 for _, name in tensor.pitches]
         rules = [
             self.rule(
@@ -154,7 +159,22 @@ class Transfer(Instruction):
                 f"the pointer and the rows of {tensor.name} are aligned to the vectors that {self.label} moves",
             )
         ]
+        if tensor.dtype.bits < 8:
+            size, row = tensor.size(tensor.contiguous_axis), f"the rows of {tensor.name}"
+            sentence = f"{row}, whose elements have {tensor.dtype.bits} bits, are whole vectors"
+            rules.append(self.rule(f"rows of {tensor.name}", size % expr(self.vector) == 0, sentence))
         return rules
+
+    def _check_narrow(self, tile: Tile) -> None:
+        """Elements that share a byte are moved between GMEM and registers alone."""
+        kind = f"{tile.name}, whose elements have {tile.dtype.bits} bits"
+        if tile.dtype.bits != 4:
+            raise TypeError(f"{self.label} moves elements of 4 bits and of whole bytes, and not {kind}")
+        if {self.reads, self.writes} != {GMEM, RMEM}:
+            raise TypeError(
+                f"{self.label} moves whole bytes from {self.reads} to {self.writes}, and not {kind}; load them into "
+                "registers, and convert them there"
+            )
 
 
 def _run(partition: Partition, contiguous: int | None) -> Expr:

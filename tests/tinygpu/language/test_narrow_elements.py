@@ -1,0 +1,222 @@
+"""Elements of 4 and 8 bits: stored side by side, unpacked in registers, beside an oracle that decodes bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_cuda import FakeCuda
+from negation import Later, refused, thing
+
+import tinygpu as tg
+from tinygpu.api.bundle import question
+from tinygpu.dtypes import dtype
+from tinygpu.expressions import expr
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.language.problem import Operand
+from tinygpu.ptx import isa
+from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
+from tinygpu.ptx.measuring.reference import CannotRecord
+from tinygpu.ptx.runtime.calls import Driver
+from tinygpu.ptx.runtime.context import open_context
+from tinygpu.ptx.runtime.elements import ELEMENTS
+from tinygpu.ptx.runtime.errors import WrongArray
+from tinygpu.ptx.verification.operands import POISON, host_tensor
+from tinygpu.testing.meanings import meaning_fault
+
+KINDS = ("s4", "u4", "e2m1", "s8", "u8", "e4m3", "e5m2")
+BITS = {"s4": (4, 0, 0), "u4": (4, 0, 0), "e2m1": (4, 2, 1), "s8": (8, 0, 0), "u8": (8, 0, 0), "e4m3": (8, 4, 3),
+        "e5m2": (8, 5, 2)}  # fmt: skip
+
+
+def decoded(kind: str, code: int) -> float:
+    """The value of a code, digit by digit."""
+    bits, exponent, mantissa = BITS[kind]
+    if not exponent:
+        return float(code - (1 << bits) if kind[0] == "s" and code >> (bits - 1) else code)
+    field, rest = code >> mantissa & (1 << exponent) - 1, code & (1 << mantissa) - 1
+    negative = -1.0 if code >> (bits - 1) else 1.0
+    if kind == "e4m3" and code & 0x7F == 0x7F:
+        return float("nan")
+    if kind == "e5m2" and field == 31:
+        return float("nan") if rest else negative * float("inf")
+    bias = (1 << (exponent - 1)) - 1
+    size = (rest if field == 0 else rest + (1 << mantissa)) * 2.0 ** (max(field, 1) - bias - mantissa)
+    return negative * size
+
+
+def machine(kind: str, to: str, computed: str, rows: int, by_column: bool) -> type[Machine]:
+    """y = x, converted on the way."""
+    major = ("col",) if by_column else ("row",)
+
+    class Converted(Machine):
+        """y = x"""
+
+        m, n = Dim(), Dim()
+        x = Input(kind, m, n, majors=major)
+        y = Output(to, m, n, majors=major)
+
+        warps, vector, step = Param(1, 2), Param(1, 2, 4, 8, 16, 32), Param(1, 2)
+        ld, st, every = isa.LdGlobal(vector), isa.StGlobal(vector), isa.arithmetic(computed)
+
+        def program(self, p: Any) -> None:
+            lines, along = self.warps * rows, 8 * self.vector * self.step
+            shape = (along, 4 * lines) if by_column else (4 * lines, along)
+            who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=8, axis=0 if by_column else 1)
+            with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
+                x = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
+                wide = p.cast(x, computed) if kind != to else x
+                p.store(self.st, self.y.tile(i, j, shape=shape), p.cast(wide, to))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    return Converted
+
+
+def bits_are_moved_and_decoded(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = str(rng.choice(KINDS))
+    wide = str(rng.choice([to for origin, to in UNPACKED if origin == kind and to not in ("s32", "u32")]))
+    to = kind if rng.random() < 0.3 else wide
+    by_column = bool(rng.integers(2))
+    made = machine(kind, to, wide, int(rng.integers(1, 4)), by_column)
+    whole = 8 * int(rng.integers(1, 30))
+    m, n = (whole, int(rng.integers(1, 40))) if by_column else (int(rng.integers(1, 40)), whole)
+    gap = 8 * int(rng.integers(0, 3))
+    space = tg.space(made, m=m, n=n, device="h100", lds=dict.fromkeys(("x", "y"), whole + gap))
+    (point,) = space.sample(1, seed)
+    kernel = tg.emit(space, point)
+    codes = rng.integers(0, 1 << BITS[kind][0], (m, n)).astype(np.uint8)
+    x = codes.view(dtype(kind).numpy)
+    wanted = np.vectorize(lambda code: decoded(kind, int(code)))(codes)
+    for found in (tg.emulate(kernel, x), tg.run(kernel, x)):
+        with np.errstate(all="ignore"):
+            got = found.astype(np.float64)
+        where = f"{kind} to {to} by {wide}, {m} x {n}, {point}, seed {seed}"
+        assert np.all((got == wanted) | (np.isnan(got) & np.isnan(wanted))), where
+        if kind == to:
+            assert np.array_equal(found.view(np.uint8), codes), where
+    assert tg.verify(kernel).passed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_narrow_elements_are_moved_and_decoded_bit_by_bit(seed: int) -> None:
+    bits_are_moved_and_decoded(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 220))
+def test_many_narrow_elements_are_moved_and_decoded_bit_by_bit(seed: int) -> None:
+    bits_are_moved_and_decoded(seed)
+
+
+@pytest.mark.parametrize("pair", UNPACKED, ids=" to ".join)
+def test_what_unpacks_a_register_gives_every_value(pair: tuple[str, str]) -> None:
+    assert meaning_fault(Unpack(*pair), np.random.default_rng(0), 0.0) == ""
+    codes = np.arange(1 << BITS[pair[0]][0], dtype=np.uint8)
+    meant = np.asarray(Unpack(*pair).meaning(codes.view(dtype(pair[0]).numpy))).astype(np.float64)
+    np.testing.assert_array_equal(meant, [decoded(pair[0], int(code)) for code in codes])
+
+
+@pytest.mark.parametrize("pair", PACKED, ids=" to ".join)
+def test_what_packs_saturates(pair: tuple[str, str]) -> None:
+    assert meaning_fault(Pack(*pair), np.random.default_rng(0), 0.0) == ""
+    low, high = (-8, 7) if pair[1] == "s4" else (0, 15)
+    given = np.array([-300, -8.4, -1, 0.5, 1.5, 6.6, 300]).astype(dtype(pair[0]).numpy)
+    found = Pack(*pair).meaning(given).astype(np.int64)
+    np.testing.assert_array_equal(found, np.clip(np.rint(given.astype(np.float64)), low, high))
+
+
+@pytest.mark.parametrize("gap", [0, 6])
+def test_elements_of_4_bits_lie_two_to_a_byte(gap: int) -> None:
+    """The first in the low half; gaps between rows and what surrounds the tensor keep their poison."""
+    rng = np.random.default_rng(gap)
+    held = host_tensor(Operand("x", dtype("u4"), (5, 10), "row", 10 + gap, 4, "out"))
+    values = rng.integers(0, 16, (5, 10)).astype(np.uint8)
+    held.write(values.view(dtype("u4").numpy))
+    assert held.gaps_intact()
+    assert np.array_equal(held.array.view(np.uint8), values)
+    for i, j in np.ndindex(5, 10):
+        place = i * (10 + gap) + j
+        byte = int(held.storage[held.offset_bytes + place // 2])
+        assert (byte >> 4 * (place % 2)) & 15 == values[i, j]
+    assert np.all(held.storage[: held.offset_bytes] == POISON)
+    if gap:
+        held.storage[held.offset_bytes + 5] ^= 0x40
+        assert not held.gaps_intact()
+
+
+def test_registers_of_narrow_elements_are_taken_apart_together() -> None:
+    """Three statements for two weights of 4 bits, where one by one they are five."""
+    made = machine("s4", "f16", "f16", 1, False)
+    kernel = tg.emit(tg.space(made, m=8, n=256, device="a100"), warps=1, vector=8, step=1)
+    assert kernel.ptx.count("lop3.b32") == kernel.ptx.count("fma.rn.f16x2") == 4
+    assert "bfe" not in kernel.ptx
+    assert Unpack("s4", "f16").issued(expr(8)).same(12)
+
+
+# --- what cannot be -----------------------------------------------------------------------------------------------
+
+
+def test_rows_of_4_bits_are_whole_vectors() -> None:
+    made = machine("s4", "f16", "f16", 1, False)
+    odd = tg.explain(tg.space(made, m=8, n=255, device="a100"), vector=2)
+    assert (
+        "ld.global rows of x (ld.global): the rows of x, whose elements have 4 bits, are whole vectors; "
+        "255 mod 2 = 1 != 0"
+    ) in odd.sentences
+    alone = tg.explain(tg.space(made, m=8, n=256, device="a100"), vector=1)
+    assert any("width of x" in s for s in alone.sentences)
+
+
+def test_what_shares_bytes_is_moved_between_global_memory_and_registers_alone() -> None:
+    def program(self: Any, p: Any) -> None:
+        who = blocked((64,), threads=32, vector=2)
+        stage = p.smem("s4", (64,))
+        with p.grid((self.n, 64)) as (i,), p.role("all", warps=1), p.pipeline("ring", 1, x=stage) as ring:
+            with ring.produce() as slot:
+                p.copy(self.copy, self.x.tile(i, shape=(64,)), slot.x, who)
+            with ring.consume() as slot:
+                p.store(self.st, self.y.tile(i, shape=(64,)), p.load(self.get, slot.x, who))
+
+    parts = {"x": Later(lambda n: Input("s4", n)), "y": Later(lambda n: Output("s4", n))}
+    refused(
+        lambda: thing(program, ("neg", "ld", "warps"), copy=isa.CpAsync(32), get=isa.LdShared(2), **parts),
+        "Thing.program: cp.async moves whole bytes from GMEM to SMEM, and not x, whose elements have 4 bits; load them "
+        "into registers, and convert them there",
+    )
+
+
+def test_arrays_of_a_gpu_have_whole_bytes() -> None:
+    made = machine("s4", "f16", "f16", 1, False)
+    with pytest.raises(CannotRecord) as bundled:
+        question(made, made.problem(m=8, n=256))
+    assert str(bundled.value) == "Converted: x is s4, and a bundle carries elements of whole bytes"
+    context = open_context(Driver(FakeCuda(memory_bytes=1 << 28)))
+    kernel = tg.compile(made, {"m": 8, "n": 256}, point={"warps": 1}, context=lambda: context)
+    with pytest.raises(WrongArray) as launched:
+        kernel(np.zeros((8, 256), np.int8))
+    assert str(launched.value) == (
+        "Converted: x is s4, and arrays of a GPU have elements of whole bytes; tg.emulate and tg.run take it"
+    )
+
+
+def test_pairs_that_nothing_converts_are_listed() -> None:
+    with pytest.raises(ValueError, match=r"^nothing unpacks s4 to f64; there are s4 to f16, u4 to f16, "):
+        Unpack("s4", "f64")
+    with pytest.raises(ValueError, match=r"^nothing packs f64 into s4; there are f32 to s4, f32 to u4, "):
+        Pack("f64", "s4")
+
+
+def test_elements_at_run_time_have_the_codes_of_ml_dtypes() -> None:
+    for e in (e for e in ELEMENTS if e.bits == 4):
+        codes = np.arange(16, dtype=np.uint8)
+        values = codes.view(dtype(e.name).numpy).astype(np.float64)
+        np.testing.assert_array_equal(e.decode(codes), values)
+        np.testing.assert_array_equal(e.decode(e.encode(values)), values)
+        order = np.argsort(e.keys(codes), kind="stable")
+        assert np.all(np.diff(values[order]) >= 0)
+        np.testing.assert_array_equal(e.bits_of(e.keys(codes)), codes)
