@@ -381,7 +381,7 @@ class Endless(TableSpace):
             grid(3),
             {"strategy": "genetic"},
             "there is no strategy 'genetic'; there are exhaustive, random, annealing, evolutionary, local, surrogate, "
-            "rl, branch_and_bound and auto",
+            "rl, branch_and_bound, factored and auto",
         ),
         (
             grid(3),

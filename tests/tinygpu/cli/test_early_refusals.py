@@ -26,7 +26,7 @@ class Silent(Watcher):
         (
             {"strategy": "magic"},
             "there is no strategy 'magic'; there are exhaustive, random, annealing, evolutionary, local, surrogate, "
-            "rl, branch_and_bound and auto",
+            "rl, branch_and_bound, factored and auto",
         ),
         ({"evaluations": 0}, "a search needs at least 1 evaluation, not 0"),
         ({"seconds": -1.0}, "a search needs more than 0 seconds, not -1"),

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-import tinygpu.api.choosing as choosing
+import tinygpu.api.finalist as finalist
 from tinygpu.api.machines import family
 from tinygpu.api.predict import predict_point
 from tinygpu.api.problems import Asked
@@ -92,7 +92,7 @@ def test_without_an_assembler_registers_are_estimated(monkeypatch: pytest.Monkey
     def missing(*_: object) -> None:
         raise AssemblerUnavailable("none")
 
-    monkeypatch.setattr(choosing, "assemble", missing)
+    monkeypatch.setattr(finalist, "assemble", missing)
     out = tinygpu("predict", *AXPBY)
     assert "not assembled, for there is no assembler: " in out
     assert " registers estimated" in out
