@@ -51,7 +51,7 @@ def check_wiring(plan: type[Declared], steps: Sequence[BoundStep], options: Mapp
                     f"{title}.{step.name}: it writes {name} as {own}, and what step {written[name][0]} wrote there "
                     "was never read"
                 )
-            written[name] = step.name, access[own] == "inout" and written.get(name, ("", False))[1]
+            written[name] = step.name, False
     _check_left(plan, written, read, options)
 
 
