@@ -131,7 +131,8 @@ def verify(
                 runs.append(replace(run, inputs="random"))
     if thorough and runs[0].problem != problem and (named := sizes_named(machine)):
         asked = ", ".join(named)
-        budget.left_out.append(f"CTAs of the problem itself: the reference asks for {asked}, which parts have not")
+        why = f"the reference asks for {asked}, and is worked out for whole problems alone"
+        budget.left_out.append(f"CTAs of the problem itself: {why}")
     elif thorough and runs[0].problem != problem and not ended():
         checks += _sampled(kernel, code, machine, problem, seed, budget, lines)
     counted = (first.counters, first.lines) if first is not None else (None, {})

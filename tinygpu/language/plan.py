@@ -156,6 +156,10 @@ def _check_used(cls: type[Plan]) -> None:
     for p in cls.params():
         if p.name not in used:
             raise DeclarationError(f"{cls.__name__}.{p.name}: no step and no workspace uses this parameter")
+    taken = {name for step in bound for name in step.scalars.values()}
+    for s in cls.scalar_declarations():
+        if s.name not in taken:
+            raise DeclarationError(f"{cls.__name__}.{s.name}: no step takes this number")
     facts = {f"{t.name}.{fact}" for t in cls.tensor_declarations() for fact in _facts(t)}
     for r in cls.requirements():
         for name in sorted(r.condition.symbols - known_names(cls) - facts):

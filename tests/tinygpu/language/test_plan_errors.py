@@ -195,6 +195,10 @@ MISTAKES += [
         {"first": lambda b: Step(Doubled, x=b.x, y=b.w, vector="wide")},
         "Twice.first: vector of Doubled is given 'wide'; it takes parameters of the plan",
     ),
+    (
+        {"a": lambda b: b.a, "reference": lambda b: staticmethod(lambda x, a: x)},
+        "Twice.a: no step takes this number",
+    ),
     ({"q": lambda b: b.q}, "Twice.q: no step and no workspace uses this parameter"),
     # wiring
     (
