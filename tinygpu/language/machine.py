@@ -7,7 +7,6 @@ that a machine that cannot work fails here, with a sentence that names the class
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tinygpu.language.declared import Declared
@@ -18,8 +17,7 @@ from tinygpu.language.names import mistake_in_names
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.reference import mistake_in_reference
 from tinygpu.language.route import Route
-from tinygpu.language.trace import Trace, trace_default
-from tinygpu.program.tree import walk
+from tinygpu.language.trace import trace_default
 from tinygpu.users_code import at
 
 # Types in which operators may compute.
@@ -40,7 +38,8 @@ class Machine(Declared):
         except DeclarationError as error:
             named = str(error).removeprefix(f"{cls.__name__}.").partition(":")[0]
             raise at(error, cls._place_of(named)) from error.__cause__
-        _check_size(cls, trace_default(cls))
+        trace_default(cls)
+        _check_size(cls)
 
 
 def _check(cls: type[Machine]) -> None:
@@ -85,12 +84,12 @@ def _check(cls: type[Machine]) -> None:
             raise DeclarationError(f"{title}.{name}: {wrong}")
 
 
-def _check_size(cls: type[Machine], traces: Sequence[Trace]) -> None:
-    """A machine has about ten kinds of instructions; a group counts for the units that its program uses of it."""
+def _check_size(cls: type[Machine]) -> None:
+    """A machine has about ten kinds of instructions; a group is one, with those that are declared beside it as well."""
     listed = [*cls.declarations(Instruction), *cls.declarations(Route), *(o for c in cls.choices() for o in c.options)]
-    hops = [hop for i in listed for hop in (i.hops if isinstance(i, Route) else (i,))]
-    count = len({type(hop) for hop in hops if isinstance(hop, Instruction)})
-    used = {i for t in traces for s in walk(t.program.body) for i in s.instructions}
-    count += sum(len({i.unit for i in group if i in used}) for group in cls.declarations(Group))
+    hops = [hop for i in listed for hop in (i.hops if isinstance(i, Route) else (i,)) if isinstance(hop, Instruction)]
+    groups = cls.declarations(Group)
+    usual = {type(i) for group in groups for i in group}
+    count = len({type(hop) for hop in hops} - usual) + len(groups)
     if count > MOST_KINDS:
         raise DeclarationError(f"{cls.__name__}: a small machine has about ten instructions at most, not {count}")
