@@ -95,14 +95,10 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
     if tensor is None:
         raise LoweringError(f"{window.name} is no window of a tensor")
     emit = context.emit
-    fixed = dict(window.fixed)
     out = []
     for place, axis in enumerate(shape.order):
-        if axis in fixed:
-            value = context.number(fixed[axis])
-        else:
-            at = window.axes.index(axis)
-            value = context.number(window.offset[at])
+        value = context.number(window.begins[axis])
+        if axis in window.axes:
             value = emit.add(value, across if place == 0 else down)
         out.append(str(value))
     return ", ".join(out)

@@ -64,6 +64,7 @@ class Context:
     indices: dict[str, Number] = field(default_factory=dict)  # tile numbers and loop counters
     index_limits: dict[str, int] = field(default_factory=dict)  # largest value of a loop counter, where known
     spans: dict[str, tuple[str, int]] = field(default_factory=dict)  # index -> (dim that it counts through, step)
+    quotients: dict[str, Any] = field(default_factory=dict)  # terms of offsets, by what they are called there
     tiles: dict[str, RegisterTile] = field(default_factory=dict)
     slots: dict[str, Number] = field(default_factory=dict)  # pipeline -> slot in use (a number or a register)
     slot_offsets: dict[tuple[str, str], Number] = field(default_factory=dict)
@@ -251,8 +252,8 @@ class Context:
         return emit.holds(relation, self._number(left), self._number(right))
 
     def value(self, name: str) -> Number:
-        """The run-time value of an index or a dim."""
-        return self._number(symbol(name).sympy)
+        """The run-time value of an index or a dim, or of a quotient or remainder that an offset names."""
+        return self._number(self.quotients[name] if name in self.quotients else symbol(name).sympy)
 
     def affine(self, e: Expr) -> tuple[int, tuple[tuple[str, int], ...]]:
         """An offset as (constant, ((index, coefficient), ...)); indices that are numbers by now are folded in."""
@@ -261,13 +262,15 @@ class Context:
             if node == sympy.S.One:
                 constant += int(coefficient)
                 continue
-            if not node.is_Symbol:
-                raise LoweringError(f"the offset {e} is not a sum of multiples of indices")
-            value = self.indices.get(node.name)
+            value = self._number(node) if isinstance(node, FloorDiv | Remainder) else self.indices.get(str(node))
+            if not node.is_Symbol and not isinstance(node, FloorDiv | Remainder):
+                raise LoweringError(f"the offset {e} is not a sum of multiples of indices, quotients and remainders")
             if isinstance(value, int):
                 constant += int(coefficient) * value
-            else:
-                terms.append((node.name, int(coefficient)))
+                continue
+            name = node.name if node.is_Symbol else str(node)
+            self.quotients[name] = node
+            terms.append((name, int(coefficient)))
         return constant, tuple(sorted(terms))
 
     def size(self, tensor: Tensor, axis: int) -> Number:

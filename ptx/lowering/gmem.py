@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Pick, Tile
@@ -38,9 +39,7 @@ class GmemAccess:
 
     def tensor_offset(self, value: int, axis: int) -> int:
         """The part of the coordinate along a tensor axis that the value index decides."""
-        if axis not in self.tile.axes:
-            return 0
-        return int(self.values[value][self.tile.axes.index(axis)])
+        return sum(int(self.values[value][k]) * int(step) for k, step in self.tile.along(axis))
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
@@ -126,6 +125,7 @@ def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
 
 def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     """Prepares the addresses of a window; where values say where it lies, inside `behind` them."""
+    tile, who = apart(tile, who)
     tensor = tile.tensor
     if tensor is None:
         raise LoweringError(f"{tile.name} is no window of a tensor")
@@ -133,20 +133,18 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     base: Number = context.arguments[f"{tensor.name}.ptr"]
     starts: list[Number] = []
     checked: list[bool] = []
-    fixed = dict(tile.fixed)
     ends = {axis: context.number(end) for axis, end in tile.ends}
     picked = {} if tile.pick is None else {tile.pick.home: _picked(context, tile.pick, who)}
-    for axis in range(tensor.rank):
+    for axis, offset in enumerate(tile.begins):
         if axis in picked:
             starts.append(0)
             checked.append(True)
             continue
-        if axis in tile.axes:
-            along = tile.axes.index(axis)
-            offset, extent = tile.offset[along], int(tile.shape[along])
-            digits = context.thread_part(who.threads, along)
-        else:
-            offset, extent, digits = fixed[axis], 1, 0
+        extent = 1
+        digits: Number = 0
+        for along, every in tile.along(axis):
+            extent += (int(tile.shape[along]) - 1) * int(every)
+            digits = emit.add(digits, emit.mul(context.thread_part(who.threads, along), int(every)))
         constant, terms = context.affine(offset)
         mine = emit.add(digits, constant)
         checked.append(axis in ends or _reaches_beyond(context, extent, str(tensor.size(axis)), constant, terms))

@@ -25,11 +25,12 @@ def steps(program: Program) -> tuple[tuple[str, int], ...]:
     found: dict[tuple[str, int], None] = {}
     for s in walk(program.body):
         if isinstance(s, n.Repeated) and not s.trips.is_number:
-            step, node = 1, s.trips.sympy
-            while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; of a divided loop, parts of them
-                step *= int(node.args[1])
-                node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
-            found |= dict.fromkeys((name, step) for name in sorted(_largest(program, s.trips).symbols & dims))
+            for factor in sympy.Mul.make_args(s.trips.sympy):  # of one loop over several axes
+                step, node = 1, factor
+                while isinstance(node, FloorDiv) and node.args[1].is_Integer:  # rounds; of a divided loop, parts
+                    step *= int(node.args[1])
+                    node = next((a for a in node.args[0].args if isinstance(a, FloorDiv)), None)
+                found |= dict.fromkeys((name, step) for name in sorted(_largest(program, Expr(factor)).symbols & dims))
     return tuple(found)
 
 

@@ -8,12 +8,13 @@ its facts, not its sizes. Only where a machine says that larger sizes are illega
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tinygpu.expressions import compile_scalars
 from tinygpu.language.machine import Machine
+from tinygpu.language.posing import fitted, followed
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import extent_of
 from tinygpu.language.trace import trace
@@ -24,6 +25,10 @@ from tinygpu.ptx.launching.rings import Ring
 PLAIN_ROUNDS = 3
 # Tiles that each role of a CTA takes at least, where CTAs take tile after tile and the derived problem has so many.
 TILES_PER_CTA = 3
+# Rounds of a loop along a dim from which others follow that are all run.
+MOST_TAPS = 11
+# Tiles that are added to a dim which follows from others, until these have sizes that give it its own.
+MORE_TILES = 8
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
 
@@ -95,6 +100,9 @@ def derive(
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
     least = _tiled(kernel, problem, tiles, aim, legal)
     listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
+    # A loop over taps of a filter moves windows, which other dims follow from: few of them are all of them.
+    taps = {name for d in machine.following_dims() for name in d.reads} & {d for d, _ in kernel.steps}
+    listed |= {name: problem.dim[name] for name in taps if name in problem.dim and problem.dim[name] <= MOST_TAPS}
     least |= listed
     dims = {name: _rounded_up(least.get(name, size), units[name]) for name, size in problem.dims}
     looped = list(dict.fromkeys(d for d, _ in kernel.steps if d in dims and d not in listed))
@@ -103,7 +111,25 @@ def derive(
         dims[name] = _sizes(kernel, problem, name, units[name], least.get(name, 1))[0]
     for name in [d for d in looped if d not in along] + along:
         dims = _chosen(kernel, problem, dims, name, aim, units[name], least.get(name, 1), legal)
-    return resized(kernel, problem, dims | listed)
+    return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped))
+
+
+def _followed(
+    kernel: Kernel, machine: type[Machine], problem: Problem, dims: dict[str, int], looped: Sequence[str]
+) -> dict[str, int]:
+    """Dims that follow from others: these others give those the sizes that were chosen, or some tiles more."""
+    out, options = dims, dict(problem.options)
+    for d in machine.following_dims():
+        found: dict[str, int] = {}
+        for more in range(MORE_TILES):
+            wanted = out | {d.name: dims[d.name] + more * math.lcm(*(e for name, e in kernel.tiles if name == d.name))}
+            found = fitted(machine.__name__, (d,), wanted, options, looped)
+            if followed(machine.__name__, (d,), found, options)[d.name] == wanted[d.name]:
+                break
+        else:  # none does: the real ones do
+            found = out | {name: problem.dim[name] for name in (d.name, *d.reads) if name in problem.dim}
+        out = found
+    return out
 
 
 def _chosen(

@@ -114,11 +114,12 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
     return sorted((number, tile) for tile, number in found.items())
 
 
-def too_large(kernel: Kernel, problem: Problem, chosen: Sequence[Chosen]) -> str:
+def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
     """Why chosen tiles are not run together; "" where they are."""
     if shared := next((o for o in problem.operands if o.dtype.bits < 8), None):
         return f"elements of {shared.name} share bytes, of which no window is backed"
-    elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen))) for o in problem.operands)
+    whole = frozenset(d.name for d in machine.following_dims())
+    elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
         return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
     size = sum(kernel.workspace_bytes(problem, chosen[0].total).values())
@@ -152,9 +153,14 @@ Window = tuple[Spans, ...]
 """The elements of a tensor, per axis, that some tiles need."""
 
 
-def _window(kernel: Kernel, problem: Problem, operand: Operand, chosen: Sequence[Chosen]) -> Window:
+def _window(
+    kernel: Kernel, problem: Problem, operand: Operand, chosen: Sequence[Chosen], whole: frozenset[str] = frozenset()
+) -> Window:
+    """What tiles need of an operand; all along dims that are `whole`."""
     place: dict[str, Spans] = {}
     for axis, (d, e, c) in enumerate(_extents(kernel)):
+        if d in whole:
+            continue
         place[d] = _joined((t * e * c, min((t + 1) * e * c, problem.dim[d])) for t in {k.tile[axis] for k in chosen})
     names = dict(kernel.shapes)[operand.name]
     return tuple(place.get(d, ((0, size),)) for d, size in zip(names, operand.shape, strict=True))
@@ -193,7 +199,9 @@ def sampled_checks(
     lines: LineInfo | None = None,
 ) -> list[Check]:
     """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
-    windows = {o.name: _window(kernel, problem, o, chosen) for o in problem.operands}
+    # The reference computes a dim that follows from others from these.
+    whole = frozenset(d.name for d in machine.following_dims())
+    windows = {o.name: _window(kernel, problem, o, chosen, whole) for o in problem.operands}
     shapes = {name: _shape(window) for name, window in windows.items()}
     trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point))
     backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}

@@ -162,14 +162,14 @@ def _sampled(
         budget.left_out.append(f"CTAs of the problem itself: {unknown}")
         return []
     for chosen in chosen_clusters(kernel, problem):
-        large = too_large(kernel, problem, [chosen])
+        large = too_large(kernel, machine, problem, [chosen])
         if large:
             budget.left_out.append(f"{chosen}: {large}")
         elif budget.allows(str(chosen), chosen.rounds(kernel, problem)):
             together.append(chosen)
     if not together:
         return []
-    groups = [[one] for one in together] if too_large(kernel, problem, together) else [together]
+    groups = [[one] for one in together] if too_large(kernel, machine, problem, together) else [together]
     return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed, lines)]
 
 

@@ -64,7 +64,7 @@ def layouts_of_machine(machine: type[Machine], choices: Mapping[str, int | str])
     if not wanted:
         asked = " ".join(f"{name}={value}" for name, value in choices.items())
         raise NoSuchChoice(f"{machine.__name__} has no structure with {asked}")
-    default = problem(machine, machine.smallest_dims())
+    default = problem(machine, machine.smallest_dims(), following=False)
     program = trace(machine, default, wanted[0]).program
     chosen = " ".join(f"{name}={value}" for name, value in wanted[0])
     which = f"the first of {len(wanted)} structures" if len(wanted) > 1 else "the only structure"

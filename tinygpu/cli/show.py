@@ -41,7 +41,7 @@ def _show_machine(machine: type[Machine]) -> None:
     instructions = table("\ninstruction", "is")
     for i in (*machine.declarations(Instruction), *machine.declarations(Route)):
         instructions.add_row(_name(machine, i), str(i))
-    default = problem(machine, machine.smallest_dims())
+    default = problem(machine, machine.smallest_dims(), following=False)
     structures = list(machine.structures())
     for group in machine.declarations(Group):
         instructions.add_row(_name(machine, group), f"{group}, of which it has {_used(machine, group, default)}")
@@ -80,7 +80,7 @@ def show_json(declared: type[Declared]) -> dict[str, Any]:
     if not issubclass(declared, Machine):
         raise TypeError(f"{declared.__name__} is no machine and no plan")
     machine = declared
-    default = problem(machine, machine.smallest_dims())
+    default = problem(machine, machine.smallest_dims(), following=False)
     structure = next(iter(machine.structures()))
     traced = trace(machine, default, structure)
     found = handovers(machine)

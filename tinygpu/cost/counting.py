@@ -89,7 +89,7 @@ class Counts:
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
-            useful_tensor_flops=v["useful"] if self.operand else None,
+            useful_tensor_flops=_counted(v["useful"]) if self.operand else None,
             operand=self.operand or "f16",
             accumulator=self.accumulator or "f32",
             tensor_path=self.path,
@@ -252,9 +252,12 @@ class _Counter:
         multiply = next((s for s in walk(self.program.body) if isinstance(s, n.Multiply)), None)
         if multiply is None:
             return expr(0)
+        # Along other dims windows lie beside each other, and share elements.
+        run = {name for a in self.program.grid.axes for name in a.size.symbols}
+        run |= {name for s in walk(self.program.body) if isinstance(s, n.Repeated) for name in s.trips.symbols}
         flops = expr(2)
-        for size in {t.dims[axis]: t.size(axis) for t in self.program.tensors for axis in range(t.rank)}.values():
-            flops = flops * size
+        for dim, size in {t.dims[axis]: t.size(axis) for t in self.program.tensors for axis in range(t.rank)}.items():
+            flops = flops * (size if size.is_number or dim in run else 1)
         return flops
 
     def _reads(self, read: list[Tensor], tiles: list[Expr]) -> dict[str, Expr]:
@@ -287,6 +290,11 @@ class _Counter:
             "tiles1": tiles[1],
             "group": self.program.grid.raster,
         }
+
+
+def _counted(number: Any) -> Any:
+    """A count that 64 bits may not hold: products of many dims."""
+    return float(number) if isinstance(number, int) and number >= 2**63 else number
 
 
 def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]) -> list[Expr]:

@@ -38,7 +38,7 @@ def reader(tile: Tile, fill: float = 0.0) -> Reader:
             return _as_named(w.registers[name], whole)[tuple(slice(b, b + e) for b, e in ends)]
 
         return part
-    if tile.tensor is not None and (tile.pick is not None or tile.ends):
+    if _is_scattered(tile):
         return _scattered(tile).reader(number(fill, tile.dtype))
     if tile.tensor is not None:
         window = _tensor_window(tile)
@@ -63,7 +63,7 @@ def writer(tile: Tile) -> Writer:
             w.registers[name] = _as_made(as_elements(values, kind), tile, w.registers.get(name))
 
         return to_registers
-    if tile.tensor is not None and (tile.pick is not None or tile.ends):
+    if _is_scattered(tile):
         return _scattered(tile).writer()
     if tile.tensor is not None:
         window = _tensor_window(tile)
@@ -80,13 +80,17 @@ def writer(tile: Tile) -> Writer:
 
 def updater(tile: Tile, combine: Callable[[Array, Array], Array]) -> Writer | None:
     """Combines a tile with what is there, where several of its values may go to one element; None: where none do."""
-    scattered = tile.tensor is not None and (tile.pick is not None or tile.ends)
-    return _scattered(tile).updater(combine) if scattered else None
+    return _scattered(tile).updater(combine) if _is_scattered(tile) else None
+
+
+def _is_scattered(tile: Tile) -> bool:
+    """Whether the window is no box of its tensor, or where it lies is said element by element."""
+    return tile.tensor is not None and (tile.pick is not None or bool(tile.ends) or not tile.plain)
 
 
 def _scattered(tile: Tile) -> ScatteredWindow:
     by = None if tile.pick is None else reader(tile.pick.by)
-    return ScatteredWindow(tile, extents(tile), by)
+    return ScatteredWindow(tile.finest, extents(tile.finest), extents(tile), by)
 
 
 def _tensor_window(tile: Tile) -> TensorWindow:

@@ -1,4 +1,5 @@
-"""Windows whose elements lie where values say, or that end before their tensor does: by the coordinates of each."""
+"""Windows that are no boxes: whose elements lie where values say, that end before their tensor does, that step over
+elements, or whose axes run along one axis of the tensor. They go by the coordinates of each element."""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ Coordinates: TypeAlias = tuple[NDArray[np.int64], ...]
 class ScatteredWindow:
     """One window of a tensor.
 
-    extents  of the tile
+    extents  of the window
+    shape    of the tile: these, or with axes that are merged
     by       gives the values that say where it lies; None: its offsets do
     """
 
     tile: Tile
     extents: tuple[int, ...]
+    shape: tuple[int, ...]
     by: Callable[[Worker], Array] | None
 
     def reader(self, outside: Array) -> Callable[[Worker], Array]:
@@ -40,7 +43,7 @@ class ScatteredWindow:
             where, inside = places(w, stored)
             self._check(stored, where, inside)
             found = stored.array[tuple(np.where(inside, at, 0) for at in where)]
-            return np.where(inside, found, outside).astype(stored.array.dtype)
+            return np.where(inside, found, outside).astype(stored.array.dtype).reshape(self.shape)
 
         return read
 
@@ -52,7 +55,7 @@ class ScatteredWindow:
             stored = w.launch.tensors[self.tile.name]
             where, inside = places(w, stored)
             at = tuple(axis[inside] for axis in where)
-            stored.array[at] = as_elements(values, self.tile.dtype)[inside]
+            stored.array[at] = as_elements(values, self.tile.dtype).reshape(self.extents)[inside]
             if stored.written is not None:
                 stored.written[at] = True
 
@@ -67,7 +70,7 @@ class ScatteredWindow:
             where, inside = places(w, stored)
             self._check(stored, where, inside)
             flat = np.ravel_multi_index(tuple(axis[inside] for axis in where), stored.array.shape)
-            given, left = as_elements(values, self.tile.dtype)[inside], np.arange(flat.size)
+            given, left = as_elements(values, self.tile.dtype).reshape(self.extents)[inside], np.arange(flat.size)
             memory = stored.array.reshape(-1)
             while left.size:
                 _, first = np.unique(flat[left], return_index=True)
@@ -81,7 +84,7 @@ class ScatteredWindow:
     def _places(self) -> Callable[[Worker, Stored], tuple[Coordinates, NDArray[np.bool_]]]:
         """(coordinates of the elements along each axis of the tensor, which of them are there)."""
         tile, along = self.tile, np.indices(self.extents, dtype=np.int64)
-        begins = compile_scalars(*tile.offset)
+        begins, steps = compile_scalars(*tile.offset), [int(step) for step in tile.every]
         fixed = compile_scalars(*(at for _, at in tile.fixed), *(end for _, end in tile.ends))
 
         def places(w: Worker, stored: Stored) -> tuple[Coordinates, NDArray[np.bool_]]:
@@ -93,7 +96,7 @@ class ScatteredWindow:
                 where[home] += int(at)
             for axis, (runs, begin) in enumerate(zip(tile.axes, begins(w.known), strict=True)):
                 if runs is not None:
-                    where[runs] = along[axis] + int(begin)
+                    where[runs] = where[runs] + along[axis] * steps[axis] + int(begin)
             if tile.pick is not None and self.by is not None:
                 where[tile.pick.home] = self._spread(self.by(w).astype(np.int64))
             return tuple(where), _inside(where, stored.array.shape, ends)

@@ -120,15 +120,22 @@ class BoundTensor:
         return BoundTensor(self.tensor, self.leading, by, trace=self._trace)
 
     @verb(".tile")
-    def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
-        """The window of `shape` that begins at `offset`."""
+    def tile(self, *offset: Operand, shape: tuple[Operand, ...], step: tuple[Operand, ...] = ()) -> Tile:
+        """The window of `shape` that begins at `offset`.
+
+        step  elements of the tensor from one coordinate of the window to the next, per axis: 2 takes every other one
+        """
+        if step and len(step) != self.rank:
+            raise DeclarationError(f"{self.name} has {_dims(self.rank)}; the window gives {len(step)} steps")
+        if any(expr(s).is_number and int(expr(s)) < 1 for s in step):
+            raise DeclarationError(f"a window of {self.name} steps by 1 element or more, not by {step}")
         if len(offset) != self.rank or len(shape) != self.rank:
             raise DeclarationError(
                 f"{self.name} has {_dims(self.rank)}; the window gives {len(offset)} offsets and {len(shape)} extents"
             )
         if self._rows_by is not None:
-            return self._picked(self._rows_by, offset, shape)
-        return self._within(gmem_tile(self.tensor, offset, shape, None, self.leading))
+            return self._picked(self._rows_by, offset, shape, step)
+        return self._within(gmem_tile(self.tensor, offset, shape, None, self.leading, step))
 
     def _within(self, window: Tile) -> Tile:
         """The window, from where the segment begins on."""
@@ -139,7 +146,9 @@ class BoundTensor:
         moved = [o + begin if runs == home else o for o, runs in zip(window.offset, window.axes, strict=True)]
         return replace(window, offset=tuple(moved), ends=((home, end),))
 
-    def _picked(self, by: Tile, offset: tuple[Operand, ...], shape: tuple[Operand, ...]) -> Tile:
+    def _picked(
+        self, by: Tile, offset: tuple[Operand, ...], shape: tuple[Operand, ...], step: tuple[Operand, ...]
+    ) -> Tile:
         """A window of rows that values name: as many as these are, and a part of each."""
         count, home = len(by.shape), len(self.leading)
         named = [expr(o).same(0) and expr(s).same(e) for o, s, e in zip(offset, shape, by.shape, strict=False)]
@@ -150,7 +159,7 @@ class BoundTensor:
                 f"begins at 0 and has all of them, not {extents} from {begins} on"
             )
         axes = (*[None] * count, *range(home + 1, self.tensor.rank))
-        made = gmem_tile(self.tensor, offset, shape, axes, self.leading)
+        made = gmem_tile(self.tensor, offset, shape, axes, self.leading, step)
         return replace(made, pick=Pick(home, by, tuple(range(count))))
 
     @verb(".row")

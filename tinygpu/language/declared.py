@@ -91,6 +91,11 @@ class Declared(metaclass=_DeclaredType):
         return {d.name: d.values for d in cls.declarations(Dim)}
 
     @classmethod
+    def following_dims(cls) -> tuple[Dim, ...]:
+        """Those that follow from other dims and options, in their order."""
+        return tuple(d for d in cls.declarations(Dim) if d.follows is not None)
+
+    @classmethod
     def smallest_dims(cls) -> dict[str, int]:
         """The smallest problem: 1 for every dim, and the first value of one that lists them."""
         return {name: values[0] if values else 1 for name, values in cls.dim_values().items()}
@@ -169,9 +174,11 @@ class Declared(metaclass=_DeclaredType):
     def problem(cls, **dims: Any) -> Problem:
         """A problem of this machine: dims by name.
 
-        `dtypes=`, `majors=`, `lds=`, `strides=`, `aligns=` and `options=` are as in `tinygpu.language.posing.problem`.
+        `dtypes=`, `majors=`, `lds=`, `strides=`, `aligns=`, `options=` and `following=` are as in
+        `tinygpu.language.posing.problem`.
         """
-        extra = {k: dims.pop(k) for k in ("dtypes", "majors", "lds", "strides", "aligns", "options") if k in dims}
+        words = ("dtypes", "majors", "lds", "strides", "aligns", "options", "following")
+        extra = {k: dims.pop(k) for k in words if k in dims}
         return problem(cls, dims, **extra)
 
     @classmethod

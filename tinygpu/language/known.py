@@ -161,6 +161,9 @@ class _Known:
                 self._numbers(f"a vector of {i}", (i.vector,))
         for _, end in tile.ends:
             self._computed(f"the end of a segment of {tile.name}", end, known)
+        tile = tile.finest
+        self._numbers(f"the step of {tile}", tile.steps)
+        self._positive(f"the step of a window of {tile.name}", tile.steps)
         for offset in (*tile.offset, *(at for _, at in tile.fixed)):
             self._computed(f"the offset of a window of {tile.name}", offset, known)
             if isinstance(s, n.Multiply):
@@ -230,13 +233,13 @@ class _Known:
                 where = f", with {with_them}" if with_them else ""
                 raise self._error(
                     f"a window of {tile.name} begins at {offset}{where}; windows that threads move begin at sums of "
-                    "multiples of indices and dims"
+                    "multiples of indices, dims, and quotients and remainders of these"
                 )
 
     def _is_sum(self, node: Any) -> bool:
         for term in sympy.Add.make_args(node):
             late = [f for f in sympy.Mul.make_args(term) if not {s.name for s in f.free_symbols} <= self.params.keys()]
-            if len(late) > 1 or (late and not late[0].is_Symbol):
+            if len(late) > 1 or (late and not (late[0].is_Symbol or isinstance(late[0], FloorDiv | Remainder))):
                 return False
         return True
 

@@ -14,7 +14,7 @@ from tinygpu.language.heuristic import HEURISTICS, Heuristic
 from tinygpu.language.inputs import mistake_in_values
 from tinygpu.language.instruction import Group, Instruction
 from tinygpu.language.names import mistake_in_names
-from tinygpu.language.parameters import DeclarationError
+from tinygpu.language.parameters import DeclarationError, Dim
 from tinygpu.language.reference import mistake_in_reference
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace_default
@@ -61,6 +61,14 @@ def _check(cls: type[Machine]) -> None:
                 f"{title}.heuristics: unknown heuristic {name!r}; known: {', '.join(HEURISTICS)}, and instances of a "
                 "Heuristic of your own"
             )
+    before = {d.name for d in cls.declarations(Dim) if d.follows is None} | {o.name for o in cls.option_declarations()}
+    for d in cls.following_dims():
+        for name in d.reads:
+            if name not in before:
+                raise DeclarationError(
+                    f"{title}.{d.name}: it follows from {name}, which is no dim before it and no Option"
+                )
+        before.add(d.name)
     known = {p.name for p in cls.params()} | set(cls.dim_names())
     for r in cls.requirements():
         for symbol_name in sorted(r.condition.symbols):

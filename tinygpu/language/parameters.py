@@ -6,6 +6,8 @@ body can build expressions from it.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from tinygpu.expressions import Expr, symbol
@@ -79,22 +81,34 @@ class Dim(Expr, Named):
 
     values  where it is always one of these: what the program is traced for, so that tiles may have its size; a Dim of
             one value is a constant, which problems need not name
+    follows  where other dims and options decide it, a function of these, by name: Dim(follows=lambda h, r: h - r + 1)
     """
 
-    __slots__ = ("name", "values")
+    __slots__ = ("follows", "name", "values")
 
-    def __init__(self, *values: int) -> None:
+    def __init__(self, *values: int, follows: Callable[..., int] | None = None) -> None:
         self.name = ""
         self.values: tuple[int, ...] = values
+        self.follows = follows
         wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v < 2**31]
         if wrong:
             self.mistake = f"a Dim is a whole number from 1 to 2147483647, not {wrong[0]!r}"
         elif len(set(values)) != len(values):
             self.mistake = f"a Dim lists each of its values once, not {values}"
+        elif follows is not None and not callable(follows):
+            self.mistake = f"what a Dim follows from is a function of dims and options, not {follows!r}"
+        elif follows is not None and values:
+            self.mistake = "a Dim has values of its own, or follows from others, not both"
 
     def bind_name(self, name: str) -> None:
         Named.bind_name(self, name)
         self.sympy = symbol(name).sympy
+
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The dims and options from which it follows."""
+        return tuple(inspect.signature(self.follows).parameters) if self.follows is not None else ()
 
 
 class Size(int):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tinygpu.dtypes import DType, dtype
-from tinygpu.language.parameters import Option
+from tinygpu.language.parameters import Dim, Option
 from tinygpu.language.problem import Operand, Problem, ProblemError
 from tinygpu.language.strides import packed
 from tinygpu.language.tensors import TensorDeclaration
 from tinygpu.users_code import answer
+
+# Sizes that are tried so that a dim that follows has a size.
+MOST_FITTED = 1 << 12
 
 
 class TakesProblems(Protocol):
@@ -18,6 +21,9 @@ class TakesProblems(Protocol):
 
     @classmethod
     def dim_names(cls) -> tuple[str, ...]: ...
+
+    @classmethod
+    def following_dims(cls) -> tuple[Dim, ...]: ...
 
     @classmethod
     def dim_values(cls) -> dict[str, tuple[int, ...]]: ...
@@ -48,6 +54,7 @@ def problem(
     strides: Mapping[str, Mapping[int, int]] | None = None,
     aligns: Mapping[str, int] | None = None,
     options: Mapping[str, Any] | None = None,
+    following: bool = True,
 ) -> Problem:
     """The problem that `machine` is asked for; what is left out takes the machine's default.
 
@@ -57,16 +64,17 @@ def problem(
     strides  per tensor, of some of its axes: elements between neighbours; default: axis after axis without gaps
     aligns   pointer alignment in bytes; default 16, and at least one element
     options  the machine's options
+    following  whether dims follow from others as the machine says; else all are given
     """
     title = machine.__name__
     _known(title, "dim", dims, machine.dim_names())
-    dims = _dims(machine, dims)
+    switches = _options(machine, options or {})
+    dims = _dims(machine, dims, switches, following)
     tensor_names = tuple(t.name for t in machine.tensor_declarations())
     for what, given in (("dtype", dtypes), ("major", majors), ("leading dimension", lds), ("strides", strides),
                         ("alignment", aligns)):
         _known(title, f"tensor (its {what} was given)", given or {}, tensor_names)
     chosen = _dtypes(machine, dtypes or {})
-    switches = _options(machine, options or {})
     operands = []
     for declared in machine.tensor_declarations():
         if not machine.uses_tensor(declared.name, switches):
@@ -118,19 +126,68 @@ def problem(
     return posed
 
 
-def _dims(machine: type[TakesProblems], given: Mapping[str, int]) -> dict[str, int]:
-    """Every dim; a constant is what it is."""
+def _dims(
+    machine: type[TakesProblems], given: Mapping[str, int], options: Mapping[str, Any], following: bool
+) -> dict[str, int]:
+    """Every dim; a constant is what it is, and what follows is computed."""
     title, out = machine.__name__, dict[str, int]()
+    follow = {d.name: d for d in machine.following_dims()} if following else {}
     for name, listed in machine.dim_values().items():
+        if name in follow:
+            continue
         if name not in given and len(listed) != 1:
-            needed = [n for n, values in machine.dim_values().items() if len(values) != 1]
+            needed = [n for n, values in machine.dim_values().items() if len(values) != 1 and n not in follow]
             raise ProblemError(f"{title} needs the dim {name}: give {_shape(tuple(needed))}")
         size = out[name] = given[name] if name in given else listed[0]
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size < 2**31:
             raise ProblemError(f"{title}: the dim {name} is a whole number from 1 to 2147483647, not {size!r}")
         if listed and size not in listed:
             raise ProblemError(f"{title}: the dim {name} is {' or '.join(map(str, listed))}, not {size}")
+    for name, size in followed(title, tuple(follow.values()), out, options).items():
+        if given.get(name, size) != size:
+            raise ProblemError(f"{title}: the dim {name} is {size} for these sizes, not {given[name]!r}")
+        if size < 1:
+            raise ProblemError(f"{title}: the dim {name} would be {size} for these sizes; it is 1 or more")
+        out[name] = size
+    return {name: out[name] for name in machine.dim_names()}
+
+
+def followed(
+    title: str, dims: tuple[Dim, ...], sizes: Mapping[str, int], options: Mapping[str, Any]
+) -> dict[str, int]:
+    """The dims that follow from others, computed one after the other."""
+    known: dict[str, Any] = {**options, **sizes}
+    out: dict[str, int] = {}
+    for d in dims:
+        if d.follows is None:
+            continue
+        what, given = f"{title}.{d.name}", [known[name] for name in d.reads]
+        found = answer(d.follows, *given, wanted="a whole number", fits=_whole, what=what)
+        known[d.name] = out[d.name] = found
     return out
+
+
+def fitted(
+    title: str, following: tuple[Dim, ...], sizes: Mapping[str, int], options: Mapping[str, Any], kept: Iterable[str]
+) -> dict[str, int]:
+    """Sizes in which dims that follow from others are as they are here: each has a dim that it follows from made fit.
+
+    kept  dims that stay what they are
+
+    Where no size fits, the dims stay.
+    """
+    out, fixed = dict(sizes), {*kept, *(d.name for d in following)}
+    for d in following:
+        for name in (n for n in d.reads if n in sizes and n not in fixed):
+            tried = (out | {name: size} for size in range(1, max(MOST_FITTED, 2 * sizes[name])))
+            found = (t for t in tried if followed(title, (d,), t, options)[d.name] == sizes[d.name])
+            out = next(found, out)
+            break
+    return out
+
+
+def _whole(found: Any) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool)
 
 
 def _said(given: Mapping[Any, int], names: tuple[Any, ...]) -> list[int]:

@@ -137,8 +137,8 @@ class TensorDeclaration(Named):
         """Inside `program`: the axis whose neighbours are neighbours in memory."""
         raise self._outside("contiguous")
 
-    def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Any:
-        """Inside `program`: the window of `shape` that begins at `offset`, in elements."""
+    def tile(self, *offset: Operand, shape: tuple[Operand, ...], step: tuple[Operand, ...] = ()) -> Any:
+        """Inside `program`: the window of `shape` that begins at `offset`, in elements, which are `step` apart."""
         raise self._outside("tile")
 
     def at(self, *leading: Operand) -> Any:

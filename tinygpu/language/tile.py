@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tinygpu.dtypes import DType
-from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.memories import RMEM, Memory
 from tinygpu.language.operators import Link, Operators
 from tinygpu.language.partition import Partition
@@ -91,11 +91,15 @@ class Tile(Operators):
     name       of the tensor, buffer or register value
     memory     where it lies
     shape      extents, in elements
-    offset     where the window begins in the tensor or buffer, per axis
+    offset     where the window begins in the tensor or buffer, per axis; of axes of the tile that run along the same
+               axis of a tensor, the sum
     axes       for tensors: which axis of theirs each axis of the tile runs along (None: the same element all along);
                for registers whose axes were renamed: which axis of the value as it was made (None: one that was added)
     partition  for registers: who holds what
-    fixed      for tensors: (axis of the tensor, coordinate) along which the tile is one element deep and has no axis
+    fixed      for tensors: (axis of the tensor, coordinate) along which the tile has no axis, or begins further on
+    steps      for tensors: elements of the tensor from one coordinate to the next, per axis; (): 1 along all
+    apart      for windows whose axes were merged: the window with its axes apart
+    groups     of these: of every axis of the tile the axes of `apart` that it stands for, the slowest first
     window_of  for windows of registers: who holds what of the whole value
     pick       for tensors: what says, element by element, where the window lies along an axis; None: its offset does
     ends       for tensors: (axis of the tensor, coordinate) from which on elements are not there, as if it ended there
@@ -116,16 +120,22 @@ class Tile(Operators):
     link: Link | None = field(default=None, repr=False, metadata={"saved": False})
     pick: Pick | None = None
     ends: tuple[tuple[int, Expr], ...] = ()
+    steps: tuple[Expr, ...] = ()
+    apart: Tile | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def __str__(self) -> str:
+        if self.apart is not None:
+            return f"{self.apart} as {joined(self.shape, ' x ')}"
         window = [str(coordinate) for _, coordinate in self.fixed]
         ends, picked = dict(self.ends), self.pick.along if self.pick is not None else ()
         if self.pick is not None:
             window.append(f"%{self.pick.by.name}")
-        for axis, (o, s) in enumerate(zip(self.offset, self.shape, strict=True)):
+        for axis, (o, s, step) in enumerate(zip(self.offset, self.shape, self.every, strict=True)):
             home = self.axes[axis] if self.tensor is not None else None
             until = f" below {ends[home]}" if home is not None and home in ends else ""
-            window += [] if axis in picked else [f"{o}:+{s}{until}"]
+            by = "" if step.same(1) else f":{step}"
+            window += [] if axis in picked else [f"{o}:+{s}{by}{until}"]
         if self.memory is RMEM:
             return f"%{self.name}" if self.window_of is None else f"%{self.name}[{', '.join(window)}]"
         return f"{self.name}[{', '.join(window)}]"
@@ -136,12 +146,48 @@ class Tile(Operators):
         return () if self.pick is None else (self.pick.by,)
 
     @property
+    def finest(self) -> Tile:
+        """The window with its axes apart."""
+        return self if self.apart is None else self.apart
+
+    @property
+    def every(self) -> tuple[Expr, ...]:
+        """Elements of the tensor from one coordinate to the next, per axis."""
+        return self.steps or tuple(expr(1) for _ in self.shape)
+
+    @property
+    def begins(self) -> tuple[Expr, ...]:
+        """Where a window of a tensor begins, per axis of the tensor."""
+        if self.tensor is None:
+            raise ValueError(f"{self.name} is no window of a tensor")
+        out = [expr(0)] * self.tensor.rank
+        for home, offset in (*zip(self.axes, self.offset, strict=True), *self.fixed):
+            if home is not None:
+                out[home] = out[home] + offset
+        return tuple(out)
+
+    def along(self, home: int) -> tuple[tuple[int, Expr], ...]:
+        """(axis of the tile, elements from one coordinate to the next) of all that run along an axis of the tensor."""
+        runs = enumerate(zip(self.axes, self.every, strict=True))
+        return tuple((k, step) for k, (axis, step) in runs if axis == home)
+
+    @property
     def contiguous(self) -> int | None:
         """The axis of the tile along which neighbours are neighbours in memory."""
+        if self.apart is not None:
+            inner = self.apart.contiguous
+            return next((k for k, group in enumerate(self.groups) if group and group[-1] == inner), None)
         if self.tensor is not None:
-            home = self.tensor.contiguous_axis
-            return self.axes.index(home) if home in self.axes else None
+            return next((k for k, step in self.along(self.tensor.contiguous_axis) if step.same(1)), None)
         return self.buffer.contiguous if self.buffer is not None else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the window is a box: one axis for each of some axes of the tensor, element by element."""
+        homes = [axis for axis in self.axes if axis is not None]
+        fixed = {axis for axis, _ in self.fixed}
+        alone = len(set(homes)) == len(homes) and not fixed & set(homes)
+        return self.apart is None and alone and all(step.same(1) for step in self.every)
 
     @property
     def T(self) -> Tile:
@@ -165,6 +211,8 @@ class Tile(Operators):
             shape=tuple(self.shape[axis] for axis in order),
             offset=tuple(self.offset[axis] for axis in order),
             axes=tuple(self._runs[axis] for axis in order),
+            steps=tuple(self.steps[axis] for axis in order) if self.steps else (),
+            groups=tuple(self.groups[axis] for axis in order) if self.groups else (),
             partition=self.partition.permute(*order) if self.partition is not None else None,
             window_of=self.window_of.permute(*order) if self.window_of is not None else None,
             pick=self._repicked({axis: place for place, axis in enumerate(order)}),
@@ -178,6 +226,8 @@ class Tile(Operators):
             shape=(*self.shape[:place], expr(1), *self.shape[place:]),
             offset=(*self.offset[:place], expr(0), *self.offset[place:]),
             axes=(*self._runs[:place], None, *self._runs[place:]),
+            steps=(*self.steps[:place], expr(1), *self.steps[place:]) if self.steps else (),
+            groups=(*self.groups[:place], (), *self.groups[place:]) if self.apart is not None else (),
             partition=self.partition.unsqueeze(place) if self.partition is not None else None,
             window_of=self.window_of.unsqueeze(place) if self.window_of is not None else None,
             pick=self._repicked({a: a + (a >= place) for a in range(len(self.shape))}),
@@ -191,22 +241,96 @@ class Tile(Operators):
             raise ValueError(f"{self.name} has {extent} elements along axis {place}; squeeze drops an axis of 1")
         if self.pick is not None and place in self.pick.along:
             raise ValueError(f"{self.name} has rows that values give along axis {place}; squeeze these values instead")
+        if self.groups and self.groups[place]:
+            raise ValueError(f"{self.name}.squeeze({axis}): axis {place} stands for several; squeeze, then merge")
         home = self.axes[place] if self.tensor is not None else None
-        one_deep = {} if home is None else {home: self.offset[place]}
+        fixed = dict(self.fixed)
+        if home is not None:
+            fixed[home] = fixed.get(home, expr(0)) + self.offset[place]
         return replace(
             self,
             shape=self.shape[:place] + self.shape[place + 1 :],
             offset=self.offset[:place] + self.offset[place + 1 :],
             axes=self._runs[:place] + self._runs[place + 1 :],
+            steps=self.steps[:place] + self.steps[place + 1 :],
+            groups=self.groups[:place] + self.groups[place + 1 :],
             partition=self.partition.squeeze(place) if self.partition is not None else None,
             window_of=self.window_of.squeeze(place) if self.window_of is not None else None,
-            fixed=tuple(sorted({**dict(self.fixed), **one_deep}.items())),
+            fixed=tuple(sorted(fixed.items())),
             pick=self._repicked({a: a - (a > place) for a in range(len(self.shape))}),
         )
 
     def _repicked(self, renamed: Mapping[int, int]) -> Pick | None:
         """What says where the window lies, under other names of its axes."""
         return None if self.pick is None else replace(self.pick, along=tuple(renamed[a] for a in self.pick.along))
+
+    def merge(self, *axes: int) -> Tile:
+        """The same with axes that stand side by side as one, the last of them the fastest; of a window of a tensor.
+
+        A window of (bh, bw, bk) elements is of (bh * bw, bk) after merge(0, 1).
+        """
+        if self.tensor is None:
+            raise ValueError(f"{self.name}.merge{axes}: windows of tensors have axes that are merged")
+        if self.pick is not None:
+            raise ValueError(f"{self.name} has rows that %{self.pick.by.name} gives, and its axes stay apart")
+        first, rank = axes[0] if axes else 0, len(self.shape)
+        if len(axes) < 2 or first < 0 or axes[-1] >= rank or axes != tuple(range(first, first + len(axes))):
+            raise ValueError(
+                f"{self.name}.merge{axes}: axes that stand side by side, in their order, become one; it has the axes 0 "
+                f"to {rank - 1}"
+            )
+        if (one := next((axis for axis in axes[:-1] if self._alone(axis)), None)) is not None:  # it leaves no trace
+            fewer = self.squeeze(one)
+            return fewer if len(axes) == 2 else fewer.merge(*axes[:-1])
+        groups = self.groups or tuple((axis,) for axis in range(rank))
+        together = expr(1)
+        for axis in axes:
+            together = together * self.shape[axis]
+        after = first + len(axes)
+        merged = tuple(part for axis in axes for part in groups[axis])
+        shape = (*self.shape[:first], together, *self.shape[after:])
+        return replace(
+            self,
+            shape=shape,
+            offset=tuple(expr(0) for _ in shape),
+            axes=tuple(None for _ in shape),
+            fixed=(),
+            steps=(),
+            apart=self.finest,
+            groups=(*groups[:first], merged, *groups[after:]),
+        )
+
+    def split(self, axis: int, shape: tuple[Operand, ...]) -> Tile:
+        """The same window with an axis as several, the last of them the fastest: rows as heads by rows."""
+        if self.tensor is None:
+            raise ValueError(f"{self.name}.split({axis}, ...): windows of tensors have axes that are split")
+        place = self._axis(axis, len(self.shape), "split")
+        if self.apart is not None:
+            raise ValueError(f"{self.name} is a window whose axes are merged; split axes first, then merge")
+        extents, step = tuple(map(expr, shape)), self.every[place]
+        whole, steps = expr(1), list[Expr]()
+        for extent in reversed(extents):
+            steps.append(step * whole)
+            whole = whole * extent
+        if not whole.same(self.shape[place]):
+            want = joined(extents, " x ")
+            raise ValueError(f"{self.name} has {self.shape[place]} elements along axis {place}, and {want} are {whole}")
+        zeros = tuple(expr(0) for _ in extents[1:])
+        return replace(
+            self,
+            shape=(*self.shape[:place], *extents, *self.shape[place + 1 :]),
+            offset=(*self.offset[:place], self.offset[place], *zeros, *self.offset[place + 1 :]),
+            axes=(*self.axes[:place], *(self.axes[place] for _ in extents), *self.axes[place + 1 :]),
+            steps=(*self.every[:place], *reversed(steps), *self.every[place + 1 :]),
+        )
+
+    def _alone(self, axis: int) -> bool:
+        """Whether an axis has one element, and stands for no others."""
+        return self.shape[axis].same(1) and not (self.groups and self.groups[axis])
+
+    def as_matrix(self) -> Tile:
+        """The window as a matrix: all axes but the last are its rows."""
+        return self if len(self.shape) == 2 else self.merge(*range(len(self.shape) - 1))
 
     @property
     def _runs(self) -> tuple[int | None, ...]:
@@ -224,7 +348,9 @@ class Tile(Operators):
         if len(offset) != len(self.shape) or len(shape) != len(self.shape):
             raise ValueError(f"{self.name} has {len(self.shape)} axes; the window gives {len(offset)} and {len(shape)}")
         extents = tuple(expr(s) for s in shape)
-        begins = tuple(a + expr(b) for a, b in zip(self.offset, offset, strict=True))
+        if self.apart is not None:
+            raise ValueError(f"{self.name} is a window whose axes are merged; take the smaller window, then merge")
+        begins = tuple(a + expr(b) * s for a, b, s in zip(self.offset, offset, self.every, strict=True))
         alike = [expr(o).same(0) and a.same(b) for o, a, b in zip(offset, self.shape, extents, strict=True)]
         if self.pick is not None and not all(alike[axis] for axis in self.pick.along):
             by = self.pick.by.name
@@ -243,11 +369,13 @@ def gmem_tile(
     shape: tuple[Operand, ...],
     axes: tuple[int | None, ...] | None = None,
     leading: tuple[Expr, ...] = (),
+    steps: tuple[Operand, ...] = (),
 ) -> Tile:
     """A window of a tensor.
 
     axes     which tensor axis each tile axis runs along (default: one to one, after the leading ones)
     leading  coordinates along the first axes of the tensor, along which the tile has no axis
+    steps    elements of the tensor from one coordinate of the tile to the next (default: 1)
     """
     running = tuple(range(len(leading), tensor.rank)) if axes is None else axes
     return Tile(
@@ -259,6 +387,7 @@ def gmem_tile(
         axes=running,
         tensor=tensor,
         fixed=tuple(enumerate(leading)),
+        steps=tuple(expr(s) for s in steps) if not all(expr(s).same(1) for s in steps) else (),
     )
 
 

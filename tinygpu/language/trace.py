@@ -69,7 +69,7 @@ def preferences(machine: type[Declared], given: Problem, structure: Structure) -
 
 def trace_default(machine: type[Declared]) -> tuple[Trace, ...]:
     """Traces every structure for the machine's default types, so that mistakes show when the class is made."""
-    default = problem(machine, machine.smallest_dims())
+    default = problem(machine, machine.smallest_dims(), following=False)
     traces = tuple(trace(machine, default, structure) for structure in machine.structures())
     impossible = [_impossible(traced) for traced in traces]
     if all(impossible):
@@ -164,6 +164,7 @@ def tensors_of(machine: type[Declared], signature: Signature, listed: Sizes) -> 
         dtypes={k: v[0] for k, v in named.items()},
         majors={k: v[1] for k, v in named.items()},
         options=dict(signature[1]),
+        following=False,
     )
     return tensors(full, machine.tensor_declarations())
 

@@ -20,6 +20,7 @@ from tinygpu.expressions import Operand, ceil_div, expr, minimum
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixLoad, MatrixMove, MatrixStore, Transfer
 from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES
 from tinygpu.language.memories import GMEM, RMEM, SMEM
+from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.composed import ComposedLayout
@@ -69,7 +70,8 @@ class Access:
         """memory o distribution: (threads, instructions) -> bits from where the window of a tensor begins."""
         pitches = tensor_pitches(self.tile)
         steps: dict[int | str, Leaf] = {
-            axis: 0 if home is None else pitches[home] for axis, home in enumerate(self.tile.axes)
+            axis: 0 if home is None else times(leaf(step, "a step"), pitches[home])
+            for axis, (home, step) in enumerate(zip(self.tile.axes, self.tile.every, strict=True))
         }
         if self.tile.pick is not None:
             apart: Leaf = leaf(expr(pitches[self.tile.pick.home]) + APART_BITS, "rows that values give")
@@ -146,6 +148,7 @@ def accesses(statement: n.Statement) -> Iterator[Access]:
 
 def vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes: bool) -> Access:
     """What a transfer of vectors touches of a tile, whose threads hold what `partition` says."""
+    tile, partition = apart(tile, partition)
     kind: AccessKind = "cp.async" if hop.completion == "commit group" else "ldst"
     width = leaf(expr(hop.vector) * tile.dtype.bits, "the width of a vector")
     once = writes and tile.memory in (GMEM, SMEM) and hop.reads is RMEM

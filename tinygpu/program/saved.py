@@ -42,7 +42,7 @@ from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
 
-SCHEMA = 8
+SCHEMA = 9
 
 _CLASSES: tuple[type, ...] = (
     Program,

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, expr
+import sympy
+
+from tinygpu.expressions import Expr, FloorDiv, Remainder, expr
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.leaf import Leaf, leaf
 from tinygpu.program import nodes as n
@@ -32,6 +34,7 @@ def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> W
 
     Counters that are multiplied with each other move the window by any number of elements.
     """
+    tile = tile.finest
     moved = [(axis, offset) for axis, offset in zip(tile.axes, tile.offset, strict=True) if axis is not None]
     total = expr(0)
     for axis, offset in (*moved, *tile.fixed):
@@ -41,18 +44,19 @@ def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> W
     steps: dict[str, Expr] = {}
     counted = frozenset(indices)
     for term in whole.as_ordered_terms():
-        counters = [s for s in term.free_symbols if s.name in counted]
+        # what counts: an index, or a quotient or remainder of one
+        counters = [f for f in sympy.Mul.make_args(term) if counted & {s.name for s in f.free_symbols}]
         if not counters:
             begin = begin + Expr(term)
             continue
         step = term
         for counter in counters:
             step = step / counter
-        if len(counters) > 1 or step.free_symbols & set(counters):
+        if len(counters) > 1 or not (counters[0].is_Symbol or isinstance(counters[0], FloorDiv | Remainder)):
             steps[ANYWHERE] = expr(min(pitch for pitch in pitches.values() if isinstance(pitch, int)))
             continue
         (counter,) = counters
-        steps[counter.name] = steps.get(counter.name, expr(0)) + Expr(step)
+        steps[str(counter)] = steps.get(str(counter), expr(0)) + Expr(step)
     moves = tuple((index, leaf(step, "a step of windows")) for index, step in steps.items())
     return Window(leaf(begin, "where a window begins"), moves)
 

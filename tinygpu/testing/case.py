@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +11,8 @@ from typing import TypeAlias
 
 from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
-from tinygpu.language.problem import Operand, Problem
+from tinygpu.language.posing import fitted, followed
+from tinygpu.language.problem import Operand, Problem, ProblemError
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.workbench import Allowance, Workbench
 
@@ -89,9 +91,9 @@ def _importable(module: str) -> bool:
 
 def problem_source(machine: type[Machine], problem: Problem) -> str:
     """The call that makes the problem; what the machine would choose by itself is left out."""
-    plain = machine.problem(**problem.dim)
+    plain = machine.problem(**problem.dim, following=False)
     usual = {o.name: o for o in plain.operands}
-    parts = [f"{k}={v}" for k, v in problem.dims]
+    parts = [f"{k}={v}" for k, v in _said(machine, problem).items()]
     by_tensor = {
         "dtypes": {o.name: o.dtype.name for o in problem.operands if _other(usual, o, "dtype")},
         "majors": {o.name: o.major for o in problem.operands if _other(usual, o, "major")},
@@ -109,9 +111,18 @@ def _other(usual: Mapping[str, Operand], o: Operand, field: str) -> bool:
 
 
 def resize(machine: type[Machine], problem: Problem, dims: Mapping[str, int]) -> Problem:
-    """The problem with other dims, but for those that are listed; rows and strides keep their gaps."""
+    """The problem with other dims, but for those that are listed; rows and strides keep their gaps.
+
+    Of dims from which others follow the first is what gives these their size; they stay what they are where nothing
+    would be left of the others.
+    """
     listed = {name for name, values in machine.dim_values().items() if values}
     size = {**problem.dim, **{name: value for name, value in dims.items() if name not in listed}}
+    size = fitted(machine.__name__, machine.following_dims(), size, dict(problem.options), {*listed})
+    for d in machine.following_dims():
+        if followed(machine.__name__, (d,), size, dict(problem.options))[d.name] < 1:
+            size |= {name: problem.dim[name] for name in d.reads if name in problem.dim}
+    size |= followed(machine.__name__, machine.following_dims(), size, dict(problem.options))
     shapes = {t.name: t.shape(size, dict(problem.options)) for t in machine.tensor_declarations()}
     operands = tuple(o.resized(shapes[o.name]) for o in problem.operands)
     return Problem(tuple(size.items()), operands, problem.options)
@@ -137,7 +148,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], bench: Workbench, allowanc
 
 def _smaller(case: Case) -> Iterator[Case]:
     yield from (replace(case, problem=p) for p in _plainer(case.machine, case.problem))
-    listed = case.machine.dim_values()
+    listed = case.machine.dim_values() | {d.name: (0,) for d in case.machine.following_dims()}
     for name, size in case.problem.dims:
         for less in (1, 2, 3, 5, 7, size // 4, size // 2, size - 1):
             if 1 <= less < size and not listed[name]:
@@ -153,7 +164,7 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 
 def _plainer(machine: type[Machine], problem: Problem) -> Iterator[Problem]:
-    plain = machine.problem(**problem.dim)
+    plain = machine.problem(**problem.dim, following=False)
     dtypes = {o.name: o.dtype.name for o in problem.operands}
     majors = {o.name: o.major for o in problem.operands}
     options = dict(problem.options)
@@ -173,7 +184,8 @@ def _plainer(machine: type[Machine], problem: Problem) -> Iterator[Problem]:
         if options[name] != value:
             fewer = options | {name: value}
             kept = {t: k for t, k in dtypes.items() if machine.uses_tensor(t, fewer)}
-            yield _remade(machine, problem, kept, {t: m for t, m in majors.items() if t in kept}, fewer)
+            with contextlib.suppress(ProblemError):  # nothing may be left of a dim that follows from it
+                yield _remade(machine, problem, kept, {t: m for t, m in majors.items() if t in kept}, fewer)
 
 
 def _with(problem: Problem, old: Operand, new: Operand) -> tuple[Operand, ...]:
@@ -187,7 +199,13 @@ def _remade(
     majors: Mapping[str, str],
     options: Mapping[str, object],
 ) -> Problem:
-    return machine.problem(**problem.dim, dtypes=dtypes, majors=majors, options=options)
+    return machine.problem(**_said(machine, problem), dtypes=dtypes, majors=majors, options=options)
+
+
+def _said(machine: type[Machine], problem: Problem) -> dict[str, int]:
+    """The dims that a problem is posed with: those that follow from no others."""
+    following = {d.name for d in machine.following_dims()}
+    return {name: size for name, size in problem.dims if name not in following}
 
 
 def admitted(case: Case, bench: Workbench) -> bool:

@@ -379,7 +379,7 @@ def _extents(program: Program) -> list[_Extent]:
 
 
 def _windows(s: n.Statement) -> list[Tile]:
-    return [t for t in (*s.reads, *s.writes) if t.tensor is not None]
+    return [t.finest for t in (*s.reads, *s.writes) if t.tensor is not None]
 
 
 def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
@@ -394,12 +394,10 @@ def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, in
         known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in executions(program.body, known, value):
             for tile in _windows(s):
-                shape = problem.operand(tile.name).shape
-                for axis, home in enumerate(tile.axes):
-                    if home is None:
-                        continue
-                    start = value(tile.offset[axis], at)
-                    if start < 0 or start + int(tile.shape[axis]) > shape[home]:
+                for home, size in enumerate(problem.operand(tile.name).shape):
+                    start = value(tile.begins[home], at)
+                    reach = sum((int(tile.shape[axis]) - 1) * int(step) for axis, step in tile.along(home))
+                    if start < 0 or start + reach >= size:
                         return False
     return True
 

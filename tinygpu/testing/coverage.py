@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.language.memories import SMEM
+from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import extent_of
@@ -141,7 +142,8 @@ def _held(s: n.Statement, target: Tile) -> NDArray[np.int64]:
     """(elements, axes) the coordinates that a statement stores: those that threads hold, or the whole window."""
     who = next((t.partition for t in s.reads if t.partition is not None), None)
     if who is None:
-        return np.indices([int(e) for e in target.shape]).reshape(len(target.shape), -1).T
+        return np.indices([int(e) for e in target.finest.shape]).reshape(len(target.finest.shape), -1).T
+    _, who = apart(target, who)
     return who.coordinates()[holders(who)].reshape(-1, len(who.shape))
 
 
@@ -159,12 +161,11 @@ def _count_store(
     count: NDArray[np.int64], target: Tile, held: NDArray[np.int64], known: Mapping[str, int]
 ) -> None:
     """Counts the elements of a window whose coordinates are `held`."""
-    place_in = [np.zeros(len(held), dtype=np.int64) for _ in count.shape]
-    for axis, home in enumerate(target.axes):
-        if home is not None:
-            place_in[home] = held[:, axis] + value(target.offset[axis], known)
-    for home, coordinate in target.fixed:
-        place_in[home] += value(coordinate, known)
+    window = target.finest
+    place_in = [np.full(len(held), value(begin, known), dtype=np.int64) for begin in window.begins]
+    for home, at in enumerate(place_in):
+        for axis, step in window.along(home):
+            at += held[:, axis] * int(step)
     inside = np.ones(len(held), dtype=np.bool_)
     for where, size in zip(place_in, count.shape, strict=True):
         inside &= (where >= 0) & (where < size)

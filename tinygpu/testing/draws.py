@@ -59,7 +59,8 @@ def draw_problem(
 
     Raises ProblemError for a combination that the machine refuses.
     """
-    dims = {name: int(draw(values or sizes)) for name, values in machine.dim_values().items()}
+    follow = {d.name for d in machine.following_dims()}
+    dims = {name: int(draw(values or sizes)) for name, values in machine.dim_values().items() if name not in follow}
     copied = machine.problem(**dims) if plain else like
     options = dict(copied.options) if copied else {o.name: draw(o.values) for o in machine.option_declarations()}
     known = {o.name: o for o in copied.operands} if copied else {}
@@ -69,10 +70,11 @@ def draw_problem(
     strides: dict[str, dict[int, int]] = {}
     aligns: dict[str, int] = {}
     gaps, alignments = draw([(PLAIN_GAPS, PLAIN_ALIGNMENTS_BYTES), (GAPS, ALIGNMENTS_BYTES)])
+    every = machine.problem(**dims, options=options).dim
     for t in machine.tensor_declarations():
         kind = kinds[t.name] = known[t.name].dtype if t.name in known else draw(dtypes_on_offer(t, kinds))
         majors[t.name] = known[t.name].major if t.name in known else draw(t.majors)
-        shape, order = t.shape(dims, options), t.order(majors[t.name])
+        shape, order = t.shape(every, options), t.order(majors[t.name])
         contiguous = shape[order[0]]
         if len(shape) == 2:
             lds[t.name] = contiguous + gap_elems(draw(gaps), contiguous, kind)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.memories import GMEM, SMEM
-from tinygpu.language.problem import Problem
+from tinygpu.language.problem import Operand, Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, accesses
 from tinygpu.program.exchanged import exchanged
@@ -86,18 +86,21 @@ def enumerate_cta(
 def _count(
     asked: Asked, access: Access, known: Mapping[str, int], problem: Problem, places: Mapping[str, BufferPlace]
 ) -> None:
-    start = np.array([value(o, known) for o in access.tile.offset], dtype=np.int64)
     out_of_play = access.lanes[..., 0] < 0
-    where = access.lanes + start
     if access.tile.memory is GMEM:
-        out_of_play = out_of_play | _outside(access, where, problem)
-        sectors = count_sectors(_gmem_addresses(access, where, problem), out_of_play, access.width_bytes)
+        operand, at = problem.operand(access.tile.name), _coordinates(access, known)
+        out_of_play = out_of_play | ((at < 0) | (at >= np.array(operand.shape))).any(axis=-1)
+        # The pointer is as badly aligned as the problem says, and no better.
+        elements = at @ np.array(operand.strides()) + _far(access, operand)
+        address = elements * operand.dtype.bits // 8 + operand.align_bytes % 256
+        sectors = count_sectors(address, out_of_play, access.width_bytes)
         if access.writes:
             asked.sectors_written += sectors
         else:
             asked.sectors_read += sectors
     elif access.tile.memory is SMEM and access.tile.buffer is not None:
-        address = access.addresses(places[access.tile.buffer.name].layout, (*start.tolist(), 0))
+        start = [value(o, known) for o in access.tile.offset]
+        address = access.addresses(places[access.tile.buffer.name].layout, (*start, 0))
         found, ideal = count_wavefronts(address, out_of_play, access.width_bytes)
         if access.writes:
             asked.wavefronts_written += found
@@ -132,7 +135,7 @@ def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Prob
     rows, line = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for axis, home in enumerate(tile.axes):
         if home is not None:
-            along = value(tile.offset[axis], known) + np.arange(int(tile.shape[axis]), dtype=np.int64)
+            along = value(tile.begins[home], known) + np.arange(int(tile.shape[axis]), dtype=np.int64)
             if buffer is not None and axis == buffer.contiguous:
                 line = along * operand.strides()[home]
             else:
@@ -152,29 +155,25 @@ def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Prob
         asked.sectors_read += -(-sectors // ctas)
 
 
-def _outside(access: Access, where: NDArray[np.int64], problem: Problem) -> NDArray[np.bool_]:
-    """Lanes that stay out because their elements lie beyond the tensor."""
-    shape = problem.operand(access.tile.name).shape
-    out = np.zeros(where.shape[:-1], dtype=np.bool_)
-    for axis, home in enumerate(access.tile.axes):
-        if home is not None:
-            out |= (where[..., axis] < 0) | (where[..., axis] >= shape[home])
-    return out
+def _coordinates(access: Access, known: Mapping[str, int]) -> NDArray[np.int64]:
+    """(instructions, lanes, axes of the tensor) of each lane's first element."""
+    out = []
+    for home, begin in enumerate(access.tile.begins):
+        at = np.full(access.lanes.shape[:-1], value(begin, known), dtype=np.int64)
+        for axis, step in access.tile.along(home):
+            at += access.lanes[..., axis] * int(step)
+        out.append(at)
+    return np.stack(out, axis=-1)
 
 
-def _gmem_addresses(access: Access, where: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
-    operand = problem.operand(access.tile.name)
-    address = np.zeros(where.shape[:-1], dtype=np.int64)
-    for axis, home in enumerate(access.tile.axes):
-        if home is not None:
-            address += where[..., axis] * operand.strides()[home]
-    if access.tile.pick is not None:  # rows that values give lie anywhere, and none beside another
-        number = np.zeros(where.shape[:-1], dtype=np.int64)
-        for axis in access.tile.pick.along:
-            number = number * int(access.tile.shape[axis]) + where[..., axis]
-        address += number * (operand.strides()[access.tile.pick.home] + FAR_ELEMENTS)
-    # The pointer is as badly aligned as the problem says, and no better.
-    return address * operand.dtype.bits // 8 + operand.align_bytes % 256
+def _far(access: Access, operand: Operand) -> NDArray[np.int64]:
+    """Elements to rows that values give: they lie anywhere, and none beside another."""
+    number = np.zeros(access.lanes.shape[:-1], dtype=np.int64)
+    if access.tile.pick is None:
+        return number
+    for axis in access.tile.pick.along:
+        number = number * int(access.tile.shape[axis]) + access.lanes[..., axis]
+    return number * (operand.strides()[access.tile.pick.home] + FAR_ELEMENTS)
 
 
 def count_sectors(address: NDArray[np.int64], out_of_play: NDArray[np.bool_], width_bytes: int) -> int:

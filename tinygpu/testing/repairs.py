@@ -168,10 +168,12 @@ def _operations(s: n.Apply) -> Iterator[Repair]:
 
 def _windows(s: Any, side: str, program: Program) -> Iterator[Repair]:
     """Another place of the window: no shift, axes exchanged, or the index of a loop or the grid where it has none."""
-    tile: Tile = getattr(s, side)
+    whole: Tile = getattr(s, side)
+    tile = whole.finest
 
     def moved(offset: tuple[Expr, ...], says: str) -> Repair:
-        return Repair(s, replace(s, **{side: replace(tile, offset=offset)}), says)
+        other = replace(tile, offset=offset)
+        return Repair(s, replace(s, **{side: other if whole is tile else replace(whole, apart=other)}), says)
 
     for axis, o in enumerate(tile.offset):
         constant, _ = o.sympy.expand().as_coeff_Add()
@@ -201,7 +203,7 @@ def _counters(program: Program, s: n.Statement) -> list[tuple[str, Expr]]:
     }
     for other in walk(program.body):
         for tile in (*other.reads, *other.writes):
-            for o in tile.offset:
+            for o in tile.finest.offset:
                 for node, coefficient in o.sympy.expand().as_coefficients_dict().items():
                     if node.is_Symbol and node.name in around and coefficient.is_Integer and coefficient > 0:
                         found[node.name, int(coefficient)] = None

@@ -168,7 +168,10 @@ WHO = rare.WHO.coalesced
         (lambda c: grid.own(c), "no tile is open"),
         (lambda c: c.number(symbol("nobody")), "nobody has no value here"),
         (lambda c: c.number(where(symbol("n") < 3, 1, 2)), "1 if n < 3 else 2 cannot be computed in a kernel"),
-        (lambda c: c.affine(symbol("i") * symbol("j")), "the offset i*j is not a sum of multiples of indices"),
+        (
+            lambda c: c.affine(symbol("i") * symbol("j")),
+            "the offset i*j is not a sum of multiples of indices, quotients and remainders",
+        ),
         (lambda c: control.only_if(c, 0, "one thread").__enter__(), "a branch that is never taken is not written"),
         (lambda c: moves.guarded(0), "an access that never exists is not written"),
         (lambda c: moves.vector_of(isa.LdGlobal(8), WHO), "ld.global moves 8 elements, and a thread holds 4"),

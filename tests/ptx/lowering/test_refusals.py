@@ -307,7 +307,7 @@ def half(self: Any) -> Partition:
 
 COMPUTES = "a kernel computes with + - * // %, minimum and maximum of dims, leading dimensions and indices"
 LATE = "is known at launch only; give it in numbers and parameters"
-BEGIN = "windows that threads move begin at sums of multiples of indices and dims"
+BEGIN = "windows that threads move begin at sums of multiples of indices, dims, and quotients and remainders of these"
 NEVER = "it can never work, whatever the parameters"
 EXIST = "copy_ (cp.async.bulk) moves rows that exist, and the windows of x along axis"
 
@@ -667,7 +667,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("context", "no role is open"): OPEN,
     ("context", "{} has no value here"): "outside",
     ("context", "{}"): "a scheduler of one's own that is not settled by a candidate: it says so itself",
-    ("context", "the offset {} is not a sum of multiples of indices"): "product",
+    ("context", "the offset {} is not a sum of multiples of indices, quotients and remainders"): "product",
     ("control", "there is no PTX for the statement {}"): "a class of statements of one's own",
     ("control", "a branch that is never taken is not written"): "a block without rounds is left out before",
     ("fix_up", "{} fixes up a tile outside a role"): "p.fix_up stands in a role, or is refused",

@@ -76,6 +76,8 @@ class BulkTransfer(Instruction):
     def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
         """Constraints from moving `source` to `target`; what a class of one's own states is asked for besides."""
         window, side = (source, target) if source.tensor is not None else (target, source)
+        if not window.plain:
+            raise ValueError(f"{self.label} moves boxes, and {window} is none: copy it thread by thread")
         return self._row_rules(window, side) if self.by_rows else self._box_rules(window, side)
 
     def _box_rules(self, window: Tile, side: Tile) -> tuple[Constraint, ...]:

@@ -134,6 +134,26 @@ class Blocks(SharingChecks):
             yield symbol(index) * expr(step)
         self.emit(n.Loop(index, rounds, False, tuple(body), first, divided))
 
+    @verb("p.loops")
+    @contextmanager
+    def loops(self, *axes: tuple[Operand, Operand]) -> Iterator[tuple[Expr, ...]]:
+        """One loop at run time over several axes, each (extent, step): the last of them runs fastest.
+
+        Yields the first element of the round along each. A ring goes on from the end of one axis to the next.
+        """
+        if not axes or not all(isinstance(axis, tuple) and len(axis) == 2 for axis in axes):
+            raise self.fail("p.loops runs over axes, each (extent, step)")
+        counts = [ceil_div(extent, step) for extent, step in axes]
+        rounds = expr(1)
+        for count in counts:
+            rounds = rounds * count
+        with self.loop(rounds) as number:
+            out: list[Expr] = []
+            for place, (count, (_, step)) in reversed(list(enumerate(zip(counts, axes, strict=True)))):
+                out.append((number % count if place else number) * expr(step))
+                number = number // count
+            yield tuple(reversed(out))
+
     @verb("p.unroll")
     @contextmanager
     def unroll(self, extent: Operand, *, step: Operand = 1) -> Iterator[Expr]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
+
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.dtypes import DType, cannot_hold
 from tinygpu.expressions import Expr, Operand, all_of, expr, joined, maximum, symbol
@@ -16,6 +18,7 @@ from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, Memory
+from tinygpu.language.merging import apart
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
@@ -66,6 +69,7 @@ class OperandChecks(BlockChecks):
             name, listed = self.machine.attribute_of(instruction), " or ".join(kinds)
             raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._launched(instruction, memory_side)
+        memory_side, partition = apart(memory_side, partition)
         self._fits_role(memory_side.name, partition)
         self._picked(memory_side, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
@@ -128,10 +132,12 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves rows that exist, and CTAs that share tiles go beyond them")
         counted = {a.index: (a.size, a.extent, a.cluster) for a in grid.axes} | self.counted
         known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
+        if not window.plain:
+            raise self.fail(f"{name} ({instruction}) moves rows that exist, element by element, and {window} is no box")
         along = [(i, *of) for i, of in enumerate(zip(window.shape, window.axes, window.offset, strict=True))]
         along += [(home, expr(1), home, begin) for home, begin in window.fixed]
         for axis, extent, home, begin in along:
-            dim = symbol(tensor.dims[home]) if home is not None else expr(1)
+            dim = tensor.size(home) if home is not None else expr(1)
             offset = begin.sympy.expand()
             counters = [s for s in offset.free_symbols if s.name not in known]
             size, step, ctas = counted.get(counters[0].name, (expr(0),) * 3) if len(counters) == 1 else (expr(0),) * 3
@@ -152,12 +158,21 @@ class OperandChecks(BlockChecks):
         axis, vector = tile.contiguous, expr(instruction.vector)
         if axis is None or vector.same(1):
             return
-        offset = tile.offset[axis].sympy.expand()
+        home = tile.axes[axis] if tile.tensor is not None else None
+        offset = (tile.offset[axis] if home is None else tile.begins[home]).sympy.expand()
         known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
-        counters = sorted((s for s in offset.free_symbols if s.name not in known), key=str)
-        steps = [Expr(offset.coeff(s)) for s in counters] + [Expr(offset.subs(dict.fromkeys(counters, 0)))]
+        moves, constant = dict[str, Expr](), expr(0)
+        for term in sympy.Add.make_args(offset):
+            moving = [f for f in sympy.Mul.make_args(term) if not {s.name for s in f.free_symbols} <= known]
+            if moving:  # indices, and quotients and remainders of them
+                counter = sympy.Mul(*moving)
+                moves[str(counter)] = moves.get(str(counter), expr(0)) + Expr(term / counter)
+            else:
+                constant = constant + Expr(term)
+        beside = [step for k, step in tile.along(home) if k != axis] if home is not None else []
+        steps = [*(moves[name] for name in sorted(moves)), constant]
         # Tiles that follow each other begin at vectors, because a tile is a whole number of them.
-        own = [s for s in steps if not s.same(tile.shape[axis]) and not s.same(0)]
+        own = [s for s in (*steps, *beside) if not s.same(tile.shape[axis]) and not s.same(0)]
         magnitudes = [expr(0) - s if s.sympy.could_extract_minus_sign() else s for s in own]
         whole = [m % vector == 0 for m in magnitudes if not (m % vector).same(0)]
         if whole:
@@ -177,7 +192,7 @@ class OperandChecks(BlockChecks):
             raise self.fail(f"{name} ({instruction}) moves rows to one CTA; leave multicast= out")
         if not 0 <= axis < len(axes) or axes[axis].cluster.same(1):
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, along which there is no cluster")
-        if any(axes[axis].index in o.symbols for o in source.offset):
+        if any(axes[axis].index in o.symbols for o in source.finest.offset):
             moving = f"its window of {source.name} moves along that axis"
             raise self.fail(f"{name} is multicast along axis {axis} of the grid, but {moving}")
 
