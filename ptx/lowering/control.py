@@ -21,6 +21,7 @@ from tinygpu.ptx.lowering import (
     probe,
     reduction,
     relayout,
+    scan,
     touch,
     warpgroup,
 )
@@ -96,6 +97,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             matrix.multiply(context, s)
         case n.Reduce():
             reduction.write(context, s)
+        case n.Scan():
+            scan.write(context, s)
         case n.Relayout():
             relayout.write(context, s)
         case n.Loop() if s.unrolled:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tinygpu.dtypes import dtype
 from tinygpu.language.meeting import words_of
 from tinygpu.language.tile import Tile
@@ -33,15 +31,20 @@ def values_of(context: Context, tiles: Sequence[Tile]) -> list[Value]:
 
 def keep(context: Context, tiles: Sequence[Tile], values: Sequence[Value]) -> None:
     """The tuples become the tiles, each in registers of its own."""
+    for tile in tiles:
+        context.tiles[tile.name] = allocate(context.emit, tile.dtype, len(values))
+    replaced(context, tiles, values)
+
+
+def replaced(context: Context, tiles: Sequence[Tile], values: Sequence[Value]) -> None:
+    """The tuples take the place of what the tiles hold."""
     for place, tile in enumerate(tiles):
-        made = allocate(context.emit, tile.dtype, len(values))
-        elements = [value[place] for value in values]
-        if made.packed == 1:
-            for register, element in zip(made.registers, elements, strict=True):
-                context.emit.line(f"mov.{KINDS[register.kind]} {register}, {element};")
-        else:
+        made, elements = context.tiles[tile.name], [value[place] for value in values]
+        if made.packed > 1:
             _packed(context, made, elements)
-        context.tiles[tile.name] = made
+            continue
+        for register, element in zip(made.registers, elements, strict=True):
+            context.emit.line(f"mov.{KINDS[register.kind]} {register}, {element};")
 
 
 def _packed(context: Context, made: RegisterTile, elements: list[str]) -> None:
@@ -107,9 +110,4 @@ def chosen(context: Context, merge: n.Merge, yes: Value, no: Value, where: Numbe
     return out
 
 
-def in_order(values: Sequence[Value], coordinates: Sequence[int]) -> list[Value]:
-    """The tuples in the order of their coordinates."""
-    return [values[int(place)] for place in np.argsort(np.asarray(coordinates), kind="stable")]
-
-
-__all__ = ["Value", "chosen", "in_order", "keep", "merged", "unworded", "values_of", "words"]
+__all__ = ["Value", "chosen", "keep", "merged", "replaced", "unworded", "values_of", "words"]

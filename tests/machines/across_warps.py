@@ -166,3 +166,27 @@ class ArgMax(Machine):
     @staticmethod
     def reference(x: Any) -> Any:
         return x.argmax(axis=1).astype(np.int32)
+
+
+class PrefixSum(Machine):
+    """y[i, j] = the sum of x[i, k] over k <= j: tile after tile, with what stands before a tile carried on"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("s32", m, n), Output("s32", m, n)
+
+    warps, vector, step, rows = Param(1, 2, 3, 4, 8), Param(1, 2, 4), Param(1, 2, 4), Param(1, 2)
+    ld, st, add, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Add("s32"), isa.Exchange()
+
+    def program(self, p: Any) -> None:
+        shape = (self.rows, 32 * self.warps * self.vector * self.step)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            before = p.full(who.reduced(1), "s32")
+            with p.loop(self.n, step=shape[1]) as j:
+                x = p.load(self.ld, self.x.tile(i, j, shape=shape), who)
+                y = p.scan(self.add, x, axis=1, by=self.exchange, carry=before)
+                p.store(self.st, self.y.tile(i, j, shape=shape), y)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.cumsum(axis=1, dtype=np.int32)

@@ -27,6 +27,7 @@ CASES: dict[type[Machine], dict[str, Any]] = {
     machines.RmsNorm: {"m": 5, "n": 1001},
     machines.LayerNorm: {"m": 7, "n": 300},
     machines.ArgMax: {"m": 5, "n": 1000},
+    machines.PrefixSum: {"m": 5, "n": 1003},
 }
 DEVICES = ("a100", "h100", "b200")
 

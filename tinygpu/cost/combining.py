@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinygpu.cost.digits import counted_by
 from tinygpu.expressions import Expr, expr, maximum, where
 from tinygpu.language.meeting import LANES
+from tinygpu.language.partition import Partition
+from tinygpu.layouts.errors import LayoutError
+from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
+from tinygpu.program.exchanged import exchanged_between
+from tinygpu.program.scanning import Level, ThreadPart, levels, prefixes, thread_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Combined:
     taken     wavefronts of these
     barriers  at which the warps of the role meet
     rounds    exchanges between lanes that wait for each other
+    kept      values that are moved to where the results stand
     """
 
     merges: Expr
@@ -37,6 +45,7 @@ class Combined:
     taken: Expr
     barriers: Expr
     rounds: Expr
+    kept: Expr
 
 
 def reduced(s: n.Reduce) -> Combined:
@@ -64,7 +73,93 @@ def reduced(s: n.Reduce) -> Combined:
         taken=crosses * results * words * own,
         barriers=crosses,
         rounds=rounds,
+        kept=results,
     )
+
+
+def scanned(s: n.Scan) -> Combined:
+    """What one scan costs: its own algorithm, carried out on nothing but counts."""
+    partition = s.sources[0].partition
+    if partition is None:
+        raise ValueError(f"{s.sources[0].name} does not lie in registers")
+    words, tiles = s.merge.words, len(s.merge.made)
+    axis, exclusive, carried = s.axis, s.exclusive, bool(s.carries)
+
+    def rule(layout: Layout) -> tuple[int, ...]:
+        held = Partition(partition.shape, layout).coalesced
+        try:
+            ordered, (parts, _) = levels(held, axis), thread_parts(held, axis)
+        except LayoutError:  # no candidate holds its tile so
+            return (0,) * len(SCANNED)
+        counting = _Counting(parts, ordered)
+        values = [0] * held.values.size
+        prefixes(ordered, values, counting, 0 if exclusive else None, values if carried else None)
+        return (
+            counting.merges, counting.shuffles * words, counting.selects * tiles, counting.stores * words,
+            counting.stored * words, counting.loads * words, counting.taken * words, counting.barriers,
+            counting.rounds, held.values.size,
+        )  # fmt: skip
+
+    found = counted_by(SCANNED, f"{axis} {exclusive} {carried} {words} {tiles}", [partition], rule)
+    of = dict(zip(SCANNED, found, strict=True))
+    kept = of.pop("kept")
+    rounds = of["rounds"]
+    return Combined(**of, in_a_row=kept + rounds, at_once=expr(0), kept=kept)
+
+
+SCANNED = (
+    "merges", "shuffles", "selects", "stores", "stored", "loads", "taken", "barriers", "rounds", "kept",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Carries a scan out on nothing: counts what is asked for."""
+
+    parts: list[ThreadPart]
+    ordered: tuple[Level, ...]
+    merges: int = 0
+    shuffles: int = 0
+    selects: int = 0
+    stores: int = 0
+    stored: int = 0
+    loads: int = 0
+    taken: int = 0
+    barriers: int = 0
+    rounds: int = 0
+
+    def merged(self, left: int, right: int) -> int:
+        self.merges += 1
+        return 0
+
+    def chosen(self, where: str | bool, yes: int, no: int) -> int:
+        self.selects += isinstance(where, str)
+        return 0
+
+    def either(self, a: str | bool, b: str | bool) -> str | bool:
+        return True if True in (a, b) else a or b
+
+    def beyond(self, level: Level, least: int) -> str | bool:
+        return "sometimes"
+
+    def below(self, level: Level, value: int, distance: int) -> int:
+        self.shuffles += 1
+        self.rounds += 1
+        return 0
+
+    def last(self, level: Level, value: int) -> int:
+        self.shuffles += 1
+        return 0
+
+    def left(self, level: Level, totals: Sequence[int]) -> list[list[int]]:
+        by = exchanged_between(self.parts, self.ordered, level, len(totals), 1)
+        self.barriers += 1
+        self.rounds += 1
+        self.stores += len(totals)
+        self.stored += len(totals) * by.storing_warps
+        self.loads += len(totals) * (by.own // by.vector)
+        self.taken += len(totals) * by.own
+        return [[0] * by.own for _ in totals]
 
 
 def bits(lanes: Expr) -> Expr:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tinygpu.cost.combining import Combined, reduced
+from tinygpu.cost.combining import Combined, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
@@ -126,6 +126,8 @@ class Operations:
                 self._fix_up(s, tally, times)
             case n.Reduce():
                 self._combine(s, reduced(s), tally, times)
+            case n.Scan():
+                self._combine(s, scanned(s), tally, times)
             case n.Relayout():
                 self._relayout(s, tally, times)
             case _:
@@ -134,7 +136,7 @@ class Operations:
     def _combine(self, s: n.Combining, counts: Combined, tally: Tally, times: Expr) -> None:
         """Shuffles as in relayouts; what all lanes combine at once takes the place of several operations of a lane."""
         exchanged = counts.shuffles + counts.stores + counts.loads
-        kept = s.meeting.results * len(s.results)
+        kept = counts.kept * len(s.results)
         issued = counts.merges * len(s.merge.steps) + exchanged + counts.at_once + counts.selects + kept
         tally.add("warp_instructions", times * self.warps * issued)
         tally.add("l1_wavefronts", times * self.warps * counts.shuffles)

@@ -6,16 +6,12 @@ of candidates it is asked once for each combination of digits, of which there ar
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
-from functools import lru_cache
 
-from tinygpu.expressions import Expr, Table, expr, tabulated
-from tinygpu.language.partition import Partition
+from tinygpu.cost.digits import counted_by
+from tinygpu.expressions import Expr
 from tinygpu.layouts.layout import Layout
-from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.relayout import counts
-from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 
 
@@ -38,47 +34,14 @@ def exchanged(s: n.Relayout) -> Exchanged:
     if s.source.partition is None or s.result.partition is None:
         raise ValueError(f"{s.source.name} does not lie in registers")
     parts = (s.source.partition, s.result.partition)
-    symbolic = list(dict.fromkeys(leaf for p in parts for leaf in _leaves(p) if isinstance(leaf, Expr)))
     bits = s.source.dtype.bits
 
-    @lru_cache(maxsize=4096)
-    def counted(*numbers: int) -> tuple[int, int, int]:
-        known = dict(zip(symbolic, numbers, strict=True))
-        before, after = (_filled(p.layout, known) for p in parts)
+    def counted(before: Layout, after: Layout) -> tuple[int, int, int]:
         extents = tuple(max(_reach(before, axis), _reach(after, axis)) for axis in parts[0].axes)
         return counts(before, after, extents, bits)
 
-    key = zlib.crc32(f"{parts[0]} {parts[1]} {bits}".encode())
-    named = (("shuffles", 0), ("selects", 1), ("permutes", 2))
-    found = [
-        tabulated(Table(f"{what}_{key}", lambda *numbers, place=place: counted(*numbers)[place]), *symbolic)
-        if symbolic
-        else expr(counted()[place])
-        for what, place in named
-    ]
+    found = counted_by(("shuffles", "selects", "permutes"), str(bits), parts, counted)
     return Exchanged(*found)
-
-
-def _leaves(partition: Partition) -> list[Leaf]:
-    out: list[Leaf] = []
-    for size, step in partition.layout.steps:
-        out.append(size)
-        out += [count for _, count in step.terms] if isinstance(step, Step) else []
-    return out
-
-
-def _filled(layout: Layout, known: dict[Expr, int]) -> Layout:
-    def number(leaf: Leaf) -> int:
-        return known[leaf] if isinstance(leaf, Expr) else leaf
-
-    modes = []
-    for mode in layout.modes:
-        digits: list[tuple[Leaf, Leaf | Step]] = []
-        for size, step in mode.steps:
-            moved = Step(tuple((a, number(c)) for a, c in step.terms)) if isinstance(step, Step) else 0
-            digits.append((number(size), moved))
-        modes.append(digits)
-    return Layout.of(*modes)
 
 
 def _reach(layout: Layout, axis: int) -> int:

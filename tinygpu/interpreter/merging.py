@@ -59,3 +59,30 @@ def merging(
         return merged
 
     return of
+
+
+def scanned(
+    merge: Callable[[Array, Array], Any], values: Array, axis: int, exclusive: bool, first: Any, carried: Array | None
+) -> tuple[Array, Array]:
+    """(prefixes along an axis, what all have together), in steps of 1, 2, 4 elements and so on.
+
+    first    what an exclusive scan begins with, where nothing is carried
+    carried  what stands before all elements
+    """
+    made, count, distance = np.array(values), values.shape[axis], 1
+
+    def part(whole: Array, begin: int, end: int) -> Array:
+        return whole[(*[slice(None)] * axis, slice(begin, end))]
+
+    while distance < count:
+        behind = merge(part(made, 0, count - distance), part(made, distance, count))
+        part(made, distance, count)[...] = np.array(behind)
+        distance *= 2
+    if carried is not None:
+        made = np.array(merge(np.broadcast_to(carried, made.shape), made)).astype(values.dtype)
+    total = np.array(part(made, count - 1, count))
+    if exclusive:
+        begin = np.empty_like(total)
+        begin[...] = first if carried is None else carried
+        made = np.concatenate([begin, part(made, 0, count - 1)], axis=axis)
+    return made, total

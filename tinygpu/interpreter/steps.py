@@ -16,7 +16,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.interpreter.elements import Array, as_elements, number
 from tinygpu.interpreter.fault import NoMeaning, ProgramFault
-from tinygpu.interpreter.merging import merging, parts, tupled
+from tinygpu.interpreter.merging import merging, parts, scanned, tupled
 from tinygpu.interpreter.places import extents, reader, updater, writer
 from tinygpu.interpreter.worker import Moment, Worker
 from tinygpu.language.instruction import Instruction, Transfer, pairwise
@@ -99,6 +99,8 @@ class Preparing:
                 return self.multiply(s), False
             case n.Reduce():
                 return self.reduce(s), False
+            case n.Scan():
+                return self.scan(s), False
             case n.Relayout():
                 return self.relayout(s), False
             case n.Loop():
@@ -232,6 +234,25 @@ class Preparing:
             values = [get(w) for get in gets]
             found = parts(meets(merge(w), tupled(values, kinds), s.axis), len(puts))
             for put, one in zip(puts, found, strict=True):
+                put(w, one, *values)
+
+        return act
+
+    def scan(self, s: n.Scan) -> Act:
+        gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
+        old, new = [reader(tile) for tile in s.carries], [self.result(s, tile) for tile in s.carries]
+        merge = merging(s.merge, self.operand, lambda step: _meaning(step.name, step.instruction))
+        kinds = [tile.dtype for tile in s.sources]
+        firsts = [number(value, kind) for value, kind in zip(s.merge.identity, kinds, strict=False)]
+
+        def act(w: Worker) -> None:
+            values = [get(w) for get in gets]
+            carried = tupled([get(w) for get in old], kinds) if old else None
+            first = tupled(firsts, kinds) if firsts else None
+            made, total = scanned(merge(w), tupled(values, kinds), s.axis, s.exclusive, first, carried)
+            for put, one in zip(puts, parts(made, len(puts)), strict=True):
+                put(w, one, *values)
+            for put, one in zip(new, parts(total, len(puts)), strict=False):
                 put(w, one, *values)
 
         return act

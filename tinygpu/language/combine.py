@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from tinygpu.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,3 +28,24 @@ class Combine:
     @property
     def name(self) -> str:
         return getattr(self.merge, "__name__", type(self.merge).__name__)
+
+
+def identity_of(sign: str, kind: DType) -> float | None:
+    """With what the operation of a sign changes nothing, of a type; None where that is not known.
+
+    >>> from tinygpu.dtypes import dtype
+    >>> identity_of("*", dtype("f32")), identity_of("maximum", dtype("s32")), identity_of("-", dtype("f32"))
+    (1, -2147483648, None)
+    """
+    if sign in ("+", "|", "^", "*"):
+        return int(sign == "*")
+    signed = kind.kind == "signed"
+    if sign == "&" and not kind.is_float:
+        return -1 if signed else (1 << kind.bits) - 1
+    if sign not in ("maximum", "minimum"):
+        return None
+    largest = sign == "minimum"
+    if kind.is_float:
+        return math.inf if largest else -math.inf
+    lowest = -(1 << kind.bits - 1) if signed else 0
+    return lowest + (1 << kind.bits) - 1 if largest else lowest

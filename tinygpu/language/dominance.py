@@ -6,10 +6,11 @@ option of an ordered choice) and removes a point where that one satisfies every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, all_of, any_of, expr, maximum, symbol
+from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.instruction import Transfer
 from tinygpu.language.memories import GMEM
 from tinygpu.language.parameters import AccessPattern, Choice, Param
@@ -27,8 +28,13 @@ SIDE_BY_SIDE = (
 )
 
 
-def dominance(program: Program, constraints: Iterable[Constraint], params: Iterable[Param]) -> list[Constraint]:
-    """Dominance constraints for vector widths and access patterns of one structure."""
+ALIKE = "where it does nothing else for any of them, it is the same kernel"
+
+
+def dominance(
+    program: Program, constraints: Iterable[Constraint], params: Iterable[Param], choices: Iterable[Choice] = ()
+) -> list[Constraint]:
+    """Dominance constraints for vector widths, access patterns and exchanges of one structure."""
     legality = [c for c in constraints if c.kind == "legality"]
     listed = tuple(params)
     patterns = [p for p in listed if isinstance(p, AccessPattern)]
@@ -69,7 +75,28 @@ def dominance(program: Program, constraints: Iterable[Constraint], params: Itera
                 instead=frozenset(name for w in ways for name in w),
             )
         )
-    return out
+    return [*out, *_exchanges(program, choices)]
+
+
+def _exchanges(program: Program, choices: Iterable[Choice]) -> Iterator[Constraint]:
+    """Exchanges that are worth their name: they do something that a plainer one, which may be chosen, does not."""
+    chosen = dict(program.structure)
+    for choice in choices:
+        plans = [o for o in choice.options if isinstance(o, ExchangePlan)]
+        mine = next((o for o in plans if choice.label(o) == chosen[choice.name]), None)
+        plainer = next((o for o in plans if o.plain and mine is not None and o.warps == mine.warps), None)
+        if mine is None or mine.plain or plainer is None:
+            continue
+        by = [s for s in walk(program.body) if isinstance(s, n.Combining) and s.by is mine]
+        yield Constraint(
+            f"{choice.name} by {mine}",
+            any_of([s.differs_from_plain for s in by]),
+            f"{mine} does something else than {plainer} for what threads combine",
+            "dominance",
+            choice.name,
+            "model",
+            ALIKE,
+        )
 
 
 def preferred(choice: Choice, mine: Iterable[Constraint], earlier: Iterable[Constraint], label: str) -> Constraint:

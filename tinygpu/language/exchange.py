@@ -32,6 +32,11 @@ class ExchangePlan:
         return self.name
 
     @property
+    def plain(self) -> bool:
+        """Whether lanes meet in pairs, and every thread takes what all warps left."""
+        return self.at_once is None and not self.in_pairs
+
+    @property
     def instructions(self) -> tuple[Instruction, ...]:
         """Those of the machine that it uses."""
         return (self.shuffle,) if self.at_once is None else (self.shuffle, self.at_once)

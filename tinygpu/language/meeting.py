@@ -30,12 +30,14 @@ class Digit:
     warps        warps in which it does
     along        whether it steps along the axis
     copies       whether threads that differ in it hold the same
+    step         elements along the axis from one value to the next
     """
 
     size: Expr
     below: Expr
     along: bool
     copies: bool
+    step: Expr
 
     @property
     def lanes(self) -> Expr:
@@ -61,16 +63,21 @@ class Digit:
 class Meeting:
     """The threads that meet: numbers where the partition has numbers.
 
-    axis     along which they differ
-    digits   of the thread id, the fastest first
-    results  values of the tile that is left, per thread
-    members  values of the tile that become one of them in each thread
+    axis    along which they differ
+    digits  of the thread id, the fastest first
+    values  (size, step) of the digits of a thread's values along the axis
+    results values of the tile that is left, per thread
     """
 
     axis: int
     digits: tuple[Digit, ...]
+    values: tuple[tuple[Expr, Expr], ...]
     results: Expr
-    members: Expr
+
+    @property
+    def members(self) -> Expr:
+        """Values of the tile that become one result in each thread."""
+        return _product(size for size, _ in self.values)
 
     @property
     def lanes(self) -> Expr:
@@ -120,6 +127,25 @@ class Meeting:
         size = self.groups * self.warps * self.results * (words * WORD_BYTES)
         return where(self.warps > 1, ceil_div(size, ALIGN_BYTES) * ALIGN_BYTES, 0)
 
+    def scanned_bytes(self, words: int) -> Expr:
+        """The same of a scan: at the level of each digit of warps, the blocks of all threads that have none in common.
+
+        Digits that move by fewer elements along the axis have been gone through.
+        """
+        most = expr(0)
+        for whole in self.digits:
+            if not whole.along:
+                continue
+            step = whole.step * whole.lanes
+            blocks = self.groups * self.results * whole.warps
+            for size, moves in self.values:
+                blocks = blocks * where(moves < step, 1, size)
+            for d in self.digits:
+                if d.along and d is not whole:
+                    blocks = blocks * where(d.step < step, 1, d.lanes) * where(d.step * d.lanes < step, 1, d.warps)
+            most = maximum(most, where(whole.warps > 1, ceil_div(blocks * (words * WORD_BYTES), ALIGN_BYTES), 0))
+        return most * ALIGN_BYTES
+
 
 def meeting(partition: Partition, axis: int) -> Meeting:
     """Who meets where a tile is combined along an axis. Raises ValueError where holders step along two axes at once."""
@@ -127,17 +153,17 @@ def meeting(partition: Partition, axis: int) -> Meeting:
     for size, step in partition.threads.steps:
         moved = _axes(step)
         _check(partition, axis, moved)
-        digits.append(Digit(expr(size), below, axis in moved, not moved))
+        digits.append(Digit(expr(size), below, axis in moved, not moved, _step(step, axis)))
         below = below * size
-    results = members = expr(1)
+    values, results = [], expr(1)
     for size, step in partition.values.steps:
         moved = _axes(step)
         _check(partition, axis, moved)
         if axis in moved:
-            members = members * size
+            values.append((expr(size), _step(step, axis)))
         elif moved:
             results = results * size
-    return Meeting(axis, tuple(digits), results, members)
+    return Meeting(axis, tuple(digits), tuple(values), results)
 
 
 def paired(warps: int, lanes: int, together: int) -> int:
@@ -155,6 +181,10 @@ PAIRED, VECTOR = Table("paired", paired), Table("vector_of_warps", vector)
 
 def _axes(step: object) -> tuple[int | str, ...]:
     return tuple(axis for axis, _ in step.terms) if isinstance(step, Step) else ()
+
+
+def _step(step: object, axis: int) -> Expr:
+    return expr(step.along(axis)) if isinstance(step, Step) else expr(0)
 
 
 def _check(partition: Partition, axis: int, moved: tuple[int | str, ...]) -> None:

@@ -132,7 +132,7 @@ def _trace(machine: type[Declared], signature: Signature, listed: Sizes, structu
     own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
     drawn = input_constraints(machine, machine.__name__, made, dict(signature[1]))
     legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *slots, *own, *drawn])
-    constraints = (*legal, *dominance(program, legal, machine.params()))
+    constraints = (*legal, *dominance(program, legal, machine.params(), machine.choices()))
     used = {s for c in constraints for s in c.condition.symbols} | {s for e in expressions(program) for s in e.symbols}
     axes = tuple(p.name for p in machine.params() if p.name in used)
     return Trace(program, constraints, axes)

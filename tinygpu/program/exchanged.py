@@ -7,6 +7,7 @@ lanes of a request ask for one bank. Lowering writes addresses from these number
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.meeting import LANES, WORD_BYTES, Meeting, paired, vector
-from tinygpu.program.nodes.combining import Combining
+from tinygpu.program.nodes.combining import Combining, Scan
+from tinygpu.program.scanning import Level, ThreadPart, levels, thread_parts
 
 # (threads from one value of the digit to the next, how many values it has, words from one to the next)
 DigitStep = tuple[int, int, int]
@@ -62,6 +64,12 @@ class Exchanged:
         halves = self.masks[: self.lanes.bit_length() - 1]
         return tuple((mask, 2, (self.own << place) * self.apart) for place, mask in enumerate(halves))
 
+    @property
+    def storing_warps(self) -> int:
+        """Warps of the role in which a thread leaves something."""
+        threads = np.arange(self.threads)
+        return len(np.unique(threads[placed(threads, self.first) == 0] // LANES))
+
     def offset(self, result: int, word: int, warp: int) -> int:
         """Bytes to a word of a result that a warp left."""
         return ((word * self.results + result) * self.block + warp * self.apart) * WORD_BYTES
@@ -92,7 +100,7 @@ def placed(threads: NDArray[np.int64], digits: tuple[DigitStep, ...]) -> NDArray
 
 
 def exchanged(s: Combining) -> Exchanged | None:
-    """What the warps exchange for a statement of a filled-in program; None where lanes alone meet."""
+    """What the warps exchange for a reduction of a filled-in program; None where lanes alone meet."""
     who = s.meeting
     warps = int(who.warps)
     if s.by is None or not s.by.warps or warps == 1:
@@ -100,12 +108,13 @@ def exchanged(s: Combining) -> Exchanged | None:
     groups, results = int(who.groups), int(who.results)
     side_by_side = int(who.together) == 1
     lanes = paired(warps, int(who.lanes), int(who.together)) if s.by.in_pairs else 1
-    between, apart = (warps, 1) if side_by_side else (1, groups)
     digits = [d for d in who.digits if int(d.size) > 1]
-    taken = _steps([(int(d.below), int(d.size)) for d in digits if not d.along and not d.copies], between)
+    kept = [(int(d.below), int(d.size)) for d in digits if not d.along and not d.copies]
     members = [(int(d.below) * int(d.lanes), int(d.warps)) for d in digits if d.along]
-    first = [(int(d.below), int(d.lanes)) for d in digits if d.along]
-    first += [(int(d.below), int(d.size)) for d in digits if d.copies]
+    same = [(int(d.below), int(d.lanes)) for d in digits if d.along]
+    same += [(int(d.below), int(d.size)) for d in digits if d.copies]
+    between, apart = (warps, 1) if side_by_side else (1, groups)
+    taken = _steps(kept, between)
     return Exchanged(
         warps,
         s.merge.words,
@@ -114,12 +123,52 @@ def exchanged(s: Combining) -> Exchanged | None:
         apart,
         (*taken, *_steps(members, apart)),
         taken,
-        tuple((below, size, 1) for below, size in first if size > 1),
+        tuple((below, size, 1) for below, size in same if size > 1),
         int(np.prod([int(d.size) for d in digits], dtype=np.int64)),
         lane_masks(who),
         lanes,
         vector(warps, lanes, int(who.together)),
     )
+
+
+def exchanged_at(s: Scan, level: Level, blocks: int) -> Exchanged:
+    """What the warps of one level of a scan exchange, of so many blocks."""
+    held = s.holders
+    return exchanged_between(thread_parts(held, s.axis)[0], levels(held, s.axis), level, blocks, s.merge.words)
+
+
+def exchanged_between(
+    parts: list[ThreadPart], ordered: tuple[Level, ...], level: Level, blocks: int, words: int
+) -> Exchanged:
+    """What the warps of one level of a scan exchange; threads that differ in earlier levels have the same."""
+    done = ordered[: ordered.index(level)]
+    kept = [p for p in parts if not p.copies and p.level != level and p.level not in done]
+    same = [(p.below, p.size, 1) for p in parts if p.copies or p.level in done]
+    groups = math.prod(p.size for p in kept)
+    side_by_side = all(p.below >= LANES for p in kept)
+    between, apart = (level.size, 1) if side_by_side else (1, groups)
+    taken = _steps([(p.below, p.size) for p in kept], between)
+    left = (*taken, *_steps([(level.below, level.size)], apart))
+    threads, warps = math.prod(p.size for p in parts), level.size
+    together = 1 if side_by_side else LANES
+    return Exchanged(
+        warps, words, blocks, warps * groups, apart, left, taken, tuple(same), threads, (), 1,
+        vector(warps, 1, together),
+    )  # fmt: skip
+
+
+def all_exchanged(s: Combining) -> list[Exchanged]:
+    """All that warps exchange for a statement, in order."""
+    if not isinstance(s, Scan):
+        found = exchanged(s)
+        return [found] if found is not None else []
+    blocks, out = s.holders.values.size, []
+    for level in levels(s.holders, s.axis):
+        if level.kind == "values":
+            blocks //= level.size
+        elif level.kind == "warps":
+            out.append(exchanged_at(s, level, blocks))
+    return out
 
 
 def lane_masks(who: Meeting) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, accesses
-from tinygpu.program.exchanged import exchanged
+from tinygpu.program.exchanged import all_exchanged
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import executions, walk
@@ -112,12 +112,10 @@ def _count(
 
 def _count_exchanged(asked: Asked, s: n.Combining, program: Program) -> None:
     """What the warps of a role leave for each other and take, request by request."""
-    by = exchanged(s)
-    if by is None:
-        return
     roles = [b.role for b in walk(program.body) if isinstance(b, n.InRole) and any(i is s for i in walk(b.body))]
     warps = next(int(r.warps) for r in program.roles if r.name in roles)
-    for writes, width_bytes, address, out_of_play in by.requests(warps):
+    requests = (request for by in all_exchanged(s) for request in by.requests(warps))
+    for writes, width_bytes, address, out_of_play in requests:
         found, ideal = count_wavefronts(address, out_of_play, width_bytes)
         if writes:
             asked.wavefronts_written += found

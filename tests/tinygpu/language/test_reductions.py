@@ -105,6 +105,26 @@ REFUSED: list[tuple[Inner, str]] = [
         "<lambda> makes s32 of f32; a tuple keeps its types, f32, f32",
     ),
     (
+        lambda self, p, x, who: p.scan(self.add, x, axis=1, by=self.shuffle),
+        "p.scan shifts values between lanes, and shfl.sync does not; give by= an exchange, or a LaneShift such as "
+        "isa.ShflUp()",
+    ),
+    (
+        lambda self, p, x, who: p.scan(
+            Combine(lambda *a: pair(self, *a)), (x, x), axis=1, exclusive=True, by=isa.ShflUp()
+        ),
+        "an exclusive scan begins with what changes nothing, and <lambda> does not say what; give a Combine with its "
+        "identity, or a carry",
+    ),
+    (
+        lambda self, p, x, who: p.scan(self.add, x, axis=1, by=isa.ShflUp(), carry=p.full(who, "f32")),
+        "add carries 96x1, and %v2 has 96x96",
+    ),
+    (
+        lambda self, p, x, who: p.scan(self.add, x, axis=1, by=isa.ShflUp(), carry=p.full(who.reduced(1), "s32")),
+        "add carries f32 in registers, and v2 is s32 in RMEM",
+    ),
+    (
         lambda self, p, x, who: p.reduce(
             self.add, p.full(Partition((32, 32), Layout.of([(32, E(0) + E(1))], [(32, E(1))])), "f32"), axis=1,
             by=self.shuffle,
@@ -154,15 +174,21 @@ def test_holders_that_cannot_meet_are_out_by_a_constraint() -> None:
     assert out_by(None, warps=1, across=32) == alone
 
 
-def test_what_redux_does_not_combine_is_out_by_a_constraint() -> None:
-    said = "redux.sync combines what all lanes of a warp have, of 32-bit integers; here: "
-    redux = isa.Exchange().option("redux")
-    with pytest.raises(DeclarationError) as never:
-        reasons(redux, warps=1, across=32)
-    assert str(never.value) == f"Thing.program: it can never work, whatever the parameters: {said}add.rn.f32"
-    assert reasons(redux, "s32", warps=1, across=32) == []
-    assert out_by(redux, "s32", warps=1, across=16) == said.partition("; ")[0]
-    assert reasons(redux, "s32", "more", warps=2, across=64) == []
+def admitted(kind: str, combine: str = "add") -> set[tuple[str, int, int]]:
+    def inner(self: Any, p: Any, x: Any, who: Any) -> None:
+        total = p.reduce(getattr(self, combine), x, axis=1, by=self.exchange)
+        p.store(self.st, self.y.column(0, 96), total)
+
+    space = tg.space(machine(inner, kind), m=96, n=96, device="a100").space
+    points = space.sample(400, np.random.default_rng(0))
+    return {(str(p["exchange"]), int(p["warps"]), int(p["across"])) for p in points}
+
+
+def test_an_exchange_that_does_nothing_of_its_own_is_left_to_the_plain_one() -> None:
+    held = {(2, 16), (2, 32), (3, 16), (3, 32), (3, 96)}  # one warp has no registers for the tile
+    assert admitted("f32") == {("shuffles", *each) for each in held}  # three warps make no pairs
+    whole = {("redux", *each) for each in held if each[1] % 32 == 0}
+    assert admitted("s32") == admitted("f32") | whole
 
 
 def test_an_exchange_of_the_class_is_by_what_it_names() -> None:
@@ -226,6 +252,6 @@ def test_operators_make_one_tuple_of_two_as_they_make_tiles() -> None:
 
     space = tg.space(Spread, m=3, n=256, device="h100")
     x = np.random.default_rng(0).normal(size=(3, 256)).astype(np.float32)
-    for warps in (1, 4):
-        kernel = tg.emit(space, exchange="pairs", warps=warps)
+    for warps, exchange in ((1, "shuffles"), (4, "pairs")):
+        kernel = tg.emit(space, exchange=exchange, warps=warps)
         assert (tg.emulate(kernel, x) == x.max(axis=1) - x.min(axis=1)).all()

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast, overload
 
-from tinygpu.expressions import all_of, expr
-from tinygpu.language.combine import Combine
+from tinygpu.expressions import expr
+from tinygpu.language.combine import Combine, identity_of
 from tinygpu.language.exchange import ExchangePlan, lanes_only
-from tinygpu.language.instruction import Elementwise, Shuffle
-from tinygpu.language.meeting import LANES, Meeting, meeting
+from tinygpu.language.instruction import Elementwise, LaneShift, Shuffle
+from tinygpu.language.meeting import Meeting, meeting
 from tinygpu.language.memories import RMEM
 from tinygpu.language.parameters import Choice
 from tinygpu.language.partition import Condition, Partition
@@ -50,7 +50,7 @@ class Combining(Computing):
         name, values, who = self._combined("reduce", combine, value, axis)
         merge = self._merge("reduce", name, combine, values, who.reduced(axis))
         plan = self._plan("reduce", name, by)
-        self.require(_can_meet(f"reduction of {values[0].name}", self._meeting(name, values[0], axis), merge, plan))
+        self.require(_can_meet(f"reduction of {values[0].name}", self._meeting(name, values[0], axis), plan))
         what = f"the reduction by {name}"
         results = tuple(self._value(tile.dtype, who.reduced(axis), what) for tile in values)
         self.emit(n.Reduce(name, merge, plan, values, results, axis))
@@ -58,6 +58,71 @@ class Combining(Computing):
             return results[0]
         self.siblings |= dict.fromkeys((tile.name for tile in results), tuple(tile.name for tile in results))
         return results
+
+    @overload
+    def scan(
+        self, combine: Elementwise, value: Tile, axis: int, exclusive: bool = False, by: By = None,
+        carry: Tile | None = None,
+    ) -> Tile: ...
+    @overload
+    def scan(
+        self, combine: Combine, value: tuple[Tile, ...], axis: int, exclusive: bool = False, by: By = None,
+        carry: tuple[Tile, ...] | None = None,
+    ) -> tuple[Tile, ...]: ...
+    @verb("p.scan")
+    def scan(
+        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, exclusive: bool = False,
+        by: By = None, carry: Tile | tuple[Tile, ...] | None = None,
+    ) -> Tile | tuple[Tile, ...]:
+        """What all elements up to each one along `axis` have together; the result is held as the tile is.
+
+        exclusive  the element itself is left out; the first one gets what changes nothing
+        by         as in `p.reduce`; lanes exchange by a LaneShift
+        carry      a tile of extent 1 along the axis: what stands before all elements, and then what all have together,
+                   as the rounds of a loop hand it on
+        """
+        name, values, who = self._combined("scan", combine, value, axis)
+        merge = self._merge("scan", name, combine, values, who.reduced(axis))
+        plan = self._plan("scan", name, by)
+        if plan is not None and not isinstance(plan.shuffle, LaneShift):
+            raise self.fail(
+                f"p.scan shifts values between lanes, and {plan.shuffle} does not; give by= an exchange, or a "
+                "LaneShift such as isa.ShflUp()"
+            )
+        carries = self._carries(name, values, who.reduced(axis), carry)
+        if exclusive and not carries and not merge.identity:
+            raise self.fail(
+                f"an exclusive scan begins with what changes nothing, and {name} does not say what; give a Combine "
+                "with its identity, or a carry"
+            )
+        self.require(_can_meet(f"scan of {values[0].name}", self._meeting(name, values[0], axis), plan))
+        results = tuple(self._value(tile.dtype, who, f"the scan by {name}") for tile in values)
+        self.emit(n.Scan(name, merge, plan, values, results, axis, exclusive, carries))
+        if isinstance(value, Tile):
+            return results[0]
+        self.siblings |= dict.fromkeys((tile.name for tile in results), tuple(tile.name for tile in results))
+        return results
+
+    def _carries(
+        self, name: str, values: tuple[Tile, ...], held: Partition, carry: Tile | tuple[Tile, ...] | None
+    ) -> tuple[Tile, ...]:
+        """What stands before all elements."""
+        if carry is None:
+            return ()
+        tiles = (carry,) if isinstance(carry, Tile) else tuple(carry)
+        if len(tiles) != len(values):
+            raise self.fail(f"{name} scans {len(values)} tiles, and {len(tiles)} are carried")
+        for tile, of in zip(tiles, values, strict=True):
+            self._use(tile)
+            self._written(tile)
+            if tile.partition is None or tile.dtype != of.dtype:
+                here = f"{tile.name} is {tile.dtype} in {tile.memory}"
+                raise self.fail(f"{name} carries {of.dtype} in registers, and {here}")
+            stand_in = self._stand_in(of.name, of, held)
+            if not all(a.same(b) for a, b in zip(tile.shape, held.shape, strict=True)):
+                raise self.fail(f"{name} carries {extents_of(stand_in)}, and {tile} has {extents_of(tile)}")
+            self._broadcasts(name, (tile,), stand_in)
+        return tiles
 
     # -- what is combined ------------------------------------------------------------------------------------------
     def _combined(
@@ -159,7 +224,11 @@ class Combining(Computing):
             steps.append(replace(s, operands=operands, result=known[s.result.name]))
         if foreign := next((tile for tile in made if tile.name not in known), None):
             raise self.fail(f"{name} gives {foreign}, which is neither of what it is given nor made of it")
-        identity = combine.identity if isinstance(combine, Combine) else ()
+        if isinstance(combine, Combine):
+            identity = combine.identity
+        else:
+            known_by_sign = identity_of(combine.sign, values[0].dtype)
+            identity = () if known_by_sign is None else (known_by_sign,)
         whole = tuple(known[tile.name] for tile in made)
         return n.Merge(left, right, whole, tuple(steps), identity, isinstance(combine, Combine))
 
@@ -189,9 +258,7 @@ class Combining(Computing):
         return cast(tuple[Tile, ...], made)
 
 
-def _can_meet(
-    title: str, who: Meeting, merge: n.Merge, plan: ExchangePlan | None
-) -> tuple[Condition, ...]:
+def _can_meet(title: str, who: Meeting, plan: ExchangePlan | None) -> tuple[Condition, ...]:
     """What must hold for the threads that differ along an axis to combine what they have."""
     if plan is None:
         sentence = "every thread has all values along the reduced axis; how threads exchange them is said with by="
@@ -199,11 +266,4 @@ def _can_meet(
     if not plan.warps:
         return (Condition(title, who.within_warps, "the threads along the reduced axis are lanes of one warp"),)
     sentence = "the threads along the reduced axis are whole warps, and a power of two of the lanes of one"
-    out = [Condition(title, who.whole, sentence)]
-    if plan.at_once is not None:
-        taken = merge.plain is not None and bool(plan.at_once.form(merge.plain))
-        of = merge.plain.label if merge.plain is not None else "a tuple"
-        label = plan.at_once.label
-        sentence = f"{label} combines what all lanes of a warp have, of 32-bit integers; here: {of}"
-        out.append(Condition(f"{label} of {title}", all_of([expr(who.lanes) == LANES, taken]), sentence))
-    return tuple(out)
+    return (Condition(title, who.whole, sentence),)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr
+from tinygpu.expressions import Expr, all_of, any_of
 from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.instruction import Elementwise, Instruction
-from tinygpu.language.meeting import Meeting, meeting, words_of
+from tinygpu.language.meeting import LANES, Meeting, meeting, words_of
+from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.computing import Apply
 from tinygpu.program.statement import ZERO, Statement
@@ -80,6 +81,11 @@ class Combining(Statement):
             return ZERO
         return self.meeting.left_bytes(self.merge.words)
 
+    @property
+    def differs_from_plain(self) -> Expr:
+        """Whether its exchange does something that a plain one would not do."""
+        return any_of([False])
+
     def headline(self, turns: frozenset[str]) -> str:
         made, taken = (", ".join(map(str, tiles)) for tiles in (self.results, self.sources))
         by = f" by {self.by}" if self.by is not None and self.by.warps else ""
@@ -87,5 +93,55 @@ class Combining(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Scan(Combining):
+    """Every value along the axis becomes what all before it, and it itself, have together.
+
+    exclusive  the value itself is left out
+    carries    tiles of extent 1 along the axis: what stands before all of them, and then what all have together
+    """
+
+    exclusive: bool = False
+    carries: tuple[Tile, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (*self.sources, *self.carries)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (*self.results, *self.carries)
+
+    @property
+    def holders(self) -> Partition:
+        """Who holds what, in the fewest digits."""
+        partition = self.sources[0].partition
+        if partition is None:
+            raise ValueError(f"{self.sources[0].name} does not lie in registers")
+        return partition.coalesced
+
+    @property
+    def exchanged_bytes(self) -> Expr:
+        if self.by is None or not self.by.warps:
+            return ZERO
+        return self.meeting.scanned_bytes(self.merge.words)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        made, taken = (", ".join(map(str, tiles)) for tiles in (self.results, self.sources))
+        by = f" by {self.by}" if self.by is not None and self.by.warps else ""
+        before = f" after {', '.join(map(str, self.carries))}" if self.carries else ""
+        kind = "exclusive scan" if self.exclusive else "scan"
+        return f"{made} = {kind} {self.name} {taken} along {self.axis}{before}{by}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Combining):
     """All values along the axis become one, which every thread that held one of them holds."""
+
+    @property
+    def differs_from_plain(self) -> Expr:
+        who, plain = self.meeting, self.merge.plain
+        if self.by is None:
+            return any_of([False])
+        at_once = self.by.at_once is not None and plain is not None and bool(self.by.at_once.form(plain))
+        pairs = (who.warps % 2 == 0) & (who.lanes % 2 == 0) & (who.together == 1)
+        return any_of([all_of([who.lanes == LANES, at_once]), all_of([pairs, self.by.in_pairs])])
