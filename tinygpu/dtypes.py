@@ -119,7 +119,9 @@ class PackedType:
 
 
 PACKED: tuple[PackedType, ...] = tuple(
-    PackedType(f"{t.name}x2", t, 2) for t in DTYPES if t.is_float and t.bits == 16
+    PackedType(f"{t.name}x{32 // t.bits}", t, 32 // t.bits)
+    for t in DTYPES
+    if t.bits in (16, 8, 4) and t.kind != "scale"
 )
 
 

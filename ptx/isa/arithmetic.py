@@ -33,5 +33,5 @@ def arithmetic(kind: str = "f32", *, approximate: bool = False) -> Group:
     members += [one("pred") for one in _OF_PREDICATES]
     members += [Unpack(origin, to) for origin, to in UNPACKED if kind == to]
     members += [Pack(origin, to) for origin, to in PACKED if kind == origin]
-    members += [Cvt(*pair) for pair in CONVERSIONS if kind in pair and pair not in UNPACKED]
+    members += [Cvt(*pair) for pair in CONVERSIONS if kind in pair and pair not in (*UNPACKED, *PACKED)]
     return Group(f'arithmetic("{kind}"{", approximate=True" if approximate else ""})', tuple(members))

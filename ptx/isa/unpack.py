@@ -1,9 +1,9 @@
 """Conversions of elements that share registers: all of a register at once, by permutes, masks and magic numbers.
 
-operands   values of 8 or 4 bits, in registers (Unpack); values that become 4 bits (Pack)
-legality   the pairs of `UNPACKED` and `PACKED`; 8-bit floats from sm_89 on, but e5m2 to f16
-meaning    the values, in another type: exact; to 4 bits the nearest whole number, saturated, of a NaN 0
-cost       the statements of the text, for each register of the operand where a thread holds whole ones
+operands   values of 8 or 4 bits, in registers (Unpack); values that become such (Pack)
+legality   the pairs of `UNPACKED` and `PACKED`; 8-bit floats from sm_89 on, but e5m2 to wider ones
+meaning    the values, in another type: exact; to fewer bits as `Cvt` rounds
+cost       the statements of the text, for each register of narrow elements where a thread holds whole ones
 lowering   the bits of a small number in the mantissa of a large one make a float, of which the large one is subtracted;
            what has as many exponent bits as it needs is moved into place and multiplied by a power of two
 """
@@ -20,7 +20,7 @@ import numpy as np
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, where
 from tinygpu.language.instruction import Elementwise
-from tinygpu.ptx.isa.cvt import CONVERSIONS
+from tinygpu.ptx.isa.cvt import CONVERSIONS, Cvt
 from tinygpu.ptx.isa.elementwise import narrowed
 
 # (a & b) ^ c, as lop3 names it.
@@ -190,11 +190,12 @@ _ALONE = {
     ("e5m2", "f16"): "{{ .reg .b32 t; shl.b32 t, {a}, 8; cvt.u16.u32 {d}, t; }}",
     ("e5m2", "f32"): "{{ .reg .b32 t; .reg .b16 h; shl.b32 t, {a}, 8; cvt.u16.u32 h, t; cvt.f32.f16 {d}, h; }}",
 }  # fmt: skip
-# (from, to) of values that become 4 bits -> the opcode that makes them whole.
+# (from, to) of values that become narrow: what they are as whole numbers, "" of 8-bit floats.
 PACKED: dict[tuple[str, str], str] = {
-    **{("f32", to): "cvt.rni.s32.f32" for to in ("s4", "u4")},
-    **{("f16", to): "cvt.rni.s32.f16" for to in ("s4", "u4")},
-    **{("s32", to): "mov.b32" for to in ("s4", "u4")},
+    **{("f32", to): "cvt.rni.s32.f32" for to in ("s8", "u8", "s4", "u4")},
+    **{("f16", to): "cvt.rni.s32.f16" for to in ("s8", "u8", "s4", "u4")},
+    **{("s32", to): "mov.b32" for to in ("s8", "u8", "s4", "u4")},
+    **{(origin, to): "" for origin in ("f32", "f16") for to in ("e4m3", "e5m2")},
 }
 
 
@@ -249,28 +250,61 @@ class Unpack(Elementwise):
 
 @dataclass(frozen=True, eq=False)
 class Pack(Elementwise):
-    """Makes values of 4 bits: the nearest whole number, ties to even, saturated; of a NaN 0."""
+    """Makes values of 8 or 4 bits, all of a register at once: integers saturate and are 0 of a NaN, floats saturate."""
 
     origin: str = "f32"
-    to: str = "s4"
+    to: str = "s8"
     sign: ClassVar[str] = "convert"
-    source: ClassVar[str] = "PTX ISA, cvt, min, max, bfi"
+    source: ClassVar[str] = "PTX ISA, cvt, cvt.pack"
 
     def __post_init__(self) -> None:
         if (self.origin, self.to) not in PACKED:
             pairs = ", ".join(f"{a} to {b}" for a, b in PACKED)
             raise ValueError(f"nothing packs {self.origin} into {self.to}; there are {pairs}")
+        if dtype(self.to).is_float:
+            object.__setattr__(self, "target", 89)
+            object.__setattr__(self, "isa", (8, 1))
 
     def types(self) -> tuple[tuple[str, ...], str]:
         return (self.origin,), self.to
 
     def text(self) -> str:
-        low, high = (-8, 7) if self.to == "s4" else (0, 15)
-        whole = f"{PACKED[self.origin, self.to]} t, {{a}};"
-        return f"{{{{ .reg .b32 t; {whole} max.s32 t, t, {low}; min.s32 {{d}}, t, {high}; }}}}"
+        if dtype(self.to).bits == 4:
+            low, high = (-8, 7) if self.to == "s4" else (0, 15)
+            whole = f"{PACKED[self.origin, self.to]} t, {{a}};"
+            return f"{{{{ .reg .b32 t; {whole} max.s32 t, t, {low}; min.s32 {{d}}, t, {high}; }}}}"
+        spelled = CONVERSIONS[self.origin, self.to].text
+        return spelled if "{d}" in spelled else f"{spelled} {{d}}, {{a}};"
+
+    def packed_text(self) -> str:
+        return self._floats() if dtype(self.to).is_float else self._integers()
+
+    def _integers(self) -> str:
+        """Two at a time, from the highest on, each above what was packed before (PTX ISA, cvt.pack)."""
+        whole, count = PACKED[self.origin, self.to], 32 // dtype(self.to).bits
+        values = [f"{{a{i}}}" if whole == "mov.b32" else f"t{i}" for i in range(count)]
+        lines = [f"{whole} {value}, {{a{i}}};" for i, value in enumerate(values) if whole != "mov.b32"]
+        rest = "0"
+        for first in range(count - 2, -1, -2):
+            into = "{d}" if first == 0 else "above"
+            lines.append(f"cvt.pack.sat.{self.to}.s32.b32 {into}, {values[first + 1]}, {values[first]}, {rest};")
+            rest = "above"
+        return _block(f".reg .b32 above, t<{count}>;", lines)
+
+    def _floats(self) -> str:
+        """Two at a time, the second in the upper byte."""
+        if self.origin == "f32":
+            lines = [f"cvt.rn.satfinite.{self.to}x2.f32 {half}, {{a{i + 1}}}, {{a{i}}};"
+                     for half, i in (("low", 0), ("high", 2))]  # fmt: skip
+        else:
+            lines = [f"mov.b32 two, {{{{{{a{i}}}, {{a{i + 1}}}}}}}; cvt.rn.satfinite.{self.to}x2.f16x2 {half}, two;"
+                     for half, i in (("low", 0), ("high", 2))]  # fmt: skip
+        return _block(".reg .b16 low, high; .reg .b32 two;", [*lines, "mov.b32 {d}, {{low, high}};"])
 
     def issued(self, values: Expr) -> Expr:
-        return values * (_statements(self.text()) + 1)  # and what puts the value into its register
+        alone = values * (_statements(self.text()) + 1)  # and what puts the value into its register
+        per = 32 // dtype(self.to).bits
+        return where(values % per == 0, values // per * _statements(self.packed_text()), alone)
 
     @property
     def label(self) -> str:
@@ -281,10 +315,13 @@ class Pack(Elementwise):
         return 0
 
     def meaning(self, *values: Any) -> Any:
-        limits = ml_dtypes.iinfo(dtype(self.to).numpy)
+        to = dtype(self.to)
+        if to.bits == 8:
+            return Cvt(self.origin, self.to).meaning(*values)
+        limits = ml_dtypes.iinfo(to.numpy)
         with np.errstate(all="ignore"):
             whole = np.rint(np.asarray(values[0]).astype(np.float64))
-            return np.clip(np.where(np.isnan(whole), 0, whole), limits.min, limits.max).astype(dtype(self.to).numpy)
+            return np.clip(np.where(np.isnan(whole), 0, whole), limits.min, limits.max).astype(to.numpy)
 
 
 def _statements(text: str) -> int:

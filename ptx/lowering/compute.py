@@ -93,7 +93,8 @@ def apply(context: Context, s: n.Apply) -> None:
     kind = dtype(gives)
     if apply_unpacked(context, s):
         return
-    if packing(kind, who.values.size) > 1 and s.instruction.form(True):
+    held = packing(kind, who.values.size)
+    if held > 1 and held * kind.bits == 32 and s.instruction.form(True):
         apply_packed(context, s)
         return
     sources = [_source(context, o, want, s.result) for o, want in zip(s.operands, takes, strict=True)]

@@ -24,6 +24,7 @@ from tinygpu.ptx.emulator import EmulationFault, PreparedKernel, SparseBuffer, e
 from tinygpu.ptx.launching.emulated import Buffer, emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.launches import launch_of
+from tinygpu.ptx.runtime.nibbles import packed, unpacked
 from tinygpu.ptx.verification.comparison import Check, compare_arrays
 from tinygpu.ptx.verification.inputs import workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
@@ -116,8 +117,6 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
 
 def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
     """Why chosen tiles are not run together; "" where they are."""
-    if shared := next((o for o in problem.operands if o.dtype.bits < 8), None):
-        return f"elements of {shared.name} share bytes, of which no window is backed"
     whole = frozenset(d.name for d in machine.following_dims())
     elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
@@ -248,13 +247,15 @@ class _Backed:
         if array is None:
             array = np.zeros(_shape(window), dtype=operand.dtype.numpy)
             array.view(np.uint8)[...] = POISON
+        if operand.dtype.bits == 4:
+            array = array.view(np.uint8)
         moved = np.moveaxis(array, self._contiguous, -1)
         self._shape = moved.shape
         lines = moved.reshape(-1, moved.shape[-1])
         starts = self._starts(window)
         # Where lines follow one another without a gap, they are one region.
         self.regions: dict[int, NDArray[Any]] = {}
-        self._pieces: list[tuple[int, slice, NDArray[Any]]] = []
+        self._pieces: list[tuple[int, slice, NDArray[Any], int]] = []
         places = [
             (int(row) + first, number, column, last - first)
             for number, row in enumerate(starts)
@@ -279,23 +280,27 @@ class _Backed:
 
     def _add(self, places: Sequence[tuple[int, int, int, int]], lines: NDArray[Any]) -> None:
         region = np.concatenate([lines[number, column : column + size] for _, number, column, size in places])
-        self.regions[places[0][0] * self._operand.dtype.bytes] = region
+        if self._operand.dtype.bits == 4:  # vectors and rows are whole bytes, and so are windows
+            region = packed(region)
+        self.regions[places[0][0] * self._operand.dtype.bits // 8] = region
         at = 0
         for _, number, column, size in places:
-            self._pieces.append((number, slice(column, column + size), region[at : at + size]))
+            self._pieces.append((number, slice(column, column + size), region, at))
             at += size
 
     def buffer(self) -> SparseBuffer:
         o = self._operand
         offset = o.align_bytes if o.align_bytes < 256 else 0
-        size = offset + o.extent_elems * o.dtype.bytes
+        size = offset + o.dtype.bytes_of(o.extent_elems)
         return SparseBuffer(size, {offset + k: v for k, v in self.regions.items()}, offset=offset, name=o.name)
 
     def array(self) -> NDArray[Any]:
         """What stands in the window now."""
-        lines = np.empty((int(np.prod(self._shape[:-1], dtype=np.int64)), self._shape[-1]), self._operand.dtype.numpy)
-        for number, columns, piece in self._pieces:
-            lines[number, columns] = piece
+        kind = self._operand.dtype
+        lines = np.empty((int(np.prod(self._shape[:-1], dtype=np.int64)), self._shape[-1]), kind.numpy)
+        for number, columns, region, at in self._pieces:
+            held = unpacked(region).view(kind.numpy) if kind.bits == 4 else region
+            lines[number, columns] = held[at : at + columns.stop - columns.start]
         return np.moveaxis(lines.reshape(self._shape), -1, self._contiguous)
 
 

@@ -20,7 +20,8 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.emulator import EmulationFault, PtxSyntaxError, UnsupportedInstruction, emulate
-from tinygpu.ptx.runtime.nibbles import packed
+from tinygpu.ptx.runtime.nibbles import packed as packed_bytes
+from tinygpu.ptx.runtime.nibbles import unpacked
 from tinygpu.testing.bench import Bench
 from tinygpu.testing.case import Case
 from tinygpu.testing.report import Failure, Row
@@ -219,6 +220,10 @@ def _emulated(instruction: Elementwise, inputs: list[NDArray[Any]], packed: bool
     ptx = _kernel(instruction, text, takes, gives, per)
     held = zip([*inputs, out], [*takes, gives], strict=True)
     stored = [values.view(np.uint8) if kind.bits == 4 else values for values, kind in held]
+    if packed and gives.bits == 4:
+        whole = np.zeros(THREADS // 2, dtype=np.uint8)
+        emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in stored[:-1]), whole])
+        return unpacked(whole).view(gives.numpy)
     emulate(ptx, grid=1, block=THREADS // per, args=[*(i.copy() for i in stored[:-1]), stored[-1]])
     return out
 
@@ -229,7 +234,7 @@ def _unpacked(instruction: Elementwise, values: NDArray[Any]) -> NDArray[Any]:
     per = 32 // takes.bits
     count, out = per * gives.bits // 32, np.zeros(THREADS, dtype=gives.numpy)
     codes = values.view(np.uint8)
-    held = packed(codes) if takes.bits == 4 else codes
+    held = packed_bytes(codes) if takes.bits == 4 else codes
     results = {f"d{i}": f"%r{10 + i}" for i in range(count)}
     lines = [*_begun(instruction, ["a", "d"]), "mul.wide.u32 %d2, %r6, 4;", "add.s64 %d0, %d0, %d2;"]
     lines += [f"mad.wide.u32 %d1, %r6, {4 * count}, %d1;", "ld.global.b32 %r0, [%d0];"]
@@ -271,9 +276,10 @@ def _kernel(instruction: Elementwise, text: str, takes: list[DType], gives: DTyp
     result = "%r0" if per > 1 else _register(gives, 0)
     lines = _begun(instruction, [*OPERANDS[: len(takes)], "d"])
     for place, kind in enumerate([*takes, gives]):
-        lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {per * kind.numpy.itemsize}, %d{place};")
+        stride = 4 if place == len(takes) and per > 1 else per * kind.numpy.itemsize
+        lines.append(f"mad.wide.u32 %d{20 + place}, %r6, {stride}, %d{place};")
     lines += [*loads, *text.format(d=result, **registers).split("\n")]
-    if gives.bits == 4:
+    if gives.bits == 4 and per == 1:
         lines += [f"and.b32 %r31, {result}, 15;", f"st.global.u8 [%d{20 + len(takes)}], %r31;", "ret;", "}"]
     elif gives.kind == "predicate":
         lines += [f"selp.u32 %r31, 1, 0, {result};", f"st.global.u8 [%d{20 + len(takes)}], %r31;", "ret;", "}"]

@@ -37,6 +37,13 @@ def alone(instruction: Unpack | Pack) -> str:
     return instruction.text().format(d=register(instruction.to, 0), a=register(instruction.origin, 1))
 
 
+def whole(instruction: Pack) -> str:
+    """The statements that pack a register, over registers of a specimen."""
+    count = 32 // dtype(instruction.to).bits
+    values = {f"a{i}": register(instruction.origin, 1 + i) for i in range(count)}
+    return instruction.packed_text().format(d="%r0", **values)
+
+
 def _unpacked_variants() -> Iterator[Variant]:
     for target, _ in TARGETS:
         for kind in ("s4", "u4", "e2m1", "s8"):  # what an instruction of its own would be called
@@ -54,7 +61,10 @@ def _packed_variants() -> Iterator[Variant]:
         for kind in ("s4", "u4"):
             yield Variant(f"cvt.rni.{kind}.f32 %r0, %r1;", target, False)
         for pair in PACKED:
-            yield Variant(alone(Pack(*pair)), target, True)
+            made = Pack(*pair)
+            legal = compute_capability(target) >= made.target
+            yield Variant(alone(made), target, legal)
+            yield Variant(whole(made), target, legal)
 
 
 def cards() -> Iterator[Card]:
@@ -96,27 +106,50 @@ def _unpacking() -> Card:
 
 
 def _packing() -> Card:
-    instruction = Pack("f32", "s4")
-    example = Specimen(
-        "pack.s4.f32",
-        f"ld.global.b32 %r1, [%a];\n{alone(instruction)}\nst.global.b8 [%out], %r0;",
-        (Field("a", "f32", 1), Field("out", "s8", 1, "out")),
-        lambda a: np.clip(np.rint(a), -8, 7).astype(np.int8),
-    )
-    pairs = Guarantee("pack pairs", "the pair of types is one of f32, f16, s32 to s4, u4", "assembler")
+    instruction, young = Pack("f32", "s8"), Pack("f32", "e4m3")
+    example = _packed_specimen(instruction)
+    pairs = Guarantee("pack pairs", "the pair of types is one of the table below", "assembler")
     bad = Specimen("pack: f32 to s4 by cvt", "cvt.rni.s4.f32 %r0, %r1;", (Field("out", "s8", 1, "out"),), lambda: None)
+    legal = _packed_specimen(young)
+    old = Specimen(legal.title, legal.body, legal.fields, legal.meaning, 87, legal.isa)
     return Card(
         name="pack",
         instruction=instruction,
-        operands=(("a", "RMEM", "one per element", "from"), ("result", "RMEM", "up to 8 in each register", "to")),
-        rules=(instruction.target_rule(),),
+        operands=(
+            ("a", "RMEM", "1 or 2 neighbours in each register", "from"),
+            ("result", "RMEM", "4 or 8 neighbours in each register", "to"),
+        ),
+        rules=(instruction.target_rule(), young.target_rule()),
         guarantees=(pairs,),
-        meaning="d = numpy.clip(numpy.rint(a), low, high); of a NaN 0",
-        cost="its statements on the alu unit, per element",
+        meaning="d = a.astype(to): integers to the nearest, saturated, of a NaN 0; 8-bit floats saturate",
+        cost="its statements on the alu unit, for each register of d that a thread holds whole; else value by value",
         example=example,
-        twins=(target_twin(instruction, example), Twin(pairs.name, "assembler", example, bad, ".s4")),
+        twins=(
+            target_twin(instruction, example),
+            Twin(pairs.name, "assembler", example, bad, ".s4"),
+            Twin(young.target_rule().name, "assembler", legal, old, "requires .target sm_89 or higher"),
+        ),
         variants=_packed_variants,
+        pictures=lambda: (("Pairs", _packed_table()),),
     )
+
+
+def _packed_specimen(instruction: Pack) -> Specimen:
+    """Loads four neighbours, packs them, and stores the register."""
+    loads = "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%a];"
+    fields = (Field("a", instruction.origin, 4), Field("out", instruction.to, 4, "out"))
+    body = f"{loads}\n{whole(instruction)}\nst.global.b32 [%out], %r0;"
+    return Specimen(
+        instruction.label, body, fields, instruction.meaning, max(instruction.target, 80), instruction.isa
+    )
+
+
+def _packed_table() -> str:
+    rows = []
+    for origin, to in PACKED:
+        made = Pack(origin, to)
+        rows.append((origin, to, f"`{whole(made)}`", f"sm_{max(made.target, 80)}", version(made.isa)))
+    return markdown_table(("from", "to", "PTX for a register of d (%r0)", "from target", "from .version"), rows)
 
 
 def _specimen(instruction: Unpack) -> Specimen:

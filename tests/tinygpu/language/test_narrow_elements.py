@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import tinygpu as tg
 from tinygpu.api.bundle import question
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, blocked
 from tinygpu.language.problem import Operand
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
@@ -99,7 +100,9 @@ def bits_are_moved_and_decoded(seed: int) -> None:
         assert np.all((got == wanted) | (np.isnan(got) & np.isnan(wanted))), where
         if kind == to:
             assert np.array_equal(found.view(np.uint8), codes), where
-    assert tg.verify(kernel).passed
+    verified = tg.verify(kernel)
+    assert verified.passed, verified
+    assert not verified.left_out, verified
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -124,9 +127,18 @@ def test_what_unpacks_a_register_gives_every_value(pair: tuple[str, str]) -> Non
 @pytest.mark.parametrize("pair", PACKED, ids=" to ".join)
 def test_what_packs_saturates(pair: tuple[str, str]) -> None:
     assert meaning_fault(Pack(*pair), np.random.default_rng(0), 0.0) == ""
-    low, high = (-8, 7) if pair[1] == "s4" else (0, 15)
-    given = np.array([-300, -8.4, -1, 0.5, 1.5, 6.6, 300]).astype(dtype(pair[0]).numpy)
-    found = Pack(*pair).meaning(given).astype(np.int64)
+    kind = dtype(pair[1])
+    given = np.array([-300, -8.4, -1, 0.5, 1.5, 6.6, 300, 999]).astype(dtype(pair[0]).numpy)
+    found = Pack(*pair).meaning(given).astype(np.float64)
+    if kind.is_float:
+        codes = np.arange(1 << kind.bits, dtype=np.uint8)
+        values = np.array([decoded(pair[1], int(code)) for code in codes])
+        values = values[np.isfinite(values)]
+        nearest = np.abs(values[:, None] - given.astype(np.float64)).min(axis=0)
+        np.testing.assert_array_equal(np.abs(found - given.astype(np.float64)), nearest)
+        return
+    high = (1 << (kind.bits - (kind.kind == "signed"))) - 1
+    low = -high - 1 if kind.kind == "signed" else 0
     np.testing.assert_array_equal(found, np.clip(np.rint(given.astype(np.float64)), low, high))
 
 
@@ -156,6 +168,49 @@ def test_registers_of_narrow_elements_are_taken_apart_together() -> None:
     assert kernel.ptx.count("lop3.b32") == kernel.ptx.count("fma.rn.f16x2") == 4
     assert "bfe" not in kernel.ptx
     assert Unpack("s4", "f16").issued(expr(8)).same(12)
+
+
+@dataclass(frozen=True, eq=False)
+class BothBytes(Elementwise):
+    """d = a & b of four bytes in one register."""
+
+    operands = ("u8x4", "u8x4")
+    result = "u8x4"
+    template = "and.b32 {d}, {a}, {b};"
+    sign = "&"
+
+    def meaning(self, *values: Any) -> Any:
+        return values[0] & values[1]
+
+
+def test_an_instruction_of_ones_own_computes_with_four_bytes_at_once() -> None:
+    class Masked(Machine):
+        """y = x & z"""
+
+        n = Dim()
+        x, z = Input("u8", n), Input("u8", n)
+        y = Output("u8", n)
+        warps, vector = Param(1, 2), Param(1, 2, 4, 8, 16)
+        ld, st, both = isa.LdGlobal(vector), isa.StGlobal(vector), BothBytes()
+
+        def program(self, p: Any) -> None:
+            shape = (32 * self.warps * self.vector,)
+            who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+            with p.grid((self.n, shape[0])) as (i,), p.role("all", warps=self.warps):
+                x, z = (p.load(self.ld, t.tile(i, shape=shape), who) for t in (self.x, self.z))
+                p.store(self.st, self.y.tile(i, shape=shape), x & z)
+
+        @staticmethod
+        def reference(x: Any, z: Any) -> Any:
+            return x & z
+
+    space = tg.space(Masked, n=1040, device="a100")
+    assert space.parameters["vector"] == (4, 8, 16)  # a thread holds whole registers
+    kernel = tg.emit(space, vector=8, warps=1)
+    assert not {"bfe", "bfi"} & {line.split(".")[0].strip() for line in kernel.ptx.splitlines()}  # no byte by itself
+    x, z = np.random.default_rng(0).integers(0, 256, (2, 1040)).astype(np.uint8)
+    assert np.array_equal(tg.emulate(kernel, x, z), x & z)
+    assert np.array_equal(tg.run(kernel, x, z), x & z)
 
 
 # --- what cannot be -----------------------------------------------------------------------------------------------
@@ -207,7 +262,7 @@ def test_arrays_of_a_gpu_have_whole_bytes() -> None:
 def test_pairs_that_nothing_converts_are_listed() -> None:
     with pytest.raises(ValueError, match=r"^nothing unpacks s4 to f64; there are s4 to f16, u4 to f16, "):
         Unpack("s4", "f64")
-    with pytest.raises(ValueError, match=r"^nothing packs f64 into s4; there are f32 to s4, f32 to u4, "):
+    with pytest.raises(ValueError, match=r"^nothing packs f64 into s4; there are f32 to s8, f32 to u8, "):
         Pack("f64", "s4")
 
 
