@@ -101,6 +101,8 @@ DTYPES: tuple[DType, ...] = (
 
 # What comparisons make and selections take: whether something holds. No memory has elements of it.
 PREDICATE = DType("pred", 1, "predicate")
+# The types of values in registers.
+VALUES: tuple[DType, ...] = (*DTYPES, PREDICATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def dtype(name: str | DType) -> DType:
             f"{packed} is a register of {packed.count} neighbours, which operands of an Elementwise instruction are; "
             f"the elements are {packed.element}"
         )
-    for candidate in (*DTYPES, PREDICATE):
+    for candidate in VALUES:
         if candidate.name == name:
             return candidate
     raise ValueError(f"unknown dtype {name!r}; known: {', '.join(t.name for t in DTYPES)}")

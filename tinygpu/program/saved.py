@@ -19,7 +19,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-from tinygpu.dtypes import DTYPES, DType, dtype
+from tinygpu.dtypes import VALUES, DType, dtype
 from tinygpu.expressions import Expr
 from tinygpu.expressions.formula import FormulaError, read, write
 from tinygpu.files import FileError
@@ -33,7 +33,7 @@ from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Buffer, Pick, Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
@@ -61,6 +61,7 @@ _CLASSES: tuple[type, ...] = (
     Tensor,
     Memory,
     Tile,
+    Pick,
     Buffer,
     Partition,
     Layout,
@@ -154,7 +155,7 @@ class _Writer:
             return float(value) if math.isfinite(value) else {"float": repr(float(value))}
         if isinstance(value, (tuple, list)):
             return [self.value(v, where) for v in value]
-        if isinstance(value, DType) and value in DTYPES:
+        if isinstance(value, DType) and value in VALUES:
             return {"dtype": value.name}
         if isinstance(value, Memory) and value in MEMORIES:
             return {"memory": value.name}
@@ -253,7 +254,7 @@ class _Reader:
                 return self.shared[number]
             case {"float": "inf" | "-inf" | "nan" as text, **rest} if not rest:
                 return float(text)
-            case {"dtype": str(name), **rest} if not rest and name in {t.name for t in DTYPES}:
+            case {"dtype": str(name), **rest} if not rest and name in {t.name for t in VALUES}:
                 return dtype(name)
             case {"memory": str(name), **rest} if not rest and name in {m.name for m in MEMORIES}:
                 return memory(name)
