@@ -39,8 +39,9 @@ def problem_of(
     dims: dict[str, tuple[int, str]] = {}
     strides, majors, aligns, dtypes = {}, {}, {}, {}
     wanted_orders = {o.name: o.major for o in like.operands} if like else {}
-    for name, view in views.items():
+    for name, given in views.items():
         tensor = declared[name]
+        view = _as(given, _narrow(tensor)) if given.type == "u8" and _narrow(tensor) else given
         _check_rank(machine, tensor, view)
         for axis, (dim, size) in enumerate(zip(tensor.dims, view.shape, strict=True)):
             wanted = options.get(dim.name) if isinstance(dim, Option) else dim if isinstance(dim, int) else None
@@ -71,15 +72,16 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
 
     def launch_for(views: Mapping[str, View]) -> Launch:
         title = machine.__name__
-        if narrow := next((o for o in made_for.operands if o.dtype.bits < 8), None):
-            raise WrongArray(
-                f"{title}: {narrow.name} is {narrow.dtype}, and arrays of a GPU have elements of whole bytes; "
-                "tg.emulate and tg.run take it"
-            )
         known = {o.name: o for o in made_for.operands}
         for name, view in views.items():
             wanted = known[name].dtype.name
-            if view.type != wanted and (view.type, wanted) != ("f32", "tf32"):
+            if known[name].dtype.bits < 8:
+                if view.type != "u8":
+                    raise WrongArray(
+                        f"{title}: {name} is {view.type}, and this kernel was compiled for {wanted}, of which an array "
+                        "of u8 holds two in each byte; pack it"
+                    )
+            elif view.type != wanted and (view.type, wanted) != ("f32", "tf32"):
                 raise WrongArray(
                     f"{title}: {name} is {view.type}, and this kernel was compiled for {wanted}; convert it, or "
                     "compile with this array"
@@ -112,8 +114,20 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
 
 
 def _as(view: View, type_: str) -> View:
-    """An f32 array where tf32 is asked for is one of tf32."""
+    """An f32 array where tf32 is asked for is one of tf32; one of bytes has two elements of 4 bits in each."""
+    if element(type_).bits == 4 and view.type == "u8":
+        near = next((axis for axis in reversed(range(len(view.shape))) if view.strides[axis] == 1), -1)
+        axes = range(len(view.shape))
+        shape = tuple(size * (2 if axis == near % len(axes) else 1) for axis, size in enumerate(view.shape))
+        strides = tuple(step if axis == near % len(axes) else 2 * step for axis, step in enumerate(view.strides))
+        return View(view.address, type_, shape, strides, host=view.host)
     return View(view.address, type_, view.shape, view.strides, host=view.host)
+
+
+def _narrow(tensor: TensorDeclaration) -> str:
+    """The type of 4 bits that an array of bytes holds, of a tensor that has one and is not of bytes itself; or ""."""
+    narrow = [t.name for t in tensor.dtypes if t.bits == 4]
+    return narrow[0] if narrow and "u8" not in {t.name for t in tensor.dtypes} else ""
 
 
 def _check_rank(machine: type[Declared], tensor: TensorDeclaration, view: View) -> None:
@@ -139,7 +153,7 @@ def _placed(
 ) -> tuple[str, dict[int, int]]:
     """(order in memory, strides in elements) of an array; the first of the tensor's orders that has them so."""
     shape, strides = view.shape, view.strides
-    steps = 16 // element(view.type).bytes
+    steps = 128 // element(view.type).bits
     # of orders with one contiguous axis, which all fit, that in which the axes lie
     by_stride = sorted(range(len(shape)), key=lambda axis: strides[axis])
     for major in sorted(tensor.majors, key=lambda m: (m != wanted, list(tensor.order(m)) != by_stride)):

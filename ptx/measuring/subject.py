@@ -25,6 +25,7 @@ from tinygpu.ptx.measuring.reference import evaluate
 from tinygpu.ptx.runtime.context import POISON, Context, Memory, Workspaces
 from tinygpu.ptx.runtime.elements import Element, element
 from tinygpu.ptx.runtime.launch import Tensor
+from tinygpu.ptx.runtime.nibbles import packed, unpacked
 from tinygpu.ptx.runtime.sequence import ArgumentSequence, LoadedSequence
 
 Inputs = Literal["integers", "random"]
@@ -221,6 +222,13 @@ class Subject:
     def _upload(self, tensor: Tensor, bits: NDArray[Any]) -> Memory:
         """An input as a whole set has it: at its offset, poison around."""
         storage = np.full(_allocated(tensor), POISON, dtype=np.uint8)
+        if tensor.element.bits == 4:
+            codes = unpacked(storage[_offset(tensor) :])
+            np.lib.stride_tricks.as_strided(codes, tensor.shape, tensor.strides)[...] = bits
+            storage[_offset(tensor) :] = packed(codes)
+            memory = self.context.allocate(storage.nbytes, tensor.name)
+            memory.write(storage)
+            return memory
         size = tensor.element.bytes
         strides = tuple(s * size for s in tensor.strides)
         np.ndarray(tensor.shape, tensor.element.storage, storage.data, _offset(tensor), strides)[...] = bits
@@ -244,6 +252,9 @@ def draw(question: Question, inputs: Inputs, seed: int) -> tuple[dict[str, NDArr
         kind = t.element
         if t.name in question.values:
             bits[t.name] = _declared(question.values[t.name], kind, t.shape, inputs, rng)
+            continue
+        if kind.bits == 4 and inputs == "random":  # all that there are
+            bits[t.name] = rng.integers(0, 16, t.shape, dtype=np.uint8)
             continue
         if kind.is_float and inputs == "random":
             values = rng.random(t.shape, dtype=np.float32)
@@ -280,7 +291,7 @@ def _offset(tensor: Tensor) -> int:
 
 
 def _allocated(tensor: Tensor) -> int:
-    return _offset(tensor) + tensor.extent_bytes + GUARD_ELEMS * tensor.element.bytes
+    return _offset(tensor) + tensor.extent_bytes + GUARD_ELEMS * tensor.element.bits // 8
 
 
 def _place(tensor: Tensor, position: int) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ _NAMES = {ours: theirs for theirs, ours in TYPES.items()} | {"tf32": "float32"}
 
 
 def new_array(library: str, context: Context, tensor: Tensor) -> Any:
-    """An array for an output: of PyTorch, CuPy or NumPy like the inputs, else a DeviceArray of our own."""
+    """An array for an output: of PyTorch, CuPy or NumPy like the inputs, else a DeviceArray of our own.
+
+    Of elements of 4 bits it is one of bytes, which hold two each.
+    """
+    if tensor.element.bits == 4:
+        shape = tuple(n // 2 if step == 1 else n for n, step in zip(tensor.shape, tensor.strides, strict=True))
+        strides = tuple(max(step // 2, 1) for step in tensor.strides)
+        tensor = replace(tensor, type="u8", shape=shape, strides=strides)
     name = _NAMES[tensor.type]
     if library == "torch":
         torch = importlib.import_module("torch")

@@ -230,9 +230,10 @@ def question(machine: type[Declared], posed: Problem, kernels: Sequence[Kernels]
 
     kernels  those that will answer it: what the instructions of one round off, no other is refused for
     """
-    if narrow := next((o for o in posed.operands if o.dtype.bits < 8), None):
+    if narrow := next((o for o in posed.operands if o.dtype.bits < 8 and o.access != "in"), None):
         raise CannotRecord(
-            f"{machine.__name__}: {narrow.name} is {narrow.dtype}, and a bundle carries elements of whole bytes"
+            f"{machine.__name__}: {narrow.name} is {narrow.dtype}, and results are compared on a GPU whose elements "
+            "are whole bytes"
         )
     scalars = tuple((s.name, s.dtype.name) for s in machine.scalars(dict(posed.options)))
     given = [o.name for o in posed.operands if o.access != "out"]

@@ -127,6 +127,10 @@ class Operators:
     def __rrshift__(self, other: Any) -> Any:
         return operate(">>", other, self)
 
+    def __bool__(self) -> bool:
+        """A tile is no condition of Python's: max(x, y) and `x if x > y else y` ask for one."""
+        raise TypeError("the elements of a tile are not known while a program is traced; write where(x > y, x, y)")
+
     def __lt__(self, other: Any) -> Any:
         return operate("<", self, other)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,15 @@ from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, bl
 from tinygpu.language.problem import Operand
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
+from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.measuring.reference import CannotRecord
+from tinygpu.ptx.measuring.subject import Subject
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import open_context
 from tinygpu.ptx.runtime.elements import ELEMENTS
 from tinygpu.ptx.runtime.errors import WrongArray
+from tinygpu.ptx.runtime.loaded import load_kernel
+from tinygpu.ptx.runtime.nibbles import packed
 from tinygpu.ptx.verification.operands import POISON, host_tensor
 from tinygpu.testing.meanings import meaning_fault
 
@@ -245,17 +250,44 @@ def test_what_shares_bytes_is_moved_between_global_memory_and_registers_alone() 
     )
 
 
-def test_arrays_of_a_gpu_have_whole_bytes() -> None:
-    made = machine("s4", "f16", "f16", 1, False)
-    with pytest.raises(CannotRecord) as bundled:
-        question(made, made.problem(m=8, n=256))
-    assert str(bundled.value) == "Converted: x is s4, and a bundle carries elements of whole bytes"
+@pytest.mark.parametrize("by_column", [False, True])
+def test_arrays_of_a_gpu_hold_two_elements_in_each_byte(by_column: bool) -> None:
     context = open_context(Driver(FakeCuda(memory_bytes=1 << 28)))
-    kernel = tg.compile(made, {"m": 8, "n": 256}, point={"warps": 1}, context=lambda: context)
+    codes = np.random.default_rng(1).integers(0, 16, (16, 32)).astype(np.uint8)
+    values = np.vectorize(lambda code: decoded("s4", int(code)))(codes)
+    flat = codes.T if by_column else codes
+    stored = packed(flat).reshape(flat.shape[0], -1)
+    x = stored.T if by_column else stored
+    wide = machine("s4", "f16", "f16", 1, by_column)
+    kernel = tg.compile(wide, x, point={"warps": 1}, context=lambda: context)
+    y = np.zeros((16, 32), np.float16, order="F" if by_column else "C")
+    np.testing.assert_array_equal(kernel(x, out=y).astype(np.float64), values)
+    same = tg.compile(machine("s4", "s4", "f16", 1, by_column), x, point={"warps": 1}, context=lambda: context)
+    if not by_column:
+        np.testing.assert_array_equal(same(x), x)  # a new array of bytes
     with pytest.raises(WrongArray) as launched:
-        kernel(np.zeros((8, 256), np.int8))
+        kernel(x.astype(np.int8))
     assert str(launched.value) == (
-        "Converted: x is s4, and arrays of a GPU have elements of whole bytes; tg.emulate and tg.run take it"
+        "Converted: x is s8, and this kernel was compiled for s4, of which an array of u8 holds two in each byte; pack "
+        "it"
+    )
+
+
+def test_a_question_of_narrow_inputs_is_judged_on_a_gpu(tmp_path: Path) -> None:
+    made = machine("s4", "f16", "f16", 1, False)
+    kernel = tg.emit(tg.space(made, made.problem(m=9, n=64, lds={"x": 80}), device="a100"), warps=1)
+    context = open_context(Driver(FakeCuda(memory_bytes=1 << 28)))
+    subject = Subject(context, question(made, kernel.space.problem), 0, tmp_path)
+    launch = launch_of(kernel.built.kernel, kernel.space.problem)
+    assert subject.verify(load_kernel(context, launch, kernel.ptx.encode())) == ""
+    wrong = kernel.ptx.replace("0xD480E408", "0xD480E409")
+    assert wrong != kernel.ptx
+    assert "elements are wrong" in subject.verify(load_kernel(context, launch, wrong.encode()))
+    narrow = machine("s4", "s4", "f16", 1, False)
+    with pytest.raises(CannotRecord) as bundled:
+        question(narrow, narrow.problem(m=8, n=256))
+    assert str(bundled.value) == (
+        "Converted: y is s4, and results are compared on a GPU whose elements are whole bytes"
     )
 
 

@@ -257,6 +257,11 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
         {"every": ALL},
         "%v1 + a: operands are tiles, scalars, dims and numbers, not 'a'",
     ),
+    (
+        lambda self, p, x: max(x, x + 1),
+        {"every": ALL},
+        "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
+    ),
     (lambda self, p, x: x**5, {"every": ALL}, "%v1 ** 5: a tile has the powers 2 to 4; others are exp2(log2(x) * y)"),
     (lambda self, p, x: exp2(self.a), {"every": ALL}, "exp2(a) is of tiles, and a is a single number"),
     (
