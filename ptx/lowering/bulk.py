@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,18 +30,23 @@ from tinygpu.ptx.lowering.touch import touches
 class Boxes:
     """How a tile is moved: for every swizzle width of its rows one box, each of all rows or of one CTA's part of them.
 
-    order  axes of the tensor, the fastest first
-    inner  elements along a row of a box
-    rows   of the tile
-    part   rows of one box
-    across boxes along a row
+    order   axes of the tensor, the fastest first
+    extents of a box along these
+    rows    of the tile
+    part    rows of one box
+    across  boxes along a row
     """
 
     order: tuple[int, ...]
-    inner: int
+    extents: tuple[int, ...]
     rows: int
     part: int
     across: int
+
+    @property
+    def inner(self) -> int:
+        """Elements along a row of a box."""
+        return self.extents[0]
 
 
 def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
@@ -48,29 +54,24 @@ def boxes(window: Tile, buffer: Buffer, parts: int = 1) -> Boxes:
     tensor = window.tensor
     if tensor is None or buffer.swizzle_bytes is None or window.contiguous is None:
         raise LoweringError(f"{window.name} is not moved to or from {buffer.name} by TMA")
-    first = tensor.contiguous_axis
-    order = (first, *(axis for axis, _ in tensor.pitches))
     width = int(buffer.swizzle_bytes)
     inner = width * 8 // buffer.dtype.bits
     across = int(window.shape[window.contiguous])
-    rows = 1
-    for axis, extent in enumerate(window.shape):
-        if axis != window.contiguous:
-            rows *= int(extent)
+    along = [int(extent) for extent in window.box_rows]
+    rows = math.prod(along)
     if rows % parts:
         raise LoweringError(f"{rows} rows of {window.name} are not divided among {parts} CTAs")
-    return Boxes(order, inner, rows, rows // parts, across // inner)
+    if parts > 1:  # along the one axis on which there are several
+        along = [extent // parts if extent > 1 else extent for extent in along]
+    return Boxes(window.box_order, (inner, *along), rows, rows // parts, across // inner)
 
 
 def tensor_map(context: Context, instruction: BulkTransfer, tensor: Tensor, shape: Boxes, width: int) -> Reg:
     """The address of the tensor map for these boxes; the launch passes it by value."""
-    box = [1] * tensor.rank
-    box[0] = shape.inner
-    if tensor.rank > 1:
-        box[1] = shape.part
-    spec = TensorMapSpec("", tensor.name, shape.order, tuple(box), width)
+    box = shape.extents
+    spec = TensorMapSpec("", tensor.name, shape.order, box, width)
     for known, register in context.maps:
-        if (known.tensor, known.order, known.box, known.swizzle_bytes) == (tensor.name, shape.order, tuple(box), width):
+        if (known.tensor, known.order, known.box, known.swizzle_bytes) == (tensor.name, shape.order, box, width):
             return register
     count = sum(known.tensor == tensor.name for known, _ in context.maps)
     name = f"{tensor.name}_map{count or ''}"
@@ -97,8 +98,8 @@ def coordinates(context: Context, window: Tile, shape: Boxes, across: int, down:
     emit = context.emit
     out = []
     for place, axis in enumerate(shape.order):
-        value = context.number(window.begins[axis])
-        if axis in window.axes:
+        value = context.number(window.finest.begins[axis])
+        if place == 0 or int(window.box_rows[place - 1]) > 1:
             value = emit.add(value, across if place == 0 else down)
         out.append(str(value))
     return ", ".join(out)

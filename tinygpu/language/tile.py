@@ -182,6 +182,22 @@ class Tile(Operators):
         return self.buffer.contiguous if self.buffer is not None else None
 
     @property
+    def box_order(self) -> tuple[int, ...]:
+        """The axes of the tensor as a box of the window has them, the fastest first: its own, and then all others."""
+        if self.tensor is None or self.finest.contiguous is None:
+            raise ValueError(f"{self.name} is no window along the axis on which its elements follow one another")
+        window, first = self.finest, self.tensor.contiguous_axis
+        rows = [home for home in reversed(window.axes) if home is not None and home != first]
+        return (first, *rows, *(axis for axis, _ in self.tensor.pitches if axis not in rows))
+
+    @property
+    def box_rows(self) -> tuple[Expr, ...]:
+        """The extents of a box of the window along the axes of `box_order` behind the first; 1 where it has no axis."""
+        window = self.finest
+        extents = {home: extent for home, extent in zip(window.axes, window.shape, strict=True) if home is not None}
+        return tuple(extents.get(home, expr(1)) for home in self.box_order[1:])
+
+    @property
     def plain(self) -> bool:
         """Whether the window is a box: one axis for each of some axes of the tensor, element by element."""
         homes = [axis for axis in self.axes if axis is not None]

@@ -162,6 +162,8 @@ def boxes(s: n.Copy, bulk: BulkTransfer) -> Access:
     if buffer is None:
         raise ValueError(f"{s.name} moves {tile.name} to or from no buffer")
     across, bits = buffer.contiguous, tile.dtype.bits
+    if tile.apart is not None:
+        (across,), tile = tile.groups[across], tile.apart
     run = tile.shape[across]
     if buffer.swizzle_bytes is not None:
         run = minimum(run, buffer.swizzle_bytes * 8 // bits)

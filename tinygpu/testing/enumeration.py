@@ -129,12 +129,14 @@ def _count_bulk(asked: Asked, s: n.Copy, known: Mapping[str, int], problem: Prob
     """The sectors of a whole tile, box by box; of one that is multicast each CTA brings its share."""
     tile, writes = (s.target, True) if s.target.memory is GMEM else (s.source, False)
     buffer = s.source.buffer if writes else s.target.buffer
-    operand = problem.operand(tile.name)
-    rows, line = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    operand, tile = problem.operand(tile.name), tile.finest
+    strides = operand.strides()
+    fixed = sum(value(begin, known) * strides[h] for h, begin in enumerate(tile.begins) if h not in tile.axes)
+    rows, line = np.array([fixed], dtype=np.int64), np.zeros(1, dtype=np.int64)
     for axis, home in enumerate(tile.axes):
         if home is not None:
             along = value(tile.begins[home], known) + np.arange(int(tile.shape[axis]), dtype=np.int64)
-            if buffer is not None and axis == buffer.contiguous:
+            if axis == tile.contiguous:
                 line = along * operand.strides()[home]
             else:
                 rows = (rows[:, None] + along * operand.strides()[home]).reshape(-1)

@@ -356,10 +356,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "ring.t is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128",
     ),
     "part of a buffer": (lambda: brought(stage=(32, 32)), "box moves to or from all of ring.t, not a window of it"),
-    "rows along two axes": (
-        lambda: brought(shape=(2, 8, 32)),
-        "box moves boxes of rows along one axis, and the window of x has 2 elements along axis 0 too; copy each by "
-        "itself, or give it an extent of 1",
+    "a box with steps": (
+        lambda: brought(window=lambda s, at, j: s.x.tile(0, j, shape=(8, 32), step=(2, 1)), shape=(8, 32)),
+        "box moves boxes, and x[0:+8:2, 32*i1:+32] is none: copy it thread by thread",
     ),
     "multicast": (
         lambda: brought(
@@ -748,6 +747,7 @@ RIGHT: dict[str, tuple[Callable[[], type[Machine]], dict[str, int]]] = {
     "square": (lambda: scaled(lambda s: s.m * s.m), {"m": 5, "n": 40}),
     "boxes": (brought, {"m": 40, "n": 96, "b": 1}),
     "boxes of a batch": (lambda: brought(shape=(1, 8, 32)), {"b": 3, "m": 20, "n": 64}),
+    "boxes of two": (lambda: brought(shape=(2, 8, 32)), {"b": 3, "m": 20, "n": 64}),
     "rows of a batch": (lambda: brought(rows_by_hand(), (2, 8, 32), None), {"b": 4, "m": 16, "n": 64}),
     "warpgroups": (lambda: multiplied(warps=8, tiles=(2, 1), major="col"), {"m": 128, "n": 64, "k": 128}),
     "registers": (lambda: multiplied(isa.WgmmaRegisters(64), registers=True), {"m": 128, "n": 64, "k": 128}),

@@ -8,7 +8,7 @@ axes in another order, and the element j along an axis is that of x at (first el
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,14 +63,21 @@ def draw(rng: np.random.Generator) -> Drawn:
         axes.append(Along(extent, times, start, step, every, size))
     first = int(rng.integers(rank))
     merged = tuple(range(first, int(rng.integers(first, rank)) + 1))
-    way = str(rng.choice(["threads", "threads", "cp.async", "route"]))
+    way = str(rng.choice(["threads", "threads", "cp.async", "route", "tma"]))
+    way = "threads" if rank == 1 and way == "tma" else way
+    if way == "tma":  # boxes of whole atoms; the axis on which elements follow one another stays alone
+        axes = [replace(a, step=1) for a in axes]
+        axes[-2] = replace(axes[-2], extent=8)
+        merged = tuple(a for a in merged if a < rank - 1)
     # y is stored as it was loaded where axes are merged; else its axes are those of x in another order
     order = tuple(range(rank)) if len(merged) > 1 or way != "threads" else tuple(map(int, rng.permutation(rank)))
+    whole = 4 if way == "tma" else 1  # 16 bytes
     strides, step = [1] * rank, axes[-1].size + int(rng.integers(0, 4))
     for axis in rng.permutation(rank - 1):
-        strides[axis] = step
-        step = step * axes[axis].size + int(rng.integers(0, 3))
-    return Drawn(tuple(axes), way, merged if len(merged) > 1 else (), bool(rng.integers(2)), order, tuple(strides))
+        strides[axis] = -(-step // whole) * whole
+        step = strides[axis] * axes[axis].size + int(rng.integers(0, 3))
+    splits = bool(rng.integers(2)) and len(merged) < 2 and way != "tma" and order == tuple(range(rank))
+    return Drawn(tuple(axes), way, merged if len(merged) > 1 else (), splits, order, tuple(strides))
 
 
 def machine_of(drawn: Drawn) -> type[Machine]:
@@ -87,34 +94,36 @@ def machine_of(drawn: Drawn) -> type[Machine]:
         "ld": isa.LdGlobal(vector),
         "st": isa.StGlobal(1),
         "get": isa.LdShared(1),
-        "copy": isa.CpAsync(vector) if drawn.way == "cp.async" else Route(isa.LdGlobal(vector), isa.StShared(1)),
+        "copy": {"cp.async": isa.CpAsync(vector), "tma": isa.TmaLoad()}.get(
+            drawn.way, Route(isa.LdGlobal(vector), isa.StShared(1))
+        ),
     }
 
     def program(self: Any, p: Any) -> None:
         shape = tuple(a.extent for a in drawn.axes)
         grid = p.grid(*((getattr(self, name), e) for name, e in zip(dims, shape, strict=True)))
-        with grid as at, p.role("all", warps=1):
+        with grid as at:
             begins = [
                 i // (a.extent * a.every) * (a.extent * a.times) + a.start if a.every > 1 else i * a.times + a.start
                 for i, a in zip(at, drawn.axes, strict=True)
             ]
             x = self.x.tile(*begins, shape=shape, step=tuple(a.step for a in drawn.axes))
-            y = self.y.tile(
-                *(at[a] for a in drawn.order), shape=tuple(shape[a] for a in drawn.order)
-            )
-            if drawn.splits and not drawn.merged and shape[-1] == 32 and drawn.order == tuple(range(rank)):
+            y = self.y.tile(*(at[a] for a in drawn.order), shape=tuple(shape[a] for a in drawn.order))
+            if drawn.splits and shape[-1] == 32:
                 x, y = x.split(-1, (4, 8)), y.split(-1, (4, 8))
             if drawn.merged:
                 x, y = x.merge(*drawn.merged), y.merge(*drawn.merged)
             who = blocked(x.shape, threads=32, vector=self.vector)
             if drawn.way == "threads":
-                value = p.load(self.ld, x, who)
-                p.store(self.st, y, value.permute(*drawn.order) if drawn.order != tuple(range(rank)) else value)
+                with p.role("all", warps=1):
+                    value = p.load(self.ld, x, who)
+                    p.store(self.st, y, value.permute(*drawn.order) if drawn.order != tuple(range(rank)) else value)
                 return
-            with p.pipeline("ring", 1, stage=p.smem("f32", x.shape)) as ring:
-                with ring.produce() as slot:
-                    p.copy(self.copy, x, slot.stage, who)
-                with ring.consume() as slot:
+            by_box = drawn.way == "tma"
+            with p.pipeline("ring", 1, stage=p.smem("f32", x.shape, swizzle=32 if by_box else None)) as ring:
+                with p.role("load" if by_box else "all", warps=1), ring.produce() as slot:
+                    p.copy(self.copy, x, slot.stage, None if by_box else who)
+                with p.role("all", warps=1, first=int(by_box)), ring.consume() as slot:
                     p.store(self.st, y, p.load(self.get, slot.stage, who))
 
     def reference(x: Any) -> Any:
@@ -142,7 +151,8 @@ def mistake(seed: int) -> str:
     drawn = draw(rng)
     machine = machine_of(drawn)
     sizes = {f"n{axis}": a.size for axis, a in enumerate(drawn.axes)}
-    space = tg.space(machine, sizes, device="a100", strides={"x": dict(enumerate(drawn.strides))})
+    device = "h100" if drawn.way == "tma" else "a100"
+    space = tg.space(machine, sizes, device=device, strides={"x": dict(enumerate(drawn.strides))})
     if not space.size:
         return "none"
     points = space.space.sample(int(space.size), rng)

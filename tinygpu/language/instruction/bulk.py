@@ -76,8 +76,10 @@ class BulkTransfer(Instruction):
     def legality(self, source: Tile, target: Tile) -> tuple[Constraint, ...]:
         """Constraints from moving `source` to `target`; what a class of one's own states is asked for besides."""
         window, side = (source, target) if source.tensor is not None else (target, source)
-        if not window.plain:
-            raise ValueError(f"{self.label} moves boxes, and {window} is none: copy it thread by thread")
+        merged = [part for group in window.groups for part in group]
+        if not (window.plain or (window.finest.plain and merged == sorted(merged) and not self.by_rows)):
+            what = "rows" if self.by_rows else "boxes"
+            raise ValueError(f"{self.label} moves {what}, and {window} is none: copy it thread by thread")
         return self._row_rules(window, side) if self.by_rows else self._box_rules(window, side)
 
     def _box_rules(self, window: Tile, side: Tile) -> tuple[Constraint, ...]:
@@ -87,23 +89,16 @@ class BulkTransfer(Instruction):
         name = tensor.name
         if buffer.swizzle_bytes is None:
             raise ValueError(f"{buffer.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
-        if window.contiguous != buffer.contiguous:
+        alone = window.contiguous is not None and len((window.groups or [()] * 8)[window.contiguous]) < 2
+        if window.contiguous != buffer.contiguous or not alone:
             raise ValueError(
                 f"{buffer.name} has its rows along axis {buffer.contiguous}, and {name} is contiguous along axis "
                 f"{window.contiguous}: TMA does not transpose"
             )
         self._whole_buffer(side)
-        # Boxes have rows along the axis after the contiguous one; an axis of the tile beyond these has one element.
-        order = [axis for axis, _ in tensor.pitches]
-        for axis, (extent, home) in enumerate(zip(window.shape, window.axes, strict=True)):
-            if axis != window.contiguous and home not in order[:1] and not extent.same(1):
-                raise ValueError(
-                    f"{self.label} moves boxes of rows along one axis, and the window of {name} has {extent} elements "
-                    f"along axis {axis} too; copy each by itself, or give it an extent of 1"
-                )
         align = self.align_bytes
         aligned = [of % align == 0 for of in (tensor.align, *_pitches_bytes(tensor))]
-        rows = [e for axis, e in enumerate(window.shape) if axis != buffer.contiguous]
+        rows = window.box_rows
         return (
             self.rule(
                 f"axes of {name}",
@@ -120,7 +115,7 @@ class BulkTransfer(Instruction):
             self.rule(
                 f"box of {name}",
                 all_of([e <= MOST_BOX for e in rows]),
-                f"a box of {name} has at most {MOST_BOX} rows",
+                f"a box of {name} has at most {MOST_BOX} rows along each axis",
                 "launch",
             ),
         )
@@ -170,6 +165,8 @@ class BulkTransfer(Instruction):
         buffer = target.buffer
         if buffer is None or buffer.swizzle_bytes is None:
             raise ValueError(f"{target.name} is moved by TMA: give the width of its swizzle, swizzle=32, 64 or 128")
+        if sum(not extent.same(1) for extent in source.box_rows) > 1:
+            raise ValueError(f"CTAs of a cluster share out rows along one axis, and {source} has rows along several")
         rows = buffer.rows
         rule = self.rule(
             f"parts of {source.name}",
