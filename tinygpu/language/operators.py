@@ -144,6 +144,21 @@ class Operators:
         return operate(">=", self, other)
 
 
+class Alone:
+    """Operators of a single number given at launch: with a tile they are the tile's, without one there are none."""
+
+    __slots__ = ()
+
+    def _leave(self, other: Any = None) -> Any:
+        if isinstance(other, Operators):
+            return NotImplemented
+        said = "is a single number given at launch, and operators are of tiles: let a tile be one side"
+        raise TypeError(f"{self} {said}")
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _leave
+    __lt__ = __le__ = __gt__ = __ge__ = __pow__ = __neg__ = __abs__ = _leave
+
+
 def are_tiles(*operands: Any) -> bool:
     """Whether there is a tile among some operands."""
     return any(isinstance(o, Operators) for o in operands)

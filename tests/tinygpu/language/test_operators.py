@@ -203,6 +203,16 @@ def test_narrow_operands_are_converted_once_and_results_where_they_are_stored() 
     assert listing(made) == [
         "%v2 = cvt.f32.f16 %v1", "%v3 = mul.rn.f32 %v2, %v2", "%v4 = add.rn.f32 %v3, 1", "%v5 = cvt.rn.f16.f32 %v4",
     ]  # fmt: skip
+
+    def summed(self: Any, p: Any, x: Any) -> Any:
+        y = x * 2
+        x += y
+        return x * y  # of the x that was written
+
+    assert listing(half(summed, every=ALL, compute="f32")) == [
+        "%v2 = cvt.f32.f16 %v1", "%v3 = mul.rn.f32 %v2, 2", "%v4 = add.rn.f32 %v2, %v3", "%v1 = cvt.rn.f16.f32 %v4",
+        "%v5 = cvt.f32.f16 %v1", "%v6 = mul.rn.f32 %v5, %v3", "%v7 = cvt.rn.f16.f32 %v6",
+    ]  # fmt: skip
     # without a rule nothing is converted
     own = half(lambda self, p, x: x * x, mul=isa.Mul("f16"))
     assert listing(own) == ["%v2 = mul %v1, %v1"]
@@ -261,6 +271,11 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
         lambda self, p, x: max(x, x + 1),
         {"every": ALL},
         "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
+    ),
+    (
+        lambda self, p, x: x * (2 * self.a),
+        {"every": ALL},
+        "a is a single number given at launch, and operators are of tiles: let a tile be one side",
     ),
     (lambda self, p, x: x**5, {"every": ALL}, "%v1 ** 5: a tile has the powers 2 to 4; others are exp2(log2(x) * y)"),
     (lambda self, p, x: exp2(self.a), {"every": ALL}, "exp2(a) is of tiles, and a is a single number"),

@@ -59,13 +59,17 @@ class Operating(Computing):
     def operate(self, sign: str, *operands: Any, into: Tile | None = None) -> Tile:
         """The result of an operator, by the declared instruction that its sign stands for."""
         self._check(sign, operands)
+        if into is not None and self._compute is not None and _narrower(into, self._compute):
+            made = self.apply(self._conversion(self._compute, into.dtype), self.operate(sign, *operands), into=into)
+            self._forget(into)
+            return made
         given = operands if sign in _BITS else self._computed(operands)
         found = self._meant(sign, given)
         if found is None:
             raise self._undeclared(sign, operands, given)
-        if sign == "+" and self.machine.contract and (made := self._contracted(given, into)) is not None:
-            return made
-        result = self.apply(found, *given, into=into)
+        result = self._contracted(given, into) if sign == "+" and self.machine.contract else None
+        if result is None:
+            result = self.apply(found, *given, into=into)
         if into is not None:
             self._forget(into)
         elif sign == "*" and isinstance(statement := self.bodies[-1][-1], n.Apply):
@@ -89,15 +93,21 @@ class Operating(Computing):
         known = self.converted.get((tile.name, kind.name))
         if known is not None and known[0] is self.bodies[-1]:
             return known[1]
-        found, _ = self._declared("convert", (tile.dtype.name,), kind.name)
-        if not found:
-            raise self.fail(
-                f"{tile} is {tile.dtype}, and the machine declares no conversion to {kind}; declare one, as "
-                f'isa.Cvt("{tile.dtype}", "{kind}"), or all usual ones, as isa.arithmetic("{kind}")'
-            )
-        result = self.apply(found[0], tile)
+        result = self.apply(self._conversion(tile.dtype, kind, tile), tile)
         self.converted[tile.name, kind.name] = self.bodies[-1], result
         return result
+
+    def _conversion(self, origin: DType, to: DType, tile: Tile | None = None) -> Elementwise:
+        """The declared conversion between two types."""
+        found, _ = self._declared("convert", (origin.name,), to.name)
+        if not found:
+            what = "a result" if tile is None else str(tile)
+            raise self.fail(
+                f"{what} is {origin}, and the machine declares no conversion to {to}; "
+                f'declare one, as isa.Cvt("{origin}", "{to}"), or all usual ones, as '
+                f'isa.arithmetic("{to}")'
+            )
+        return found[0]
 
     def _stored(self, value: Tile, kind: DType) -> Tile:
         """What is stored where elements of a type lie: of a machine that computes in a wider one, the value rounded."""

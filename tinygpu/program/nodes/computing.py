@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr
 from tinygpu.language.instruction import Elementwise, MatrixMultiply
+from tinygpu.language.operators import Alone
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.carried_out import Asynchronous, ByInstruction
@@ -15,7 +16,7 @@ from tinygpu.program.statement import Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScalarArgument:
+class ScalarArgument(Alone):
     """A number given at launch."""
 
     name: str
