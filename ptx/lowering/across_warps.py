@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.language.meeting import WORD_BYTES
-from tinygpu.program.exchanged import DigitStep, Exchanged
+from tinygpu.program.exchanged import Exchanged
 from tinygpu.ptx.lowering.context import Context, LoweringError
+from tinygpu.ptx.lowering.digits import guarded, in_bytes
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.sync import Meet
 from tinygpu.ptx.lowering.sync_text import issue
@@ -36,9 +36,9 @@ def leave(context: Context, by: Exchanged, results: list[list[str]]) -> Left:
     emit = context.emit
     start, turn = _next_place(context)
     target, source = emit.new("r"), emit.new("r")
-    emit.line(f"add.u32 {target}, {turn}, {emit.add(start, _bytes(context, by.left))};")
-    emit.line(f"add.u32 {source}, {turn}, {emit.add(start, _bytes(context, (*by.taken, *by.share)))};")
-    guard = _guard(context, by)
+    emit.line(f"add.u32 {target}, {turn}, {emit.add(start, in_bytes(context, by.left))};")
+    emit.line(f"add.u32 {source}, {turn}, {emit.add(start, in_bytes(context, (*by.taken, *by.share)))};")
+    guard = guarded(context, by.first, by.threads)
     for word in range(by.words):
         for number, result in enumerate(results):
             emit.line(f"{guard}st.shared.b32 [{target}+{by.offset(number, word, 0)}], {result[word]};")
@@ -67,26 +67,3 @@ def _next_place(context: Context) -> tuple[Number, Reg]:
     offset, size = context.placement.exchanges[context.role or context.program.roles[0].name]
     context.emit.line(f"xor.b32 {context.turn}, {context.turn}, {size};")
     return context.emit.add(context.arguments["smem"], offset), context.turn
-
-
-def _bytes(context: Context, digits: tuple[DigitStep, ...]) -> Number:
-    """What digits of the thread id say, in bytes."""
-    emit = context.emit
-    total: Number = 0
-    for below, size, words in digits:
-        place = emit.div(context.role_thread(), below)
-        if below * size != context.threads:
-            place = emit.rem(place, size)
-        total = emit.add(total, emit.mul(place, words * WORD_BYTES))
-    return total
-
-
-def _guard(context: Context, by: Exchanged) -> str:
-    """Of the threads that have the same results, the first stores; threads of the role beyond the tile's do not."""
-    emit, thread = context.emit, context.role_thread()
-    stores: Number = True
-    for below, size, _ in by.first:
-        stores = emit.both(stores, emit.less(emit.rem(emit.div(thread, below), size), 1))
-    if by.threads < context.threads:
-        stores = emit.both(stores, emit.less(thread, by.threads))
-    return "" if isinstance(stores, int) else f"@{stores} "

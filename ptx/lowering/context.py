@@ -77,6 +77,7 @@ class Context:
     in_rounds: bool = False  # the statements are those of a loop, behind which held slots are given back
     dirty: bool = False  # shared memory was used since the last barrier
     turn: Reg | None = None  # bytes to the place in which warps exchange something, of the two that a role has
+    cluster_turn: Reg | None = None  # the same of what the CTA leaves for others of its cluster
     barrier_id: int = 0  # the role's own barrier; 0: all threads are one role
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
     workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is

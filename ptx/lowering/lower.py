@@ -15,7 +15,7 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import across_warps, control, fix_up, probe, roles, rounds
+from tinygpu.ptx.lowering import across_ctas, across_warps, control, fix_up, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.marks import mark
@@ -81,6 +81,7 @@ def lowered(
     if log_bytes:
         probe.begin(context, log_bytes)
     across_warps.begin(context)
+    across_ctas.begin(context)
     _limits(context, program.body)
     context.spans = _spans(program)
     if several:

@@ -9,7 +9,7 @@ import numpy as np
 from tinygpu.language.meeting import LANES
 from tinygpu.program import nodes as n
 from tinygpu.program.exchanged import Exchanged, exchanged, lane_masks
-from tinygpu.ptx.lowering import across_warps
+from tinygpu.ptx.lowering import across_ctas, across_warps
 from tinygpu.ptx.lowering.broadcast import broadcast
 from tinygpu.ptx.lowering.compute import partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
@@ -36,7 +36,7 @@ def write(context: Context, s: n.Reduce) -> None:
         results = _warps(context, s, by, results)
     elif int(s.meeting.warps) > 1:
         _apart(s, "warps")
-    keep(context, s.results, results)
+    keep(context, s.results, across_ctas.combined(context, s, results))
 
 
 def _lanes(context: Context, s: n.Reduce, results: list[Value]) -> list[Value]:

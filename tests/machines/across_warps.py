@@ -7,7 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Combine, Dim, Input, Machine, Output, Param, Require, Scalar, between, blocked, uniform
+from tinygpu.language import (
+    Combine,
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Require,
+    Scalar,
+    between,
+    blocked,
+    exp,
+    reciprocal,
+    uniform,
+)
 from tinygpu.ptx import isa
 
 
@@ -190,3 +204,32 @@ class PrefixSum(Machine):
     @staticmethod
     def reference(x: Any) -> Any:
         return x.cumsum(axis=1, dtype=np.int32)
+
+
+class ClusterSoftmax(Machine):
+    """y = softmax of each row of x; the CTAs of a cluster share a row"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, n)
+
+    ctas, warps, rows = Param(1, 2, 3, 4, 8), Param(1, 2, 4), Param(1, 2)
+    vector, step = Param(1, 4), Param(1, 2)
+    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
+    larger, add, arithmetic = isa.Max("f32"), isa.Add("f32"), isa.arithmetic("f32")
+    whole = Require(n <= 32 * ctas * warps * vector * step, "a row fits into the tiles of a cluster")
+    exact, approximation = False, 2.0**-20
+
+    def program(self, p: Any) -> None:
+        shape = (self.rows, 32 * self.warps * self.vector * self.step)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        tiles = (self.m, shape[0]), (self.n, shape[1])
+        with p.grid(*tiles, cluster=(1, self.ctas)) as (i, j), p.role("all", warps=self.warps):
+            x = p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf)
+            e = exp(x - p.reduce(self.larger, x, axis=1, by=self.exchange, cluster=1))
+            total = p.reduce(self.add, e, axis=1, by=self.exchange, cluster=1)
+            p.store(self.st, self.y.tile(i, j, shape=shape), e * reciprocal(total))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)

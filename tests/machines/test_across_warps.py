@@ -28,6 +28,7 @@ CASES: dict[type[Machine], dict[str, Any]] = {
     machines.LayerNorm: {"m": 7, "n": 300},
     machines.ArgMax: {"m": 5, "n": 1000},
     machines.PrefixSum: {"m": 5, "n": 1003},
+    machines.ClusterSoftmax: {"m": 3, "n": 211},
 }
 DEVICES = ("a100", "h100", "b200")
 
@@ -46,7 +47,7 @@ def some_are_right(machine: type[Machine], seed: int, part: str, many: int) -> N
 
 @pytest.mark.parametrize(("seed", "machine"), [*enumerate(CASES)])
 def test_rows_of_many_warps_are_right(machine: type[Machine], seed: int) -> None:
-    some_are_right(machine, seed, DEVICES[seed % 3], 1)
+    some_are_right(machine, seed, DEVICES[2 if machine is machines.ClusterSoftmax else seed % 3], 1)
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ class Combined:
     stored    wavefronts of these, by all warps together: those that have copies of what another has leave none
     loads     requests for what other warps left
     taken     wavefronts of these
-    barriers  at which the warps of the role meet
+    barriers  at which the warps of the role meet, or the CTAs of the cluster
+    abroad    times that threads wait for what other CTAs left
     rounds    exchanges between lanes that wait for each other
     kept      values that are moved to where the results stand
     """
@@ -46,6 +47,7 @@ class Combined:
     barriers: Expr
     rounds: Expr
     kept: Expr
+    abroad: Expr
 
 
 def reduced(s: n.Reduce) -> Combined:
@@ -53,25 +55,29 @@ def reduced(s: n.Reduce) -> Combined:
     who, words, none = s.meeting, s.merge.words, expr(0)
     results = who.results
     crosses = where(who.warps > 1, 1, 0) if s.by is not None and s.by.warps else none
+    abroad = where(s.ctas > 1, 1, 0)
     in_pairs = s.by is not None and s.by.in_pairs
     pairs = crosses * bits(who.paired(in_pairs))
     own = where(who.warps > 1, who.warps // maximum(who.paired(in_pairs), 1), 1)
     whole = s.by is not None and s.by.at_once is not None
     in_warp = where(who.lanes == LANES, 0, bits(who.lanes)) if whole else bits(who.lanes)
     rounds = in_warp + pairs
-    in_a_row = who.members - 1 + rounds + (own - 1)
+    in_a_row = who.members - 1 + rounds + (own - 1) + (s.ctas - 1)
     loads = crosses * results * words * (own // maximum(who.vector(in_pairs), 1))
+    taken_abroad = abroad * results * words * s.ctas
+    leaving = who.groups // maximum(who.together, 1)
     return Combined(
         merges=results * in_a_row,
         in_a_row=in_a_row,
         shuffles=results * words * rounds,
         at_once=results * (where(who.lanes == LANES, 1, 0) if whole else none),
         selects=results * (2 * len(s.merge.made) if s.merge.ordered else 0) * rounds,
-        stores=crosses * results * words,
-        stored=crosses * results * words * (who.groups // maximum(who.together, 1)) * who.warps,
-        loads=loads,
-        taken=crosses * results * words * own,
-        barriers=crosses,
+        stores=(crosses + abroad) * results * words,
+        stored=results * words * leaving * (crosses * who.warps + abroad),
+        loads=loads + taken_abroad,
+        taken=crosses * results * words * own + taken_abroad,
+        barriers=crosses + abroad,
+        abroad=abroad,
         rounds=rounds,
         kept=results,
     )
@@ -104,7 +110,7 @@ def scanned(s: n.Scan) -> Combined:
     of = dict(zip(SCANNED, found, strict=True))
     kept = of.pop("kept")
     rounds = of["rounds"]
-    return Combined(**of, in_a_row=kept + rounds, at_once=expr(0), kept=kept)
+    return Combined(**of, in_a_row=kept + rounds, at_once=expr(0), kept=kept, abroad=expr(0))
 
 
 SCANNED = (

@@ -35,6 +35,9 @@ WAVEFRONT_BYTES = 128
 # Operations of a lane in whose time a warp combines what all its lanes have: 16 results per clock and SM against 64
 # (CUDA C++ programming guide, throughput of native arithmetic instructions: warp reduce, 8.x and 9.0).
 AT_ONCE_OPERATIONS = 4
+# Loads of the own shared memory in whose time one of another CTA's comes: 180 cycles against 29 (Luo et al.,
+# Benchmarking and dissecting the Nvidia Hopper GPU architecture via microbenchmarking, 2024).
+ABROAD_LOADS = 6
 
 
 @dataclass(slots=True)
@@ -146,7 +149,7 @@ class Operations:
         tally.add("alu_ops", times * self.threads * moved)
         for step in s.merge.steps:
             self._computed(step.instruction, times * self.threads * counts.merges, tally)
-        tally.wait("smem_loads", times * (counts.rounds + counts.barriers))
+        tally.wait("smem_loads", times * (counts.rounds + counts.barriers + ABROAD_LOADS * counts.abroad))
         tally.wait("barriers", times * counts.barriers)
         tally.wait("fmas", times * counts.in_a_row * len(s.merge.steps))
 

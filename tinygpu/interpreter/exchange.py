@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinygpu.interpreter.elements import Array
@@ -21,15 +21,17 @@ class Exchange:
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
     moves: int = 0
 
-    def meet(self, statement: int, rank: int, ctas: int, own: Array, found: list[Array]) -> Iterator[str]:
-        """Brings an operand and waits for those of the other CTAs; `found` gets all of them, in the order of ranks."""
+    def meet(
+        self, statement: int, rank: int, ranks: Sequence[int], own: Array, found: list[Array]
+    ) -> Iterator[str]:
+        """Brings an operand and waits for those of the CTAs of these ranks; `found` gets all, in their order."""
         count = self.counts.get((statement, rank), 0)
         self.counts[statement, rank] = count + 1
-        first = rank // ctas * ctas
+        first = min(ranks)
         parts = self.brought.setdefault((statement, count, first), {})
         parts[rank] = own
         self.moves += 1
-        while len(parts) < ctas:
-            yield "for the CTAs that it multiplies together with"
+        while len(parts) < len(ranks):
+            yield "for the CTAs of its cluster"
         self.brought.pop((statement, count, first), None)
         found += [parts[r] for r in sorted(parts)]

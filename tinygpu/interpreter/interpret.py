@@ -89,7 +89,8 @@ def interpret(
     dealing = dealt(program, dims, ctas)
     blocks = _prepared(program)
     with np.errstate(all="ignore"):
-        together = max((m.ctas for m in _multiplied(program)), default=1)
+        meeting = (int(s.meets_ctas) for s in walk(program.body))
+        together = max([*(m.ctas for m in _multiplied(program)), *meeting])
         size = math.prod(dealing.cluster) if together > 1 else 1
         ctas_works = list(dealing.ctas())
         for first in range(0, len(ctas_works), size):
@@ -201,7 +202,7 @@ def _rounds_of_tile(program: Traced, dims: Mapping[str, int]) -> int:
 
 def _prepared(program: Traced) -> dict[str, Block]:
     """What each role does for a tile."""
-    preparing = Preparing(_areas(program))
+    preparing = Preparing(_areas(program), tuple(int(a.cluster) for a in program.grid.axes))
     return {r.name: preparing.block(tuple(_statements(program.body, r.name))) for r in program.roles}
 
 

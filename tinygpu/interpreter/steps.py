@@ -5,6 +5,7 @@ A step is done at once, or may have to wait for other roles; then it is a genera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -65,10 +66,12 @@ class Block:
 class Preparing:
     """What preparing the statements of a program asks for.
 
-    areas  number of each fix-up among those of the roles that work on the same tile
+    areas    number of each fix-up among those of the roles that work on the same tile
+    cluster  CTAs of a cluster along each axis of the grid
     """
 
     areas: dict[int, int]
+    cluster: tuple[int, ...]
 
     def block(self, body: tuple[n.Statement, ...]) -> Block:
         steps = [self.statement(s) for s in body]
@@ -97,6 +100,8 @@ class Preparing:
                 return self.multiply_together(s), True
             case n.Multiply():
                 return self.multiply(s), False
+            case n.Reduce() if int(s.ctas) > 1:
+                return self.reduce_together(s), True
             case n.Reduce():
                 return self.reduce(s), False
             case n.Scan():
@@ -218,7 +223,9 @@ class Preparing:
 
         def run(w: Worker) -> Iterator[str]:
             parts: list[Array] = []
-            yield from w.exchange.meet(id(s), w.rank, s.instruction.ctas, operand(b(w), kinds[1]), parts)
+            first = w.rank // s.instruction.ctas * s.instruction.ctas
+            ranks = range(first, first + s.instruction.ctas)
+            yield from w.exchange.meet(id(s), w.rank, ranks, operand(b(w), kinds[1]), parts)
             values = old(w).astype(np.float64), operand(a(w), kinds[0]), np.concatenate(parts, axis=1)
             put(w, meaning(*values), *values)
 
@@ -237,6 +244,26 @@ class Preparing:
                 put(w, one, *values)
 
         return act
+
+    def reduce_together(self, s: n.Reduce) -> Wait:
+        """The CTAs of a cluster along an axis each have a part, and all get the whole."""
+        gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
+        merge = merging(s.merge, self.operand, lambda step: _meaning(step.name, step.instruction))
+        meets = pairwise if s.by is None else _meaning(s.name, s.by.shuffle)
+        kinds, numbers = [tile.dtype for tile in s.sources], np.arange(math.prod(self.cluster)).reshape(self.cluster)
+
+        def run(w: Worker) -> Iterator[str]:
+            values = [get(w) for get in gets]
+            place = list(np.unravel_index(w.rank, self.cluster))
+            beside = np.moveaxis(numbers, s.cluster or 0, -1)[tuple(np.delete(place, s.cluster or 0))]
+            parts_of: list[Array] = []
+            own = meets(merge(w), tupled(values, kinds), s.axis)
+            yield from w.exchange.meet(id(s), w.rank, beside.tolist(), own, parts_of)
+            found = parts(reduce(merge(w), parts_of), len(puts))
+            for put, one in zip(puts, found, strict=True):
+                put(w, one, *values)
+
+        return run
 
     def scan(self, s: n.Scan) -> Act:
         gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]

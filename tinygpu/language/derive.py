@@ -252,11 +252,16 @@ def shared_bytes(program: Program) -> Expr:
 
 
 def exchange_bytes(program: Program) -> Expr:
-    """What the warps of all roles leave for each other."""
+    """What the warps of all roles leave for each other, and the CTA for others."""
     total = expr(0)
-    for _, turn in exchanges(program):
+    for turn in (*(size for _, size in exchanges(program)), cluster_exchange(program)):
         total = total + _aligned(program, TURNS * turn)
     return total
+
+
+def cluster_exchange(program: Program) -> Expr:
+    """The bytes that a CTA leaves for others of its cluster at once: it has two places for them."""
+    return _together([s.cluster_bytes for s in walk(program.body)], False)
 
 
 def exchanges(program: Program) -> list[tuple[str, Expr]]:

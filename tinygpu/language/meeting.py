@@ -127,6 +127,11 @@ class Meeting:
         size = self.groups * self.warps * self.results * (words * WORD_BYTES)
         return where(self.warps > 1, ceil_div(size, ALIGN_BYTES) * ALIGN_BYTES, 0)
 
+    def of_ctas_bytes(self, words: int) -> Expr:
+        """Shared memory in which a CTA leaves its results for others of its cluster, of values of so many words."""
+        size = self.groups * self.results * (words * WORD_BYTES)
+        return ceil_div(size, ALIGN_BYTES) * ALIGN_BYTES
+
     def scanned_bytes(self, words: int) -> Expr:
         """The same of a scan: at the level of each digit of warps, the blocks of all threads that have none in common.
 

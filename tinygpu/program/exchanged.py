@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.meeting import LANES, WORD_BYTES, Meeting, paired, vector
-from tinygpu.program.nodes.combining import Combining, Scan
+from tinygpu.program.nodes.combining import Combining, Reduce, Scan
 from tinygpu.program.scanning import Level, ThreadPart, levels, thread_parts
 
 # (threads from one value of the digit to the next, how many values it has, words from one to the next)
@@ -157,18 +157,67 @@ def exchanged_between(
     )  # fmt: skip
 
 
-def all_exchanged(s: Combining) -> list[Exchanged]:
-    """All that warps exchange for a statement, in order."""
+def all_exchanged(s: Combining) -> list[Exchanged | OfCluster]:
+    """All that warps and CTAs exchange for a statement, in order."""
     if not isinstance(s, Scan):
         found = exchanged(s)
-        return [found] if found is not None else []
-    blocks, out = s.holders.values.size, []
+        own: list[Exchanged | OfCluster] = [found] if found is not None else []
+        return [*own, of_cluster(s)] if isinstance(s, Reduce) and int(s.ctas) > 1 else own
+    blocks = s.holders.values.size
+    out: list[Exchanged | OfCluster] = []
     for level in levels(s.holders, s.axis):
         if level.kind == "values":
             blocks //= level.size
         elif level.kind == "warps":
             out.append(exchanged_at(s, level, blocks))
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class OfCluster:
+    """What a CTA leaves for others of its cluster, and takes of each of them.
+
+    ctas     that meet
+    words    of the tuple that one thread has of a result
+    results  tuples of one thread
+    groups   of threads that have the same results: what they leave of one word lies side by side
+    left     the digits of the thread id that say where
+    first    those that are zero in the thread that leaves it
+    threads  that have results
+    """
+
+    ctas: int
+    words: int
+    results: int
+    groups: int
+    left: tuple[DigitStep, ...]
+    first: tuple[DigitStep, ...]
+    threads: int
+
+    def offset(self, result: int, word: int) -> int:
+        """Bytes to a word of a result."""
+        return (word * self.results + result) * self.groups * WORD_BYTES
+
+    def requests(self, warps: int) -> Iterator[tuple[bool, int, NDArray[np.int64], NDArray[np.bool_]]]:
+        """As those of `Exchanged`; a CTA's own place stands for those of the others."""
+        threads = np.arange(warps * LANES).reshape(warps, LANES)
+        out = (threads >= self.threads) | (placed(threads, self.first) != 0)
+        start = placed(threads, self.left) * WORD_BYTES
+        for result, word in [(result, word) for result in range(self.results) for word in range(self.words)]:
+            address = start + self.offset(result, word)
+            yield True, WORD_BYTES, address, out
+            for _ in range(self.ctas):
+                yield False, WORD_BYTES, address, np.zeros_like(out)
+
+
+def of_cluster(s: Reduce) -> OfCluster:
+    """What a reduction leaves for the CTAs of a cluster."""
+    who = s.meeting
+    digits = [d for d in who.digits if int(d.size) > 1]
+    left = _steps([(int(d.below), int(d.size)) for d in digits if not d.along and not d.copies], 1)
+    first = tuple((int(d.below), int(d.size), 1) for d in digits if d.along or d.copies)
+    threads = math.prod(int(d.size) for d in digits)
+    return OfCluster(int(s.ctas), s.merge.words, int(who.results), int(who.groups), left, first, threads)
 
 
 def lane_masks(who: Meeting) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.derive import barrier_bytes, buffer_align_bytes, exchanges
+from tinygpu.language.derive import barrier_bytes, buffer_align_bytes, cluster_exchange, exchanges
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
@@ -87,6 +87,7 @@ class Placement:
     """Places of all buffers, and the bytes that a CTA needs.
 
     barriers     per pipeline that mbarriers hand over, the offset of the first of them
+    of_cluster   the same of what the CTA leaves for others of its cluster
     exchanges    per role whose warps exchange something, (offset, bytes that they leave at a time); two such places
     align_bytes  multiple at which shared memory must begin
     """
@@ -96,6 +97,7 @@ class Placement:
     barriers: Mapping[str, int]
     align_bytes: int
     exchanges: Mapping[str, tuple[int, int]]
+    of_cluster: tuple[int, int]
 
 
 Swizzles = Mapping[str, Xor]
@@ -115,7 +117,9 @@ def place(program: Program, swizzles: Swizzles) -> Placement:
         if turn := int(size):
             left[role] = total, turn
             total += -(-TURNS * turn // align) * align
-    return Placement(places, total, barriers, align, left)
+    of_cluster = total, int(cluster_exchange(program))
+    total += -(-TURNS * of_cluster[1] // align) * align
+    return Placement(places, total, barriers, align, left, of_cluster)
 
 
 def _place(

@@ -17,7 +17,7 @@ from tinygpu.language.partition import Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
 
-ZERO = expr(0)
+ZERO, ONE = expr(0), expr(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +120,16 @@ class Statement:
     def exchanged_bytes(self) -> Expr:
         """Shared memory in which the warps of its role leave what they exchange while it is carried out."""
         return ZERO
+
+    @property
+    def cluster_bytes(self) -> Expr:
+        """Shared memory in which its CTA leaves what the CTAs of a cluster exchange while it is carried out."""
+        return ZERO
+
+    @property
+    def meets_ctas(self) -> Expr:
+        """CTAs of a cluster that wait for each other in it."""
+        return ONE
 
     @property
     def in_place(self) -> bool:

@@ -172,7 +172,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
     if found is None:
         return Finding(blind="the machine takes no problem of whole tiles")
     built = build(program, found, case.point or {}, bench.solver)
-    numbers = [range(-(-extent_of(str(a.size), found.dim) // int(a.extent))) for a in program.grid.axes]
+    numbers = [range(_ctas_along(a, found)) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
     listed = [
         enumerate_cta(program, found, built.layouts, dict(zip(names, tile, strict=True)), threads_only=True)
@@ -197,6 +197,12 @@ def meter(case: Case, bench: Workbench) -> Finding:
             where = f"{name.replace('_', ' ')} in {len(listed)} tiles of {found}"
             return Finding(f"{where}: {counted:,} by listing, {measured:,} by the emulator")
     return RIGHT
+
+
+def _ctas_along(axis: n.Axis, problem: Problem) -> int:
+    """CTAs along an axis of the grid; those that fill up a cluster have a tile beyond the last one."""
+    cluster = int(axis.cluster)
+    return -(-extent_of(str(axis.size), problem.dim) // (int(axis.extent) * cluster)) * cluster
 
 
 def kernel(case: Case, bench: Workbench) -> Finding:

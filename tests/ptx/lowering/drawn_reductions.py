@@ -30,7 +30,9 @@ COMBINES: dict[str, tuple[Callable[[str], Any], tuple[str, ...], Callable[[str],
 # The place of the largest, the first of equals: a Combine of a value and its place.
 PLACES = "place of the largest"
 WARPS = (1, 1, 2, 3, 4, 5, 6, 8, 12)
-STYLES = ("once", "in a loop", "behind a loop", "in a row", "beside a role", "through a ring", "persistent")
+STYLES = (
+    "once", "in a loop", "behind a loop", "in a row", "beside a role", "through a ring", "persistent", "of a cluster",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Drawn:
     combine: str
     style: str
     warps: int
+    ctas: int
 
     def sizes(self, rng: np.random.Generator) -> tuple[int, int]:
         """m and n: tiles that reach beyond the matrix, and several of them where a loop goes along the axis."""
@@ -59,6 +62,8 @@ class Drawn:
             along = int(rng.integers(1, 3 * extent + 1))
         elif self.style == "through a ring":
             along = extent * int(rng.integers(1, 5))
+        elif self.style == "of a cluster":
+            along = int(rng.integers(1, self.ctas * extent + 1))
         elif self.style != "in a row":
             along = int(rng.integers(1, extent + 1))
         across = int(rng.integers(1, 3 * other + 1))
@@ -134,9 +139,11 @@ def draw(seed: int, style: str = "") -> Drawn:
     make, kinds, identity, _ = COMBINES["max" if combine == PLACES else combine]
     kinds = ("f32", "s32") if combine == PLACES else kinds
     kind, style = str(rng.choice(kinds)), style or str(rng.choice(STYLES))
+    ctas = int(rng.integers(2, 5)) if style == "of a cluster" else 1
+    again = bool(rng.integers(2))  # of a cluster: all CTAs have the sum, and meet a second time
     if combine == PLACES and style not in ("persistent", "beside a role"):
         style = "once"
-    loops = style in ("in a row", "in a loop", "behind a loop")
+    loops = style in ("in a row", "in a loop", "behind a loop", "of a cluster")
     if loops and (combine not in ("add", "max") or kind in ("u32", "f16")):
         combine, kind = "add", "f32" if kind not in ("f32", "s32", "f64") else kind
         make, kinds, identity, _ = COMBINES[combine]
@@ -163,7 +170,7 @@ def draw(seed: int, style: str = "") -> Drawn:
             z, w = Input(kind, m, n), Output(kind, m, n)
         many = Param(warps)
         ld, st, one, larger, sub = isa.LdGlobal(1), isa.StGlobal(1), make(kind), isa.Max("f32"), isa.Sub("f32")
-        if style == "in a row":
+        if style in ("in a row", "of a cluster"):
             larger, sub = isa.Max(kind), isa.Sub(kind)
         bring, get = isa.CpAsync(1), isa.LdShared(1)
         more, same = isa.Compare("f32", ">"), isa.Compare("f32", "==")
@@ -194,6 +201,16 @@ def draw(seed: int, style: str = "") -> Drawn:
                 p.store(self.st, at, value)
 
             persistent = style == "persistent"
+            if style == "of a cluster":
+                of = (kept, tile[1 - axis]), (along, tile[axis])
+                with p.grid(*of, cluster=(1, ctas), persistent=again) as (i, j), p.role("all", warps=self.many):
+                    x = p.load(self.ld, window(i, j), who, fill=fill)
+                    total = p.reduce(self.one, x, axis=axis, by=exchange, cluster=1)
+                    if again:  # what the CTAs have together is in all of them
+                        total = p.reduce(self.larger, total, axis=axis, by=exchange, cluster=1)
+                    with p.when(p.rank(1) == 0):
+                        stored(i, total)
+                return
             with p.grid((kept, tile[1 - axis]), persistent=persistent) as (i,):
                 if style == "through a ring":
                     with p.pipeline("ring", 2, t=p.smem(kind, tile)) as ring, p.role("all", warps=self.many):
@@ -246,5 +263,6 @@ def draw(seed: int, style: str = "") -> Drawn:
         def reference(x: Array, **others: Array) -> Any:
             raise NotImplementedError
 
-    said = f"seed {seed}: {combine}.{kind} along {axis} of {tile}, {style}, {warps} warps, by {exchange}: {text}"
-    return Drawn(Reduction, said, axis, tile, kind, combine, style, warps)
+    many = f"{ctas} CTAs, {warps} warps"
+    said = f"seed {seed}: {combine}.{kind} along {axis} of {tile}, {style}, {many}, by {exchange}: {text}"
+    return Drawn(Reduction, said, axis, tile, kind, combine, style, warps, ctas)

@@ -22,7 +22,7 @@ def emulated_as_meant(seed: int) -> None:
     drawn = draw(seed)
     rng = np.random.default_rng(seed)
     m, n = drawn.sizes(rng)
-    space = tg.space(drawn.machine, m=m, n=n, device=["a100", "h100", "b200"][seed % 3])
+    space = tg.space(drawn.machine, m=m, n=n, device=["a100", "h100", "b200"][max(seed % 3, int(drawn.ctas > 1))])
     kernel = tg.emit(space)
     arrays = drawn.arrays(rng, m, n)
     wanted = drawn.wanted(arrays)

@@ -657,6 +657,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("bulk", "{} is no window of a tensor"): TYPE,
     ("bulk", "{} ({}) cannot be written for this target yet"): "no swizzle",
     ("bulk", "{} ({}) moves no rows between a tensor and a buffer"): TYPE,
+    ("across_ctas", "nothing is placed that CTAs exchange"): "every exchange of a cluster is placed",
     ("across_warps", "nothing is placed that warps exchange"): "every exchange between warps is placed",
     ("bulk", "the windows of {} may reach beyond it, and {} moves rows that exist"): "one row of all",
     ("compute", "{} does not lie in registers"): TYPE,

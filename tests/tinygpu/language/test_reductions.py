@@ -105,6 +105,10 @@ REFUSED: list[tuple[Inner, str]] = [
         "<lambda> makes s32 of f32; a tuple keeps its types, f32, f32",
     ),
     (
+        lambda self, p, x, who: p.reduce(self.add, x, axis=1, by=self.exchange, cluster=0),
+        "add reduces over the cluster along axis 0 of the grid, where there is no cluster",
+    ),
+    (
         lambda self, p, x, who: p.scan(self.add, x, axis=1, by=self.shuffle),
         "p.scan shifts values between lanes, and shfl.sync does not; give by= an exchange, or a LaneShift such as "
         "isa.ShflUp()",
@@ -255,3 +259,54 @@ def test_operators_make_one_tuple_of_two_as_they_make_tiles() -> None:
     for warps, exchange in ((1, "shuffles"), (4, "pairs")):
         kernel = tg.emit(space, exchange=exchange, warps=warps)
         assert (tg.emulate(kernel, x) == x.max(axis=1) - x.min(axis=1)).all()
+
+
+def of_cluster(inner: Callable[[Any, Any, Any, Any], Any], roles: int = 1) -> str:
+    """What is said of a machine whose CTAs form clusters; `inner` (self, p, a tile, who holds it) reduces."""
+    with pytest.raises(DeclarationError) as error:
+
+        class Thing(Machine):
+            """Something is reduced over a cluster"""
+
+            m, n = Dim(), Dim()
+            x, y = Input("f32", m, n), Output("f32", m, n)
+            ld, st, add, exchange = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32"), isa.Exchange()
+            shuffle, ctas = isa.ShflBfly(), Param(1, 2)
+
+            def program(self, p: Any) -> None:
+                who = blocked((1, 128), threads=128)
+                with p.grid((self.m, 1), (self.n, 128), cluster=(1, self.ctas)) as (i, j):
+                    for role in range(roles):
+                        with p.role(f"role{role}", warps=4, first=4 * role):
+                            x = p.load(self.ld, self.x.tile(i, j, shape=(1, 128)), who)
+                            p.store(self.st, self.y.tile(i, j, shape=(1, 128)), x)
+                            inner(self, p, x, (i, j))
+
+            @staticmethod
+            def reference(x: Any) -> Any:
+                return x
+
+    return str(error.value).removeprefix("Thing.program: ")
+
+
+def test_a_cluster_meets_with_all_threads_of_all_its_ctas_equally_often() -> None:
+    def reduced(self: Any, p: Any, x: Any, at: Any, by: Any = None) -> None:
+        total = p.reduce(self.add, x, axis=1, by=by or self.exchange, cluster=1)
+        p.store(self.st, self.y.tile(*at, shape=(1, 1)), total)
+
+    def in_a_branch(self: Any, p: Any, x: Any, at: Any) -> None:
+        with p.when(at[1] < 128):
+            reduced(self, p, x, at)
+
+    def in_rounds(self: Any, p: Any, x: Any, at: Any) -> None:
+        with p.loop(at[1] + 1, step=1):
+            reduced(self, p, x, at)
+
+    said = "%v2 = add %v1 along 1 by shuffles, and of the cluster along 1: "
+    equally = "the CTAs of a cluster meet equally often, and this is "
+    assert of_cluster(reduced, 2) == f"{said}all threads of the CTAs meet, and the CTA has several roles"
+    assert of_cluster(in_a_branch) == f"{said}{equally}in a branch"
+    assert of_cluster(in_rounds) == f"{said}{equally}as often as tile1 says".replace("%v2", "%v3")
+    assert of_cluster(lambda self, p, x, at: reduced(self, p, x, at, self.shuffle)) == (
+        "add reduces over the cluster through shared memory, and by= says nothing of that; give an exchange"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast, overload
 
-from tinygpu.expressions import expr
+from tinygpu.expressions import Expr, expr
 from tinygpu.language.combine import Combine, identity_of
 from tinygpu.language.exchange import ExchangePlan, lanes_only
 from tinygpu.language.instruction import Elementwise, LaneShift, Shuffle
@@ -31,14 +31,17 @@ class Combining(Computing):
     """What threads make together of tiles in registers."""
 
     @overload
-    def reduce(self, combine: Elementwise, value: Tile, axis: int, by: By = None) -> Tile: ...
+    def reduce(
+        self, combine: Elementwise, value: Tile, axis: int, by: By = None, cluster: int | None = None
+    ) -> Tile: ...
     @overload
     def reduce(
-        self, combine: Combine, value: tuple[Tile, ...], axis: int, by: By = None
+        self, combine: Combine, value: tuple[Tile, ...], axis: int, by: By = None, cluster: int | None = None
     ) -> tuple[Tile, ...]: ...
     @verb("p.reduce")
     def reduce(
-        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, by: By = None
+        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, by: By = None,
+        cluster: int | None = None,
     ) -> Tile | tuple[Tile, ...]:
         """Combines tiles along `axis`; extent 1 is left there, and every thread that held a part holds the result.
 
@@ -46,6 +49,7 @@ class Combining(Computing):
         value    a tile; for a Combine as many tiles as it takes, of the same extents and holders
         by       how the threads that differ along the axis exchange what they have: an exchange, or a shuffle where
                  they are lanes of one warp; None: every thread has all values along the axis
+        cluster  an axis of the grid: the CTAs of a cluster along it combine the tiles that each of them has
         """
         name, values, who = self._combined("reduce", combine, value, axis)
         merge = self._merge("reduce", name, combine, values, who.reduced(axis))
@@ -53,7 +57,8 @@ class Combining(Computing):
         self.require(_can_meet(f"reduction of {values[0].name}", self._meeting(name, values[0], axis), plan))
         what = f"the reduction by {name}"
         results = tuple(self._value(tile.dtype, who.reduced(axis), what) for tile in values)
-        self.emit(n.Reduce(name, merge, plan, values, results, axis))
+        ctas = expr(1) if cluster is None else self._ctas_that_meet(name, plan, cluster)
+        self.emit(n.Reduce(name, merge, plan, values, results, axis, cluster, ctas))
         if isinstance(value, Tile):
             return results[0]
         self.siblings |= dict.fromkeys((tile.name for tile in results), tuple(tile.name for tile in results))
@@ -160,6 +165,21 @@ class Combining(Computing):
         if who is None:
             raise self.fail(f"{name} {verb_name}s registers, and {values[0].name} has none")
         return name, values, who
+
+    def _ctas_that_meet(self, name: str, plan: ExchangePlan | None, axis: int) -> Expr:
+        """How many CTAs of a cluster there are along an axis of the grid."""
+        grid = self.grid_node
+        if grid is None or not 0 <= axis < len(grid.axes) or grid.axes[axis].cluster.same(1):
+            raise self.fail(f"{name} reduces over the cluster along axis {axis} of the grid, where there is no cluster")
+        if plan is None or not plan.warps:
+            raise self.fail(
+                f"{name} reduces over the cluster through shared memory, and by= says nothing of that; give an exchange"
+            )
+        if self.fixing_up or grid.scheduler.shares:
+            raise self.fail(
+                f"{name} reduces over the cluster, and CTAs that share tiles are not all there; p.fix_up combines"
+            )
+        return grid.axes[axis].cluster
 
     def _meeting(self, name: str, tile: Tile, axis: int) -> Meeting:
         if tile.partition is None:

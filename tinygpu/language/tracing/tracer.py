@@ -13,6 +13,7 @@ from tinygpu.language.tracing.by_data import ByData
 from tinygpu.language.tracing.combining import Combining
 from tinygpu.language.tracing.selecting import Selecting
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import places
 from tinygpu.users_code import at
 
 
@@ -31,6 +32,25 @@ class Tracer(ByData, Selecting, Combining):
         for value, what in self.unused.items():
             raise at(self.fail(f"{what} (%{value}) is never used; store it, or leave it out"), self.places[value])
         self._check_combined(self.bodies[0])
+        self._check_clusters(tuple(self.bodies[0]))
         if self.link is not None:
             self.link.trace = None
         return self.grid_node, tuple(self.bodies[0])
+
+    def _check_clusters(self, body: tuple[n.Statement, ...]) -> None:
+        """Where the CTAs of a cluster wait for each other, all threads of all of them get, equally often."""
+        known = {p.name for p in self.machine.params()} | set(self.machine.dim_names())
+        for place in places(body):
+            s = place.statement
+            if s.meets_ctas.same(1):
+                continue
+            if len(self.roles) > 1:
+                said = "all threads of the CTAs meet, and the CTA has several roles"
+                raise self.fail(f"{s.headline(frozenset())}: {said}")
+            for block in (block for block, _ in place.around):
+                counted = block.trips.symbols if isinstance(block, n.Repeated) else frozenset()
+                own = sorted(name for name in counted - known if "." not in name)
+                if own or block.taken_where is not None:
+                    why = f"as often as {own[0]} says" if own else "in a branch"
+                    said = f"the CTAs of a cluster meet equally often, and this is {why}"
+                    raise self.fail(f"{s.headline(frozenset())}: {said}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygpu.expressions import Expr, all_of, any_of
+from tinygpu.expressions import Expr, all_of, any_of, where
 from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.instruction import Elementwise, Instruction
 from tinygpu.language.meeting import LANES, Meeting, meeting, words_of
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.program.nodes.computing import Apply
-from tinygpu.program.statement import ZERO, Statement
+from tinygpu.program.statement import ONE, ZERO, Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,26 @@ class Scan(Combining):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Combining):
-    """All values along the axis become one, which every thread that held one of them holds."""
+    """All values along the axis become one, which every thread that held one of them holds.
+
+    cluster  axis of the grid along which the CTAs of a cluster combine what they have as well; None: each has its own
+    ctas     how many they are
+    """
+
+    cluster: int | None = None
+    ctas: Expr = ONE
+
+    @property
+    def cluster_bytes(self) -> Expr:
+        return where(self.ctas > 1, self.meeting.of_ctas_bytes(self.merge.words), 0)
+
+    @property
+    def meets_ctas(self) -> Expr:
+        return self.ctas
+
+    def headline(self, turns: frozenset[str]) -> str:
+        beside = "" if self.cluster is None else f", and of the cluster along {self.cluster}"
+        return f"{Combining.headline(self, turns)}{beside}"
 
     @property
     def differs_from_plain(self) -> Expr:
