@@ -195,8 +195,14 @@ PACKED: dict[tuple[str, str], str] = {
     **{("f32", to): "cvt.rni.s32.f32" for to in ("s8", "u8", "s4", "u4")},
     **{("f16", to): "cvt.rni.s32.f16" for to in ("s8", "u8", "s4", "u4")},
     **{("s32", to): "mov.b32" for to in ("s8", "u8", "s4", "u4")},
-    **{(origin, to): "" for origin in ("f32", "f16") for to in ("e4m3", "e5m2")},
+    **{(origin, to): "" for origin in ("f32", "f16") for to in ("e4m3", "e5m2", "e2m1")},
 }
+# The code of an e2m1 is the least of what rounding to halves, ones and twos, ties to even, gives; all saturate at 6.
+_TO_FP4 = (
+    "abs.f32 m, {a}; min.f32 m, m, 0f41000000; mul.rn.f32 t, m, 0f40000000; cvt.rni.s32.f32 c, t; "
+    "cvt.rni.s32.f32 t, m; add.s32 t, t, 2; min.s32 c, c, t; mul.rn.f32 t, m, 0f3F000000; cvt.rni.s32.f32 t, t; "
+    "add.s32 t, t, 4; min.s32 c, c, t; min.s32 c, c, 7; shr.u32 t, {a}, 28; and.b32 t, t, 8; or.b32 {d}, c, t;"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +256,10 @@ class Unpack(Elementwise):
 
 @dataclass(frozen=True, eq=False)
 class Pack(Elementwise):
-    """Makes values of 8 or 4 bits, all of a register at once: integers saturate and are 0 of a NaN, floats saturate."""
+    """Makes values of 8 or 4 bits, all of a register at once where that is quicker.
+
+    Integers saturate, and are 0 of a NaN; floats saturate, and e2m1, which has no NaN, is 6 of one.
+    """
 
     origin: str = "f32"
     to: str = "s8"
@@ -261,7 +270,7 @@ class Pack(Elementwise):
         if (self.origin, self.to) not in PACKED:
             pairs = ", ".join(f"{a} to {b}" for a, b in PACKED)
             raise ValueError(f"nothing packs {self.origin} into {self.to}; there are {pairs}")
-        if dtype(self.to).is_float:
+        if dtype(self.to).is_float and dtype(self.to).bits == 8:
             object.__setattr__(self, "target", 89)
             object.__setattr__(self, "isa", (8, 1))
 
@@ -269,6 +278,9 @@ class Pack(Elementwise):
         return (self.origin,), self.to
 
     def text(self) -> str:
+        if self.to == "e2m1":
+            wide = "cvt.f32.f16 x, {a};" if self.origin == "f16" else "mov.b32 x, {a};"
+            return f"{{{{ .reg .b32 x, m, t, c; {wide} {_TO_FP4.replace('{a}', 'x')} }}}}"
         if dtype(self.to).bits == 4:
             low, high = (-8, 7) if self.to == "s4" else (0, 15)
             whole = f"{PACKED[self.origin, self.to]} t, {{a}};"
@@ -277,6 +289,8 @@ class Pack(Elementwise):
         return spelled if "{d}" in spelled else f"{spelled} {{d}}, {{a}};"
 
     def packed_text(self) -> str:
+        if self.to == "e2m1":
+            return ""
         return self._floats() if dtype(self.to).is_float else self._integers()
 
     def _integers(self) -> str:
@@ -303,8 +317,8 @@ class Pack(Elementwise):
 
     def issued(self, values: Expr) -> Expr:
         alone = values * (_statements(self.text()) + 1)  # and what puts the value into its register
-        per = 32 // dtype(self.to).bits
-        return where(values % per == 0, values // per * _statements(self.packed_text()), alone)
+        together, per = self.packed_text(), 32 // dtype(self.to).bits
+        return where(values % per == 0, values // per * _statements(together), alone) if together else alone
 
     @property
     def label(self) -> str:
@@ -318,6 +332,11 @@ class Pack(Elementwise):
         to = dtype(self.to)
         if to.bits == 8:
             return Cvt(self.origin, self.to).meaning(*values)
+        if to.is_float:
+            wide = np.asarray(values[0]).astype(np.float64)
+            size = np.nan_to_num(np.minimum(np.abs(wide), 8.0), nan=8.0)
+            codes = np.minimum(np.rint(2 * size), np.minimum(np.rint(size) + 2, np.rint(size / 2) + 4))
+            return (np.minimum(codes, 7).astype(np.uint8) | np.uint8(8) * np.signbit(wide)).view(to.numpy)
         limits = ml_dtypes.iinfo(to.numpy)
         with np.errstate(all="ignore"):
             whole = np.rint(np.asarray(values[0]).astype(np.float64))

@@ -64,7 +64,8 @@ def _packed_variants() -> Iterator[Variant]:
             made = Pack(*pair)
             legal = compute_capability(target) >= made.target
             yield Variant(alone(made), target, legal)
-            yield Variant(whole(made), target, legal)
+            if made.packed_text():
+                yield Variant(whole(made), target, legal)
 
 
 def cards() -> Iterator[Card]:
@@ -121,7 +122,7 @@ def _packing() -> Card:
         ),
         rules=(instruction.target_rule(), young.target_rule()),
         guarantees=(pairs,),
-        meaning="d = a.astype(to): integers to the nearest, saturated, of a NaN 0; 8-bit floats saturate",
+        meaning="d = a.astype(to): integers to the nearest, saturated, of a NaN 0; floats saturate",
         cost="its statements on the alu unit, for each register of d that a thread holds whole; else value by value",
         example=example,
         twins=(
@@ -148,7 +149,8 @@ def _packed_table() -> str:
     rows = []
     for origin, to in PACKED:
         made = Pack(origin, to)
-        rows.append((origin, to, f"`{whole(made)}`", f"sm_{max(made.target, 80)}", version(made.isa)))
+        text = whole(made) if made.packed_text() else f"value by value: {alone(made)}"
+        rows.append((origin, to, f"`{text}`", f"sm_{max(made.target, 80)}", version(made.isa)))
     return markdown_table(("from", "to", "PTX for a register of d (%r0)", "from target", "from .version"), rows)
 
 

@@ -139,6 +139,9 @@ def test_what_packs_saturates(pair: tuple[str, str]) -> None:
         codes = np.arange(1 << kind.bits, dtype=np.uint8)
         values = np.array([decoded(pair[1], int(code)) for code in codes])
         values = values[np.isfinite(values)]
+        ties = Pack(*pair).meaning(np.array([0.25, 0.75, -2.5, 3.5, -5.0, 5.1, np.nan]).astype(dtype(pair[0]).numpy))
+        if kind.bits == 4:
+            assert ties.astype(np.float64).tolist() == [0.0, 1.0, -2.0, 4.0, -4.0, 6.0, 6.0]
         nearest = np.abs(values[:, None] - given.astype(np.float64)).min(axis=0)
         np.testing.assert_array_equal(np.abs(found - given.astype(np.float64)), nearest)
         return
