@@ -40,6 +40,9 @@ FACTORED = "factored"
 # time is better spent on more points.
 _MANY_EVALUATIONS = 2_000
 
+# Points of a sum beyond which its terms are listed instead of their combinations.
+_COMBINATIONS = 16_384
+
 
 def check_name(strategy: str) -> None:
     """Raises ValueError where no strategy has this name, and ExtensionError where a package's cannot be used."""
@@ -108,14 +111,14 @@ def choose(space: Searchable, objective: Objective, budget: Budget) -> str:
     """What `auto` stands for: everything where that is possible, else the strategy for points that cost much."""
     columns = isinstance(objective, ColumnObjective)
     listed = space.size <= LISTABLE_POINTS and (budget.evaluations is None or space.size <= budget.evaluations)
-    # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
-    if listed and (budget.seconds is None or columns):
-        return "exhaustive"
-    if budget.open_ended and isinstance(objective, SumObjective):
+    if budget.evaluations is None and space.size > _COMBINATIONS and isinstance(objective, SumObjective):
         from tinygpu.search.factored import separable
 
         if separable(space, objective):
             return FACTORED
+    # A budget in time says nothing about how many points fit into it, unless they come by the thousand.
+    if listed and (budget.seconds is None or columns):
+        return "exhaustive"
     if budget.open_ended and isinstance(objective, BoundedObjective):
         return BRANCH_AND_BOUND
     many = budget.evaluations is None or budget.evaluations > _MANY_EVALUATIONS

@@ -128,7 +128,9 @@ class Enclosed(NDArrayOperatorsMixin):
             if not held.exact:
                 raise CannotBound(f"makes {to} of values that are rounded")
             return self._made(exactly(held.value.astype(to).astype(np.int64 if to.kind != "b" else to)))
-        if to.itemsize >= 4 or held.whole:
+        if to.itemsize < 4 and held.whole:  # beyond what the type holds they are rounded, and known all the same
+            return self._made(exactly(_rounded(held.value, to), marks=held.marks))
+        if to.itemsize >= 4:
             return self._made(Enclosure(held.value * 1.0, held.low * 1.0, held.high * 1.0, False, held.marks)
                               if held.value.dtype.kind in "iub" else held)  # fmt: skip
         last = 2.0 ** -(10 if to == np.float16 else 7)

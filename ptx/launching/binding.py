@@ -14,8 +14,10 @@ from tinygpu.language.posing import problem
 from tinygpu.language.problem import Problem
 from tinygpu.language.strides import overlapping, packed
 from tinygpu.language.tensors import TensorDeclaration
+from tinygpu.ptx.launching.kernel import LaunchError
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.launching.launches import launch_of_kernels
+from tinygpu.ptx.launching.legal import unlawful
 from tinygpu.ptx.runtime.arrays import View
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.runtime.errors import WrongArray
@@ -108,7 +110,11 @@ def launcher(kernels: Kernels) -> Callable[[Mapping[str, View]], Launch]:
         except ValueError as empty:
             raise WrongArray(f"{title}: {empty}") from None
         whole = tuple((name, v) for name, v in values.items() if v.law in WHOLE)
-        return replace(launch_of_kernels(kernels.posed(launched)), values=whole)
+        posed = kernels.posed(launched)
+        launch = launch_of_kernels(posed)
+        if launched != made_for and (sentence := unlawful(posed)):
+            raise LaunchError(f"{title}: this candidate is not for these arrays: {sentence}; compile with them")
+        return replace(launch, values=whole)
 
     return launch_for
 

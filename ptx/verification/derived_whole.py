@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem, ProblemError
+from tinygpu.language.tensors import extent_of
 from tinygpu.ptx.launching.kernel import LaunchError
 from tinygpu.ptx.launching.kernels import Kernels
+from tinygpu.ptx.launching.legal import unlawful
 from tinygpu.ptx.verification.derived import MOST_GAP_ELEMS
 
 # Tiles along each axis of a grid, and rounds of each loop, that every kernel has at least.
@@ -57,15 +59,15 @@ def _posed(kernels: Kernels, dims: Mapping[str, int]) -> Kernels | None:
         posed.check()
     except (ProblemError, LaunchError):
         return None
-    return posed
+    return None if unlawful(posed) else posed
 
 
 def _shows(real: Kernels, small: Kernels) -> bool:
     """Whether every kernel has as many tiles and rounds as show its edges."""
     for theirs, mine in zip(real.stages, small.stages, strict=True):
         for dim, extent in (*theirs.kernel.tiles, *theirs.kernel.steps):
-            wanted = min(LEAST, -(-theirs.problem.dim.get(dim, 1) // extent))
-            if -(-mine.problem.dim.get(dim, 1) // extent) < wanted:
+            wanted = min(LEAST, -(-extent_of(dim, theirs.problem.dim) // extent))
+            if -(-extent_of(dim, mine.problem.dim) // extent) < wanted:
                 return False
     return True
 

@@ -132,8 +132,17 @@ def _run(
                 check = replace(check, fault=f"{w.name} is left with other bytes than zeros, on which the next relies")
         if not check.passed:
             wrong.append(check)
-    whole = replace(compare(trial, memory.tensors, order), where="all steps in their order")
-    return [*wrong, whole]
+    whole = compare(trial, memory.tensors, order)
+    return [*wrong, replace(whole, where="all steps in their order" + ("" if whole.passed or wrong else _why(kernels)))]
+
+
+def _why(kernels: Kernels) -> str:
+    """Where every step is right and the whole is not: what may be meant, in words."""
+    narrow = [o for o in kernels.workspaces if o.dtype.is_float and o.dtype.bits < 32]
+    if not narrow:
+        return ", each of which is right"
+    rounded = " and ".join(f"{o.name} to {o.dtype}" for o in narrow)
+    return f", each of which is right, and which round {rounded}, as the reference must (x.astype)"
 
 
 def _given(stage: Stage, memory: DeviceMemory) -> dict[str, NDArray[Any]]:

@@ -14,9 +14,9 @@ class PartialSums(Machine):
     x = Input(("f32", "f16"), m, n)
     y = Output("f32", m, parts)
 
-    chunk = Param(128, 256, 512, 1024, 2048, 4096, 8192)
-    warps, rows, vector, steps = Param(1, 2, 4, 8), Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4)
-    lanes = Param(8, 16, 32)  # threads side by side in a row
+    chunk = Param(128, 512, 2048, 8192)
+    warps, rows, vector, steps = Param(1, 4), Param(1, 2), Param(1, 2, 4), Param(1, 4)
+    lanes = Param(8, 32)  # threads side by side in a row
     ld, st, add, shfl = isa.LdGlobal(vector), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
     whole_rounds = Require(chunk % (lanes * vector * steps) == 0, "a part is a whole number of rounds")
 
@@ -44,8 +44,8 @@ class RowSum(Machine):
     m, n = Dim(), Dim()
     x, y = Input("f32", m, n), Output("f32", m)
 
-    warps, rows, vector, steps = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4)
-    lanes = Param(1, 8, 32)
+    warps, rows, vector, steps = Param(1, 4), Param(1, 2), Param(1, 2), Param(1, 4)
+    lanes = Param(1, 32)
     ld, st, add, shfl = isa.LdGlobal(vector), isa.StGlobal(1), isa.Add("f32"), isa.ShflBfly()
 
     def program(self, p: Any) -> None:
@@ -70,7 +70,7 @@ class RowSums(Plan):
     m, n = Dim(), Dim()
     x, y = Input(("f32", "f16"), m, n), Output("f32", m)
 
-    chunk = Param(128, 256, 512, 1024, 2048, 4096, 8192)  # columns of a part
+    chunk = Param(128, 512, 2048, 8192)  # columns of a part
     partial = Workspace("f32", m, ceil_div(n, chunk))
     parts = Step(PartialSums, x=x, y=partial, chunk=chunk)
     total = Step(RowSum, x=partial, y=y)

@@ -52,8 +52,10 @@ class Plan(Declared):
 
     @classmethod
     def step_declarations(cls) -> tuple[Step, ...]:
-        """In the order in which they run."""
-        return cls.declarations(Step)
+        """In the order in which they run; one that a derived class gives anew keeps its place."""
+        order = dict.fromkeys(n for base in reversed(cls.__mro__) for n, v in vars(base).items() if isinstance(v, Step))
+        known = {step.name: step for step in cls.declarations(Step)}
+        return tuple(known[name] for name in order if name in known)
 
     @classmethod
     def workspace_declarations(cls) -> tuple[Workspace, ...]:

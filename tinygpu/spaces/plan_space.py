@@ -15,9 +15,10 @@ from typing import Any
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.devices import Device
-from tinygpu.expressions import all_of, any_of, compile_arrays, evaluate, expr, symbol
+from tinygpu.expressions import Expr, all_of, any_of, compile_arrays, evaluate, expr, symbol
 from tinygpu.language.declared import Declared, Structure
 from tinygpu.language.machine import Machine
+from tinygpu.language.parameters import Param
 from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.step import BoundStep
@@ -161,12 +162,12 @@ def _part(
                 axes.append(Axis(name, p.values))
             else:
                 fixed[name] = p.values[0]
-        constraints += _of_step(step, problem, structure, traced, _seen_by_others(step, steps, plan))
+        constraints += _of_step(plan, step, problem, structure, traced, _seen_by_others(step, steps, plan))
     return Part(fixed, tuple(axes), tuple(constraints), environment)
 
 
 def _of_step(
-    step: BoundStep, problem: Problem, structure: Structure, traced: Trace, seen: frozenset[str]
+    plan: type[Plan], step: BoundStep, problem: Problem, structure: Structure, traced: Trace, seen: frozenset[str]
 ) -> Iterator[Constraint]:
     """The constraints of a step's machine, said of the plan's names.
 
@@ -174,7 +175,7 @@ def _of_step(
     """
     names = step.environment()
     for p in step.machine.params():
-        if p.name in traced.axes and p.name in seen:
+        if p.name in traced.axes and p.name in seen and not _on_offer(names[p.name], p, plan):
             offered = any_of([names[p.name] == value for value in p.values])
             listed = ", ".join(map(str, p.values))
             yield Constraint(
@@ -189,6 +190,12 @@ def _of_step(
             condition = c.condition.substitute(names)
             if not condition.same(True):
                 yield replace(c, name=f"{step.name}: {c.name}", condition=condition)
+
+
+def _on_offer(value: Expr, own: Param, plan: type[Plan]) -> bool:
+    """Whether a machine's parameter has a value on offer whatever the plan's point is."""
+    shared = next((p.values for p in plan.params() if value.same(p)), ())
+    return value.is_number or (bool(shared) and set(shared) <= set(own.values))
 
 
 def _seen_by_others(step: BoundStep, steps: tuple[BoundStep, ...], plan: type[Plan]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_cuda import FakeCuda
-from plans_of_kernels import ColumnSums, SplitMatmul
+from plans_of_kernels import ColumnSums, SoftmaxInPasses, SplitMatmul
 from two_passes import RowSums
 
 import tinygpu
@@ -19,6 +19,7 @@ from tinygpu.api.machines import Family
 from tinygpu.api.measured import tune_by_results
 from tinygpu.api.problems import Asked
 from tinygpu.devices import device
+from tinygpu.ptx.launching.kernel import LaunchError
 from tinygpu.ptx.measuring.bundle import read_bundle
 from tinygpu.ptx.runtime.calls import Driver
 from tinygpu.ptx.runtime.context import Context, open_context
@@ -64,9 +65,29 @@ def test_numbers_reach_the_steps_that_take_them(context: Context) -> None:
         assert (kernel(a, b, scale=scale) == np.maximum(scale * (a @ b), 0)).all()
 
 
+def test_sizes_that_the_candidate_is_not_for_are_refused(context: Context) -> None:
+    """What a machine says of legal sizes holds for arrays that come later, too: of steps, of the plan, of machines."""
+    x = np.random.default_rng(0).normal(size=(2, 100)).astype(np.float32)
+    point = {"width": 32, "rows.step": 1}
+    kernel = tinygpu.compile(SoftmaxInPasses, x, point=point, context=lambda: context)
+    longest = np.zeros((2, 1024), np.float32)
+    np.testing.assert_allclose(kernel(longest), 1 / 1024, rtol=1e-5)
+    with pytest.raises(LaunchError) as refused:
+        kernel(np.zeros((2, 1028), np.float32))
+    assert str(refused.value) == (
+        "SoftmaxInPasses: this candidate is not for these arrays: step rows: whole (CombinedSoftmax): the parts of a "
+        "row fit into one tile; parts = 33 > 32 = 1 x 32; compile with them"
+    )
+    column = tinygpu.compile(ColumnSums, np.ones((40, 8), np.float32), point={"height": 16}, context=lambda: context)
+    with pytest.raises(LaunchError) as whole:
+        column(np.zeros((16 * 256 + 1, 8), np.float32))
+    assert "enough (ColumnSums): the second pass sums all parts at once" in str(whole.value)
+
+
+@pytest.mark.end_to_end
 def test_a_recipe_of_a_plan_is_taken(context: Context) -> None:
     x = np.ones((2, 3000), np.float32)
-    point = dict(tinygpu.compile(RowSums, x, point={"chunk": 1024}, context=lambda: context).point)
+    point = dict(tinygpu.compile(RowSums, x, point={"chunk": 2048}, context=lambda: context).point)
 
     class Book:
         def best(self, machine: str, problem: object, device: str) -> Recipe | None:

@@ -297,6 +297,19 @@ def test_shared_values_that_no_step_takes_are_refused() -> None:
     assert str(refused.value) == "Wide.only: vector of Doubled is 1, 2, 4, and vector is 3, 5: no value is both"
 
 
+def test_a_step_that_is_given_anew_keeps_its_place() -> None:
+    usual = plan()
+    base: Any = usual
+
+    def body(space: dict[str, Any]) -> None:
+        space["first"] = Step(Doubled, x=base.x, y=base.w, vector=2)
+
+    derived = types.new_class("Other", (usual,), {}, body)
+    steps = derived.bound_steps({})
+    assert [s.name for s in steps] == ["first", "second"]
+    assert str(steps[0].params["vector"]) == "2"
+
+
 def test_a_name_is_declared_once() -> None:
     with pytest.raises(DeclarationError) as refused:
 
