@@ -111,7 +111,7 @@ def _statement(context: Context, s: n.Statement) -> None:
             handover.fill(context, s)
         case n.Consume() if handover.between_roles(context.program, s.pipeline):
             handover.drain(context, s, partial(_probed, s))
-            if not handover.overlaps(context, context.pipes[s.pipeline]):
+            if not handover.overlaps(context, context.pipes[s.pipeline], s):
                 probe.registers(context, s, *probe.sums(s))
         case n.Consume() if context.program.pipeline(s.pipeline).completion == "turn":
             handover.turn(context, s, body)

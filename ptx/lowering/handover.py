@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
+from tinygpu.program.products import complete_at_end, products
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import bulk, release, touch
@@ -187,22 +188,22 @@ def fill(context: Context, s: n.Produce) -> None:
 def drain(context: Context, s: n.Consume, body: Body) -> None:
     """A role waits for a slot, uses it, and gives it back: at once, or when wgmma has read it."""
     pipe = context.pipes[s.pipeline]
-    products = [m for m in walk(s.body) if isinstance(m, n.Multiply) and m.token is not None]
+    multiplied = list(products(s.body))
     with in_slot(context, pipe) as (slot, parity):
         issue(context, Wait(pipe.full(slot), parity))
-        if any(m.a.memory is RMEM for m in products):
+        if any(m.a.memory is RMEM for m in multiplied):
             _drain_by_threads(context, s, pipe, slot, body)
             return
-        if products:
+        if multiplied:
             issue(context, Fence("wgmma.fence.sync.aligned"))
         body(context, s.body)
         if _read_in_bulk(context, s):
             issue(context, WaitGroup("cp.async.bulk", 0, read=True, one=True), MeetWarp())
-        if products:
+        if multiplied:
             issue(context, Commit("wgmma"))
             if release.read_by_threads(context.program, s.pipeline):
                 issue(context, *release.after_threads())
-            if overlaps(context, pipe):
+            if overlaps(context, pipe, s):
                 issue(context, WaitGroup("wgmma", 1))
                 give_back(context, pipe, pipe.held, held=True)
                 _hold(context, pipe, slot)
@@ -223,7 +224,7 @@ def _read_in_bulk(context: Context, s: n.Consume) -> bool:
 def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
-    if overlaps(context, pipe):
+    if overlaps(context, pipe, s):
         issue(context, WaitGroup("wgmma", 0))
         give_back(context, pipe, pipe.held, held=True)
     body(context, s.body)
@@ -237,15 +238,17 @@ def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, bod
             issue(context, *touch.touches(context, product))
     issue(context, Commit("wgmma"))
     issue(context, *release.after_threads())
-    if overlaps(context, pipe):
+    if overlaps(context, pipe, s):
         _hold(context, pipe, slot)
     else:
         _give_back_now(context, pipe, slot)
 
 
-def overlaps(context: Context, pipe: Pipe) -> bool:
-    """Whether the products of a round end in the next one: there is one, and a slot that can be brought meanwhile."""
-    return context.in_rounds and pipe.stages > 1
+def overlaps(context: Context, pipe: Pipe, s: n.Consume) -> bool:
+    """Whether the products of a round end in the next one: there is one, a slot that can be brought meanwhile, and
+    nothing that uses the sums before.
+    """
+    return context.in_rounds and pipe.stages > 1 and not complete_at_end(context.program.body, s)
 
 
 def _give_back_now(context: Context, pipe: Pipe, slot: Reg) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
-from tinygpu.language.derive import own_memories
+from tinygpu.language.derive import BUFFER_ALIGN_BYTES, own_memories
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n
@@ -23,8 +23,6 @@ from tinygpu.ptx.lowering.reach import check_reach, side_by_side
 from tinygpu.ptx.lowering.sync import Protocol, Ring
 
 Need = tuple[int, tuple[int, int]]  # (oldest target, lowest version)
-# Alignment of dynamic shared memory that every launch keeps.
-DECLARED_ALIGN = 128
 # Lowest .version per .target (each assembled).
 VERSIONS = {80: (7, 0), 86: (7, 1), 87: (7, 4), 89: (7, 8), 90: (7, 8), 100: (8, 6), 120: (8, 7)}
 # mbarrier.try_wait is of PTX 7.8 and sm_90, fence.mbarrier_init of PTX 8.0 and sm_90.
@@ -143,7 +141,7 @@ def lowered(
         ptx,
         target,
         int(program.threads),
-        context.placement.total_bytes + (align if align > DECLARED_ALIGN else 0),
+        context.placement.asked_bytes,
         parameters,
         tuple((str(a.size), int(a.extent)) for a in program.grid.axes),
         int(program.grid.raster),
@@ -298,7 +296,7 @@ def _arguments(context: Context, parameters: tuple[Parameter, ...]) -> list[str]
         smem = emit.parameter("r")
         lines.append(f"  mov.u32 {smem}, smem;")
         align = context.placement.align_bytes
-        if align > DECLARED_ALIGN:
+        if align > BUFFER_ALIGN_BYTES:
             # The loader keeps to smaller alignments only: the space for rounding up is asked for at launch.
             lines.append(f"  add.u32 {smem}, {smem}, {align - 1};")
             lines.append(f"  and.b32 {smem}, {smem}, {2**32 - align};")

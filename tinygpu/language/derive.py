@@ -218,7 +218,8 @@ def _budgets(program: Program) -> list[Constraint]:
     return out
 
 
-# A buffer begins at a multiple of this: one row of banks, so that solved layouts see the same banks everywhere.
+# A buffer begins at a multiple of this: one row of banks, so that solved layouts see the same banks everywhere. Every
+# launch begins dynamic shared memory at one, too.
 BUFFER_ALIGN_BYTES = 128
 # Where rows are swizzled by the hardware: the widest atom (PTX ISA, "Swizzling Modes").
 SWIZZLED_ALIGN_BYTES = 1024
@@ -247,8 +248,14 @@ def buffer_bytes(program: Program, body: tuple[n.Statement, ...], memory: Memory
 
 
 def shared_bytes(program: Program) -> Expr:
-    """Shared memory of one CTA: its buffers and barriers, and behind them what the warps of each role exchange."""
-    return buffer_bytes(program, program.body, SMEM) + exchange_bytes(program)
+    """Shared memory of one CTA: its buffers and barriers, and behind them what the warps of each role exchange.
+
+    With them comes the space in which a kernel rounds up where its shared memory begins, which the loader aligns to 128
+    bytes at most.
+    """
+    used = buffer_bytes(program, program.body, SMEM) + exchange_bytes(program)
+    align = buffer_align_bytes(program)
+    return used if align <= BUFFER_ALIGN_BYTES or used.same(0) else used + align
 
 
 def exchange_bytes(program: Program) -> Expr:

@@ -21,6 +21,7 @@ from tinygpu.language.memories import RMEM
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
 from tinygpu.program.order import Block, Blocked, Deed, Item, Items, Unordered, order
+from tinygpu.program.products import complete_at_end, products
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 
@@ -176,14 +177,19 @@ class _Waits:
         name = s.pipeline
         if isinstance(s, n.Produce):
             yield from (Deed("acquire", name), *inside, Deed("fill", name))
-        elif in_rounds and slots.get(name, 1) > 1 and (products := _products(s)):
+        elif in_rounds and slots.get(name, 1) > 1 and (late := self.late_products(s)):
             # what they read is given back when the next slot is there: before that is used by threads, or behind it
             back = (Deed("hand back", name),)
-            by_threads = any(m.a.memory is RMEM for m in products)
+            by_threads = any(m.a.memory is RMEM for m in late)
             used = (*back, *inside) if by_threads else (*inside, *back)
             yield from (Deed("wait", name), *used, Deed("hold", name))
         else:
             yield from (Deed("wait", name), *inside, Deed("release", name))
+
+    def late_products(self, s: n.InSlot) -> list[n.Multiply]:
+        """Products that read the slot until the next round."""
+        late = isinstance(s, n.Consume) and not complete_at_end(self.program.body, s)
+        return list(products(s.body)) if late else []
 
     def rounds(self, s: n.Repeated, slots: Mapping[str, int], in_rounds: bool) -> Iterator[Item]:
         at_run_time = not s.written_out
@@ -210,12 +216,6 @@ class _Waits:
     def dims(self) -> frozenset[str]:
         of_tensors = {d for t in self.program.tensors for d in t.dims}
         return frozenset(of_tensors.union(*(a.size.symbols for a in self.program.grid.axes)))
-
-
-def _products(s: n.Statement) -> list[n.Multiply]:
-    """Asynchronous products that a statement contains."""
-    inside = (m for body in s.children for m in walk(body.statements))
-    return [m for m in inside if isinstance(m, n.Multiply) and m.token is not None]
 
 
 def _held(items: Items) -> frozenset[str]:

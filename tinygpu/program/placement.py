@@ -10,7 +10,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.derive import barrier_bytes, buffer_align_bytes, cluster_exchange, exchanges
+from tinygpu.language.derive import (
+    BUFFER_ALIGN_BYTES,
+    barrier_bytes,
+    buffer_align_bytes,
+    cluster_exchange,
+    exchanges,
+)
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM
 from tinygpu.language.tile import Buffer
@@ -98,6 +104,12 @@ class Placement:
     align_bytes: int
     exchanges: Mapping[str, tuple[int, int]]
     of_cluster: tuple[int, int]
+
+    @property
+    def asked_bytes(self) -> int:
+        """What a launch asks for: where the loader keeps to a smaller alignment, a kernel rounds up where it begins."""
+        rounding_up = self.total_bytes > 0 and self.align_bytes > BUFFER_ALIGN_BYTES
+        return self.total_bytes + (self.align_bytes if rounding_up else 0)
 
 
 Swizzles = Mapping[str, Xor]

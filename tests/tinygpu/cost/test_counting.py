@@ -86,7 +86,7 @@ def test_the_sizes_of_a_matmul(machine: Any, chip: str) -> None:
         if machine is MatmulAmpere:
             assert d.bytes_in_flight_per_cta == max(stages - 1, 1) * (bm + bn) * bk * 2
         if d.turns == 1:
-            assert d.smem_bytes_per_cta == place(filled, {}).total_bytes
+            assert d.smem_bytes_per_cta == place(filled, {}).asked_bytes
         panels = {"row_panel_bytes": bm * k * 2, "column_panel_bytes": bn * k * 2}
         counts = space.counts(space.structure_index(point))
         told = {**panels, "tile_bytes": bm * bn * 2, "group": int(filled.grid.raster)}

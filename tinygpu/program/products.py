@@ -1,0 +1,52 @@
+"""Sums of asynchronous products: whether those of a slot are complete where its block ends, or one round later.
+
+A product of a warpgroup that reads a slot is waited for in the next round, so that the next one's is asked for
+meanwhile; its sums are complete behind the loop. Where a statement of the loop uses them, they are waited for where the
+block ends that multiplies, and the slot is given back there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinygpu.language.memories import RMEM
+from tinygpu.program import nodes as n
+from tinygpu.program.statement import Body, Statement
+from tinygpu.program.tree import Use, uses, walk
+
+
+def products(body: tuple[Statement, ...]) -> Iterator[n.Multiply]:
+    """Asynchronous products of a block that consumes a slot; not those of another slot's block inside of it."""
+    for s in body:
+        if isinstance(s, n.Multiply) and s.token is not None:
+            yield s
+        if not isinstance(s, n.Consume):
+            for inner in s.children:
+                yield from products(inner.statements)
+
+
+def sums(body: Body) -> frozenset[str]:
+    """Registers in which tensor cores add up what they multiply of a slot."""
+    return frozenset(s.accumulator.name for s in products(body.statements) if s.accumulator.memory is RMEM)
+
+
+def touched(s: Statement) -> frozenset[str]:
+    """Tiles that a statement itself reads or writes, but for the accumulators of a product."""
+    tiles = (s.a, s.b) if isinstance(s, n.Multiply) else (*s.reads, *s.writes)
+    return frozenset(t.name for t in tiles)
+
+
+def used_in_rounds(use: Use) -> frozenset[str]:
+    """Sums of a slot that other statements use in the innermost loop at run time around its block, beside the block."""
+    rounds = [loop for loop in use.loops if not loop.written_out]
+    found = sums(use.body)
+    if not rounds or not found:
+        return frozenset()
+    inside = {id(s) for s in walk(use.body.statements)}
+    beside = (touched(s) for body in rounds[-1].children for s in walk(body.statements) if id(s) not in inside)
+    return found & frozenset().union(*beside)
+
+
+def complete_at_end(body: tuple[Statement, ...], s: n.Consume) -> bool:
+    """Whether the sums of a slot are waited for where its block ends, since its loop goes on to use them."""
+    return any(used_in_rounds(use) for use in uses(body, s.pipeline) if use.place.statement is s)
