@@ -233,3 +233,29 @@ class ClusterSoftmax(Machine):
     def reference(x: Any) -> Any:
         e = np.exp(x - x.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
+
+
+class SharedSum(Machine):
+    """y = sums of the rows of x, which several CTAs share: each has the sum of its part, made by several warps"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m)
+
+    parts, warps, step = Param(1, 3), Param(1, 4, 6), Param(1, 2)
+    ld, st, take, add = isa.LdGlobal(1), isa.StGlobal(1), isa.LdGlobal(1), isa.Add("f32")
+    exchange = isa.Exchange("shuffles", "pairs")
+
+    def program(self, p: Any) -> None:
+        shape = (2, 32 * self.warps * self.step)
+        who = blocked(shape, threads=32 * self.warps)
+        with p.grid((self.m, shape[0]), slices=self.parts) as (i,), p.role("all", warps=self.warps):
+            total = p.full(who, "f32")
+            with p.loop(self.n, step=shape[1], divided=True) as j:
+                p.apply(self.add, total, p.load(self.ld, self.x.tile(i, j, shape=shape), who), into=total)
+            own = p.reduce(self.add, total, axis=1, by=self.exchange)
+            with p.fix_up(self.add, self.st, self.take, own) as whole:
+                p.store(self.st, self.y.column(i, shape[0]), whole)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.sum(axis=1)

@@ -16,6 +16,8 @@ import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.language.derive import exchange_bytes
+from tinygpu.language.trace import trace
+from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.smem import SolverCache
@@ -80,3 +82,27 @@ def test_what_warps_leave_for_each_other_counts_as_shared_memory_of_the_kernel()
         columns = int(point["across"]) * int(point["vector"])
         left = 4 * columns * int(point["warps"]) if int(point["warps"]) > 1 else 0
         assert kernel.smem_bytes == int(exchange_bytes(program)) == -(-2 * (-(-left // 16) * 16) // 128) * 128
+
+
+@pytest.mark.parametrize("machine", CASES)
+def test_programs_that_combine_are_saved_and_loaded(machine: type[Machine]) -> None:
+    problem = machine.problem(**CASES[machine])
+    space = build_space(machine, problem, device("h100"))
+    (point,) = space.space.sample(1, np.random.default_rng(5))
+    for program in (trace(machine, problem, next(machine.structures())).program, space.program(point)):
+        assert str(load_program(save_program(program))) == str(program)
+    again = load_program(save_program(space.program(point)))
+    assert build(again, problem, point, SolverCache()).kernel.ptx == (
+        build(space.program(point), problem, point, SolverCache()).kernel.ptx
+    )
+
+
+@pytest.mark.parametrize("parts", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_sums_of_warps_are_parts_of_tiles_that_ctas_share(parts: int) -> None:
+    problem = machines.SharedSum.problem(m=5, n=1500)
+    space = build_space(machines.SharedSum, problem, device("a100"))
+    points = [p for p in space.space.sample(60, np.random.default_rng(2)) if p["parts"] == 3 and p["warps"] > 1]
+    for point in points[:parts]:
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
+        report = verify(kernel, machines.SharedSum, problem, orders=("random",), random_inputs=False)
+        assert report.passed, str(report)

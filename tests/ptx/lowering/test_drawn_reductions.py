@@ -32,7 +32,7 @@ def emulated_as_meant(seed: int) -> None:
             assert np.array_equal(have, want), f"{what}: {drawn.text}, m={m}, n={n}"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_drawn_reduction_is_what_numpy_makes(seed: int) -> None:
     emulated_as_meant(seed)
 
@@ -43,7 +43,7 @@ def test_many_drawn_reductions_are_what_numpy_makes(seed: int) -> None:
     emulated_as_meant(seed)
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 5))
+@pytest.mark.parametrize("seed", range(0, 60, 15))
 def test_what_a_reduction_costs_is_what_its_kernel_does(seed: int) -> None:
     drawn = draw(seed, style="once")
     rows, columns = drawn.sizes(np.random.default_rng(seed))

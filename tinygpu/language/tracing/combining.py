@@ -242,7 +242,8 @@ class Combining(Computing):
             operands = tuple(known[o.name] if isinstance(o, Tile) else o for o in s.operands)
             known[s.result.name] = replace(s.result, name=f"made{len(steps)}")
             steps.append(replace(s, operands=operands, result=known[s.result.name]))
-        if foreign := next((tile for tile in made if tile.name not in known), None):
+        foreign = next((tile for tile in made if tile.name not in known), None)
+        if foreign is not None:
             raise self.fail(f"{name} gives {foreign}, which is neither of what it is given nor made of it")
         if isinstance(combine, Combine):
             identity = combine.identity
