@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Pick, Tile
@@ -125,7 +124,7 @@ def row_bytes(context: Context, tensor: Tensor, axis: int, rows: int) -> Number:
 
 def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     """Prepares the addresses of a window; where values say where it lies, inside `behind` them."""
-    tile, who = apart(tile, who)
+    tile, who = tile.finest_under(who)
     tensor = tile.tensor
     if tensor is None:
         raise LoweringError(f"{tile.name} is no window of a tensor")

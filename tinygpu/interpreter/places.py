@@ -99,6 +99,8 @@ def _tensor_window(tile: Tile) -> TensorWindow:
 
 def _as_named(value: Array, tile: Tile) -> Array:
     """A value in registers under the axes by which a tile names it."""
+    if tile.viewed is not None:
+        value = _as_named(value, tile.viewed).reshape(_before_naming(tile))
     if not tile.axes:
         return value
     running = [axis for axis in tile.axes if axis is not None]
@@ -108,9 +110,26 @@ def _as_named(value: Array, tile: Tile) -> Array:
 
 def _as_made(value: Array, tile: Tile, before: Array | None) -> Array:
     """What a tile names of a value in registers, under the axes with which the value was made."""
-    if not tile.axes or before is None:
+    if before is None:
         return value
+    if tile.viewed is not None:
+        shape = _before_naming(tile)
+        mine = _renamed_back(value, tile, shape) if tile.axes else value
+        return _as_made(mine.reshape(extents(tile.viewed)), tile.viewed, before)
+    return _renamed_back(value, tile, before.shape) if tile.axes else value
+
+
+def _before_naming(tile: Tile) -> tuple[int, ...]:
+    """The extents of a tile whose axes were merged or split, before they were renamed; 1 where an axis was dropped."""
+    if not tile.axes:
+        return extents(tile)
+    found = {axis: extent for axis, extent in zip(tile.axes, extents(tile), strict=True) if axis is not None}
+    return tuple(found.get(axis, 1) for axis in range(max(found, default=-1) + 1))
+
+
+def _renamed_back(value: Array, tile: Tile, shape: tuple[int, ...]) -> Array:
+    """The values under the axes of `shape`, which a tile names."""
     running = [axis for axis in tile.axes if axis is not None]
-    dropped = [axis for axis in range(before.ndim) if axis not in running]
+    dropped = [axis for axis in range(len(shape)) if axis not in running]
     order = [*running, *dropped]
-    return value.reshape([before.shape[axis] for axis in order]).transpose(np.argsort(order))
+    return value.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))

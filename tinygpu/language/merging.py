@@ -1,4 +1,4 @@
-"""Axes that are merged: several axes of a window side by side as one, and who holds what of them.
+"""Axes that are merged and split: several axes of a tile side by side as one, and who holds what of them.
 
 A window of (bh, bw, bk) elements is read as a matrix of (bh * bw) x bk. Where an element of the matrix stands in the
 window is found by dividing, so a partition of the matrix becomes one of the window digit by digit: a digit that counts
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from tinygpu.expressions import Expr, all_of, expr, joined, maximum, minimum
 from tinygpu.language.partition import Condition, Partition
-from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf, leaf
 from tinygpu.layouts.step import E, Step
@@ -20,11 +19,20 @@ from tinygpu.layouts.step import E, Step
 Digit = tuple[Leaf, Leaf | Step]
 
 
-def apart(tile: Tile, partition: Partition) -> tuple[Tile, Partition]:
-    """The window with its merged axes apart, and the partition of it."""
-    if tile.apart is None:
-        return tile, partition
-    return tile.apart, split(partition, tile.groups, tile.apart.shape, tile.name)
+def merged(partition: Partition, groups: Sequence[Sequence[int]]) -> Partition:
+    """The partition of a tile whose axes are merged.
+
+    groups  of every axis that it has then those that become one, the slowest first
+    """
+    onto: dict[int | str, int | str | Step | None] = {}
+    shape = []
+    for place, group in enumerate(groups):
+        together = expr(1)
+        for axis in reversed(group):
+            onto[axis] = leaf(together, "a step") * E(place)
+            together = together * partition.shape[axis]
+        shape.append(together)
+    return Partition(tuple(shape), partition.layout.project(onto), partition.conditions, partition.made_for)
 
 
 def split(

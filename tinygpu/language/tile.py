@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr, joined
 from tinygpu.language.memories import RMEM, Memory
+from tinygpu.language.merging import merged, split
 from tinygpu.language.operators import Link, Operators
 from tinygpu.language.partition import Partition
 from tinygpu.language.register_windows import windowed
@@ -100,6 +101,7 @@ class Tile(Operators):
     steps      for tensors: elements of the tensor from one coordinate to the next, per axis; (): 1 along all
     apart      for windows whose axes were merged: the window with its axes apart
     groups     of these: of every axis of the tile the axes of `apart` that it stands for, the slowest first
+    viewed     for registers whose axes were merged or split: the tile as it was before
     window_of  for windows of registers: who holds what of the whole value
     pick       for tensors: what says, element by element, where the window lies along an axis; None: its offset does
     ends       for tensors: (axis of the tensor, coordinate) from which on elements are not there, as if it ended there
@@ -123,6 +125,7 @@ class Tile(Operators):
     steps: tuple[Expr, ...] = ()
     apart: Tile | None = None
     groups: tuple[tuple[int, ...], ...] = ()
+    viewed: Tile | None = None
 
     def __str__(self) -> str:
         if self.apart is not None:
@@ -149,6 +152,12 @@ class Tile(Operators):
     def finest(self) -> Tile:
         """The window with its axes apart."""
         return self if self.apart is None else self.apart
+
+    def finest_under(self, partition: Partition) -> tuple[Tile, Partition]:
+        """The window with its axes apart, and the partition of it."""
+        if self.apart is None:
+            return self, partition
+        return self.apart, split(partition, self.groups, self.apart.shape, self.name)
 
     @property
     def every(self) -> tuple[Expr, ...]:
@@ -281,12 +290,11 @@ class Tile(Operators):
         return None if self.pick is None else replace(self.pick, along=tuple(renamed[a] for a in self.pick.along))
 
     def merge(self, *axes: int) -> Tile:
-        """The same with axes that stand side by side as one, the last of them the fastest; of a window of a tensor.
+        """The same with axes that stand side by side as one, the last of them the fastest; nothing moves.
 
-        A window of (bh, bw, bk) elements is of (bh * bw, bk) after merge(0, 1).
+        A window, or registers, of (bh, bw, bk) elements is of (bh * bw, bk) after merge(0, 1).
         """
-        if self.tensor is None:
-            raise ValueError(f"{self.name}.merge{axes}: windows of tensors have axes that are merged")
+        self._whole_axes(f"merge{axes}")
         if self.pick is not None:
             raise ValueError(f"{self.name} has rows that %{self.pick.by.name} gives, and its axes stay apart")
         first, rank = axes[0] if axes else 0, len(self.shape)
@@ -303,7 +311,9 @@ class Tile(Operators):
         for axis in axes:
             together = together * self.shape[axis]
         after = first + len(axes)
-        merged = tuple(part for axis in axes for part in groups[axis])
+        if self.partition is not None:
+            return self._viewed(merged(self.partition, (*groups[:first], tuple(axes), *groups[after:])))
+        parts = tuple(part for axis in axes for part in groups[axis])
         shape = (*self.shape[:first], together, *self.shape[after:])
         return replace(
             self,
@@ -313,13 +323,12 @@ class Tile(Operators):
             fixed=(),
             steps=(),
             apart=self.finest,
-            groups=(*groups[:first], merged, *groups[after:]),
+            groups=(*groups[:first], parts, *groups[after:]),
         )
 
     def split(self, axis: int, shape: tuple[Operand, ...]) -> Tile:
-        """The same window with an axis as several, the last of them the fastest: rows as heads by rows."""
-        if self.tensor is None:
-            raise ValueError(f"{self.name}.split({axis}, ...): windows of tensors have axes that are split")
+        """The same with an axis as several, the last of them the fastest: rows as heads by rows; nothing moves."""
+        self._whole_axes(f"split({axis}, ...)")
         place = self._axis(axis, len(self.shape), "split")
         if self.apart is not None:
             raise ValueError(f"{self.name} is a window whose axes are merged; split axes first, then merge")
@@ -331,6 +340,12 @@ class Tile(Operators):
         if not whole.same(self.shape[place]):
             want = joined(extents, " x ")
             raise ValueError(f"{self.name} has {self.shape[place]} elements along axis {place}, and {want} are {whole}")
+        if self.partition is not None:
+            finer = (*self.shape[:place], *extents, *self.shape[place + 1 :])
+            more = len(extents) - 1
+            behind = [(a + more,) for a in range(place + 1, len(self.shape))]
+            groups = [*((a,) for a in range(place)), tuple(range(place, place + len(extents))), *behind]
+            return self._viewed(split(self.partition, groups, finer, f"%{self.name}"))
         zeros = tuple(expr(0) for _ in extents[1:])
         return replace(
             self,
@@ -339,6 +354,17 @@ class Tile(Operators):
             axes=(*self.axes[:place], *(self.axes[place] for _ in extents), *self.axes[place + 1 :]),
             steps=(*self.every[:place], *reversed(steps), *self.every[place + 1 :]),
         )
+
+    def _whole_axes(self, what: str) -> None:
+        if self.buffer is not None:
+            raise ValueError(f"{self.name} is a buffer, and its axes are its own: there is no .{what}")
+        if self.window_of is not None:
+            raise ValueError(f"%{self.name} is a window of registers, and its axes stay: there is no .{what}")
+
+    def _viewed(self, partition: Partition) -> Tile:
+        """The same registers, as a tile of other axes under a partition of it."""
+        zeros = tuple(expr(0) for _ in partition.shape)
+        return replace(self, shape=partition.shape, offset=zeros, axes=(), partition=partition, viewed=self)
 
     def _alone(self, axis: int) -> bool:
         """Whether an axis has one element, and stands for no others."""
@@ -375,6 +401,8 @@ class Tile(Operators):
             return replace(self, offset=begins, shape=extents)
         if all(alike):
             return self
+        if self.viewed is not None:
+            raise ValueError(f"%{self.name} has axes that were merged or split, and no windows; take them before")
         part = windowed(self.partition, extents, self.name, self.dtype.bits)
         return replace(self, offset=begins, shape=extents, partition=part, window_of=self.window_of or self.partition)
 

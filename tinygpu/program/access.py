@@ -20,7 +20,6 @@ from tinygpu.expressions import Operand, ceil_div, expr, minimum
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixLoad, MatrixMove, MatrixStore, Transfer
 from tinygpu.language.matrix_fragments import MATRIX_ROW_BYTES
 from tinygpu.language.memories import GMEM, RMEM, SMEM
-from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.composed import ComposedLayout
@@ -148,7 +147,7 @@ def accesses(statement: n.Statement) -> Iterator[Access]:
 
 def vectors(name: str, hop: Transfer, tile: Tile, partition: Partition, writes: bool) -> Access:
     """What a transfer of vectors touches of a tile, whose threads hold what `partition` says."""
-    tile, partition = apart(tile, partition)
+    tile, partition = tile.finest_under(partition)
     kind: AccessKind = "cp.async" if hop.completion == "commit group" else "ldst"
     width = leaf(expr(hop.vector) * tile.dtype.bits, "the width of a vector")
     once = writes and tile.memory in (GMEM, SMEM) and hop.reads is RMEM

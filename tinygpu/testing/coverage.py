@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tinygpu.expressions import Expr, compile_scalars
 from tinygpu.language.memories import SMEM
-from tinygpu.language.merging import apart
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import extent_of
@@ -143,7 +142,7 @@ def _held(s: n.Statement, target: Tile) -> NDArray[np.int64]:
     who = next((t.partition for t in s.reads if t.partition is not None), None)
     if who is None:
         return np.indices([int(e) for e in target.finest.shape]).reshape(len(target.finest.shape), -1).T
-    _, who = apart(target, who)
+    _, who = target.finest_under(who)
     return who.coordinates()[holders(who)].reshape(-1, len(who.shape))
 
 

@@ -45,6 +45,7 @@ class Drawn:
     way: str
     merged: tuple[int, ...]
     splits: bool
+    held: str  # of merged axes: whether x is merged, or what threads hold, or both windows
     order: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -77,7 +78,8 @@ def draw(rng: np.random.Generator) -> Drawn:
         strides[axis] = -(-step // whole) * whole
         step = strides[axis] * axes[axis].size + int(rng.integers(0, 3))
     splits = bool(rng.integers(2)) and len(merged) < 2 and way != "tma" and order == tuple(range(rank))
-    return Drawn(tuple(axes), way, merged if len(merged) > 1 else (), splits, order, tuple(strides))
+    held = str(rng.choice(["windows", "x", "y"])) if way == "threads" else "windows"
+    return Drawn(tuple(axes), way, merged if len(merged) > 1 else (), splits, held, order, tuple(strides))
 
 
 def machine_of(drawn: Drawn) -> type[Machine]:
@@ -112,11 +114,16 @@ def machine_of(drawn: Drawn) -> type[Machine]:
             if drawn.splits and shape[-1] == 32:
                 x, y = x.split(-1, (4, 8)), y.split(-1, (4, 8))
             if drawn.merged:
-                x, y = x.merge(*drawn.merged), y.merge(*drawn.merged)
+                x = x if drawn.held == "y" else x.merge(*drawn.merged)
+                y = y if drawn.held == "x" else y.merge(*drawn.merged)
             who = blocked(x.shape, threads=32, vector=self.vector)
             if drawn.way == "threads":
                 with p.role("all", warps=1):
                     value = p.load(self.ld, x, who)
+                    if drawn.merged and drawn.held == "x":
+                        value = value.split(drawn.merged[0], tuple(shape[a] for a in drawn.merged))
+                    if drawn.merged and drawn.held == "y":
+                        value = value.merge(*drawn.merged)
                     p.store(self.st, y, value.permute(*drawn.order) if drawn.order != tuple(range(rank)) else value)
                 return
             by_box = drawn.way == "tma"

@@ -11,10 +11,13 @@ import pytest
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import DeclarationError, Dim, Input, Machine, Option, Output, Param, blocked
+from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.merging import split
+from tinygpu.language.partition import Partition
 from tinygpu.language.problem import ProblemError
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import gmem_tile
+from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.layouts.layout import Layout
 from tinygpu.ptx import isa
 
 
@@ -75,6 +78,19 @@ def window() -> Any:
     return gmem_tile(tensor, (0, 0, 0), (2, 8, 16), steps=(1, 2, 1))
 
 
+def held() -> Tile:
+    """Registers of 2 x 2 x 16 elements, of which each of four threads holds a run of four along the last axis."""
+    who = Partition((2, 2, 16), Layout.parse("(4,(4,2,2)):(4@2,(1@2,1@1,1@0))"))
+    zeros = (expr(0),) * 3
+    return Tile("v", RMEM, dtype("f32"), who.shape, zeros, partition=who)
+
+
+def buffer() -> Tile:
+    shape = (expr(8), expr(16))
+    made = Buffer("ring.t", SMEM, dtype("f32"), shape, 1, expr(0), "", expr(1))
+    return Tile("ring.t", SMEM, dtype("f32"), shape, (expr(0), expr(0)), buffer=made)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -91,6 +107,15 @@ def window() -> Any:
             "x is a window whose axes are merged; split axes first, then merge",
         ),
         (lambda w: w.split(1, (3, 4)), "x has 8 elements along axis 1, and 3 x 4 are 12"),
+        (lambda w: buffer().merge(0, 1), "ring.t is a buffer, and its axes are its own: there is no .merge(0, 1)"),
+        (
+            lambda w: held().window((0, 0, 0), (1, 2, 4)).merge(0, 1),
+            "%v is a window of registers, and its axes stay: there is no .merge(0, 1)",
+        ),
+        (
+            lambda w: held().merge(0, 1).window((0, 0), (2, 4)),
+            "%v has axes that were merged or split, and no windows; take them before",
+        ),
     ],
 )
 def test_a_window_that_cannot_be_is_refused(make: Callable[[Any], Any], sentence: str) -> None:

@@ -18,7 +18,6 @@ from tinygpu.language.holders import holds_values
 from tinygpu.language.instruction import BulkTransfer, Instruction, MatrixMultiply, Transfer, held_digits
 from tinygpu.language.matrix_fragments import holds_every_element_once
 from tinygpu.language.memories import RMEM, Memory
-from tinygpu.language.merging import apart
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.route import Route
 from tinygpu.language.tile import Tile
@@ -69,7 +68,7 @@ class OperandChecks(BlockChecks):
             name, listed = self.machine.attribute_of(instruction), " or ".join(kinds)
             raise self.fail(f"{name} ({instruction}) moves {listed}, and {memory_side.name} is {memory_side.dtype}")
         self._launched(instruction, memory_side)
-        memory_side, partition = apart(memory_side, partition)
+        memory_side, partition = memory_side.finest_under(partition)
         self._fits_role(memory_side.name, partition)
         self._picked(memory_side, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)

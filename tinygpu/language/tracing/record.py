@@ -97,6 +97,8 @@ class Record:
             raise self.fail(f"%{tile.name} is what one CTA had of its tile, and was fixed up; use what p.fix_up yields")
         for name in self.siblings.get(tile.name, (tile.name,)):
             self.unused.pop(name, None)
+        if tile.viewed is not None and tile.partition is not None:
+            self.require(tile.partition.conditions)
         if tile.window_of is not None and tile.partition is not None:
             self.require(tile.partition.conditions)
             self._register_window(tile, tile.window_of)
