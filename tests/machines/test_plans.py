@@ -16,13 +16,15 @@ import tinygpu as tg
 from tinygpu.api.choosing import objective_of
 from tinygpu.api.planned import PlanFinalist
 from tinygpu.devices import device
-from tinygpu.language import Plan
+from tinygpu.language import Dim, Input, Machine, Output, Param, Plan, Step, blocked
+from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.minimize import minimize
 from tinygpu.search.plan_time import PlanTime
 from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
 from tinygpu.spaces.plan_space import PlanSpace, build_plan_space
 
 PLANS: dict[type[Plan], tuple[dict[str, int], ...]] = {
@@ -84,6 +86,48 @@ def test_the_space_has_the_points_whose_steps_are_in_theirs(plan: type[Plan]) ->
             assert not any(name.startswith(tuple(f"{s.name}: " for s in space.steps)) for name in named)
         seen[point in space] += 1
     assert min(seen.values()), seen
+
+
+class Copied(Machine):
+    """y = x, in tiles whose size no vector decides: wider vectors are never worse"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, n)
+    vector = Param(1, 2, 4)
+    ld, st, neg = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Mul("f32")
+
+    def program(self, p: Any) -> None:
+        who = blocked((1, 128), threads=32, vector=self.vector, across=32)
+        with p.grid((self.m, 1), (self.n, 128)) as (i, j), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, j, shape=(1, 128)), who)
+            p.store(self.st, self.y.tile(i, j, shape=(1, 128)), p.apply(self.neg, x, 1.0))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+class Copies(Plan):
+    """Two copies with one vector"""
+
+    m, n, k = Dim(), Dim(), Dim()
+    x, z, y, w = Input("f32", m, n), Input("f32", m, k), Output("f32", m, n), Output("f32", m, k)
+    vector = Param(1, 2, 4)
+    one = Step(Copied, x=x, y=y, vector=vector)
+    two = Step(Copied, x=z, y=w, vector=vector)
+
+    @staticmethod
+    def reference(x: Any, z: Any) -> Any:
+        return {"y": x, "w": z}
+
+
+def test_what_is_shared_is_not_removed_for_the_sake_of_one_step() -> None:
+    """A wider vector would be better for one step, and the other cannot have it: the narrow one is all there is."""
+    space = build_plan_space(Copies, Copies.problem(m=2, n=128, k=127), device("a100"))
+    assert list(space) == [{"vector": 1}]
+    alone = build_space(Copied, Copied.problem(m=2, n=128), device("a100"))
+    assert [point["vector"] for point in alone] == [4], "by itself the machine has its widest vector alone"
+    assert verify_kernels(kernels_of(space, {"vector": 1}), orders=("late",)).passed
 
 
 def test_a_factored_search_finds_what_an_exhaustive_one_finds() -> None:
@@ -200,6 +244,8 @@ def test_a_plan_goes_through_the_doors_of_machines() -> None:
     assert math.isclose(told.seconds, made.prediction.seconds)
     assert "step parts" in str(told)
     assert "step total" in str(told)
+    for shown in (space, made, told):
+        assert "total" in shown._repr_html_()
 
 
 def test_the_launch_description_says_order_tensors_and_workspaces() -> None:
