@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from tinygpu.language.plan import Plan
+from tinygpu.language.posing import followed
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.language.tensors import extent_of
 from tinygpu.ptx.launching.kernel import LaunchError
@@ -27,7 +28,8 @@ MOST_SIZES = 256
 def derive_whole(kernels: Kernels) -> Kernels:
     """The kernels of a plan, posed to the derived problem."""
     found = kernels
-    for name, _ in kernels.problem.dims:
+    following = {d.name for d in kernels.machine.following_dims()}
+    for name in (name for name, _ in kernels.problem.dims if name not in following):
         found = next(_smaller(kernels, found, name), found)
     return found
 
@@ -47,7 +49,10 @@ def _smaller(real: Kernels, now: Kernels, name: str) -> Iterator[Kernels]:
 
 def _posed(kernels: Kernels, dims: Mapping[str, int]) -> Kernels | None:
     """The kernels for other sizes; None where one of them does not take its part."""
-    problem = kernels.problem
+    problem, machine = kernels.problem, kernels.machine
+    dims = {**dims, **followed(machine.__name__, machine.following_dims(), dims, dict(problem.options))}
+    if min(dims.values()) < 1:
+        return None
     declared = {t.name: t for t in kernels.machine.tensor_declarations()}
     try:
         operands = tuple(

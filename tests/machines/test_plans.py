@@ -16,7 +16,7 @@ import tinygpu as tg
 from tinygpu.api.choosing import objective_of
 from tinygpu.api.planned import PlanFinalist
 from tinygpu.devices import device
-from tinygpu.language import Dim, Input, Machine, Output, Param, Plan, Step, blocked
+from tinygpu.language import Dim, Input, Machine, Output, Param, Plan, Step, Workspace, blocked
 from tinygpu.ptx import isa
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.lowering.build import build
@@ -128,6 +128,52 @@ def test_what_is_shared_is_not_removed_for_the_sake_of_one_step() -> None:
     alone = build_space(Copied, Copied.problem(m=2, n=128), device("a100"))
     assert [point["vector"] for point in alone] == [4], "by itself the machine has its widest vector alone"
     assert verify_kernels(kernels_of(space, {"vector": 1}), orders=("late",)).passed
+
+
+class Pairs(Machine):
+    """y[i] = x[i] + x[i + 1]"""
+
+    n, k = Dim(), Dim(follows=lambda n: n - 1)
+    x, y = Input("f32", n), Output("f32", k)
+    warps = Param(1, 2)
+    ld, st, add = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32")
+
+    def program(self, p: Any) -> None:
+        shape = (32 * self.warps,)
+        who = blocked(shape, threads=32 * self.warps)
+        with p.grid((self.k, shape[0])) as (i,), p.role("all", warps=self.warps):
+            first = p.load(self.ld, self.x.tile(i, shape=shape), who)
+            p.store(self.st, self.y.tile(i, shape=shape), p.apply(self.add, first, p.load(
+                self.ld, self.x.tile(i + 1, shape=shape), who)))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x[:-1] + x[1:]
+
+
+class Binomial(Plan):
+    """y[i] = x[i] + 2 x[i + 1] + x[i + 2]"""
+
+    n, k, j = Dim(), Dim(follows=lambda n: n - 1), Dim(follows=lambda k: k - 1)
+    x, y = Input("f32", n), Output("f32", j)
+    pairs = Workspace("f32", k)
+    one = Step(Pairs, x=x, y=pairs)
+    two = Step(Pairs, x=pairs, y=y)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x[:-2] + 2 * x[1:-1] + x[2:]
+
+
+def test_sizes_that_follow_from_others_follow_in_plans() -> None:
+    """Also on the small problem: what a step leaves is as long as the next one wants it."""
+    assert dict(Binomial.problem(n=1000).dims) == {"n": 1000, "k": 999, "j": 998}
+    for n in (3, 65, 100_001):
+        space = build_plan_space(Binomial, Binomial.problem(n=n), device("a100"))
+        (point,) = space.sample(1, seed=n)
+        found = verify_kernels(kernels_of(space, point), orders=("late",))
+        assert found.passed, str(found)
+        assert found.problem.dim["n"] <= 512
 
 
 def test_a_factored_search_finds_what_an_exhaustive_one_finds() -> None:

@@ -135,7 +135,7 @@ def _check(cls: type[Plan]) -> None:
         check_wiring(cls, bound, options)
     _check_used(cls)
     try:
-        default = posed(cls, cls.smallest_dims())
+        default = posed(cls, cls.smallest_dims(), following=False)
     except ProblemError as error:
         raise DeclarationError(str(error)) from None
     for step in cls.bound_steps(dict(default.options)):

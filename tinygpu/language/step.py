@@ -138,7 +138,9 @@ class BoundStep:
         listed = {name: values for name, values in self.machine.dim_values().items() if values}
         known = whole.environment()
         dims = self.machine.smallest_dims() | {name: int(evaluate(self.dims[name], known)) for name in listed}
-        return problem(self.machine, dims, dtypes=dtypes, majors=majors, options=dict(self.options))
+        return problem(
+            self.machine, dims, dtypes=dtypes, majors=majors, options=dict(self.options), following=False
+        )
 
     def _kinds(self, whole: Problem) -> tuple[dict[str, str], dict[str, str]]:
         """Types and orders of the machine's tensors."""
