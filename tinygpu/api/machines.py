@@ -25,9 +25,12 @@ SHIPPED: Mapping[str, str] = {
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
+    "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
+    "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
+    "attention": ("attention_hopper", "attention_ampere"),
 }
 
 

@@ -215,7 +215,7 @@ def test_sums_that_a_new_leaf_reads_while_they_are_worked_on_are_refused() -> No
     product = next(s for s in walk(traced.body) if isinstance(s, n.Multiply) and s.token is not None)
     read = Mix(product.accumulator, replace(product.accumulator, name="early"))
     early = transform(traced.body, lambda s: OnCondition(symbol("m") > 0, (s, read)) if s is product else s)
-    with pytest.raises(DeclarationError, match=r"^MatmulHopper\.program: %v\d+ is used in the loop that consumes "):
+    with pytest.raises(DeclarationError, match=r"^MatmulHopper\.program: %v\d+ is used in the block that consumes "):
         check_sums_under_way(replace(traced, body=early))
 
 

@@ -1,0 +1,72 @@
+"""What all attention machines have: their operands, what a tile of keys does to the running softmax, the reference.
+
+Scores of a tile of queries with one tile of keys after another are exponentials under the largest score so far. Where a
+tile brings a larger one, what was added up before is scaled down: sums and outputs are kept up to date, and divided at
+the end. Numbers above the diagonal, and beyond the last key, are masked in the tiles that have some, and only there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, between, exp2, maximum, minimum
+from tinygpu.ptx import isa
+
+KINDS = ("f16", "bf16")
+ALIKE: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
+LOG2_E = math.log2(math.e)
+NOTHING_YET = -1e30  # below every score, and small enough that its exponential is 0
+
+
+class Attention(Machine):
+    """Operands: q has g heads for each of the h heads of k and v (grouped queries), in batches."""
+
+    b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
+    q = Input(KINDS, b, h, g, s, d)
+    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
+    o = Output(ALIKE, b, h, g, s, d, follows=q)
+    scale = Scalar("f32", values=between(0.05, 0.2))
+    causal = Option(False, True)  # query i sees the keys 0 to i
+
+    st, shuffle = isa.StGlobal(2), isa.ShflBfly()
+    arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
+    larger, plus, choose = isa.Max("f32"), isa.Add("f32"), isa.Select("f32")
+    compute, exact, approximation = "f32", False, 2.0**-8  # weights are rounded to 16 bits for the second product
+
+    def keys_of(self, i: Any, rows: Any) -> Any:
+        """How many keys a tile of so many queries sees, from query i on."""
+        return minimum(self.t, i + rows) if self.causal else self.t
+
+    def begin(self, p: Any, scores: Any, out: Any) -> tuple[Any, Any, Any]:
+        """Outputs, largest scores and sums of no keys."""
+        rows = scores.reduced(1)
+        return p.full(out, "f32"), p.full(rows, "f32", NOTHING_YET), p.full(rows, "f32")
+
+    def weigh(self, p: Any, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
+        """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
+        who = w.partition
+        w *= self.scale
+        with p.when(j + columns > (minimum(self.t, i + 1) if self.causal else self.t)):
+            column = p.index(who.along(1), 1) + j
+            seen = column < self.t
+            if self.causal:
+                seen = (column <= p.index(who.along(0), 0) + i) & seen
+            p.apply(self.choose, seen, w, NOTHING_YET, into=w)
+        new = maximum(top, p.reduce(self.larger, w, axis=1, by=self.shuffle))
+        weights, keep = exp2((w - new) * LOG2_E), exp2((top - new) * LOG2_E)
+        total *= keep
+        total += p.reduce(self.plus, weights, axis=1, by=self.shuffle)
+        p.apply(self.plus, new, 0.0, into=top)
+        return weights, keep
+
+    @staticmethod
+    def reference(q: Any, k: Any, v: Any, scale: Any, causal: bool) -> Any:
+        w = np.einsum("bhgsd,bhtd->bhgst", q.astype(np.float32), k.astype(np.float32)) * scale
+        if causal:
+            w = np.where(np.arange(w.shape[4]) <= np.arange(w.shape[3])[:, None], w, -np.inf)
+        e = np.exp(w - w.max(axis=4, keepdims=True))
+        weighed = np.einsum("bhgst,bhtd->bhgsd", e.astype(q.dtype).astype(np.float32), v.astype(np.float32))
+        return weighed / e.sum(axis=4, keepdims=True)

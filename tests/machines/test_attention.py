@@ -1,0 +1,64 @@
+"""Attention on both generations: random candidates, causal or not, grouped heads, sizes that no tile divides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygpu as tg
+from tinygpu.devices import device
+from tinygpu.machines.attention_ampere import AttentionAmpere
+from tinygpu.machines.attention_hopper import AttentionHopper
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 31), (1, 1, 1, 97, 200))
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(("machine", "gpu"), [(AttentionAmpere, "a100"), (AttentionHopper, "h100")])
+@pytest.mark.sampled(9)
+def test_random_candidates_are_right(machine: Any, gpu: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    b, h, g, s, t = SIZES[seed % len(SIZES)]
+    d, kind = int(rng.choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
+    causal = bool(seed // 2 % 2) and t >= s
+    problem = machine.problem(b=b, h=h, g=g, s=s, t=t, d=d, dtypes={"q": kind}, options={"causal": causal})
+    space = build_space(machine, problem, device(gpu))
+    (point,) = space.sample(1, seed)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late", "random"))
+    assert found.passed, f"{problem} {point}\n{found}"
+
+
+def test_published_configurations_are_points() -> None:
+    """Tiles of FlashAttention-2 (its sources for sm_80) and of FlashAttention-3 (those for sm_90), forward.
+
+    That of FlashAttention-2 for heads of 64 is not: its 128 x 128 scores are estimated to take 264 registers, of 255.
+    """
+    large = {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096}
+    ampere = {128: (128, 64, 4)}
+    for d, (bm, bn, warps) in ampere.items():
+        space = tg.space(AttentionAmpere, **large, d=d, device="a100")
+        points = [p for p in space if (int(p["rows"]) * int(p["warps"]), p["bn"], p["warps"]) == (bm, bn, warps)]
+        assert points, (d, bm, bn)
+    hopper = {64: (192, 128), 128: (128, 176), 256: (128, 80)}
+    for d, (bm, bn) in hopper.items():
+        space = tg.space(AttentionHopper, **large, d=d, device="h100")
+        assert [p for p in space if (64 * int(p["groups"]), p["bn"]) == (bm, bn)], (d, bm, bn)
+
+
+def test_the_programs_mean_what_the_reference_says() -> None:
+    rng = np.random.default_rng(0)
+    shapes = (1, 2, 2, 70, 64), (1, 2, 90, 64), (1, 2, 90, 64)
+    q, k, v = (rng.standard_normal(shape).astype(np.float16) for shape in shapes)
+    wanted = AttentionAmpere.reference(q, k, v, 0.125, False)
+    for machine, gpu in ((AttentionAmpere, "a100"), (AttentionHopper, "h100")):
+        space = tg.space(machine, b=1, h=2, g=2, s=70, t=90, d=64, device=gpu)
+        program = space.program(space.sample(1, 3)[0])
+        found = program.run({"q": q, "k": k, "v": v}, {"scale": np.float32(0.125)})["o"]
+        assert np.abs(found.astype(np.float64) - wanted).max() < 2e-3
