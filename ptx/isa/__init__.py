@@ -21,7 +21,7 @@ from tinygpu.ptx.isa.alu import (
     Xor,
 )
 from tinygpu.ptx.isa.arithmetic import arithmetic
-from tinygpu.ptx.isa.atomics import RedGlobal
+from tinygpu.ptx.isa.atomics import RedGlobal, RedShared
 from tinygpu.ptx.isa.cp_async import CpAsync
 from tinygpu.ptx.isa.cvt import Ceil, Cvt, Floor, Round, Trunc
 from tinygpu.ptx.isa.exchange import Exchange
@@ -71,6 +71,7 @@ __all__ = [
     "Rcp",
     "RcpApprox",
     "RedGlobal",
+    "RedShared",
     "Redux",
     "Round",
     "Rsqrt",

@@ -3,7 +3,7 @@
 operands   32- and 64-bit values, or halves, in registers; an address in memory
 legality   the types of the operation; one value per thread, or two halves (`Transfer.legality`)
 meaning    `combine`: NumPy, of what is there and what comes. The order is free, nothing gets lost
-cost       sectors of GMEM, as of a store; that atomics to one place follow one another is not counted
+cost       sectors of GMEM, wavefronts of SMEM, as of a store; not that atomics to one place follow one another
 lowering   `statement`, below; predicated at the tensor's edges
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Operand
 from tinygpu.language.instruction import Transfer
-from tinygpu.language.memories import GMEM, RMEM, Memory
+from tinygpu.language.memories import GMEM, RMEM, SMEM, Memory
 
 _WHOLE = ("s32", "u32")
 # operation -> the types for which it exists from sm_80 on, and what it makes of what is there and what comes.
@@ -33,8 +33,8 @@ OPERATIONS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class RedGlobal(Transfer):
-    """red.global: what is there in GMEM, and what threads hold, combined; of halves, `vector` may be 2.
+class Red(Transfer):
+    """What is there in memory, and what threads hold, combined; of halves, `vector` may be 2.
 
     op  add, min, max, and, or, xor
     """
@@ -42,8 +42,6 @@ class RedGlobal(Transfer):
     op: str = "add"
 
     reads: ClassVar[Memory] = RMEM
-    writes: ClassVar[Memory] = GMEM
-    opcode: ClassVar[str] = "red.global"
     source: ClassVar[str] = "PTX ISA, parallel synchronization and communication instructions: red"
 
     def __init__(self, op: str = "add", vector: Operand = 1) -> None:
@@ -69,3 +67,19 @@ class RedGlobal(Transfer):
 
     def combine(self, there: Any, values: Any) -> Any:
         return OPERATIONS[self.op][1](there, values)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class RedGlobal(Red):
+    """red.global: into GMEM, whichever CTA comes."""
+
+    writes: ClassVar[Memory] = GMEM
+    opcode: ClassVar[str] = "red.global"
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class RedShared(Red):
+    """red.shared: into a slot in SMEM, whichever thread of the role comes."""
+
+    writes: ClassVar[Memory] = SMEM
+    opcode: ClassVar[str] = "red.shared"

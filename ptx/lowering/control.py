@@ -82,6 +82,8 @@ def _statement(context: Context, s: n.Statement) -> None:
         case n.Store() if isinstance(s.instruction, MatrixStore):
             matrix.store_matrix(context, s)
         case n.Store():
+            if s.target.buffer is not None and any(getattr(i, "combines", False) for i in s.instructions):
+                barrier(context)  # other threads may have written what is there
             moves.store(context, s)
         case n.Copy() if isinstance(s.instruction, BulkTransfer):
             bulk_store(context, s)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Pick, Tile
-from tinygpu.ptx.lowering.broadcast import broadcast
+from tinygpu.language.tile import Tile
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.picked import named_by
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +131,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     starts: list[Number] = []
     checked: list[bool] = []
     ends = {axis: context.number(end) for axis, end in tile.ends}
-    picked = {} if tile.pick is None else {tile.pick.home: _picked(context, tile.pick, who)}
+    picked = {} if tile.pick is None else {tile.pick.home: named_by(context, tile.pick, who)}
     for axis, offset in enumerate(tile.begins):
         if axis in picked:
             starts.append(0)
@@ -158,25 +156,6 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
         starts.append(place)
     values = who.value_coordinates()
     return GmemAccess(context, tile, tensor, values, starts, checked, base, {0: base}, picked, ends)
-
-
-@contextmanager
-def behind(context: Context, tile: Tile) -> Iterator[None]:
-    """A block of its own, behind the values that say where a window lies, for what is computed of them."""
-    if tile.pick is None:
-        yield
-        return
-    with context.emit.inner():
-        yield
-
-
-def _picked(context: Context, pick: Pick, who: Partition) -> list[Reg]:
-    """For each value of the current thread the register that says where it lies, as one that this block is given."""
-    held = context.tiles[pick.by.name]
-    if pick.by.partition is None:
-        raise LoweringError(f"{pick.by.name} does not lie in registers")
-    order = broadcast(pick.by.partition.coalesced.spread(pick.along, len(who.shape)), who, pick.by.name)
-    return [replace(held.register(int(value)), depth=len(context.emit.blocks) - 1) for value in order]
 
 
 def _bytes(context: Context, tensor: Tensor, axis: int, elements: Number, signed: bool = False) -> Number:

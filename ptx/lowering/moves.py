@@ -14,7 +14,8 @@ from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
-from tinygpu.ptx.lowering.gmem import GmemAccess, behind, gmem_access
+from tinygpu.ptx.lowering.gmem import GmemAccess, gmem_access
+from tinygpu.ptx.lowering.picked import behind
 from tinygpu.ptx.lowering.registers import RegisterTile, allocate, constant_bits
 from tinygpu.ptx.lowering.smem import SmemAccess, smem_access
 from tinygpu.ptx.lowering.texts import written
@@ -81,7 +82,7 @@ def _read_vector(
     mine: Number,
 ) -> None:
     emit = context.emit
-    exists = emit.both(place.exists(first, vector) if isinstance(place, GmemAccess) else True, mine)
+    exists = emit.both(place.exists(first, vector), mine)
     if exists is not True:
         _fill(context, tile, first, vector, fill)
     straddles = isinstance(place, GmemAccess) and place.straddles(vector)
@@ -189,8 +190,7 @@ def write(
 def _write_vector(
     context: Context, instruction: Transfer, place: Place, tile: RegisterTile, first: int, vector: int, mine: Number
 ) -> None:
-    exists: Number = place.exists(first, vector) if isinstance(place, GmemAccess) else True
-    exists = context.emit.both(exists, mine)
+    exists = context.emit.both(place.exists(first, vector), mine)
     straddles = isinstance(place, GmemAccess) and place.straddles(vector)
     _store_piece(context, instruction, place.address(first), tile, first, vector, exists)
     if straddles and isinstance(place, GmemAccess):

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from tinygpu.language.partition import Partition
 from tinygpu.language.tile import Buffer, Tile
 from tinygpu.layouts.layout import Layout
+from tinygpu.layouts.step import Step
 from tinygpu.program.placement import BufferPlace
 from tinygpu.ptx.lowering.context import Context, LoweringError
-from tinygpu.ptx.lowering.emitter import Number
+from tinygpu.ptx.lowering.emitter import Number, Reg
+from tinygpu.ptx.lowering.picked import named_by
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +38,25 @@ class SmemAccess:
     # and those of these bits that it may have set.
     apart: tuple[Number, int] | None
     carries: bool  # whether in which piece of a row a value lies depends on the sum of both parts
+    # Where values say in which row of the buffer each element lies: theirs, bytes from row to row, and how many rows.
+    picked: tuple[list[Reg], int, int] | None = None
+
+    def exists(self, value: int, count: int = 1) -> Number:
+        """Predicate: the row of a value is one of the buffer (True: known to)."""
+        if self.picked is None:
+            return True
+        rows, _, extent = self.picked
+        return self.context.emit.less(rows[value], extent)
 
     def address(self, value: int) -> tuple[Number, int]:
         """(register, byte offset) of one value."""
+        register, near = self._whole(value)
+        if self.picked is None:
+            return register, near
+        rows, apart, _ = self.picked
+        return self.context.emit.add(register, self.context.emit.mul(rows[value], apart)), near
+
+    def _whole(self, value: int) -> tuple[Number, int]:
         row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
         pitch = self.place.pitch_bytes
         width = self.place.swizzle_bytes
@@ -122,6 +140,13 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     place = context.placement.places[buffer.name]
     element = buffer.dtype.bytes
     rows_of = np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
+    picked = None
+    if tile.pick is not None:  # the axis is its values', and no part of what threads and values decide
+        home = tile.pick.home
+        step = element if home == buffer.contiguous else int(rows_of[home]) * place.pitch_bytes
+        picked = named_by(context, tile.pick, who), step, int(buffer.shape[home])
+        others: dict[int | str, int | str | Step | None] = {axis: axis for axis in who.axes if axis != home}
+        who = Partition(who.shape, who.layout.project(others))
     row, row_constant, row_step = _row(context, tile, who.threads, rows_of)
     column, column_constant, column_step = _start(context, tile, who.threads, buffer.contiguous)
     values = who.value_coordinates()
@@ -146,7 +171,7 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
         for bit, mask in place.xor:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
         apart = emit.xor(column, pattern(context, place, row)), int(np.bitwise_or.reduce(seen))
-    return SmemAccess(context, place, element, pairs, row, column, base, apart, carries)
+    return SmemAccess(context, place, element, pairs, row, column, base, apart, carries, picked)
 
 
 def _carries(width: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:

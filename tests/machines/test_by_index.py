@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import tinygpu as tg
-from tests.thirdparty.by_index import Causal, Embedding, EmbeddingInSlots, Histogram, ScatterAdd
+from tests.thirdparty.by_index import (
+    Causal,
+    Embedding,
+    EmbeddingInSlots,
+    Histogram,
+    HistogramInSlots,
+    Lookup,
+    ScatterAdd,
+)
 from tinygpu.devices import device
 from tinygpu.language import Machine
 from tinygpu.ptx.lowering.build import build
@@ -19,6 +27,8 @@ SIZES: dict[type[Machine], tuple[dict[str, int], ...]] = {
     Embedding: ({"m": 1, "n": 1, "v": 1}, {"m": 33, "n": 65, "v": 7}, {"m": 13, "n": 129, "v": 3}),
     EmbeddingInSlots: ({"m": 1, "n": 8, "v": 1}, {"m": 33, "n": 136, "v": 7}),
     ScatterAdd: ({"m": 1, "n": 1, "v": 1}, {"m": 33, "n": 65, "v": 7}, {"m": 17, "n": 3, "v": 2}),
+    HistogramInSlots: ({"m": 1, "v": 1}, {"m": 300, "v": 127}),
+    Lookup: ({"m": 1, "v": 1}, {"m": 129, "v": 127}),
     Histogram: ({"m": 1, "v": 1}, {"m": 129, "v": 5}, {"m": 31, "v": 2}),
     Causal: ({"m": 1, "n": 1}, {"m": 17, "n": 65}, {"m": 31, "n": 13}),
 }

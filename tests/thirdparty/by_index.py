@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, InOut, Input, Machine, Output, Param, Scalar, blocked, integers
+from tinygpu.language import Dim, InOut, Input, Machine, Output, Param, Require, Scalar, blocked, integers
 from tinygpu.ptx import isa
 
 
@@ -109,6 +109,72 @@ class Histogram(Machine):
     @staticmethod
     def reference(x: Any, counts: Any) -> Any:
         return counts + np.bincount(x, minlength=len(counts))
+
+
+class HistogramInSlots(Machine):
+    """counts[k] += how many of x are k: each CTA counts in shared memory first"""
+
+    m, v = Dim(), Dim()
+    x = Input("s32", m, values=integers(0, v))
+    counts = InOut("s32", v)
+
+    warps, rounds, bins = Param(1, 2, 4), Param(1, 4), Param(128, 256, 512)
+    ld, put, get = isa.LdGlobal(1), isa.StShared(1), isa.LdShared(1)
+    count, add = isa.RedShared("add"), isa.RedGlobal("add")
+    enough = Require(v <= bins, "every value has a bin")
+
+    def program(self, p: Any) -> None:
+        threads = 32 * self.warps
+        who, own = blocked((threads,), threads=threads), blocked((self.bins,), threads=threads)
+        with (
+            p.grid((self.m, threads * self.rounds)) as (i,), p.role("all", warps=self.warps),
+            p.pipeline("bins", 1, h=p.smem("s32", (self.bins,))) as bins,
+        ):  # fmt: skip
+            with bins.produce() as slot:
+                p.store(self.put, slot.h, p.full(own, "s32"))
+                with p.unroll(self.rounds) as r:
+                    x = p.load(self.ld, self.x.tile(i + r * threads, shape=(threads,)), who, fill=-1)
+                    p.store(self.count, slot.h.rows(x).tile(0, shape=(threads,)), p.full(who, "s32", 1))
+            with bins.consume() as slot:
+                p.store(self.add, self.counts.tile(0, shape=(self.bins,)), p.load(self.get, slot.h, own))
+
+    @staticmethod
+    def reference(x: Any, counts: Any) -> Any:
+        return counts + np.bincount(x, minlength=len(counts))
+
+
+class Lookup(Machine):
+    """y = table[codes], of a table that every CTA keeps in shared memory; zeros where it has no such place"""
+
+    m, v = Dim(), Dim()
+    codes = Input("s32", m, values=integers(-1, v + 1))
+    table = Input("f32", v)
+    y = Output("f32", m)
+
+    warps, each, places = Param(1, 2, 4), Param(1, 2, 4), Param(128, 512)
+    ld, st, ld_code = isa.LdGlobal(1), isa.StGlobal(each), isa.LdGlobal(each)
+    put, get = isa.StShared(1), isa.LdShared(1)
+    enough = Require(v <= places, "the table has a place for everything")
+
+    def program(self, p: Any) -> None:
+        threads = 32 * self.warps
+        shape = (threads * self.each,)
+        who, own = blocked(shape, threads=threads, vector=self.each), blocked((self.places,), threads=threads)
+        with (
+            p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps),
+            p.pipeline("kept", 1, t=p.smem("f32", (self.places,))) as kept,
+        ):  # fmt: skip
+            with kept.produce() as slot:
+                p.store(self.put, slot.t, p.load(self.ld, self.table.tile(0, shape=(self.places,)), own))
+            with kept.consume() as slot:
+                codes = p.load(self.ld_code, self.codes.tile(i, shape=shape), who)
+                found = p.load(self.get, slot.t.rows(codes).tile(0, shape=shape), who)
+                p.store(self.st, self.y.tile(i, shape=shape), found)
+
+    @staticmethod
+    def reference(codes: Any, table: Any) -> Any:
+        there = (codes >= 0) & (codes < len(table))
+        return np.where(there, table[np.where(there, codes, 0)], 0)
 
 
 class Causal(Machine):

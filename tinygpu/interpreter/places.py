@@ -85,7 +85,7 @@ def updater(tile: Tile, combine: Callable[[Array, Array], Array]) -> Writer | No
 
 def _is_scattered(tile: Tile) -> bool:
     """Whether the window is no box of its tensor, or where it lies is said element by element."""
-    return tile.tensor is not None and (tile.pick is not None or bool(tile.ends) or not tile.plain)
+    return tile.pick is not None or (tile.tensor is not None and (bool(tile.ends) or not tile.plain))
 
 
 def _scattered(tile: Tile) -> ScatteredWindow:

@@ -22,7 +22,7 @@ Coordinates: TypeAlias = tuple[NDArray[np.int64], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScatteredWindow:
-    """One window of a tensor.
+    """One window of a tensor, or of a buffer whose rows values name.
 
     extents  of the window
     shape    of the tile: these, or with axes that are merged
@@ -39,7 +39,7 @@ class ScatteredWindow:
         places = self._places()
 
         def read(w: Worker) -> Array:
-            stored = w.launch.tensors[self.tile.name]
+            stored = self._stored(w)
             where, inside = places(w, stored)
             self._check(stored, where, inside)
             found = stored.array[tuple(np.where(inside, at, 0) for at in where)]
@@ -52,7 +52,7 @@ class ScatteredWindow:
         places = self._places()
 
         def write(w: Worker, values: Array) -> None:
-            stored = w.launch.tensors[self.tile.name]
+            stored = self._stored(w)
             where, inside = places(w, stored)
             at = tuple(axis[inside] for axis in where)
             stored.array[at] = as_elements(values, self.tile.dtype).reshape(self.extents)[inside]
@@ -66,7 +66,7 @@ class ScatteredWindow:
         places = self._places()
 
         def update(w: Worker, values: Array) -> None:
-            stored = w.launch.tensors[self.tile.name]
+            stored = self._stored(w)
             where, inside = places(w, stored)
             self._check(stored, where, inside)
             flat = np.ravel_multi_index(tuple(axis[inside] for axis in where), stored.array.shape)
@@ -86,6 +86,7 @@ class ScatteredWindow:
         tile, along = self.tile, np.indices(self.extents, dtype=np.int64)
         begins, steps = compile_scalars(*tile.offset), [int(step) for step in tile.every]
         fixed = compile_scalars(*(at for _, at in tile.fixed), *(end for _, end in tile.ends))
+        homes = tile.axes if tile.tensor is not None else tuple(range(len(self.extents)))
 
         def places(w: Worker, stored: Stored) -> tuple[Coordinates, NDArray[np.bool_]]:
             numbers = fixed(w.known)
@@ -94,7 +95,7 @@ class ScatteredWindow:
             where = [np.zeros(self.extents, dtype=np.int64) for _ in stored.array.shape]
             for home, at in deep.items():
                 where[home] += int(at)
-            for axis, (runs, begin) in enumerate(zip(tile.axes, begins(w.known), strict=True)):
+            for axis, (runs, begin) in enumerate(zip(homes, begins(w.known), strict=True)):
                 if runs is not None:
                     where[runs] = where[runs] + along[axis] * steps[axis] + int(begin)
             if tile.pick is not None and self.by is not None:
@@ -102,6 +103,10 @@ class ScatteredWindow:
             return tuple(where), _inside(where, stored.array.shape, ends)
 
         return places
+
+    def _stored(self, w: Worker) -> Stored:
+        """The tensor, or the slot of the buffer that is open."""
+        return w.launch.tensors[self.tile.name] if self.tile.tensor is not None else w.buffer(self.tile.name)
 
     def _spread(self, values: Array) -> NDArray[np.int64]:
         """The values that say where the window lies, for each of its elements."""

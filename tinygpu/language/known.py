@@ -130,6 +130,12 @@ class _Known:
         if buffer is None or (all(o.same(0) for o in tile.offset) and all(map(Expr.same, tile.shape, buffer.shape))):
             return
         last = {loop.index: loop.trips - 1 for loop in place.loops}
+        said = sorted({name for o in tile.offset for name in o.symbols} & self.program.said_by_data)
+        if said:
+            raise self._error(
+                f"a window of {tile.name} begins where data say, {said[0]}; of a buffer, rows that values name are "
+                "SLOT.NAME.rows(values), and windows begin at sums of multiples of indices"
+            )
         for axis, (offset, extent, size) in enumerate(zip(tile.offset, tile.shape, buffer.shape, strict=True)):
             most, least = offset.sympy, offset.sympy
             for index, end in last.items():
@@ -137,6 +143,8 @@ class _Known:
                 down = step.could_extract_minus_sign()
                 most = most.subs(symbol(index).sympy, 0 if down else end.sympy)
                 least = least.subs(symbol(index).sympy, end.sympy if down else 0)
+            if tile.pick is not None and axis == tile.pick.home:
+                continue  # what is not there is left out
             sentence = f"the windows of {tile.name} along axis {axis}, {extent} from {offset} on, lie within its {size}"
             name = f"windows of {tile.name} along axis {axis}"
             self._holds(name, (Expr(most) + extent <= size) & (Expr(least) >= 0), sentence)

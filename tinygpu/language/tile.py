@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr, Operand, expr, joined
-from tinygpu.language.memories import RMEM, Memory
+from tinygpu.language.memories import RMEM, SMEM, Memory
 from tinygpu.language.merging import merged, split
 from tinygpu.language.operators import Link, Operators
 from tinygpu.language.partition import Partition
@@ -188,7 +188,23 @@ class Tile(Operators):
             return next((k for k, group in enumerate(self.groups) if group and group[-1] == inner), None)
         if self.tensor is not None:
             return next((k for k, step in self.along(self.tensor.contiguous_axis) if step.same(1)), None)
-        return self.buffer.contiguous if self.buffer is not None else None
+        if self.buffer is None or (self.pick is not None and self.pick.home == self.buffer.contiguous):
+            return None
+        return self.buffer.contiguous
+
+    def rows(self, by: Tile) -> RowsOf:
+        """The rows of a buffer that s32 or u32 values in registers name, in their order."""
+        if self.buffer is None or self.buffer.memory is not SMEM:
+            raise ValueError(f"{self.name}.rows(...) is of buffers in SMEM, and of tensors: self.{self.name}.rows(...)")
+        if by.partition is None or by.dtype.name not in ("s32", "u32"):
+            raise ValueError(f"{self.name}.rows takes s32 or u32 values in registers, and {by} is {by.dtype}")
+        if self.buffer.layout or self.buffer.swizzle_bytes is not None:
+            raise ValueError(f"{self.name} has a layout of its own, and rows that values name lie in plain ones")
+        while len(by.shape) > 1 and by.shape[-1].same(1):
+            by = by.squeeze(-1)
+        if len(by.shape) > 1:
+            raise ValueError(f"{self.name}.rows takes values along one axis, and {by} has {len(by.shape)}")
+        return RowsOf(self, by)
 
     @property
     def box_order(self) -> tuple[int, ...]:
@@ -405,6 +421,29 @@ class Tile(Operators):
             raise ValueError(f"%{self.name} has axes that were merged or split, and no windows; take them before")
         part = windowed(self.partition, extents, self.name, self.dtype.bits)
         return replace(self, offset=begins, shape=extents, partition=part, window_of=self.window_of or self.partition)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsOf:
+    """The rows of a buffer that values in registers name; windows have all of them."""
+
+    buffer: Tile
+    by: Tile
+
+    def tile(self, *offset: Operand, shape: tuple[Operand, ...]) -> Tile:
+        """The window of `shape` that begins at `offset`: at 0 of the rows, of which it has all."""
+        name, count = self.buffer.name, self.by.shape[0]
+        if len(offset) != len(self.buffer.shape) or len(shape) != len(self.buffer.shape):
+            axes = f"{name} has {len(self.buffer.shape)} axes"
+            raise ValueError(f"{axes}; the window gives {len(offset)} offsets and {len(shape)} extents")
+        if not (expr(offset[0]).same(0) and expr(shape[0]).same(count)):
+            rows = f"{name}.rows(...) has as many rows as {self.by} names, {count}"
+            given = f"{shape[0]} from {offset[0]} on"
+            raise ValueError(f"{rows}; a window of them begins at 0 and has all of them, not {given}")
+        moved = tuple(a + expr(b) for a, b in zip(self.buffer.offset, offset, strict=True))
+        return replace(
+            self.buffer, offset=moved, shape=tuple(map(expr, shape)), pick=Pick(0, self.by, (0,))
+        )
 
 
 def gmem_tile(

@@ -126,7 +126,11 @@ class Access:
 
 
 def accesses(statement: n.Statement) -> Iterator[Access]:
-    """The accesses of one statement."""
+    """The accesses of one statement, but for those to rows of a buffer that values name: data say where these lie."""
+    return (a for a in _accesses(statement) if a.tile.buffer is None or a.tile.pick is None)
+
+
+def _accesses(statement: n.Statement) -> Iterator[Access]:
     match statement:
         case n.Load() if isinstance(statement.instruction, MatrixLoad):
             yield _matrix(statement.name, statement.instruction, statement.source, statement.result.partition, False)

@@ -166,7 +166,7 @@ def meter(case: Case, bench: Workbench) -> Finding:
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
-    if program.placed_by_data:
+    if program.placed_by_data or _branches(program):
         return Finding(absent="accesses that the program alone decides")
     found = whole_problem(program, case, bench, within=())
     if found is None:
@@ -267,7 +267,8 @@ def _beyond_listing(program: Program) -> str:
 
 def _branches(program: Program) -> bool:
     """Whether conditions or data decide how often statements are carried out: counts take what is typical."""
-    return bool(program.said_by_data) or any(s.taken_where is not None for s in walk(program.body))
+    said = bool(program.said_by_data) or any(s.taken_where is not None for s in walk(program.body))
+    return said or any(t.buffer is not None and t.pick for s in walk(program.body) for t in (*s.reads, *s.writes))
 
 
 def _by_engines(program: Program) -> bool:

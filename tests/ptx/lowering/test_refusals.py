@@ -662,7 +662,7 @@ PLACES: dict[tuple[str, str], str] = {
     ("bulk", "the windows of {} may reach beyond it, and {} moves rows that exist"): "one row of all",
     ("compute", "{} does not lie in registers"): TYPE,
     ("broadcast", "%{} is held by other threads than the values that it is combined with"): "values",
-    ("gmem", "{} does not lie in registers"): TYPE,
+    ("picked", "{} does not lie in registers"): TYPE,
     ("context", "{} cannot be computed in a kernel"): "comparison",
     ("context", "no role is open"): OPEN,
     ("context", "{} has no value here"): "outside",

@@ -6,7 +6,7 @@ from typing import Any
 
 from negation import Later, around, refused, thing
 
-from tinygpu.language import InOut, Input, blocked
+from tinygpu.language import InOut, Input, blocked, integers
 from tinygpu.ptx import isa
 
 
@@ -106,3 +106,51 @@ def test_what_combines_is_there_before() -> None:
         p.store(self.red, y, p.full(who, "bf16"))
 
     told(of_bf16, moves, y=kinds)
+
+
+def test_rows_of_buffers_lie_in_plain_rows_of_shared_memory() -> None:
+    def of_a_tensor(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        x.rows(p.load(self.get, self.ids.tile(0, shape=who.shape), who))
+
+    def swizzled(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        ids = p.load(self.get, self.ids.tile(0, shape=who.shape), who)
+        with p.pipeline("ring", 1, t=p.smem("f32", (8, 32), swizzle=128)) as ring, ring.produce() as slot:
+            slot.t.rows(ids)
+
+    def by_floats(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        with p.pipeline("ring", 1, t=p.smem("f32", (32,))) as ring, ring.produce() as slot:
+            slot.t.rows(p.load(self.ld, x, who))
+
+    def fewer(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        held = blocked((64,), threads=32)
+        ids = p.load(self.get, self.ids.tile(0, shape=(64,)), held)
+        with p.pipeline("ring", 1, t=p.smem("f32", (32,))) as ring, ring.produce() as slot:
+            slot.t.rows(ids).tile(0, shape=(32,))
+
+    def copied(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        held = blocked((64,), threads=32, vector=2)
+        ids = p.load(self.get, self.ids.tile(0, shape=(64,)), held)
+        with p.pipeline("ring", 1, t=p.smem("f32", (32,))) as ring, ring.produce() as slot:
+            p.copy(self.async_copy, self.x.tile(0, shape=(64,)), slot.t.rows(ids).tile(0, shape=(64,)), held)
+
+    told(of_a_tensor, "x.rows(...) is of buffers in SMEM, and of tensors: self.x.rows(...)")
+    told(swizzled, "ring.t has a layout of its own, and rows that values name lie in plain ones")
+    told(by_floats, "ring.t.rows takes s32 or u32 values in registers, and %v1 is f32")
+    few = "ring.t.rows(...) has as many rows as %v1 names, 64; a window of them begins at 0 and has all of them, not"
+    told(fewer, f"{few} 32 from 0 on")
+    whole = "cp.async moves what lies together, and %v1 says row by row where ring.t lies"
+    told(copied, f"{whole}; move it element by element, as by isa.LdShared and isa.StShared", async_copy=isa.CpAsync(2))
+
+
+def test_a_window_of_a_buffer_begins_where_no_data_say() -> None:
+    def moved(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        with p.pipeline("ring", 1, t=p.smem("f32", (64,))) as ring:
+            with ring.produce() as slot:
+                p.store(self.put, slot.t, p.full(blocked((64,), threads=32), "f32"))
+            with ring.consume() as slot:
+                p.store(self.st, y, p.load(self.take, slot.t.window((self.begins[0],), who.shape), who))
+
+    begins = Later(lambda n: Input("s32", n, values=integers(0, 9)))
+    say = "a window of ring.t begins where data say, begins.at1; of a buffer, rows that values name are"
+    right = "SLOT.NAME.rows(values), and windows begin at sums of multiples of indices"
+    told(moved, f"{say} {right}", put=isa.StShared(1), take=isa.LdShared(1), begins=begins)

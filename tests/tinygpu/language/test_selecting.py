@@ -26,7 +26,7 @@ def test_an_index_runs_along_an_axis_that_there_is() -> None:
     told(lambda self, p, x, y, who: p.index(who, -1), "p.index counts along axis -1, and the tile has axis 0 only")
     wrong = "p.index: partition must be a partition, as blocked(...) and p.tiled(...) give them, not 3"
     told(lambda self, p, x, y, who: p.index(3, 0), wrong)
-    told(lambda self, p, x, y, who: p.index(who, 0) and None, "an index (%v1) is never used; store it, or leave it out")
+    told(lambda self, p, x, y, who: p.index(who, 0), "an index (%v1) is never used; store it, or leave it out")
 
 
 def test_a_choice_is_by_predicates_and_by_what_the_machine_declares() -> None:

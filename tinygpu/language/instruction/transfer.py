@@ -81,8 +81,9 @@ class Transfer(Instruction):
     def unwritten(self) -> str:
         if unsaid := self._unsaid("reads", "writes"):
             return unsaid
-        if self.combines and (self.reads, self.writes) != (RMEM, GMEM):
-            return f"combines on the way from {self.reads} to {self.writes}; what combines is a store from RMEM to GMEM"
+        if self.combines and (self.reads is not RMEM or self.writes not in (GMEM, SMEM)):
+            way = f"from {self.reads} to {self.writes}"
+            return f"combines on the way {way}; what combines is a store from RMEM to GMEM or SMEM"
         if expr(self.vector).is_number and int(expr(self.vector)) < 1:
             return f"moves vectors of {self.vector}; they have 1 element or more"
         if self.reads.unwritten() and self.reads.own:

@@ -70,17 +70,23 @@ class OperandChecks(BlockChecks):
         self._launched(instruction, memory_side)
         memory_side, partition = memory_side.finest_under(partition)
         self._fits_role(memory_side.name, partition)
-        self._picked(memory_side, partition)
+        self._picked(instruction, memory_side, partition)
         self._acts(self.machine.attribute_of(instruction), instruction)
         self.constraints.extend(_rules(instruction.legality, memory_side, partition))
         if isinstance(instruction, Transfer):
             self._begins_at_vectors(instruction, memory_side)
 
-    def _picked(self, window: Tile, partition: Partition) -> None:
+    def _picked(self, instruction: Any, window: Tile, partition: Partition) -> None:
         """Each thread holds the values that say where its elements of the window lie."""
         pick = window.pick
         if pick is None or pick.by.partition is None:
             return
+        if not isinstance(instruction, Transfer) or (window.buffer is not None and instruction.asynchronous):
+            said = f"%{pick.by.name} says row by row where {window.name} lies"
+            raise self.fail(
+                f"{instruction} moves what lies together, and {said}; move it element by element, as by isa.LdShared "
+                "and isa.StShared"
+            )
         self._use(pick.by)
         by = pick.by.partition.spread(pick.along, len(window.shape))
         sentence = (
