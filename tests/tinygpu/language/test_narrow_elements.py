@@ -121,6 +121,17 @@ def test_many_narrow_elements_are_moved_and_decoded_bit_by_bit(seed: int) -> Non
     bits_are_moved_and_decoded(seed)
 
 
+@pytest.mark.parametrize("to", ["u4", "f16"])
+@pytest.mark.parametrize("vector", [2, 4])
+def test_threads_may_hold_less_than_fills_a_register(vector: int, to: str) -> None:
+    made = machine("u4", to, "f16", 1, False)
+    kernel = tg.emit(tg.space(made, m=9, n=8 * vector + 8, device="a100"), vector=vector, warps=1, step=1)
+    codes = np.random.default_rng(vector).integers(0, 16, (9, 8 * vector + 8)).astype(np.uint8)
+    found = tg.emulate(kernel, codes.view(dtype("u4").numpy))
+    assert np.array_equal(found.astype(np.float64), codes)
+    assert tg.verify(kernel).passed
+
+
 @pytest.mark.parametrize("pair", UNPACKED, ids=" to ".join)
 def test_what_unpacks_a_register_gives_every_value(pair: tuple[str, str]) -> None:
     assert meaning_fault(Unpack(*pair), np.random.default_rng(0), 0.0) == ""

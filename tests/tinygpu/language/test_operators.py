@@ -15,10 +15,13 @@ import tinygpu as tg
 from tinygpu.dtypes import dtype
 from tinygpu.language import (
     DeclarationError,
+    Dim,
     Input,
     Machine,
     Output,
+    Param,
     Scalar,
+    blocked,
     cos,
     equal,
     exp,
@@ -37,7 +40,7 @@ from tinygpu.language import (
     sqrt,
     tanh,
     where,
-)  # fmt: skip
+)
 from tinygpu.machines.elementwise import elementwise
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.program.tree import walk
@@ -231,6 +234,73 @@ def test_narrow_operands_are_converted_once_and_results_where_they_are_stored() 
         "Thing.program: %v1 + %v2 is of f16 and f32; convert one of them, with p.cast, or say in the class in which "
         'type the machine computes, as compute = "f32"',
     )
+
+
+def test_what_a_block_or_a_verb_wrote_is_no_factor_and_no_operand_any_more() -> None:
+    """Products that became part of a sum, and conversions that were made before."""
+
+    def looped(self: Any, p: Any, x: Any) -> Any:
+        product = x * 3
+        with p.loop(self.n, step=32):
+            x += 1
+        return product + x
+
+    rounds = staticmethod(lambda x: 3 * x + x + -(-len(x) // 32))
+    made = machine(looped, every=ALL, contract=True, reference=rounds)
+    assert tg.verify(tg.emit(tg.space(made, n=100, device="a100"))).passed
+
+    def applied(self: Any, p: Any, x: Any) -> Any:
+        wide = x * 1
+        p.apply(self.own, x, x, into=x)
+        return x + wide
+
+    declared = {"x": Later(lambda n: Input("f16", n)), "y": Later(lambda n: Output("f16", n))}
+    made = machine(
+        applied, every=ALL, own=isa.Add("f16"), compute="f32", exact=False, approximation=2.0**-10,
+        reference=staticmethod(lambda x: 2 * x + x), **declared,
+    )  # fmt: skip
+    kernel = tg.emit(tg.space(made, n=100, device="a100"))
+    x = np.arange(100).astype(np.float16)
+    assert np.array_equal(tg.emulate(kernel, x), 3 * x)
+
+
+def test_a_transpose_is_another_operand() -> None:
+    """Of what was converted, and of a product that may become part of a sum."""
+
+    class Symmetric(Machine):
+        """y = 3 x.T + x, of f16, summed in f32"""
+
+        n = Dim()
+        x, y = Input("f16", n, n), Output("f16", n, n)
+        warps = Param(1)
+        ld, st, every = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic("f32")
+        compute, contract, exact = "f32", True, False
+
+        def program(self, p: Any) -> None:
+            who = blocked((8, 8), threads=32, across=8)
+            with p.grid((self.n, 8), (self.n, 8)) as (i, j), p.role("all", warps=self.warps):
+                x = p.load(self.ld, self.x.tile(i, j, shape=(8, 8)), who)
+                turned = p.load(self.ld, self.x.tile(j, i, shape=(8, 8)), who.T)
+                p.store(self.st, self.y.tile(i, j, shape=(8, 8)), (turned * 3).T + x + (turned.T - turned.T))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return 3 * x.T + x + (x.T - x.T)
+
+    assert tg.verify(tg.emit(tg.space(Symmetric, n=40, device="a100"))).passed
+
+
+def test_a_loop_converts_anew_what_it_writes() -> None:
+    def grown(self: Any, p: Any, x: Any) -> Any:
+        y = x * 1
+        with p.loop(self.n, step=32):
+            x += x
+        return x + y
+
+    declared = {"x": Later(lambda n: Input("f16", n)), "y": Later(lambda n: Output("f16", n))}
+    doubled = staticmethod(lambda x: x * 2.0 ** (-(-len(x) // 32)) + x)
+    made = machine(grown, every=ALL, compute="f32", exact=False, reference=doubled, **declared)
+    assert tg.verify(tg.emit(tg.space(made, n=100, device="a100"))).passed
 
 
 REFUSED: list[tuple[Inner, dict[str, Any], str]] = [

@@ -18,6 +18,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.computing import Computing
 from tinygpu.language.verb import verb
 from tinygpu.program import nodes as n
+from tinygpu.program.tree import walk
 
 # What may be declared for a sign, by the number of its operands.
 _EXAMPLES = {
@@ -36,10 +37,12 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 class _Product:
     """A product that may become part of a sum that is rounded once.
 
+    made   its tile
     body   the statements among which it stands
     total  the sum that it became part of
     """
 
+    made: Tile
     body: list[n.Statement]
     statement: n.Apply
     total: n.Statement | None = None
@@ -49,7 +52,7 @@ class _Product:
 class Operating(Computing):
     """What operators between tiles do."""
 
-    converted: dict[tuple[str, str], tuple[list[n.Statement], Tile]] = field(default_factory=dict)
+    converted: dict[tuple[Tile, str], tuple[list[n.Statement], Tile]] = field(default_factory=dict)
     products: dict[str, _Product] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,9 +63,7 @@ class Operating(Computing):
         """The result of an operator, by the declared instruction that its sign stands for."""
         self._check(sign, operands)
         if into is not None and self._compute is not None and _narrower(into, self._compute):
-            made = self.apply(self._conversion(self._compute, into.dtype), self.operate(sign, *operands), into=into)
-            self._forget(into)
-            return made
+            return self.apply(self._conversion(self._compute, into.dtype), self.operate(sign, *operands), into=into)
         given = operands if sign in _BITS else self._computed(operands)
         found = self._meant(sign, given)
         if found is None:
@@ -70,10 +71,8 @@ class Operating(Computing):
         result = self._contracted(given, into) if sign == "+" and self.machine.contract else None
         if result is None:
             result = self.apply(found, *given, into=into)
-        if into is not None:
-            self._forget(into)
-        elif sign == "*" and isinstance(statement := self.bodies[-1][-1], n.Apply):
-            self.products[result.name] = _Product(self.bodies[-1], statement)
+        if into is None and sign == "*" and isinstance(statement := self.bodies[-1][-1], n.Apply):
+            self.products[result.name] = _Product(result, self.bodies[-1], statement)
         return result
 
     def offers(self, sign: str, *operands: Any) -> bool:
@@ -90,11 +89,11 @@ class Operating(Computing):
             return tile
         if tile.partition is None:
             raise self.fail(f"p.cast converts registers, and {tile.name} lies in {tile.memory}; load it first")
-        known = self.converted.get((tile.name, kind.name))
-        if known is not None and known[0] is self.bodies[-1]:
+        known = self.converted.get((tile, kind.name))  # of this very tile: its transpose, or a part of it, is another
+        if known is not None and known[0] is self.bodies[-1] and not _written_since(known[0], known[1], {tile.name}):
             return known[1]
         result = self.apply(self._conversion(tile.dtype, kind, tile), tile)
-        self.converted[tile.name, kind.name] = self.bodies[-1], result
+        self.converted[tile, kind.name] = self.bodies[-1], result
         return result
 
     def _conversion(self, origin: DType, to: DType, tile: Tile | None = None) -> Elementwise:
@@ -186,27 +185,24 @@ class Operating(Computing):
         compute = self._compute
         return compute if compute is not None and _narrower(operand, compute) else operand
 
-    def _forget(self, tile: Tile) -> None:
-        """What was made of a tile before it is written anew is none of its values any more."""
-        self.converted = {key: value for key, value in self.converted.items() if key[0] != tile.name}
-
     # -- products in sums ------------------------------------------------------------------------------------------
     def _contracted(self, operands: tuple[Any, ...], into: Tile | None) -> Tile | None:
         """x * y + z as one instruction that rounds once, where a product was made for that and nothing else yet."""
         for place in (0, 1):
             product, other = operands[place], operands[1 - place]
             known = self.products.get(product.name) if isinstance(product, Tile) else None
-            if known is None or product.name not in self.unused or known.body is not self.bodies[-1]:
+            if known is None or known.made is not product or product.name not in self.unused:
+                continue
+            if known.body is not self.bodies[-1]:
                 continue
             factors = known.statement.operands
-            at = next((i for i, s in enumerate(known.body) if s is known.statement), None)
             names = {t.name for t in factors if isinstance(t, Tile)}
-            if at is None or any(t.name in names for s in known.body[at + 1 :] for t in s.writes):
+            if _written_since(known.body, product, names):
                 continue
             found = self._meant("fma", (*factors, other))
             if found is None:
                 continue
-            del known.body[at]
+            known.body[:] = [s for s in known.body if s is not known.statement]
             self.unused.pop(product.name)
             result = self.apply(found, *factors, other, into=into)
             known.total = self.bodies[-1][-1]
@@ -224,6 +220,12 @@ class Operating(Computing):
             raise self.fail(f"%{tile.name} became part of a sum that is rounded once; write the product again")
         known.body.insert(at, known.statement)
         known.total = None
+
+
+def _written_since(body: list[n.Statement], made: Tile, names: set[str]) -> bool:
+    """Whether tiles were written behind the statement that made another, in blocks too; or it is not there."""
+    at = next((i for i, s in enumerate(body) if any(t.name == made.name for t in s.writes)), None)
+    return at is None or any(t.name in names for s in walk(tuple(body[at + 1 :])) for t in s.writes)
 
 
 def _fits(instruction: Elementwise, takes: tuple[str | None, ...], gives: str) -> bool:
