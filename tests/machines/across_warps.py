@@ -10,6 +10,7 @@ import numpy as np
 from tinygpu.language import (
     Combine,
     Dim,
+    InOut,
     Input,
     Machine,
     Output,
@@ -255,6 +256,51 @@ class SharedSum(Machine):
             own = p.reduce(self.add, total, axis=1, by=self.exchange)
             with p.fix_up(self.add, self.st, self.take, own) as whole:
                 p.store(self.st, self.y.column(i, shape[0]), whole)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.sum(axis=1)
+
+
+class AllSum(Machine):
+    """y += the sum of x, by whichever CTA comes"""
+
+    n, one = Dim(), Dim(1)
+    x = Input("f32", n)
+    y = InOut("f32", one)
+    warps, vector, step = Param(1, 4, 7), Param(1, 4), Param(1, 3)
+    ld, add, exchange = isa.LdGlobal(vector), isa.Add("f32"), isa.Exchange("shuffles", "pairs")
+    red = isa.RedGlobal("add")
+
+    def program(self, p: Any) -> None:
+        shape = (32 * self.warps * self.vector * self.step,)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector)
+        with p.grid((self.n, shape[0])) as (i,), p.role("all", warps=self.warps):
+            x = p.load(self.ld, self.x.tile(i, shape=shape), who)
+            p.store(self.red, self.y.tile(0, shape=(1,)), p.reduce(self.add, x, axis=0, by=self.exchange))
+
+    @staticmethod
+    def reference(x: Any, y: Any) -> Any:
+        return y + x.sum()
+
+
+class MiddleSum(Machine):
+    """y[b, n] = the sum of x[b, m, n] over m"""
+
+    b, m, n = Dim(), Dim(), Dim()
+    x, y = Input("f32", b, m, n), Output("f32", b, n)
+    warps, across, deep = Param(1, 2, 4), Param(8, 16, 32), Param(1, 2)
+    ld, st, add, exchange = isa.LdGlobal(1), isa.StGlobal(1), isa.Add("f32"), isa.Exchange("shuffles", "pairs")
+
+    def program(self, p: Any) -> None:
+        shape = (self.deep, 32 * self.warps // self.across * 2, self.across * 2)
+        who = blocked(shape, threads=32 * self.warps, across=self.across)
+        with p.grid((self.b, shape[0]), (self.n, shape[2])) as (z, j), p.role("all", warps=self.warps):
+            total = p.full(who.reduced(1), "f32")
+            with p.loop(self.m, step=shape[1]) as i:
+                x = p.load(self.ld, self.x.tile(z, i, j, shape=shape), who)
+                total += p.reduce(self.add, x, axis=1, by=self.exchange)
+            p.store(self.st, self.y.tile(z, j, shape=(shape[0], shape[2])), total.squeeze(1))
 
     @staticmethod
     def reference(x: Any) -> Any:

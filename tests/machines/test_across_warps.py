@@ -31,6 +31,8 @@ CASES: dict[type[Machine], dict[str, Any]] = {
     machines.ArgMax: {"m": 5, "n": 1000},
     machines.PrefixSum: {"m": 5, "n": 1003},
     machines.ClusterSoftmax: {"m": 3, "n": 211},
+    machines.AllSum: {"n": 3001},
+    machines.MiddleSum: {"b": 3, "m": 37, "n": 41},
 }
 DEVICES = ("a100", "h100", "b200")
 

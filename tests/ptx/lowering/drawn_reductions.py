@@ -139,10 +139,10 @@ def draw(seed: int, style: str = "") -> Drawn:
     make, kinds, identity, _ = COMBINES["max" if combine == PLACES else combine]
     kinds = ("f32", "s32") if combine == PLACES else kinds
     kind, style = str(rng.choice(kinds)), style or str(rng.choice(STYLES))
-    ctas = int(rng.integers(2, 5)) if style == "of a cluster" else 1
-    again = bool(rng.integers(2))  # of a cluster: all CTAs have the sum, and meet a second time
     if combine == PLACES and style not in ("persistent", "beside a role"):
         style = "once"
+    ctas = int(rng.integers(2, 5)) if style == "of a cluster" else 1
+    again = bool(rng.integers(2))  # of a cluster: all CTAs have the sum, and meet a second time
     loops = style in ("in a row", "in a loop", "behind a loop", "of a cluster")
     if loops and (combine not in ("add", "max") or kind in ("u32", "f16")):
         combine, kind = "add", "f32" if kind not in ("f32", "s32", "f64") else kind

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from drawn_reductions import draw
+from drawn_reductions import STYLES, draw
 
 import tinygpu as tg
 from tinygpu.cost.combining import reduced
@@ -18,8 +18,8 @@ from tinygpu.program.tree import walk
 from tinygpu.ptx import isa
 
 
-def emulated_as_meant(seed: int) -> None:
-    drawn = draw(seed)
+def emulated_as_meant(seed: int, style: str = "") -> None:
+    drawn = draw(seed, style)
     rng = np.random.default_rng(seed)
     m, n = drawn.sizes(rng)
     space = tg.space(drawn.machine, m=m, n=n, device=["a100", "h100", "b200"][max(seed % 3, int(drawn.ctas > 1))])
@@ -32,9 +32,9 @@ def emulated_as_meant(seed: int) -> None:
             assert np.array_equal(have, want), f"{what}: {drawn.text}, m={m}, n={n}"
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_drawn_reduction_is_what_numpy_makes(seed: int) -> None:
-    emulated_as_meant(seed)
+@pytest.mark.parametrize(("seed", "style"), [*enumerate(STYLES, 20)])
+def test_a_drawn_reduction_is_what_numpy_makes(seed: int, style: str) -> None:
+    emulated_as_meant(seed, style)
 
 
 @pytest.mark.slow
