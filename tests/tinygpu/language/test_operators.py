@@ -425,6 +425,7 @@ class Gated(MatmulAmpere):
         return silu(x) + x / 3
 
 
+@pytest.mark.end_to_end
 def test_an_expression_is_the_epilogue_of_a_matmul() -> None:
     point = {"bm": 64, "bn": 32, "bk": 32}
     assert tg.verify(tg.emit(tg.space(Gated, m=64, n=40, k=64, device="a100"), point)).passed
