@@ -152,3 +152,25 @@ def test_who_holds_what_of_merged_axes_is_where_dividing_leads() -> None:
         wanted = [*np.unravel_index(row, shape), column]
         assert np.array_equal(apart.coordinates(), np.stack(wanted, axis=-1))
     assert cut > 60
+
+
+PAIRS = "p.loops: axes must be a pair of numbers, parameters, dims or expressions of them, not"
+
+
+@pytest.mark.parametrize(
+    ("axes", "sentence"),
+    [
+        ((), "p.loops runs over at least one axis: (extent, step)"),
+        ((3,), f"{PAIRS} 3"),
+        (((3, 1, 1),), f"{PAIRS} (3, 1, 1)"),
+    ],
+)
+def test_loops_run_over_axes(axes: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+
+        class Looping(Shorter):
+            def program(self, p: Any) -> None:
+                with p.grid((self.m, 64)), p.role("all", warps=1), p.loops(*axes):
+                    pass
+
+    assert str(refused.value).endswith(f"Looping.program: {sentence}")

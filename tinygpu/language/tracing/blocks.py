@@ -141,8 +141,8 @@ class Blocks(SharingChecks):
 
         Yields the first element of the round along each. A ring goes on from the end of one axis to the next.
         """
-        if not axes or not all(isinstance(axis, tuple) and len(axis) == 2 for axis in axes):
-            raise self.fail("p.loops runs over axes, each (extent, step)")
+        if not axes:
+            raise self.fail("p.loops runs over at least one axis: (extent, step)")
         counts = [ceil_div(extent, step) for extent, step in axes]
         rounds = expr(1)
         for count in counts:
