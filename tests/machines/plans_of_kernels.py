@@ -21,6 +21,7 @@ from tinygpu.language import (
     blocked,
     ceil_div,
     register_blocked,
+    symbol,
 )
 from tinygpu.ptx import isa
 
@@ -222,6 +223,22 @@ class SoftmaxInPasses(Plan):
     def reference(x: Any) -> Any:
         e = np.exp(x - x.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
+
+
+class SoftmaxOfOwnWidth(SoftmaxInPasses):
+    """y = softmax of each row: how wide a part is, is the first step's own, and sizes follow from it"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m, n)
+    width = None
+
+    parts_of_a_row = ceil_div(n, symbol("parts.width"))
+    tops, totals = Workspace("f32", m, parts_of_a_row), Workspace("f32", m, parts_of_a_row)
+    top, total = Workspace("f32", m), Workspace("f32", m)
+    parts = Step(PartialSoftmax, x=x, top=tops, total=totals)
+    rows = Step(CombinedSoftmax, tops=tops, totals=totals, top=top, total=total)
+    normalise = Step(Normalised, x=x, top=top, total=total, y=y)
+    as_many = Require(symbol("parts.warps") <= symbol("normalise.warps"), "the last step has no fewer warps")
 
 
 class PartialColumnSums(Machine):

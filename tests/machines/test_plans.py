@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans_of_kernels import ColumnSums, SoftmaxInPasses, SplitMatmul
+from plans_of_kernels import ColumnSums, SoftmaxInPasses, SoftmaxOfOwnWidth, SplitMatmul
 from two_passes import RowSums
 
 import tinygpu as tg
@@ -31,6 +31,7 @@ PLANS: dict[type[Plan], tuple[dict[str, int], ...]] = {
     RowSums: ({"m": 3, "n": 2049}, {"m": 1, "n": 1}, {"m": 7, "n": 127}, {"m": 2, "n": 8193}),
     SplitMatmul: ({"m": 17, "n": 33, "k": 65}, {"m": 1, "n": 1, "k": 1}, {"m": 5, "n": 70, "k": 131}),
     SoftmaxInPasses: ({"m": 3, "n": 129}, {"m": 1, "n": 1}, {"m": 5, "n": 257}),
+    SoftmaxOfOwnWidth: ({"m": 3, "n": 129}, {"m": 5, "n": 65}),
     ColumnSums: ({"m": 65, "n": 37}, {"m": 1, "n": 1}, {"m": 257, "n": 13}),
 }
 CASES = [(plan, dims) for plan, listed in PLANS.items() for dims in listed]
