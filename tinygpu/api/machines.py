@@ -25,6 +25,9 @@ SHIPPED: Mapping[str, str] = {
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
+    "softmax": "tinygpu.machines.softmax:Softmax",
+    "rms_norm": "tinygpu.machines.norm:RmsNorm",
+    "layer_norm": "tinygpu.machines.norm:LayerNorm",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }

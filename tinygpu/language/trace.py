@@ -129,7 +129,8 @@ def _trace(machine: type[Declared], signature: Signature, listed: Sizes, structu
         about = (place for name, place in tracer.places.items() if repr(name) in str(error))
         raise at(error, next(about, machine._place_of("program"))) from error.__cause__
     theirs = not machine.__module__.startswith("tinygpu.machines.")  # a machine that ships is not the reader's to mend
-    own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in machine.requirements()]
+    required = [r for r in machine.requirements() if r.asked(structure)]
+    own = [r.constraint(machine.__name__, machine._place_of(r.name) if theirs else "") for r in required]
     drawn = input_constraints(machine, machine.__name__, made, dict(signature[1]))
     legal = _distinct([*tracer.constraints, *sizes, *derived_constraints(program), *slots, *own, *drawn])
     constraints = (*legal, *dominance(program, legal, machine.params(), machine.choices()))

@@ -1,0 +1,88 @@
+"""Rows in registers of one warp or many, or passed over: random candidates, sizes that nothing divides, every type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygpu as tg
+from tinygpu.devices import device
+from tinygpu.language import DeclarationError, Require
+from tinygpu.machines.norm import LayerNorm, RmsNorm
+from tinygpu.machines.softmax import Softmax
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.verify import verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+SIZES = ((1, 1), (3, 7), (17, 129), (5, 1000), (2, 4097), (9, 64))
+OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
+    Softmax: ({}, {"logarithm": True}),
+    RmsNorm: ({}, {"residual": True}, {"residual": True, "affine": False}),
+    LayerNorm: ({}, {"residual": True}, {"affine": False}),
+}
+
+
+@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("machine", OPTIONS)
+@pytest.mark.sampled(12)
+def test_random_candidates_are_right(machine: Any, seed: int) -> None:
+    m, n = SIZES[seed % len(SIZES)]
+    options = OPTIONS[machine][seed % len(OPTIONS[machine])]
+    kind = ("f32", "f16", "bf16")[seed // 6 % 3]
+    problem = machine.problem(m=m, n=n, dtypes={"x": kind}, options=options)
+    space = build_space(machine, problem, device(("a100", "h100", "rtx5090")[seed % 3]))
+    (point,) = space.sample(1, seed)
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("random",))
+    assert found.passed, f"{problem} {point}\n{found}"
+
+
+def test_rows_of_a_million_elements_are_passed_over() -> None:
+    space = tg.space(Softmax, m=4, n=1_000_003, device="h100")
+    assert {p["reads"] for p in space.sample(20, 0)} == {"three times"}
+    said = tg.explain(space, reads="once")
+    assert any("a row fits into one tile" in sentence for sentence in said.sentences)
+
+
+def test_a_constraint_of_one_option_leaves_the_others_alone() -> None:
+    space = tg.space(Softmax, m=64, n=4096, device="a100")
+    width = {"across": 4, "vector": 1, "step": 1, "warps": 1, "exchange": "shuffles"}
+    assert {**width, "reads": "three times"} in space or tg.explain(space, **width, reads="three times")
+    assert "whole" in str(tg.explain(space, **width, reads="once"))
+    assert "whole" not in str(tg.explain(space, **width, reads="three times"))
+
+
+@pytest.mark.parametrize(
+    ("only", "sentence"),
+    [
+        ("once", "Odd.narrow: only= is a Choice and one of its options, not 'once'"),
+        (("x", "once"), "Odd.narrow: only= is a Choice and one of its options, not ('x', 'once')"),
+        (
+            (Softmax.reads, "twice"),
+            "Odd.narrow: only= names the option 'twice', and the Choice has once, three times",
+        ),
+    ],
+)
+def test_an_option_that_is_none_is_told(only: Any, sentence: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+
+        class Odd(Softmax):
+            """y = softmax of rows"""
+
+            narrow = Require(Softmax.n <= 10, "rows are narrow", only=only)
+
+    assert str(refused.value).splitlines()[0] == sentence
+
+
+def test_programs_mean_what_references_say() -> None:
+    rng = np.random.default_rng(0)
+    x, r, w, shift = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 70), (5, 70), 70, 70))
+    space = tg.space(LayerNorm, m=5, n=70, device="a100", options={"residual": True})
+    program = space.program(space.sample(1, 1)[0])
+    found = program.run({"x": x, "r": r, "w": w, "shift": shift}, {"eps": np.float32(1e-5)})
+    wanted = LayerNorm.reference(x, 1e-5, True, True, r, w, shift)
+    for name in ("y", "s"):
+        assert np.abs(found[name] - wanted[name]).max() < 1e-5
