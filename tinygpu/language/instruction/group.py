@@ -12,9 +12,8 @@ from tinygpu.language.instruction.elementwise import Elementwise
 class Group:
     """Element-wise instructions that operators and functions of tiles may stand for.
 
-    An instruction that the machine declares by itself comes before one of a group with the same sign and types. Among
-    the twelve kinds of instructions that a machine has, a group counts for each unit that the program uses of it: the
-    lanes for fma, those for integers, the special functions.
+    An instruction that the machine declares by itself comes before one of a group with the same sign and types. A group
+    is one of the twelve kinds of instructions of a machine, with those of its members that are declared beside it.
 
     title    how listings call it: arithmetic("f32")
     members  the instructions
