@@ -28,6 +28,9 @@ SHIPPED: Mapping[str, str] = {
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",
     "layer_norm": "tinygpu.machines.norm:LayerNorm",
+    "embedding": "tinygpu.machines.embedding:Embedding",
+    "scatter_add": "tinygpu.machines.scatter_add:ScatterAdd",
+    "histogram": "tinygpu.machines.scatter_add:Histogram",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }
