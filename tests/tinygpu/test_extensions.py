@@ -162,7 +162,7 @@ def test_a_broken_package_is_one_sentence_where_it_is_asked_for_and_nowhere_else
 @pytest.mark.parametrize(
     ("group", "value", "sentence"),
     [
-        ("machines", "math:pi", "not a subclass of Machine: math:pi is 3.141592653589793"),
+        ("machines", "math:pi", "not a subclass of Machine or Plan: math:pi is 3.141592653589793"),
         ("devices", "math:pi", "not a Device, and no path of a device file: math:pi is 3.141592653589793"),
         ("strategies", "math:pi", "not a strategy, which is a function: math:pi is 3.141592653589793"),
         ("instructions", "math:pi", "not an instruction or a class of them: math:pi is 3.141592653589793"),

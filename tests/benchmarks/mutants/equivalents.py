@@ -135,8 +135,8 @@ EQUIVALENTS = (
     ),
     Equivalent(
         "ptx/lowering/gmem.py",
-        'out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=rows < 0)',
-        'out = emit.wide(context.arguments[f"{tensor.name}.ld"], rows * tensor.dtype.bytes, signed=(rows <= 0))',
+        'apart = emit.mul64(pitch, rows) if pitch.kind == "d" else emit.wide(pitch, rows, signed=rows < 0)',
+        'apart = emit.mul64(pitch, rows) if pitch.kind == "d" else emit.wide(pitch, rows, signed=(rows <= 0))',
         "no rows are no bytes, with a sign and without",
     ),
     Equivalent(

@@ -46,9 +46,12 @@ def clone(kind: type[Instruction]) -> type[Instruction]:
     said = kind.label.fget  # type: ignore[attr-defined]
     facts["label"] = property(lambda self: f"own {said(self)}")
     namespace = {name: value for name, value in facts.items() if not isinstance(value, types.MemberDescriptorType)}
+    written = [vars(b)["__init__"] for b in own if "__init__" in vars(b) and not b.__dataclass_params__.init]  # type: ignore[attr-defined]
+    namespace |= {"__init__": written[0]} if written else {}
     made = dataclasses.make_dataclass(
-        f"Own{kind.__name__[::-1].title()}", fields, bases=(family,), namespace=namespace, frozen=True, eq=False
-    )
+        f"Own{kind.__name__[::-1].title()}", fields, bases=(family,), namespace=namespace, frozen=True, eq=False,
+        init=not written,
+    )  # fmt: skip
     made.__module__ = __name__
     return made
 

@@ -27,7 +27,7 @@ from tinygpu.ptx import isa
 LOG2_E = 1.4426950408889634
 
 
-class RmsNorm(Machine):
+class RmsOfRows(Machine):
     """y[i, :] = x[i, :] / sqrt(mean(x[i, :] ** 2) + eps) * w"""
 
     m, n = Dim(), Dim()
@@ -61,7 +61,7 @@ class RmsNorm(Machine):
         return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5) * w
 
 
-class LayerNorm(Machine):
+class NormOfRows(Machine):
     """y[i, :] = (x - mean) / sqrt(var + eps) * w + b, over two passes of the row"""
 
     m, n = Dim(), Dim()

@@ -35,7 +35,7 @@ TARGETS = ("a100", "h100", "rtx5090")
 ONLY = {"matmul_hopper": ("h100",), "matmul_skinny": ("h100", "rtx5090")}
 SIZES = (64, 128, 192, 256, 512, 1000)
 # Machines whose programs have what the shipped machines' have not, in the quick suite.
-CHOSEN = ("Fragments", "Quantised", "RmsNorm", "GroupedBatch")
+CHOSEN = ("Fragments", "Quantised", "RmsOfRows", "GroupedBatch")
 KERNELS = [line.split("|") for line in drawn.lines() if not line.split("|")[3].startswith("refused")]
 
 

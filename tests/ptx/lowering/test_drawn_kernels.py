@@ -64,7 +64,7 @@ SHIPPED = (
     matmul_skinny.MatmulSkinny, matmul_hopper.MatmulHopper,
 )  # fmt: skip
 OF_USERS = (
-    rows.RmsNorm, rows.LayerNorm, rows.OnlineSoftmax, rows.Gemv, rows.VectorSum, rows.IntMax, rows.ScaleRows,
+    rows.RmsOfRows, rows.NormOfRows, rows.OnlineSoftmax, rows.Gemv, rows.VectorSum, rows.IntMax, rows.ScaleRows,
     rows.BatchSum, rows.Choose, tiles.Transpose, tiles.TransposeColumns, tiles.ManyTiles, tiles.FewThreads,
     tiles.BatchedAdd, tiles.BatchedMatmul, tiles.PanelMatmul, fix_up.SharedRows, fix_up.SharedMatmul,
     matrices.Fragments, matrices.Shared, matrices.AcrossSpans, rounds.Rows, rounds.RowsAhead, rounds.RowsBetweenRoles,

@@ -123,7 +123,7 @@ def test_a_statement_that_does_not_fit_is_refused(name: str, which: str, edit: A
 
 
 def test_threads_that_nothing_lets_meet_are_not_reduced() -> None:
-    for program, problem, point, swizzles in programs("RmsNorm"):
+    for program, problem, point, swizzles in programs("RmsOfRows"):
         (s, *_) = [s for s in walk(program.body) if isinstance(s, n.Reduce)]
         edited = replace(program, body=exchanged(program.body, s, replace(s, by=None)))
         with pytest.raises(LoweringError) as refused:

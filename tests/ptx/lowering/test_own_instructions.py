@@ -449,7 +449,8 @@ def test_what_is_combined_into_is_there_before_and_is_nobody_elses() -> None:
     )
     assert refused(kind="f16") == "Added.program: red (own) moves f32 or s32, and y is f16"
     assert refused(writes=SMEM).startswith(
-        "Added.program: red (own) combines on the way from RMEM to SMEM; what combines is a store from RMEM to GMEM"
+        "Added.program: red (own) writes SMEM, but the result belongs in GMEM: an instruction from RMEM to GMEM is "
+        "missing"
     )
     alone = "give what else is read or written a tensor of its own"
     assert refused(more=lambda m, p, i, who, x: p.store(m.st, m.y.tile(i, shape=(64,)), x)) == (

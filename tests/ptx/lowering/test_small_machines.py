@@ -43,8 +43,8 @@ def named(cases: list[tuple[type[Machine], dict[str, Any]]]) -> list[Any]:
     ("machine", "asked"),
     named(
         [
-            (rows.RmsNorm, {"m": 9, "n": 300}),
-            (rows.LayerNorm, {"m": 9, "n": 300}),
+            (rows.RmsOfRows, {"m": 9, "n": 300}),
+            (rows.NormOfRows, {"m": 9, "n": 300}),
             (rows.OnlineSoftmax, {"m": 9, "n": 300}),
             (rows.OnlineSoftmax, {"m": 8, "n": 128}),
             (rows.Gemv, {"m": 33, "k": 300}),

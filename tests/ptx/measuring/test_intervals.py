@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fake_cuda import FakeCuda
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tinygpu.ptx.bounds.answers import Answer
@@ -18,6 +18,8 @@ from tinygpu.ptx.runtime.launch import Tensor
 # signalling NaNs become quiet ones
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow):RuntimeWarning")
 NARROW = [e for e in ELEMENTS if e.bits <= 16]
+# Of results in types of 4 bits a GPU compares none: bundles take no such outputs.
+COMPARED = [e for e in ELEMENTS if e.bits % 8 == 0]
 numbers = st.floats(-200, 200) | st.integers(-127, 127).map(float) | st.sampled_from([0.0, -0.0, 1e-8])
 
 
@@ -47,6 +49,7 @@ def test_ends_hold_exactly_what_rounding_makes_of_what_lies_between(
 @given(st.sampled_from(NARROW), st.integers(-15, 15))
 def test_without_error_one_value_is_right(e: Element, want: int) -> None:
     want = abs(want) if e.kind == "unsigned" else want
+    assume(e.bits >= 8 or want in e.decode(np.arange(1 << e.bits).astype(e.storage)))
     low, high = ends(e, answer(float(want)), (1,))
     codes = np.arange(1 << e.bits, dtype=np.int64).astype(e.storage)
     keys = e.keys(codes)
@@ -55,7 +58,7 @@ def test_without_error_one_value_is_right(e: Element, want: int) -> None:
     assert len(inside) == (2 if e.is_float and want == 0 else 1)
 
 
-@pytest.mark.parametrize("e", [e for e in ELEMENTS if e.is_float], ids=lambda e: e.name)
+@pytest.mark.parametrize("e", [e for e in COMPARED if e.is_float], ids=lambda e: e.name)
 def test_what_is_not_a_number_must_be_none(e: Element) -> None:
     low, high = ends(e, answer(np.nan), (1,))
     assert np.isnan(e.decode(low)).all()
@@ -87,7 +90,7 @@ def test_where_anything_is_right_a_number_and_a_nan_are() -> None:
 
 @st.composite
 def arrays(draw: st.DrawFn) -> tuple[Element, np.ndarray, np.ndarray, np.ndarray]:
-    e = draw(st.sampled_from(ELEMENTS))
+    e = draw(st.sampled_from(COMPARED))
     count = draw(st.integers(1, 600))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     low, high = (rng.integers(0, 1 << 63, count, dtype=np.uint64).astype(e.storage) for _ in range(2))
@@ -113,7 +116,7 @@ def test_the_kernel_counts_what_lies_outside(case: tuple[Element, np.ndarray, np
     assert found.first == (int(np.argmax(outside)) if outside.any() else -1)
 
 
-@pytest.mark.parametrize("e", ELEMENTS, ids=lambda e: e.name)
+@pytest.mark.parametrize("e", COMPARED, ids=lambda e: e.name)
 def test_the_assembler_takes_the_comparing_kernel(e: Element) -> None:
     from tinygpu.ptx.assembling.assembler import assemble
 

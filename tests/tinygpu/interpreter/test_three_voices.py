@@ -42,7 +42,7 @@ SHIPPED: tuple[type[Machine], ...] = (
     matmul_skinny.MatmulSkinny, matmul_hopper.MatmulHopper,
 )  # fmt: skip
 OF_USERS: tuple[type[Machine], ...] = (
-    rows.RmsNorm, rows.LayerNorm, rows.OnlineSoftmax, rows.Gemv, rows.VectorSum, rows.IntMax, rows.ScaleRows,
+    rows.RmsOfRows, rows.NormOfRows, rows.OnlineSoftmax, rows.Gemv, rows.VectorSum, rows.IntMax, rows.ScaleRows,
     rows.BatchSum, rows.Choose, tiles.Transpose, tiles.TransposeColumns, tiles.ManyTiles, tiles.FewThreads,
     tiles.BatchedAdd, tiles.BatchedMatmul, tiles.PanelMatmul, fix_up.SharedRows, fix_up.SharedMatmul, groups.Quantised,
     Attention, right.Softmax, right.Transpose, right.Gram, right.Signs, right.Handed, right.Staged, right.Outer,

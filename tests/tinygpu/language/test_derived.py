@@ -34,7 +34,7 @@ CASES: dict[str, tuple[type[Machine], dict[str, Any], int]] = {
     "batched matmul": (tiles.BatchedMatmul, {"b": 2, "m": 64, "n": 64, "k": 64}, 1),
     "panel matmul": (tiles.PanelMatmul, {"m": 64, "n": 64, "k": 64}, 0),
     "vector sum": (rows.VectorSum, {"m": 5, "n": 100}, 0),
-    "layer norm": (rows.LayerNorm, {"m": 5, "n": 100}, 0),
+    "layer norm": (rows.NormOfRows, {"m": 5, "n": 100}, 0),
     "softmax": (rows.OnlineSoftmax, {"m": 5, "n": 100}, 0),
     "matrix times vector": (rows.Gemv, {"m": 5, "k": 100}, 0),
     "weighed rows": (WeighedRows, {"m": 64, "k": 64}, 0),

@@ -95,19 +95,22 @@ def events(body: tuple[n.Statement, ...], beside: int = 0) -> Iterator[Event]:
 def most(body: tuple[n.Statement, ...]) -> int:
     listed = list(events(body))
     sizes = {
-        t.name: registers(t) for e in listed for t in (*e.uses, *([e.makes] if e.makes else [])) if t.memory is RMEM
+        t.name: registers(t)
+        for e in listed
+        for t in (*e.uses, *([e.makes] if e.makes is not None else []))
+        if t.memory is RMEM
     }
     after: set[str] = set()
     peak = 0
     for e in reversed(listed):
         uses = {t.name for t in e.uses if t.memory is RMEM}
-        made = {e.makes.name} if e.makes and e.makes.memory is RMEM else set()
+        made = {e.makes.name} if e.makes is not None and e.makes.memory is RMEM else set()
         before = (after - made) | uses
         if e.fixes_up:
             held = (before - uses) | made | (uses & after)
             taken = sum(sizes[name] for name in held) + 4
         else:
-            placed = e.fresh and e.makes and not made <= before
+            placed = e.fresh and e.makes is not None and not made <= before
             placed = placed and any(name not in after and sizes[name] == sizes[e.makes.name] for name in uses)
             taken = sum(sizes[name] for name in before | (set() if placed else made))
         peak = max(peak, taken + e.beside)

@@ -46,7 +46,9 @@ def space(index: int) -> MachineSpace:
 
 @cache
 def simulated(index: int, keep: int = 3000, seed: int = 0) -> Simulation:
-    (point,) = space(index).space.sample(1, np.random.default_rng(seed))
+    """Of CTAs that do no whole number of tiles a part is not simulated but told from the others: none of these."""
+    points = space(index).space.sample(20, np.random.default_rng(seed))
+    point = next(point for point in points if not point.get("stream_k", 0))
     return Simulator(space(index)).simulate(point, keep=keep)
 
 
