@@ -31,9 +31,15 @@ SHIPPED: Mapping[str, str] = {
     "embedding": "tinygpu.machines.embedding:Embedding",
     "scatter_add": "tinygpu.machines.scatter_add:ScatterAdd",
     "histogram": "tinygpu.machines.scatter_add:Histogram",
+    "row_reduction": "tinygpu.machines.reductions:RowReduction",
+    "column_reduction": "tinygpu.machines.reductions:ColumnReduction",
+    "argmax": "tinygpu.machines.reductions:ArgMax",
+    "scan": "tinygpu.machines.scan:Scan",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }
+# Plans, by the same names: several kernels as one operation.
+PLANS: Mapping[str, str] = {"tensor_reduction": "tinygpu.machines.reductions:TensorReduction"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
     "attention": ("attention_hopper", "attention_ampere"),
@@ -59,15 +65,15 @@ def family(name: str) -> Family:
     """
     if ".py" in name:
         return Family(name, (_from_file(name),))
-    offered = extension("machines", name, (*FAMILIES, *SHIPPED))
+    offered = extension("machines", name, (*FAMILIES, *SHIPPED, *PLANS))
     if offered is not None:
         return Family(offered.name, (_offered(offered),))
     key = without_ours(name).lower().replace("-", "_")
     if key in FAMILIES:
         return Family(key, tuple(_shipped(m) for m in FAMILIES[key]))
-    if key in SHIPPED:
+    if key in SHIPPED or key in PLANS:
         return Family(key, (_shipped(key),))
-    known = ", ".join([*FAMILIES, *SHIPPED, *(e.name for e in extensions("machines"))])
+    known = ", ".join([*FAMILIES, *SHIPPED, *PLANS, *(e.name for e in extensions("machines"))])
     raise MachineNotFound(f"there is no machine {name!r}; there are {known}, and your own as path/to/file.py:ClassName")
 
 
@@ -85,9 +91,9 @@ def _offered(offered: Extension) -> type[Declared]:
     return found
 
 
-def _shipped(name: str) -> type[Machine]:
-    module, cls = SHIPPED[name].split(":")
-    found: type[Machine] = getattr(importlib.import_module(module), cls)
+def _shipped(name: str) -> type[Declared]:
+    module, cls = {**SHIPPED, **PLANS}[name].split(":")
+    found: type[Declared] = getattr(importlib.import_module(module), cls)
     return found
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tinygpu.api.machines import FAMILIES, SHIPPED, family
+from tinygpu.api.machines import FAMILIES, PLANS, SHIPPED, family
 from tinygpu.devices import Device, device, devices
 from tinygpu.extensions import GROUPS, OURS, Clash, Extension, extension, extensions
 from tinygpu.language.instruction import Instruction
@@ -66,7 +66,7 @@ def warnings(group: str) -> tuple[str, ...]:
 
 def _ours(group: str) -> Iterator[tuple[str, str]]:
     if group == "machines":
-        yield from ((name, family(f"{OURS}:{name}").machines[0].summary()) for name in SHIPPED)
+        yield from ((name, family(f"{OURS}:{name}").machines[0].summary()) for name in (*SHIPPED, *PLANS))
         yield from ((name, f"each of {', '.join(members)} that is legal") for name, members in FAMILIES.items())
     elif group == "instructions":
         yield from ((name, _first_line(getattr(isa, name))) for name in isa.__all__)

@@ -44,14 +44,14 @@ def list_command(
 
 
 def machines_command(as_json: JSON = False) -> None:
-    """List the machines and families that ship.
+    """List the machines, plans and families that ship.
 
     Example: `tinygpu machines`
     """
-    from tinygpu.api.machines import FAMILIES, SHIPPED, family
+    from tinygpu.api.machines import FAMILIES, PLANS, SHIPPED, family
     from tinygpu.cli.printing import console, table
 
-    found = {name: family(name).machines[0] for name in SHIPPED}
+    found = {name: family(name).machines[0] for name in (*SHIPPED, *PLANS)}
     if as_json:
         summaries = {k: v.summary() for k, v in found.items()}
         print(json.dumps({"machines": summaries, "families": dict(FAMILIES)}, indent=2))
