@@ -21,6 +21,8 @@ SHIPPED: Mapping[str, str] = {
     "axpby": "tinygpu.machines.elementwise:Axpby",
     "bias_relu": "tinygpu.machines.elementwise:BiasRelu",
     "transpose": "tinygpu.machines.transpose:MatrixTranspose",
+    "convolution": "tinygpu.machines.convolution:Convolution",
+    "depthwise_convolution": "tinygpu.machines.convolution:DepthwiseConvolution",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
