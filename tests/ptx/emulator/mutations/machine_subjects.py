@@ -26,6 +26,8 @@ from tinygpu.spaces.build import build_space
 # candidates, with 128 of every dim, once.
 Variant = tuple[Mapping[str, int], Mapping[str, Any]]
 VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
+    "convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2, "k": 32}, {}),)),
+    "depthwise_convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2}, {}),)),
     "axpby": ("a100", (({"n": 333}, {}),)),
     "bias_relu": ("a100", (({"m": 37, "n": 101}, {}),)),
     "transpose": (
