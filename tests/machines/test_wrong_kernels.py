@@ -133,8 +133,12 @@ EDITS: dict[str, Edit] = {
 }
 
 
+# Machines of which every store of a small problem's kernel has elements: an edit of any of them is wrong.
+EDITED = [n for n in SHIPPED if n.startswith("matmul") or n in ("axpby", "bias_relu", "transpose")]
+
+
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", EDITED)
 def test_unedited_kernels_are_right(name: str) -> None:
     found = subject(name).verified(subject(name).kernel.ptx)
     assert found.passed, str(found)
@@ -143,7 +147,7 @@ def test_unedited_kernels_are_right(name: str) -> None:
 @pytest.mark.end_to_end
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", EDITS)
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", EDITED)
 def test_kernels_with_wrong_results_are_refused(name: str, what: str) -> None:
     of = subject(name)
     edited = EDITS[what](of.kernel.ptx, np.random.default_rng(len(name)))
