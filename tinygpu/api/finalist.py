@@ -80,7 +80,7 @@ class Finalist:
 
     @property
     def point(self) -> dict[str, int | str]:
-        return dict(self.built.kernel.point)
+        return dict(self.refined.point)
 
     def __str__(self) -> str:
         """A short account: the candidate, its launch, what it relies on, its registers, its prediction, its layouts."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinygpu.api.choosing as choosing
+import tinygpu.api.finalist as finalist
 import tinygpu.api.tune as tuning
 from tinygpu import compile
 from tinygpu.api.bundle import bundle
@@ -20,7 +21,9 @@ from tinygpu.api.report import run_of
 from tinygpu.devices import device
 from tinygpu.language import exp
 from tinygpu.machines.elementwise import Axpby, elementwise
-from tinygpu.ptx.verification.verify import Verification, verify
+from tinygpu.ptx.launching.kernels import Kernels
+from tinygpu.ptx.verification.verify import Verification
+from tinygpu.ptx.verification.whole import verify_kernels
 from tinygpu.search.predicted import PredictedTime
 
 DEVICES = ("a100", "rtx4090", "rtx5090", "h100", "b200", "l40s")
@@ -38,9 +41,9 @@ def drawn(seed: int) -> tuple[str, Asked, str]:
     return machine, Asked(dims, {"*": kind}), gpu
 
 
-def brief(kernel: Any, machine: Any, problem: Any, **_: Any) -> Verification:
+def brief(kernels: Kernels, **_: Any) -> Verification:
     """One run instead of all: this test asks which kernel is chosen."""
-    return verify(kernel, machine, problem, orders=("late",), random_inputs=False)
+    return verify_kernels(kernels, orders=("late",), random_inputs=False)
 
 
 @pytest.mark.end_to_end
@@ -51,10 +54,10 @@ def test_every_door_chooses_the_same_kernel(seed: int, tmp_path: Path, monkeypat
     if name == "axpby":
         asked = Asked({"n": 100_000})
     chosen = family(name)
-    monkeypatch.setattr(tuning, "verify", brief)
+    monkeypatch.setattr(tuning, "verify_kernels", brief)
     # fewer candidates are refined, by every door: that they agree does not hang on how many
-    monkeypatch.setattr(choosing, "REFINED", 6)
-    monkeypatch.setattr(choosing, "WAYS", 1)
+    monkeypatch.setattr(finalist, "REFINED", 6)
+    monkeypatch.setattr(finalist, "WAYS", 1)
     tuned = tuning.tune(chosen, asked, device(gpu))
     winner: Finalist = tuned.winner
     point, ptx = dict(winner.refined.point), winner.built.kernel.ptx
