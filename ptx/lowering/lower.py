@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tinygpu.expressions import Expr, FloorDiv, ceil_div, symbol
-from tinygpu.language.derive import BUFFER_ALIGN_BYTES, own_memories
+from tinygpu.language.buffer_space import BUFFER_ALIGN_BYTES
+from tinygpu.language.derive import own_memories
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.problem import Problem
 from tinygpu.program import nodes as n

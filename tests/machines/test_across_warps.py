@@ -15,7 +15,7 @@ import across_warps as machines
 import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import Machine
-from tinygpu.language.derive import exchange_bytes
+from tinygpu.language.buffer_space import exchange_bytes
 from tinygpu.language.trace import trace
 from tinygpu.program.saved import load_program, save_program
 from tinygpu.ptx.lowering.build import build

@@ -19,8 +19,9 @@ from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
-from tinygpu.language.derive import registers_estimate, shared_bytes
+from tinygpu.language.buffer_space import shared_bytes
 from tinygpu.language.heuristic import HEURISTICS, Heuristic
+from tinygpu.language.live_registers import registers_estimate
 from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.language.derive import (
+from tinygpu.language.buffer_space import (
     BUFFER_ALIGN_BYTES,
     barrier_bytes,
     buffer_align_bytes,

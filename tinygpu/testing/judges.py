@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tinygpu.devices import Device
-from tinygpu.language.derive import registers_estimate
+from tinygpu.language.live_registers import registers_estimate
 from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, assemble
 from tinygpu.ptx.emulator import EmulationFault, Order
 from tinygpu.ptx.launching.kernel import LaunchError

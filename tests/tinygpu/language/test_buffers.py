@@ -10,8 +10,8 @@ from negation import refused, thing
 
 from tinygpu.dtypes import dtype
 from tinygpu.language import blocked
+from tinygpu.language.buffer_space import barrier_bytes, buffer_bytes
 from tinygpu.language.declared import Declared
-from tinygpu.language.derive import barrier_bytes, buffer_bytes
 from tinygpu.language.memories import SMEM, TMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.roles import Pipeline, role

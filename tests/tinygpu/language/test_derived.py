@@ -20,7 +20,7 @@ from sharing_machines import TurnedCopies, WeighedRows  # noqa: E402
 
 from tinygpu.constraints.explanation import describe  # noqa: E402
 from tinygpu.language import Machine  # noqa: E402
-from tinygpu.language.derive import registers_estimate  # noqa: E402
+from tinygpu.language.live_registers import registers_estimate  # noqa: E402
 from tinygpu.language.trace import preferences, trace  # noqa: E402
 from tinygpu.machines.matmul_hopper import MatmulHopper  # noqa: E402
 from tinygpu.machines.matmul_skinny import MatmulSkinny  # noqa: E402

@@ -13,7 +13,7 @@ from tests.tinygpu.program.merges import reduce_of
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate
 from tinygpu.language import Dim, E, Input, Layout, Machine, Output, Param, Partition, Route, blocked
-from tinygpu.language.derive import live_registers
+from tinygpu.language.live_registers import live_registers
 from tinygpu.language.memories import GMEM, RMEM, SMEM, TMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.roles import Token

@@ -11,7 +11,7 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import Dim, Input, Machine, Output, ProblemError
 from tinygpu.language.bound_tensor import BoundTensor
-from tinygpu.language.derive import tmem_bytes
+from tinygpu.language.buffer_space import tmem_bytes
 from tinygpu.language.memories import GMEM, TMEM
 from tinygpu.language.parameters import AccessPattern
 from tinygpu.language.problem import Operand

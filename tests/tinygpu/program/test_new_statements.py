@@ -15,9 +15,10 @@ from tinygpu.cost.counting import count
 from tinygpu.devices import device
 from tinygpu.expressions import Expr, symbol
 from tinygpu.language import DeclarationError, Machine, Problem
-from tinygpu.language.derive import buffer_bytes, live_registers, registers_estimate
+from tinygpu.language.buffer_space import buffer_bytes
 from tinygpu.language.handover import check_handover
 from tinygpu.language.heuristic import HEURISTICS
+from tinygpu.language.live_registers import live_registers, registers_estimate
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.tile import Tile
 from tinygpu.language.under_way import check_sums_under_way
