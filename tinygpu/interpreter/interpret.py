@@ -202,7 +202,7 @@ def _rounds_of_tile(program: Traced, dims: Mapping[str, int]) -> int:
 
 def _prepared(program: Traced) -> dict[str, Block]:
     """What each role does for a tile."""
-    preparing = Preparing(_areas(program), tuple(int(a.cluster) for a in program.grid.axes))
+    preparing = Preparing(tuple(int(a.cluster) for a in program.grid.axes), _areas(program))
     return {r.name: preparing.block(tuple(_statements(program.body, r.name))) for r in program.roles}
 
 
