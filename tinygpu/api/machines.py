@@ -30,6 +30,7 @@ SHIPPED: Mapping[str, str] = {
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",
     "layer_norm": "tinygpu.machines.norm:LayerNorm",
+    "cross_entropy": "tinygpu.machines.cross_entropy:CrossEntropy",
     "embedding": "tinygpu.machines.embedding:Embedding",
     "scatter_add": "tinygpu.machines.scatter_add:ScatterAdd",
     "histogram": "tinygpu.machines.scatter_add:Histogram",

@@ -10,6 +10,7 @@ import numpy as np
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.devices import Device, devices
 from tinygpu.language.machine import Machine
+from tinygpu.language.posing import problem as posed
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.case import Case, shrink
@@ -139,7 +140,7 @@ def _where(
 
     Where it exists on none that was named, the library's other devices are asked.
     """
-    plain = machine.problem(**machine.smallest_dims())
+    plain = posed(machine, machine.smallest_dims(), following=False)
     reasons: dict[str, str] = {}
     there = []
     for d in on:

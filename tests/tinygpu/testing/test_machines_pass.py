@@ -7,11 +7,13 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tinygpu.api.machines import family
-from tinygpu.language import Machine
+from tinygpu.language import Dim, Input, Machine, Output, blocked
+from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
 ROOT = Path(__file__).parents[3]
@@ -87,3 +89,25 @@ def test_the_machines_of_a_page_pass(page: str, name: str, tmp_path: Path) -> No
     assert listed
     for machine in listed:
         passes(machine, name)
+
+
+class Doubled(Machine):
+    """y = x, of twice as many elements as the problem says: no size of 1 follows from any other"""
+
+    half = Dim()
+    n = Dim(follows=lambda half: 2 * half)
+    x, y = Input("f32", n), Output("f32", n)
+    ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+
+    def program(self, p: Any) -> None:
+        with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, shape=(32,)), blocked((32,), threads=32))
+            p.store(self.st, self.y.tile(i, shape=(32,)), x)
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x
+
+
+def test_a_machine_with_a_dim_that_is_never_1_passes() -> None:
+    passes(Doubled)

@@ -1,0 +1,81 @@
+"""Cross entropy: the loss of each row of logits against the class that is right, with the log-softmax behind it.
+
+loss = log(sum(exp(x))) - x[target]. The logits of the vocabulary are read once: each thread keeps the largest element
+that it saw and the sum of what the others are beside it, and rescales the sum where a larger one comes; threads put
+theirs together as pairs. The logit of the target is found by its position as it passes. A row has any length; searched
+are who holds a row, from a few lanes to a CTA, how much of it at a time, and how warps meet.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinygpu.language import (
+    Combine,
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Require,
+    blocked,
+    equal,
+    exp,
+    integers,
+    log,
+    maximum,
+    normal,
+    shifted,
+)
+from tinygpu.ptx import isa
+
+LOWEST = -3.0e38  # below every logit; of two infinities there is no difference
+
+
+class CrossEntropy(Machine):
+    """loss[i] = log(sum(exp(x[i]))) - x[i, target[i]]"""
+
+    m, n = Dim(), Dim()
+    x = Input(("f32", "f16", "bf16"), m, n, values=shifted(normal(0, 4), by=100))
+    target = Input("s32", m, values=integers(0, n))
+    loss = Output("f32", m)
+
+    warps, across = Param(1, 2, 4, 8, 16), Param(8, 16, 32, 64, 128, 256, 512)
+    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4)
+    ld, st, ld_target = isa.LdGlobal(vector), isa.StGlobal(1), isa.LdGlobalReadOnly(1)
+    exchange, arithmetic = isa.Exchange("shuffles", "pairs"), isa.arithmetic("f32", approximate=True)
+    places, plus = isa.arithmetic("s32"), isa.Add("f32")
+    larger: Any = isa.Max("f32")
+
+    lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
+    compute, exact, approximation = "f32", False, 2.0**-17
+
+    def program(self, p: Any) -> None:
+        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
+        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
+            top, total, right = p.full(who, "f32", LOWEST), p.full(who, "f32"), p.full(who, "f32")
+            with p.loop(self.n, step=shape[1]) as j:
+                x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
+                new = maximum(top, x)
+                p.apply(self.plus, total * exp(top - new), exp(x - new), into=total)
+                p.apply(self.larger, top, x, into=top)
+                p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1) + j, target), x, 0.0), into=right)
+            most, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
+            found = p.reduce(self.plus, right, axis=1, by=self.exchange)
+            p.store(self.st, self.loss.column(i, shape[0]), most - found + log(total))
+
+    def beside(self, p: Any, left: Any, right: Any) -> Any:
+        (a, of_a), (b, of_b) = left, right
+        top = maximum(a, b)
+        return top, of_a * exp(a - top) + of_b * exp(b - top)
+
+    @staticmethod
+    def reference(x: Any, target: Any) -> Any:
+        x = x.astype(np.float32)
+        top = x.max(axis=1)
+        return top - x[np.arange(len(x)), target] + np.log(np.exp(x - top[:, None]).sum(axis=1))
