@@ -23,6 +23,7 @@ SHIPPED: Mapping[str, str] = {
     "transpose": "tinygpu.machines.transpose:MatrixTranspose",
     "convolution": "tinygpu.machines.convolution:Convolution",
     "depthwise_convolution": "tinygpu.machines.convolution:DepthwiseConvolution",
+    "matvec": "tinygpu.machines.matvec:Matvec",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
