@@ -24,6 +24,8 @@ SHIPPED: Mapping[str, str] = {
     "convolution": "tinygpu.machines.convolution:Convolution",
     "depthwise_convolution": "tinygpu.machines.convolution:DepthwiseConvolution",
     "matvec": "tinygpu.machines.matvec:Matvec",
+    "batched_matmul": "tinygpu.machines.batched_matmul:BatchedMatmul",
+    "gated_matmul": "tinygpu.machines.gated_matmul:GatedMatmul",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",

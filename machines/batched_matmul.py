@@ -1,0 +1,87 @@
+"""Products of many matrices at once, c[z] = a[z] @ b[z], on tensor cores as of Ampere.
+
+Every matrix of the batch lies where its strides say: one behind the other, or as heads within rows; a factor that all
+have in common is one of batch 1. Both factors may be transposed. A grid of batch by tiles of c is all that is added to
+a matmul: cp.async fills a ring of stages, ldmatrix brings fragments, mma.sync multiplies. Searched are the tile, who
+multiplies which part, the depth of the ring, and how the stages lie in shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinygpu.language import (
+    AccessPattern,
+    Choice,
+    Dim,
+    Input,
+    Machine,
+    Output,
+    Param,
+    Require,
+    Route,
+    UnknownLayout,
+    blocked,
+    ceil_div,
+    symbol,
+)
+from tinygpu.machines import epilogue
+from tinygpu.ptx import isa
+
+KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
+
+
+class BatchedMatmul(Machine):
+    """c[z] = a[z] @ b[z] for every matrix of a batch, strided in any way: mma.sync, fed by cp.async through a ring"""
+
+    batch, m, n, k = Dim(), Dim(), Dim(), Dim()
+    a = Input(KINDS, batch, m, k, majors=("row", (batch, k, m)))
+    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), batch, k, n, majors=("row", (batch, n, k)), follows=a)
+    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), batch, m, n, follows=a)
+
+    bm, bn, bk = Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 128)
+    warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
+    va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
+    across_a, across_b = AccessPattern(), AccessPattern()
+    layout_a, layout_b = UnknownLayout(), UnknownLayout()
+    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)), ordered=epilogue.NO_REGISTERS)
+    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)), ordered=epilogue.NO_REGISTERS)
+    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    mma, st, conversions = isa.MmaSync(), isa.StGlobal(vc), isa.arithmetic("f32")
+    big_enough = Require(
+        (bm * bn >= 32 * warps_m * warps_n * 16)
+        | (batch * ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
+        "every thread accumulates at least 16 values, where the tiles fill the device",
+        kind="dominance",
+        why="fewer accumulators per thread read each operand more often from shared memory than fewer warps would",
+    )
+
+    def program(self, p: Any) -> None:
+        bm, bn, bk, warps = self.bm, self.bn, self.bk, self.warps_m * self.warps_n
+        kind_a, kind_b, row_a, row_b = self.a.dtype, self.b.dtype, self.a.contiguous - 1, self.b.contiguous - 1
+        t = p.tiled(self.mma, kind_a, kind_b, (bm, bn), (self.warps_m, self.warps_n))
+        who_a = blocked((bm, bk), threads=32 * warps, vector=self.va, axis=row_a, across=self.across_a, name="a")
+        who_b = blocked((bk, bn), threads=32 * warps, vector=self.vb, axis=row_b, across=self.across_b, name="b")
+        a_stage = p.smem(kind_a, (bm, bk), contiguous=row_a, layout=self.layout_a)
+        b_stage = p.smem(kind_b, (bk, bn), contiguous=row_b, layout=self.layout_b)
+        with (
+            p.grid((self.m, bm), (self.n, bn), (self.batch, 1)) as (i, j, z),
+            p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
+            p.role("all", warps=warps),
+        ):
+            with p.loop(self.k, step=bk) as kk, ring.produce() as s:
+                p.copy(self.copy_a, self.a.at(z).tile(i, kk, shape=(bm, bk)), s.a, who_a)
+                p.copy(self.copy_b, self.b.at(z).tile(kk, j, shape=(bk, bn)), s.b, who_b)
+            total = p.full(t.c, self.mma.accumulator(kind_a, kind_b))
+            with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+                a = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
+                b = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
+                p.multiply(self.mma, total, a, b)
+            p.store(self.st, self.c.at(z).tile(i, j, shape=(bm, bn)), p.cast(total, self.c.dtype))
+
+    @staticmethod
+    def reference(a: Any, b: Any) -> Any:
+        return np.matmul(a, b)
