@@ -1,8 +1,8 @@
 """Products of many matrices at once, c[z] = a[z] @ b[z], on tensor cores as of Ampere.
 
-Every matrix of the batch lies where its strides say: one behind the other, or as heads within rows; a factor that all
-have in common is one of batch 1. Both factors may be transposed. A grid of batch by tiles of c is all that is added to
-a matmul: cp.async fills a ring of stages, ldmatrix brings fragments, mma.sync multiplies. Searched are the tile, who
+Every matrix of the batch lies where its strides say: one behind the other, or as heads within rows. Both factors may be
+transposed. A grid of batch by tiles of c, matrix after matrix so that L2 has few at a time, is all that is added to a
+matmul: cp.async fills a ring of stages, ldmatrix brings fragments, mma.sync multiplies. Searched are the tile, who
 multiplies which part, the depth of the ring, and how the stages lie in shared memory.
 """
 
@@ -68,7 +68,7 @@ class BatchedMatmul(Machine):
         a_stage = p.smem(kind_a, (bm, bk), contiguous=row_a, layout=self.layout_a)
         b_stage = p.smem(kind_b, (bk, bn), contiguous=row_b, layout=self.layout_b)
         with (
-            p.grid((self.m, bm), (self.n, bn), (self.batch, 1)) as (i, j, z),
+            p.grid((self.batch, 1), (self.m, bm), (self.n, bn)) as (z, i, j),
             p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
             p.role("all", warps=warps),
         ):

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from tinygpu.api.machines import family
+from tinygpu.api.machines import PLANS, SHIPPED, family
 from tinygpu.language import Dim, Input, Machine, Output, blocked
 from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = ("axpby", "bias_relu", "matmul_simt", "matmul_ampere", "matmul_hopper", "matmul_skinny")
 PAGES = ("README.md", "docs/guide.md", "docs/language.md")
 FILES = sorted([*(ROOT / "tests/thirdparty").glob("*.py"), ROOT / "tests/machines/test_operations_of_a_user.py"])
 
@@ -51,7 +50,7 @@ def machines(path: Path) -> list[type[Machine]]:
 
 # Machines of which no problem has counts to compare: windows that reach beyond every tensor (padding, tiles that hold
 # a whole row), dims that a parameter ties to the sizes of a step of a plan.
-UNCOUNTED = {"arg_max", "conv", "few_rows", "two_passes"}
+UNCOUNTED = {"arg_max", "conv", "convolution", "depthwise_convolution", "few_rows", "two_passes"}
 COUNTS = {"counts equal listing", "listing equals the emulator"}
 # A row that is a little longer than its tile mostly has its largest element within: what is refused works then.
 BY_CHANCE = {"arg_max": "the constraint 'whole' (a row fits into one tile) is too tight"}
@@ -65,10 +64,10 @@ def passes(machine: type[Machine], name: str = "") -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [*SHIPPED, *PLANS])
 def test_a_machine_that_ships_passes(name: str) -> None:
     (machine,) = family(name).machines
-    passes(machine)
+    passes(machine, name)
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ Variant = tuple[Mapping[str, int], Mapping[str, Any]]
 VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2, "k": 32}, {}),)),
     "depthwise_convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2}, {}),)),
+    "batched_matmul": ("a100", (({"batch": 2, "m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
+    "gated_matmul": ("a100", (({"m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
     "axpby": ("a100", (({"n": 333}, {}),)),
     "bias_relu": ("a100", (({"m": 37, "n": 101}, {}),)),
     "transpose": (
