@@ -17,6 +17,7 @@ import numpy as np
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
+from tinygpu.cost.passes import read_again
 from tinygpu.devices import Device
 from tinygpu.expressions import Expr, ceil_div, compile_arrays, expr, maximum, minimum, where
 from tinygpu.language.buffer_space import shared_bytes
@@ -101,18 +102,26 @@ class Counts:
         return self._dram_read(dict(zip(self.names, self.compute(values), strict=True)), device, 0)
 
     def _dram_read(self, v: Mapping[str, Any], device: Device, kept_bytes: int) -> Any:
-        """Panels of a grid with two axes are read again when L2 forgot them; everything else is read once.
+        """Panels of a grid with two axes, and what a CTA passes over again, are read again when L2 forgot them;
+        everything else is read once.
 
         kept_bytes  of L2, for data that all SMs read
         """
         if "locality" not in self.heuristics:
             return v["compulsory"] - v["written"]
-        if not self.program_has_panels:
+        if not self.program_has_panels and "again0.bytes" not in v:
             return v["read_once"]
         # CTAs that run at a time, by threads and shared memory: what bounds how far apart reuse is.
         smem = np.maximum(v["smem"] + device.reserved_smem_bytes_per_block, device.smem_alloc_granularity_bytes)
         per_sm = np.minimum(device.max_threads_per_sm // v["threads"], device.max_smem_bytes_per_sm // smem)
         per_sm = np.minimum(per_sm, device.registers_per_sm // (v["registers"] * v["threads"]))
+        at_a_time = device.sm_count * np.maximum(per_sm, 1)
+        once = v["read_once"]
+        for number in range(sum(name.endswith(".distance") for name in v)):
+            moved = np.minimum(at_a_time, v["ctas"]) * v[f"again{number}.distance"]
+            once = once + np.where(moved > kept_bytes, v[f"again{number}.bytes"], 0)
+        if not self.program_has_panels:
+            return once
         panels = dram_read_bytes(
             kept_bytes,
             v["row_panel"],
@@ -121,9 +130,9 @@ class Counts:
             v["tiles0"],
             v["tiles1"],
             v["group"],
-            device.sm_count * np.maximum(per_sm, 1),
+            at_a_time,
         )
-        return panels + v["read_once"]
+        return panels + once
 
     @property
     def program_has_panels(self) -> bool:
@@ -247,7 +256,16 @@ class _Counter:
         out["written"] = written
         out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
         out["useful"] = self._useful()
-        return out | self._reads(read, tiles)
+        return out | self._reads(read, tiles) | self._again(ctas)
+
+    def _again(self, ctas: Expr) -> dict[str, Expr]:
+        """Of each further pass over a tensor: bytes of the whole launch, and what a CTA moves until then."""
+        out: dict[str, Expr] = {}
+        sizes = {t.name: tensor_bytes(t) for t in self.program.tensors}
+        for number, again in enumerate(read_again(self.program)):
+            out[f"again{number}.bytes"] = minimum(ctas * again.bytes, sizes[again.tensor])
+            out[f"again{number}.distance"] = again.distance
+        return out
 
     def _useful(self) -> Expr:
         multiply = next((s for s in walk(self.program.body) if isinstance(s, n.Multiply)), None)

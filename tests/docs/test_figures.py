@@ -1,0 +1,67 @@
+"""docs/figures.md: its tables are what the benchmark prints, and say where a goal is missed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinygpu.api.machines import SHIPPED
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+figures = importlib.import_module("tests.benchmarks.memory_figures")
+
+PAGE = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split(" | ")]
+
+
+def rows_of(name: str) -> list[str]:
+    return [row for row in ROWS if row.startswith(f"| `{name}` ")]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "axpby" else pytest.mark.slow) for n in SHIPPED])
+def test_the_page_is_what_the_benchmark_prints(name: str) -> None:
+    printed = "\n".join(figures.report([name])).splitlines()
+    assert rows_of(name) == [line for line in printed if line.startswith("| `")]
+    left_out = any(line.startswith("Bound by arithmetic") for line in printed)
+    assert left_out == (f"`{name}`" in PAGE.rpartition("Bound by arithmetic")[2])
+
+
+def test_what_misses_its_goal_is_in_bold_and_explained() -> None:
+    goals = {
+        "DRAM bytes": lambda x: x <= figures.MOST_DRAM,
+        "emulated": lambda x: x <= figures.MOST_DRAM,
+        "under way": lambda x: x >= figures.LEAST_UNDER_WAY,
+        "bandwidth": lambda x: x >= 100 * figures.LEAST_BANDWIDTH,
+        "times the least": lambda x: x <= figures.MOST_SMALL,
+    }
+    missed = PAGE.partition("### Goals that are missed")[2]
+    head: list[str] = []
+    seen = 0
+    for line in PAGE.partition(figures.BEGINS)[2].splitlines():
+        if line.startswith("| machine"):
+            head = cells(line)
+        if not line.startswith("| `"):
+            continue
+        row = dict(zip(head, cells(line), strict=True))
+        for name, met in goals.items():
+            if found := re.search(r"[\d.]+", row.get(name, "")):
+                seen += 1
+                assert row[name].startswith("**") != met(float(found[0])), line
+                if row[name].startswith("**"):
+                    assert f"{row['machine'].strip('`')}, {row['sizes']}, {row['device']}" in missed
+    assert seen > 100
+
+
+def test_marks_that_are_not_there_are_told() -> None:
+    with pytest.raises(ValueError) as refused:
+        figures.written("no marks", iter(()))
+    assert str(refused.value) == f"the page has no {figures.BEGINS} with {figures.ENDS} behind it"
