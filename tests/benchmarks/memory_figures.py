@@ -283,11 +283,11 @@ def filling_rows(name: str, on: Sequence[str], missed: list[Missed], bound: list
         counted = found.emulated()
         where = f"{name}, {sizes_of(problem)}, {gpu_name}"
         marked = (
-            mark(f"{found.dram:.3f}", found.dram <= MOST_DRAM),
-            "" if counted is None else mark(f"{counted:.3f}", counted <= MOST_DRAM),
+            mark(f"{found.dram:.3f}", round(found.dram, 3) <= MOST_DRAM),
+            "" if counted is None else mark(f"{counted:.3f}", round(counted, 3) <= MOST_DRAM),
             f"{found.asked:.2f}",
-            mark(f"{found.under_way:.1f}", found.under_way >= LEAST_UNDER_WAY),
-            mark(f"{100 * found.bandwidth:.1f} %", found.bandwidth >= LEAST_BANDWIDTH),
+            mark(f"{found.under_way:.1f}", round(found.under_way, 1) >= LEAST_UNDER_WAY),
+            mark(f"{100 * found.bandwidth:.1f} %", round(found.bandwidth, 3) >= LEAST_BANDWIDTH),
         )
         for cell, what in zip(marked, FILLING_CELLS, strict=True):
             if cell.startswith("**"):
@@ -303,7 +303,7 @@ def small_rows(name: str, on: Sequence[str], missed: list[Missed]) -> Iterator[s
             if found is None or not found.memory_bound:
                 continue
             p = found.prediction
-            cell = mark(f"{found.over_least:.2f}", found.over_least <= MOST_SMALL)
+            cell = mark(f"{found.over_least:.2f}", round(found.over_least, 2) <= MOST_SMALL)
             if cell.startswith("**"):
                 where = f"{name}, {sizes_of(problem)}, {gpu_name}"
                 missed.append(Missed(where, f"{cell.strip('*')} times the least", found.reason()))
