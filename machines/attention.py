@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, between, exp2, maximum, minimum
+from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, maximum, minimum
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16")
@@ -40,12 +40,12 @@ class Attention(Machine):
         """How many keys a tile of so many queries sees, from query i on."""
         return minimum(self.t, i + rows) if self.causal else self.t
 
-    def begin(self, p: Any, scores: Any, out: Any) -> tuple[Any, Any, Any]:
+    def begin(self, p: Tracer, scores: Any, out: Any) -> tuple[Any, Any, Any]:
         """Outputs, largest scores and sums of no keys."""
         rows = scores.reduced(1)
         return p.full(out, "f32"), p.full(rows, "f32", NOTHING_YET), p.full(rows, "f32")
 
-    def weigh(self, p: Any, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
+    def weigh(self, p: Tracer, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
         """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
         who = w.partition
         w *= self.scale

@@ -7,9 +7,7 @@ come at a time (more share each load of a fragment, and take registers), warps, 
 
 from __future__ import annotations
 
-from typing import Any
-
-from tinygpu.language import AccessPattern, Param, UnknownLayout, blocked
+from tinygpu.language import AccessPattern, Param, Tracer, UnknownLayout, blocked
 from tinygpu.machines.attention import Attention
 from tinygpu.ptx import isa
 
@@ -22,7 +20,7 @@ class AttentionAmpere(Attention):
     layout_q, layout_k, layout_v = UnknownLayout(), UnknownLayout(), UnknownLayout()
     copy, fragment, mma = isa.CpAsync(vector), isa.LdMatrix(), isa.MmaSync()
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         kind, bm, bn, d = self.q.dtype, self.rows * self.warps, self.bn, self.d
         scores = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps, 1))
         out = p.tiled(self.mma, kind, kind, (bm, d), (self.warps, 1))

@@ -7,9 +7,7 @@ the warpgroups (64 rows of queries each), how many keys come at a time, the dept
 
 from __future__ import annotations
 
-from typing import Any
-
-from tinygpu.language import Choice, Param, Require
+from tinygpu.language import Choice, Param, Require, Tracer
 from tinygpu.machines.attention import Attention
 from tinygpu.ptx import isa
 
@@ -17,7 +15,7 @@ from tinygpu.ptx import isa
 class AttentionHopper(Attention):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: TMA and wgmma, by roles"""
 
-    groups: Any = Choice(2, 3, 1)  # warpgroups that multiply
+    groups = Choice(2, 3, 1)  # warpgroups that multiply
     bn, stages = Param(32, 64, 80, 96, 128, 144, 160, 176, 192), Param(1, 2, 3)
     columns, swizzle = Param(64, 128, 256), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Wgmma(bn), isa.WgmmaRegisters(columns)
@@ -27,7 +25,7 @@ class AttentionHopper(Attention):
         why="narrower ones take the same weights from registers once more for each part",
     )  # fmt: skip
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         kind, bm, bn, d, swizzle = self.q.dtype, 64 * self.groups, self.bn, self.d, self.swizzle
         scores = p.tiled(self.scores, kind, kind, (bm, bn), (self.groups, 1))
         out = p.tiled(self.outputs, kind, kind, (bm, d), (self.groups, 1))

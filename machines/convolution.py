@@ -15,7 +15,6 @@ import numpy as np
 
 from tinygpu.language import (
     AccessPattern,
-    Choice,
     Dim,
     Input,
     Machine,
@@ -23,15 +22,14 @@ from tinygpu.language import (
     Output,
     Param,
     Require,
-    Route,
+    Tracer,
     UnknownLayout,
     blocked,
 )
-from tinygpu.machines import epilogue
+from tinygpu.machines.operands import FACTORS, RESULTS, copied, of
 from tinygpu.ptx import isa
 
 HALVES = ("f16", "bf16")
-RESULTS: dict[str, tuple[str, ...]] = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "f32": ("f32",)}
 
 
 def taken(h: Any, r: Any, stride: Any, dilation: Any, pad: Any) -> Any:
@@ -71,16 +69,15 @@ class Convolution(Images):
 
     k = Dim()
     x = Input(HALVES, Images.n, Images.h, Images.w, Images.c)
-    f = Input({t: (t,) for t in HALVES}, Images.r, Images.s, Images.c, k, follows=x)
-    y = Output({t: RESULTS[t] for t in HALVES}, Images.n, Images.p, Images.q, k, follows=x)
+    f = Input(of(FACTORS, *HALVES), Images.r, Images.s, Images.c, k, follows=x)
+    y = Output(of(RESULTS, *HALVES), Images.n, Images.p, Images.q, k, follows=x)
 
     bh, bw, bn, bk = Param(1, 2, 4, 8, 16), Param(8, 16, 32), Param(32, 64, 128), Param(16, 32, 64)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
     vx, vf, vy = Param(1, 2, 4, 8), Param(1, 2, 4, 8), Param(1, 2)
     across_x, across_f = AccessPattern(), AccessPattern()
     layout_x, layout_f = UnknownLayout(), UnknownLayout()
-    copy_x = Choice(isa.CpAsync(vx), Route(isa.LdGlobal(vx), isa.StShared(vx)), ordered=epilogue.NO_REGISTERS)
-    copy_f = Choice(isa.CpAsync(vf), Route(isa.LdGlobal(vf), isa.StShared(vf)), ordered=epilogue.NO_REGISTERS)
+    copy_x, copy_f = copied(vx), copied(vf)
     fragment, mma, st = isa.LdMatrix(), isa.MmaSync(), isa.StGlobal(vy)
     conversions, compute = isa.arithmetic("f32"), "f32"
 
@@ -89,7 +86,7 @@ class Convolution(Images):
         why="fewer accumulators per thread read each operand more often from shared memory than fewer warps would",
     )  # fmt: skip
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk, warps = self.bh * self.bw, self.bn, self.bk, self.warps_m * self.warps_n
         kind, pixels = self.x.dtype, (self.bh, self.bw)
         who_x = blocked((bm, bk), threads=32 * warps, vector=self.vx, across=self.across_x, name="x")
@@ -118,15 +115,15 @@ class DepthwiseConvolution(Images):
     """y = x * f for images (n, h, w, c) and a filter (r, s) for each channel, with stride, dilation and padding"""
 
     x = Input(("f32", *HALVES), Images.n, Images.h, Images.w, Images.c)
-    f = Input({t: (t,) for t in RESULTS}, Images.r, Images.s, Images.c, follows=x)
-    y = Output(RESULTS, Images.n, Images.p, Images.q, Images.c, follows=x)
+    f = Input(of(FACTORS, "f32", *HALVES), Images.r, Images.s, Images.c, follows=x)
+    y = Output(of(RESULTS, "f32", *HALVES), Images.n, Images.p, Images.q, Images.c, follows=x)
 
     bh, bw, bc = Param(1, 2, 4, 8), Param(4, 8, 16, 32), Param(8, 16, 32, 64, 128)
     warps, vector, across = Param(1, 2, 4, 8), Param(1, 2, 4, 8), AccessPattern()
     ld, ld_f, st = isa.LdGlobal(vector), isa.LdGlobalReadOnly(vector), isa.StGlobal(vector)
     arithmetic, compute, contract = isa.arithmetic("f32"), "f32", True
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         pixels, bc = (self.bh, self.bw), self.bc
         shape = (self.bh * self.bw, bc)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)

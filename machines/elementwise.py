@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param, Scalar, blocked, relu
+from tinygpu.language import DeclarationError, Dim, Input, Machine, Output, Param, Scalar, Tracer, blocked, relu
 from tinygpu.ptx import isa
 
 Of = tuple[str, tuple[str, ...]]
@@ -73,7 +73,7 @@ def elementwise(
         ns["exact"], ns["approximation"] = exact, approximation
         ns["program"], ns["reference"] = program, staticmethod(chain)
 
-    def program(self: Any, p: Any) -> None:
+    def program(self: Any, p: Tracer) -> None:
         threads = self.warps * 32
         with p.grid(*_tiles(self, dims, threads)) as at, p.role("all", warps=self.warps):
             if len(dims) == 1:

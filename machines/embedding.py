@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Require, blocked, integers
+from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Require, Tracer, blocked, integers
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16", "e4m3", "s8")
@@ -32,7 +32,7 @@ class Embedding(Machine):
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):

@@ -1,7 +1,7 @@
 """What follows a matmul: c = activation(scale * (a @ b) + bias) + residual, in f32, then the type of c.
 
-Every matmul machine is an `Epilogue` beside being a matmul, so that the whole family takes the same operands: it
-declares which types `bias`, `scales` and `residual` have, and calls `finish` on its accumulator.
+Every matmul machine is an `Epilogue` beside being a matmul, so that the whole family takes the same operands
+(`operands.py`), and calls `finish` on its accumulator.
 """
 
 from __future__ import annotations
@@ -11,40 +11,16 @@ from typing import Any
 import numpy as np
 
 from tinygpu.dtypes import DType
-from tinygpu.language import Machine, Option, Problem, Scalar
+from tinygpu.language import Machine, Option, Problem, Scalar, Tracer
 from tinygpu.language.tile import Tile
 from tinygpu.ptx import isa
-
-NO_REGISTERS = "cp.async moves the same sectors without passing through registers (PTX ISA, cp.async)"
-FOUR_MATRICES = "one ldmatrix.x4 brings what sixteen or more 32-bit and narrower loads bring (PTX ISA, ldmatrix)"
 
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 INTEGER_ACTIVATIONS = ("none", "relu")
 SCALINGS = ("none", "number", "columns")
 
-# Types that follow the type of a: of b, of the result, of the bias.
-FACTORS: dict[str, tuple[str, ...]] = {t: (t,) for t in ("f16", "bf16", "tf32", "s8")}
-FACTORS |= {"e4m3": ("e4m3", "e5m2"), "e5m2": ("e5m2", "e4m3")}
-RESULTS: dict[str, tuple[str, ...]] = {
-    "f32": ("f32",),
-    "f16": ("f16", "f32"),
-    "bf16": ("bf16", "f32"),
-    "tf32": ("f32",),
-    "e4m3": ("bf16", "f16", "f32"),
-    "e5m2": ("bf16", "f16", "f32"),
-    "s8": ("s32", "f32", "f16", "bf16"),
-}
-BIASES: dict[str, tuple[str, ...]] = {t: ("s32", "f32") if t == "s8" else ("f32",) for t in RESULTS}
-# Of the residual, which follows the result.
-RESIDUALS: dict[str, tuple[str, ...]] = {t: (t,) for t in ("f16", "bf16", "f32", "s32")}
-
 # Of this many products of s8, 2^14 at most, no sum leaves s32.
 MOST_S8_TERMS = (2**31 - 1) // 2**14
-
-
-def of(table: dict[str, tuple[str, ...]], *kinds: str) -> dict[str, tuple[str, ...]]:
-    """The rows of a table for these types."""
-    return {kind: table[kind] for kind in kinds}
 
 
 class Epilogue(Machine):
@@ -58,13 +34,13 @@ class Epilogue(Machine):
     Operands of 8-bit integers give integers where c is s32 (then without scale); else all of this is done in f32.
     """
 
-    with_bias: Any = Option(False, True)
-    activation: Any = Option(*ACTIVATIONS)
-    scaling: Any = Option(*SCALINGS)
-    with_residual: Any = Option(False, True)
+    with_bias = Option(False, True)
+    activation = Option(*ACTIVATIONS)
+    scaling = Option(*SCALINGS)
+    with_residual = Option(False, True)
     scale = Scalar("f32")
 
-    # What a matmul machine declares itself, of types that follow its own.
+    # What a matmul machine declares, by `operands`, and the instructions that read it.
     a: Any
     bias: Any
     scales: Any
@@ -114,7 +90,7 @@ class Epilogue(Machine):
             return f"where c is {result} the bias is {result} too, not {bias}"
         return ""
 
-    def finish(self, p: Any, product: Tile, i: Any, j: Any) -> Any:
+    def finish(self, p: Tracer, product: Tile, i: Any, j: Any) -> Any:
         """The result of one tile: its accumulators, to the type of c. The tile begins at row i, column j of c.
         """
         who: Any = product.partition
@@ -164,7 +140,7 @@ class Epilogue(Machine):
         return x + residual if with_residual else x
 
 
-def activate(p: Any, value: Tile, name: str) -> Any:
+def activate(p: Tracer, value: Tile, name: str) -> Any:
     """The activation `name` of an f32 (relu: also s32) tile."""
     if name == "none":
         return value
@@ -181,6 +157,6 @@ def activate(p: Any, value: Tile, name: str) -> Any:
     return p.apply(fma, half, t, half)
 
 
-def convert(p: Any, value: Tile, to: DType) -> Any:
+def convert(p: Tracer, value: Tile, to: DType) -> Any:
     """The tile in another type."""
     return value if value.dtype == to else p.apply(isa.Cvt(value.dtype.name, to.name), value)

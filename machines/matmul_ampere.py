@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tinygpu.language import (
     AccessPattern,
     Choice,
     Dim,
-    Input,
-    Output,
     Param,
     Require,
-    Route,
+    Tracer,
     UnknownLayout,
     blocked,
     ceil_div,
     symbol,
 )
-from tinygpu.machines import epilogue
+from tinygpu.machines.epilogue import Epilogue
+from tinygpu.machines.operands import KINDS, copied, fragments, operands
 from tinygpu.ptx import isa
 
-KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
-
-class MatmulAmpere(epilogue.Epilogue):
+class MatmulAmpere(Epilogue):
     """c = activation(scale * (a @ b) + bias) + residual: mma.sync, fed by cp.async through a ring of stages"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input(KINDS, m, k, majors=("row", "col"))
-    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), k, n, majors=("row", "col"), follows=a)
-    bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
-    scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
-    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)
-    residual = Input(epilogue.RESIDUALS, m, n, follows=c)
+    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
 
     bm, bn = Param(32, 64, 96, 128, 160, 192, 256), Param(32, 64, 96, 128, 160, 192, 256)
     bk = Param(16, 32, 64, 128)
@@ -45,12 +35,9 @@ class MatmulAmpere(epilogue.Epilogue):
     pad = Param(0, 8, 16)  # elements added to every row of shared memory
     layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
 
-    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)), ordered=epilogue.NO_REGISTERS)
-    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)), ordered=epilogue.NO_REGISTERS)
-    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
-    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    copy_a, copy_b, fragment_a, fragment_b = copied(va), copied(vb), fragments(), fragments()
     mma = isa.MmaSync()
-    store: Any = Choice("direct", "staged")
+    store = Choice("direct", "staged")
     st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
 
@@ -63,7 +50,7 @@ class MatmulAmpere(epilogue.Epilogue):
         ),
     )
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.warps_m * self.warps_n
         t = p.tiled(self.mma, self.a.dtype, self.b.dtype, (bm, bn), (self.warps_m, self.warps_n))
         threads = 32 * warps

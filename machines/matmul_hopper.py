@@ -5,23 +5,17 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
-from tinygpu.language import Choice, Dim, Input, Output, Param, Require, ceil_div, symbol
-from tinygpu.machines import epilogue
+from tinygpu.language import Choice, Dim, Param, Require, Tracer, ceil_div, symbol
+from tinygpu.machines.epilogue import Epilogue
+from tinygpu.machines.operands import KINDS, operands
 from tinygpu.ptx import isa
 
-KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
-
-class MatmulHopper(epilogue.Epilogue):
+class MatmulHopper(Epilogue):
     """c = activation(scale * (a @ b) + bias) + residual: TMA into a ring, wgmma by warpgroups, TMA back"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input(KINDS, m, k, majors=("row", "col"))
-    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), k, n, majors=("row", "col"), follows=a)
-    bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
-    scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
-    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)
-    residual = Input(epilogue.RESIDUALS, m, n, follows=c)
+    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
 
     bm, bn = Param(64, 128, 192, 256), Param(16, 32, 64, 96, 128, 160, 192, 224, 256)
     bk = Param(32, 64, 128)
@@ -45,15 +39,15 @@ class MatmulHopper(epilogue.Epilogue):
     # wgmma reads an a whose elements have not 16 bits along k only: where it is contiguous along m, threads bring it
     wgmma_fragments, ld_fragment = isa.WgmmaRegisters(bn), isa.LdShared(1)
     # one warpgroup multiplies; two share each tile; two take turns at tiles, and while one multiplies the other stores
-    schedule: Any = Choice("single", "cooperative", "pingpong")
+    schedule = Choice("single", "cooperative", "pingpong")
     # by TMA from shared memory, where fragments become matrices (results of 16 bits) or are stored pair by pair; or
     # straight from registers
-    store: Any = Choice("stmatrix", "staged", "direct")
+    store = Choice("stmatrix", "staged", "direct")
     st_matrix, st_fragment, st_row = isa.StMatrix(), isa.StShared(2), isa.StGlobal(2)
     ld_bias, ld_residual = isa.LdGlobal(1), isa.LdGlobal(vr)
     leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk = self.bm, self.bn, self.bk
         groups = 2 if self.schedule == "cooperative" else 1
         several = self.schedule != "single"
@@ -85,7 +79,7 @@ class MatmulHopper(epilogue.Epilogue):
                     self.consume(p, i, j, name, wgmma, t, 1, ring, turns=math, **place)
 
     def consume(
-        self, p: Any, i: Any, j: Any, name: str, wgmma: Any, t: Any, groups: int, ring: Any, turns: Any = None,
+        self, p: Tracer, i: Any, j: Any, name: str, wgmma: Any, t: Any, groups: int, ring: Any, turns: Any = None,
         **role: Any,
     ) -> None:
         """A role of one or two warpgroups: multiplies what the ring brings, and stores its tile."""

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tinygpu.language import (
     AccessPattern,
     Choice,
     Dim,
-    Input,
-    Output,
     Param,
     Require,
     Route,
+    Tracer,
     UnknownLayout,
     blocked,
     ceil_div,
     register_blocked,
     symbol,
 )
-from tinygpu.machines import epilogue
+from tinygpu.machines.epilogue import Epilogue
+from tinygpu.machines.operands import operands
 from tinygpu.ptx import isa
 
 
-class MatmulSimt(epilogue.Epilogue):
+class MatmulSimt(Epilogue):
     """c = activation(scale * (a @ b) + bias) + residual in f32: each thread an outer product of registers"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input("f32", m, k, majors=("row", "col"))
-    b = Input("f32", k, n, majors=("row", "col"))
-    bias, scales = Input("f32", n), Input("f32", n)
-    c, residual = Output("f32", m, n), Input("f32", m, n)
+    a, b, bias, scales, c, residual = operands(m, n, k, "f32")
 
     bm, bn, bk = Param(32, 64, 96, 128), Param(32, 64, 96, 128), Param(8, 16, 32)
     threads_m, threads_n = Param(4, 8, 16), Param(8, 16, 32)  # threads along m and n
@@ -55,7 +50,7 @@ class MatmulSimt(epilogue.Epilogue):
         why="below 4 x 4 accumulators the loads from shared memory outnumber half of the FMAs",
     )
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk, threads = self.bm, self.bn, self.bk, self.threads_m * self.threads_n
         who_c = register_blocked((bm, bn), threads=(self.threads_m, self.threads_n), block=(self.vm, self.vn), name="c")
         row_a, row_b = self.a.contiguous, self.b.contiguous

@@ -6,25 +6,17 @@ rows of an instruction, and the few rows of a along its columns, of which there 
 
 from __future__ import annotations
 
-from typing import Any
-
-from tinygpu.language import SMEM, Choice, Dim, Input, Output, Param, Require, ceil_div, maximum, symbol
-from tinygpu.machines import epilogue
+from tinygpu.language import SMEM, Choice, Dim, Param, Require, Tracer, ceil_div, maximum, symbol
+from tinygpu.machines.epilogue import Epilogue
+from tinygpu.machines.operands import KINDS, operands
 from tinygpu.ptx import isa
 
-KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
-
-class MatmulSkinny(epilogue.Epilogue):
+class MatmulSkinny(Epilogue):
     """c = activation(scale * (a @ b) + bias) + residual for up to 64 rows of a: b streams once, shared out along k"""
 
     m, n, k = Dim(), Dim(), Dim()
-    a = Input(KINDS, m, k, majors=("row", "col"))
-    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), k, n, majors=("row", "col"), follows=a)
-    bias = Input(epilogue.of(epilogue.BIASES, *KINDS), n, follows=a)
-    scales = Input(dict.fromkeys(KINDS, ("f32",)), n, follows=a)
-    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=a)
-    residual = Input(epilogue.RESIDUALS, m, n, follows=c)
+    a, b, bias, scales, c, residual = operands(m, n, k, *KINDS)
 
     bm, bn = Param(8, 16, 24, 32, 48, 64), Param(16, 32, 64, 128, 256)
     bk = Param(32, 64, 128, 256, 512)
@@ -68,11 +60,11 @@ class MatmulSkinny(epilogue.Epilogue):
 
     tma, ld_matrix = isa.TmaLoad(), isa.LdMatrix()
     # tiles of both operands straight from shared memory; or as fragments, where there is no wgmma
-    product: Any = Choice(isa.Wgmma(bm), isa.MmaSync())
+    product = Choice(isa.Wgmma(bm), isa.MmaSync())
     st_row, ld_bias, ld_residual = isa.StGlobal(1), isa.LdGlobal(1), isa.LdGlobal(1)
     leave, take = isa.StGlobal(4), isa.LdGlobal(4)  # of what the CTAs that share a tile have of it
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk = self.bm, self.bn, self.bk
         whole = SMEM in self.product.places
         along = maximum(self.warps // 4, 1) if whole else self.warps

@@ -11,7 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Scalar, between, blocked, rsqrt
+from tinygpu.language import (
+    Dim,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Param,
+    Require,
+    Scalar,
+    Tracer,
+    between,
+    blocked,
+    rsqrt,
+)
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16")
@@ -44,7 +57,7 @@ class Norm(Machine):
         has = {"r": options["residual"], "s": options["residual"], "w": options["affine"]}
         return bool(has.get(name, name != "shift" or (options["affine"] and cls.centred)))
 
-    def normalise(self, p: Any) -> None:
+    def normalise(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
@@ -76,7 +89,7 @@ class Norm(Machine):
 class RmsNorm(Norm):
     """y = x / sqrt(mean(x^2) + eps) * w, of x + r where there is a residual"""
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.normalise(p)
 
     @staticmethod
@@ -91,7 +104,7 @@ class LayerNorm(Norm):
 
     centred = True
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.normalise(p)
 
     @staticmethod

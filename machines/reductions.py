@@ -26,6 +26,7 @@ from tinygpu.language import (
     Plan,
     Require,
     Step,
+    Tracer,
     Workspace,
     blocked,
     ceil_div,
@@ -50,7 +51,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 class Reduction(Machine):
     """What all have: an operation, those who share a row, and how a thread goes along it"""
 
-    operation: Any = Option("sum", "max", "mean", "norm")
+    operation = Option("sum", "max", "mean", "norm")
     warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
     vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8)
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
@@ -61,7 +62,7 @@ class Reduction(Machine):
     def precision(cls, options: dict[str, Any]) -> tuple[bool, float]:
         return options["operation"] in ("sum", "max"), 0.0  # the others divide, or take a root
 
-    def reduced(self, p: Any, tiles: Any, who: Any, axis: int, squared: bool) -> Any:
+    def reduced(self, p: Tracer, tiles: Any, who: Any, axis: int, squared: bool) -> Any:
         """All tiles of a loop as one: `tiles` is the loop, and what of x it reads at a place."""
         loop, tile = tiles
         largest = self.operation == "max"
@@ -88,7 +89,7 @@ class RowReduction(Reduction):
     x = Input(KINDS, m, n)
     y = Output(SUMS, m, follows=x)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
@@ -108,7 +109,7 @@ class ColumnReduction(Reduction):
     x = Input(KINDS, m, n)
     y = Output(SUMS, n, follows=x)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.step, self.across * self.vector)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.n, shape[1])) as (j,), p.role("all", warps=self.warps):
@@ -135,11 +136,11 @@ class ArgMax(Machine):
     larger, lower = isa.Max("f32"), isa.Min("s32")
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
 
-    def better(self, p: Any, left: Any, right: Any) -> Any:
+    def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
         return p.apply(self.larger, x, y), where(x > y, i, where(equal(x, y), minimum(i, j), j))
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
@@ -167,7 +168,7 @@ class Parts(Reduction):
     rounds = Require(chunk % (32 * Reduction.warps * Reduction.vector * Reduction.step) == 0, "a part is whole rounds")
     wide = Require(Reduction.across == 32 * Reduction.warps, "all threads of a CTA share a part")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps * self.vector * self.step,)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector)
         with p.grid((self.parts, 1)) as (z,), p.role("all", warps=self.warps):
@@ -188,7 +189,7 @@ class Rest(Reduction):
     x, y = Input("f32", parts), Output("f32", 1)
     wide = Require(Reduction.across == 32 * Reduction.warps, "all threads of the CTA share the parts")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps * self.vector * self.step,)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector)
         with p.grid((1, 1)) as (i,), p.role("all", warps=self.warps):
@@ -209,7 +210,7 @@ class TensorReduction(Plan):
 
     n = Dim()
     x, y = Input(KINDS, n), Output("f32", 1)
-    operation: Any = Option("sum", "max", "mean", "norm")
+    operation = Option("sum", "max", "mean", "norm")
     chunk = Param(1024, 4096, 16384, 65536, 262144)
     partial = Workspace("f32", ceil_div(n, chunk))
     parts = Step(Parts, x=x, y=partial, operation=operation, chunk=chunk)

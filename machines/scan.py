@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, blocked
+from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16", "s32")
@@ -25,7 +25,7 @@ class Scan(Machine):
     m, n = Dim(), Dim()
     x = Input(KINDS, m, n)
     y = Output({kind: (kind,) for kind in KINDS}, m, n, follows=x)
-    operation: Any = Option("sum", "max")
+    operation = Option("sum", "max")
     exclusive = Option(False, True)
 
     warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
@@ -37,7 +37,7 @@ class Scan(Machine):
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         kind = "s32" if self.x.dtype.name == "s32" else "f32"

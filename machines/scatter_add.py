@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Choice, Dim, InOut, Input, Machine, Param, Require, blocked, integers
+from tinygpu.language import Choice, Dim, InOut, Input, Machine, Param, Require, Tracer, blocked, integers
 from tinygpu.ptx import isa
 
 
@@ -34,7 +34,7 @@ class ScatterAdd(Machine):
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
@@ -59,10 +59,10 @@ class Histogram(Machine):
     warps, vector, rounds, bins = Param(2, 4, 8), Param(1, 2, 4), Param(1, 4, 16, 64), Param(256, 1024, 4096)
     ld, put, get = isa.LdGlobal(vector), isa.StShared(1), isa.LdShared(1)
     count, add = isa.RedShared("add"), isa.RedGlobal("add")
-    counted: Any = Choice("in shared memory", "in global memory")
+    counted = Choice("in shared memory", "in global memory")
     enough = Require(v <= bins, "every value has a bin of the CTA's own", only=(counted, "in shared memory"))
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         threads, tile = 32 * self.warps, 32 * self.warps * self.vector
         who, own = blocked((tile,), threads=threads, vector=self.vector), blocked((self.bins,), threads=threads)
         with p.grid((self.m, tile * self.rounds)) as (i,), p.role("all", warps=self.warps):

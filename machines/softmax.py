@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Choice, Dim, Input, Machine, Option, Output, Param, Require, blocked, exp, log
+from tinygpu.language import Choice, Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked, exp, log
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16")
@@ -32,13 +32,13 @@ class Softmax(Machine):
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
     arithmetic = isa.arithmetic("f32", approximate=True)
     larger, plus = isa.Max("f32"), isa.Add("f32")
-    reads: Any = Choice("once", "three times")
+    reads = Choice("once", "three times")
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
     whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "once"))
     compute, exact, approximation = "f32", False, 2.0**-19
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):

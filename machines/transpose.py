@@ -17,6 +17,7 @@ from tinygpu.language import (
     Partition,
     Require,
     Route,
+    Tracer,
     UnknownLayout,
 )
 from tinygpu.ptx import isa
@@ -37,7 +38,7 @@ class MatrixTranspose(Machine):
     layout = UnknownLayout()
 
     ld, st = isa.LdGlobal(vx), isa.StGlobal(vy)
-    exchange: Any = Choice(isa.ShflIdx(), Route(isa.LdShared(1), isa.StShared(vx)), "none")
+    exchange = Choice(isa.ShflIdx(), Route(isa.LdShared(1), isa.StShared(vx)), "none")
 
     whole = Require(
         (across_y * vy % (32 // across_x) == 0) & (across_x * vx % (32 // across_y) == 0),
@@ -48,7 +49,7 @@ class MatrixTranspose(Machine):
         why="a warp has whole sectors of both sides with fewer, and more of them exchange values in more rounds",
     )  # fmt: skip
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn = self.across_y * self.vy, self.across_x * self.vx  # of a warp's part: a row of y by a row of x
         shape = (bm, bn * self.warps)
         warps = (self.warps, bn * E(1))
@@ -57,8 +58,8 @@ class MatrixTranspose(Machine):
         with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
             tile = p.load(self.ld, self.x.tile(i, j, shape=shape), columns if self.exchange == "none" else rows)
             if self.exchange != "none":
-                through = {"layout": self.layout} if isinstance(self.exchange, Route) else {}
-                tile = p.relayout(tile, columns, self.exchange, **through)
+                layout = self.layout if isinstance(self.exchange, Route) else None
+                tile = p.relayout(tile, columns, self.exchange, layout=layout)
             p.store(self.st, self.y.tile(j, i, shape=shape[::-1]), tile.T)
 
     def held(self, shape: Any, axis: int, across: Expr, vector: Expr, beside: Expr, warps: Any) -> Partition:

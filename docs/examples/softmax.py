@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 import tinygpu as tg
-from tinygpu.language import Dim, Input, Machine, Output, Param, Require, blocked, exp, reciprocal
+from tinygpu.language import Dim, Input, Machine, Output, Param, Require, Tracer, blocked, exp, reciprocal
 from tinygpu.ptx import isa
 
 
@@ -29,7 +29,7 @@ class Softmax(Machine):
     whole = Require(n <= 32 * together * vector * step, "a row fits into one tile")
     exact, approximation = False, 2.0**-20
 
-    def program(self, p):
+    def program(self, p: Tracer):
         shape = (self.warps // self.together * self.rows, 32 * self.together * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=32 * self.together)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):

@@ -13,10 +13,11 @@ from tinygpu.api.problems import Asked, problems
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
 from tinygpu.language.problem import ProblemError
-from tinygpu.machines.epilogue import RESULTS, Epilogue
+from tinygpu.machines.epilogue import Epilogue
 from tinygpu.machines.matmul_ampere import MatmulAmpere
-from tinygpu.machines.matmul_hopper import KINDS, MatmulHopper
+from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
+from tinygpu.machines.operands import KINDS, RESULTS
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing import Case
 from tinygpu.testing.judges import judge

@@ -21,7 +21,7 @@ from tinygpu.api.machines import family
 from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.language import Machine, Problem, ProblemError
-from tinygpu.machines.epilogue import BIASES, FACTORS, RESULTS
+from tinygpu.machines.operands import BIASES, FACTORS, RESULTS
 from tinygpu.spaces.build import build_space
 from tinygpu.testing import Case
 from tinygpu.testing.judges import ORDERS, Judgement, judge

@@ -18,6 +18,7 @@ import pytest
 from tinygpu.api.machines import SHIPPED, family
 from tinygpu.devices import device
 from tinygpu.language import Machine, Problem
+from tinygpu.machines.epilogue import Epilogue
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import Verification, verify
@@ -50,14 +51,17 @@ class Subject:
         return verify(replace(self.kernel, ptx=ptx), self.machine, self.problem, orders=("late",))
 
 
+ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
+
+
 @cache
 def subject(name: str) -> Subject:
     (machine,) = family(name).machines
     sizes = dict.fromkeys(machine.dim_names(), 96)
     sizes |= {"m": 16 if name == "matmul_skinny" else 48} if "m" in sizes else {}
-    options = {"activation": "relu", "with_bias": True} if name.startswith("matmul") else {}
+    options = {"activation": "relu", "with_bias": True} if issubclass(machine, Epilogue) else {}
     problem = machine.problem(**sizes, options=options)
-    space = build_space(machine, problem, device("h100" if name in ("matmul_skinny", "matmul_hopper") else "a100"))
+    space = build_space(machine, problem, device("h100" if name in ON_HOPPER else "a100"))
     (point,) = space.space.restrict(FIXED.get(name, {})).sample(1, np.random.default_rng(0))
     return Subject(machine, problem, build(space.program(point), problem, point, SolverCache()).kernel)
 

@@ -153,6 +153,8 @@ def cases() -> list[tuple[str, str, str, dict[str, Any]]]:
         (machine,) = family(name).machines
         for a, c in types_of(machine):
             for options in OPTIONS:
+                if not options.keys() <= {o.name for o in machine.option_declarations()}:
+                    continue
                 if c == "s32" and (options.get("activation", "none") not in ("none", "relu") or "scaling" in options):
                     continue
                 found.append((name, a, c, options))

@@ -29,6 +29,7 @@ SHIPPED: Mapping[str, str] = {
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",
+    "matmul_basic_hopper": "tinygpu.machines.matmul_basic_hopper:MatmulBasicHopper",
     "matmul_hopper": "tinygpu.machines.matmul_hopper:MatmulHopper",
     "softmax": "tinygpu.machines.softmax:Softmax",
     "rms_norm": "tinygpu.machines.norm:RmsNorm",

@@ -57,6 +57,7 @@ from tinygpu.language.require import Require
 from tinygpu.language.route import Route
 from tinygpu.language.step import Step
 from tinygpu.language.tensors import InOut, Input, Output, Scalar
+from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.language.values import Values, ascending, between, integers, normal, one_of, positive, shifted, uniform
 from tinygpu.language.workspace import Workspace
 from tinygpu.layouts.layout import Layout
@@ -108,6 +109,7 @@ __all__ = [
     "Scalar",
     "Shuffle",
     "Step",
+    "Tracer",
     "Transfer",
     "UnknownLayout",
     "Values",

@@ -72,7 +72,7 @@ class Declared(metaclass=_DeclaredType):
     reference: ClassVar[Callable[..., Any]]
 
     def program(self, p: Any) -> None:
-        """What the machine does, written with the verbs of `Tracer`."""
+        """What a machine does; see `Machine`."""
         raise NotImplementedError
 
     # -- what is declared ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tinygpu.language.parameters import DeclarationError, Dim
 from tinygpu.language.reference import mistake_in_reference
 from tinygpu.language.route import Route
 from tinygpu.language.trace import trace_default
+from tinygpu.language.tracing.tracer import Tracer
 from tinygpu.users_code import at
 
 # Types in which operators may compute.
@@ -28,6 +29,10 @@ MOST_KINDS = 12
 
 class Machine(Declared):
     """Base class of machines; see the guide for a first one."""
+
+    def program(self, p: Tracer) -> None:
+        """What the machine does, written with the verbs of `p`."""
+        raise NotImplementedError
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, overload
 
 from tinygpu.expressions import Expr, symbol
 
@@ -122,7 +122,18 @@ class Size(int):
         return made
 
 
-class Choice(Named):
+class Decided(Named):
+    """A declaration that is decided before `program` runs, which finds a value under its name: of any type."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Any: ...
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self
+
+
+class Choice(Decided):
     """A structural choice: between instructions, schedules or any other values; the program is traced for each.
 
     >>> load = Choice("direct", "staged")
@@ -155,7 +166,7 @@ class Choice(Named):
         raise ValueError(f"{self.name} has no option {label!r}; it has {', '.join(map(str, self.labels))}")
 
 
-class Option(Named):
+class Option(Decided):
     """A structural switch that the problem sets and the search does not touch; the first value is the default.
 
     >>> activation = Option("none", "relu", "gelu")

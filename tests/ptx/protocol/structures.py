@@ -14,6 +14,7 @@ import ring_machines
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.machines.matmul_ampere import MatmulAmpere
+from tinygpu.machines.matmul_basic_hopper import MatmulBasicHopper
 from tinygpu.machines.matmul_hopper import MatmulHopper
 from tinygpu.machines.matmul_simt import MatmulSimt
 from tinygpu.machines.matmul_skinny import MatmulSkinny
@@ -193,6 +194,9 @@ AMPERE: dict[str, Any] = {
 
 # Every structure of the machines that ship, with clusters along each axis and every way of sharing tiles.
 SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
+    "basic hopper": (
+        MatmulBasicHopper, SMALL, {"bm": 64, "bn": 32, "bk": 32, "raster": 1, "swizzle": 32, "vc": 1, "stages": 3},
+    ),
     "hopper": (MatmulHopper, SMALL, HOPPER),
     "hopper, deep": (MatmulHopper, SMALL, HOPPER | {"stages": 7}),
     "hopper, stmatrix": (MatmulHopper, SMALL, HOPPER | {"store": "stmatrix"}),

@@ -36,7 +36,7 @@ class Blocks(SharingChecks):
     @contextmanager
     def grid(
         self,
-        *axes: tuple[Expr, Operand],
+        *axes: tuple[Expr | int, Operand],
         raster: Operand = 1,
         cluster: Operand | tuple[Operand, ...] = 1,
         persistent: bool = False,

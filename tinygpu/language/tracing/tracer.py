@@ -19,7 +19,7 @@ from tinygpu.users_code import at
 
 @dataclass(slots=True, eq=False)
 class Tracer(ByData, Selecting, Combining):
-    """Records one structure of a machine: the verbs of `program`."""
+    """What `program` is given: a verb for every statement, each written down for one structure of the machine."""
 
     def finish(self) -> tuple[n.Grid, tuple[n.Statement, ...]]:
         if self.grid_node is None:
