@@ -14,42 +14,33 @@ import numpy as np
 
 from tinygpu.language import (
     AccessPattern,
-    Choice,
     Dim,
-    Input,
     Machine,
-    Output,
     Param,
     Require,
-    Route,
+    Tracer,
     UnknownLayout,
     blocked,
     ceil_div,
     symbol,
 )
-from tinygpu.machines import epilogue
+from tinygpu.machines.operands import KINDS, copied, factors, fragments, product
 from tinygpu.ptx import isa
-
-KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 
 
 class BatchedMatmul(Machine):
     """c[z] = a[z] @ b[z] for every matrix of a batch, strided in any way: mma.sync, fed by cp.async through a ring"""
 
     batch, m, n, k = Dim(), Dim(), Dim(), Dim()
-    a = Input(KINDS, batch, m, k, majors=("row", (batch, k, m)))
-    b = Input(epilogue.of(epilogue.FACTORS, *KINDS), batch, k, n, majors=("row", (batch, n, k)), follows=a)
-    c = Output(epilogue.of(epilogue.RESULTS, *KINDS), batch, m, n, follows=a)
+    a, b = factors(m, n, k, *KINDS, batch=(batch,))
+    c = product(a, batch, m, n)
 
     bm, bn, bk = Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
     va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
     across_a, across_b = AccessPattern(), AccessPattern()
     layout_a, layout_b = UnknownLayout(), UnknownLayout()
-    copy_a = Choice(isa.CpAsync(va), Route(isa.LdGlobal(va), isa.StShared(va)), ordered=epilogue.NO_REGISTERS)
-    copy_b = Choice(isa.CpAsync(vb), Route(isa.LdGlobal(vb), isa.StShared(vb)), ordered=epilogue.NO_REGISTERS)
-    fragment_a = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
-    fragment_b = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    copy_a, copy_b, fragment_a, fragment_b = copied(va), copied(vb), fragments(), fragments()
     mma, st, conversions = isa.MmaSync(), isa.StGlobal(vc), isa.arithmetic("f32")
     big_enough = Require(
         (bm * bn >= 32 * warps_m * warps_n * 16)
@@ -59,7 +50,7 @@ class BatchedMatmul(Machine):
         why="fewer accumulators per thread read each operand more often from shared memory than fewer warps would",
     )
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk, warps = self.bm, self.bn, self.bk, self.warps_m * self.warps_n
         kind_a, kind_b, row_a, row_b = self.a.dtype, self.b.dtype, self.a.contiguous - 1, self.b.contiguous - 1
         t = p.tiled(self.mma, kind_a, kind_b, (bm, bn), (self.warps_m, self.warps_n))

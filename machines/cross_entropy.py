@@ -21,6 +21,7 @@ from tinygpu.language import (
     Output,
     Param,
     Require,
+    Tracer,
     blocked,
     equal,
     exp,
@@ -53,7 +54,7 @@ class CrossEntropy(Machine):
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
     compute, exact, approximation = "f32", False, 2.0**-17
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
@@ -69,7 +70,7 @@ class CrossEntropy(Machine):
             found = p.reduce(self.plus, right, axis=1, by=self.exchange)
             p.store(self.st, self.loss.column(i, shape[0]), most - found + log(total))
 
-    def beside(self, p: Any, left: Any, right: Any) -> Any:
+    def beside(self, p: Tracer, left: Any, right: Any) -> Any:
         (a, of_a), (b, of_b) = left, right
         top = maximum(a, b)
         return top, of_a * exp(a - top) + of_b * exp(b - top)

@@ -13,21 +13,19 @@ import numpy as np
 
 from tinygpu.language import (
     AccessPattern,
-    Choice,
     Dim,
     Input,
     Machine,
-    Output,
     Param,
     Require,
-    Route,
+    Tracer,
     UnknownLayout,
     blocked,
     ceil_div,
     silu,
     symbol,
 )
-from tinygpu.machines import epilogue
+from tinygpu.machines.operands import copied, fragments, product
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
@@ -40,7 +38,7 @@ class GatedMatmul(Machine):
     x = Input(KINDS, m, k)
     w1 = Input({kind: (kind,) for kind in KINDS}, k, n, majors=("row", "col"), follows=x)
     w3 = Input({kind: (kind,) for kind in KINDS}, k, n, majors=("row", "col"), follows=x)
-    y = Output(epilogue.of(epilogue.RESULTS, *KINDS), m, n, follows=x)
+    y = product(x, m, n)
 
     bm, bn, bk = Param(16, 32, 64, 128, 192, 256), Param(16, 32, 64, 96, 128), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
@@ -48,10 +46,7 @@ class GatedMatmul(Machine):
     vx, vw, vy = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
     across_x, across_w = AccessPattern(), AccessPattern()
     layout_x, layout_1, layout_3 = UnknownLayout(), UnknownLayout(), UnknownLayout()
-    copy_x = Choice(isa.CpAsync(vx), Route(isa.LdGlobal(vx), isa.StShared(vx)), ordered=epilogue.NO_REGISTERS)
-    copy_w = Choice(isa.CpAsync(vw), Route(isa.LdGlobal(vw), isa.StShared(vw)), ordered=epilogue.NO_REGISTERS)
-    fragment = isa.LdMatrix()
-    fragment_w = Choice(isa.LdMatrix(), isa.LdShared(1), ordered=epilogue.FOUR_MATRICES)
+    copy_x, copy_w, fragment, fragment_w = copied(vx), copied(vw), isa.LdMatrix(), fragments()
     mma, st, arithmetic = isa.MmaSync(), isa.StGlobal(vy), isa.arithmetic("f32", approximate=True)
     compute, exact, approximation = "f32", False, 2.0**-19
     big_enough = Require(
@@ -61,7 +56,7 @@ class GatedMatmul(Machine):
         why="fewer accumulators per thread read each operand more often from shared memory than fewer warps would",
     )
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         bm, bn, bk, warps, kind = self.bm, self.bn, self.bk, self.warps_m * self.warps_n, self.x.dtype
         t = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps_m, self.warps_n))
         who_x = blocked((bm, bk), threads=32 * warps, vector=self.vx, across=self.across_x, name="x")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, blocked, minimum, symbol
+from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked, minimum, symbol
 from tinygpu.ptx import isa
 
 WEIGHTS = ("s8", "e4m3", "s4", "u4", "e2m1", "e5m2", "f16", "bf16")
@@ -45,7 +45,7 @@ class Matvec(Machine):
     def uses_tensor(cls, name: str, options: dict[str, Any]) -> bool:
         return name != "scales" or bool(options["scaled"])
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         threads, step = 32 * self.warps, self.across * self.vector
         shape = (threads // self.across * self.rows, step)
         who = blocked(shape, threads=threads, vector=self.vector, across=self.across)

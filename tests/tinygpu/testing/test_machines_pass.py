@@ -17,12 +17,6 @@ from tinygpu.ptx import isa
 from tinygpu.testing import run_check
 
 ROOT = Path(__file__).parents[3]
-<<<<<<< HEAD
-=======
-SHIPPED = (
-    "axpby", "bias_relu", "matmul_simt", "matmul_ampere", "matmul_basic_hopper", "matmul_hopper", "matmul_skinny",
-)  # fmt: skip
->>>>>>> 2d30eba (One schedule on Hopper to read first; operands of the matmuls declared once; p has a type)
 PAGES = ("README.md", "docs/guide.md", "docs/language.md")
 FILES = sorted([*(ROOT / "tests/thirdparty").glob("*.py"), ROOT / "tests/machines/test_operations_of_a_user.py"])
 
