@@ -117,9 +117,13 @@ def derive(
 def _followed(
     kernel: Kernel, machine: type[Machine], problem: Problem, dims: dict[str, int], looped: Sequence[str]
 ) -> dict[str, int]:
-    """Dims that follow from others: these others give those the sizes that were chosen, or some tiles more."""
-    out, options = dims, dict(problem.options)
-    for d in machine.following_dims():
+    """Dims that follow from others: these others give those the sizes that were chosen, or some tiles more.
+
+    Of dims that nothing of the kernel goes along no size is chosen: they have the one that the others give them.
+    """
+    out, options, following = dims, dict(problem.options), machine.following_dims()
+    along = {d for d, _ in (*kernel.tiles, *kernel.steps)}
+    for d in (d for d in following if d.name in along):
         found: dict[str, int] = {}
         for more in range(MORE_TILES):
             wanted = out | {d.name: dims[d.name] + more * math.lcm(*(e for name, e in kernel.tiles if name == d.name))}
@@ -129,7 +133,11 @@ def _followed(
         else:  # none does: the real ones do
             found = out | {name: problem.dim[name] for name in (d.name, *d.reads) if name in problem.dim}
         out = found
-    return out
+    small = out | followed(machine.__name__, tuple(d for d in following if d.name not in along), out, options)
+    facts = [f for f in kernel.facts if f.name in small]
+    if min(small.values()) < 1 or any(small[f.name] % f.divisor for f in facts):
+        return out | {name: problem.dim[name] for d in following for name in (d.name, *d.reads) if name in problem.dim}
+    return small
 
 
 def _chosen(

@@ -117,7 +117,7 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
 
 def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
     """Why chosen tiles are not run together; "" where they are."""
-    whole = frozenset(d.name for d in machine.following_dims())
+    whole = _together(machine)
     elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
     if elements > MOST_ELEMENTS:
         return f"their windows hold {elements:,} elements > {MOST_ELEMENTS:,}"
@@ -125,6 +125,11 @@ def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: 
     if size > MOST_WORKSPACE_BYTES:
         return f"their workspaces have {size:,} bytes > {MOST_WORKSPACE_BYTES:,}"
     return ""
+
+
+def _together(machine: type[Machine]) -> frozenset[str]:
+    """Dims that follow from others, and these: a window along one would leave the reference another size of the other."""
+    return frozenset(name for d in machine.following_dims() for name in (d.name, *d.reads))
 
 
 def _extents(kernel: Kernel) -> list[tuple[str, int, int]]:
@@ -198,8 +203,7 @@ def sampled_checks(
     lines: LineInfo | None = None,
 ) -> list[Check]:
     """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
-    # The reference computes a dim that follows from others from these.
-    whole = frozenset(d.name for d in machine.following_dims())
+    whole = _together(machine)
     windows = {o.name: _window(kernel, problem, o, chosen, whole) for o in problem.operands}
     shapes = {name: _shape(window) for name, window in windows.items()}
     trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point))

@@ -19,6 +19,7 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Buffer, Tile, gmem_tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.ptx import isa
+from tinygpu.testing import check_machine
 
 
 class Shorter(Machine):
@@ -174,3 +175,8 @@ def test_loops_run_over_axes(axes: tuple[Any, ...], sentence: str) -> None:
                     pass
 
     assert str(refused.value).endswith(f"Looping.program: {sentence}")
+
+
+def test_a_machine_of_which_the_smallest_sizes_leave_nothing_is_checked() -> None:
+    report = check_machine(Shorter, devices=("a100",), problems=2, candidates=2, tell=lambda text: None)
+    assert report.ok
