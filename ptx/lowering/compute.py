@@ -20,7 +20,10 @@ from tinygpu.ptx.lowering.registers import RegisterTile, allocate, bit_pattern, 
 def constant(context: Context, s: n.Constant) -> None:
     """A tile that holds one number."""
     tile = allocate(context.emit, s.result.dtype, partition_of(s.result).values.size)
-    bits = constant_bits(s.result.dtype, s.value, tile.packed)
+    if isinstance(s.value, (n.ScalarArgument, Expr)):
+        bits = number_operand(context, s.value, s.result.dtype.name)
+    else:
+        bits = str(constant_bits(s.result.dtype, s.value, tile.packed))
     for r in tile.registers:
         context.emit.line(f"mov.{KINDS[r.kind]} {r}, {bits};")
     context.tiles[s.result.name] = tile

@@ -128,7 +128,7 @@ def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: 
 
 
 def _together(machine: type[Machine]) -> frozenset[str]:
-    """Dims that follow from others, and these: a window along one would leave the reference another size of the other."""
+    """Dims that follow from others, and these: a window along one has another size than the other wants."""
     return frozenset(name for d in machine.following_dims() for name in (d.name, *d.reads))
 
 

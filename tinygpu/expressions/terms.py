@@ -47,6 +47,12 @@ class Expr:
             return NotImplemented
         return Expr(FloorDiv(self.sympy, node_of(other)))
 
+    def __truediv__(self, other: Any) -> Any:
+        return NotImplemented if _takes_over(other) else _no_quotient(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _no_quotient(other, self)
+
     def __mod__(self, other: Operand) -> Expr:
         if _takes_over(other):
             return NotImplemented
@@ -153,6 +159,12 @@ class Expr:
     def substitute(self, values: Mapping[str, Operand]) -> Expr:
         """The expression with some symbols replaced."""
         return Expr(_substituted(self.sympy, frozenset((name, node_of(v)) for name, v in values.items())))
+
+
+def _no_quotient(left: Any, right: Any) -> Any:
+    """Sizes and indices are whole numbers; a quotient of them is a tile's."""
+    said = "sizes are whole numbers; write // for a whole quotient, or divide a tile, as x / n"
+    raise TypeError(f"{left} / {right}: {said}")
 
 
 def _takes_over(other: object) -> bool:

@@ -69,9 +69,9 @@ class Computing:
                 raise ProgramFault(f"nothing says what the statement {s.headline(frozenset())!r} does")
 
     def constant(self, s: n.Constant) -> Act:
-        put, shape = self.result(s, s.result), extents(s.result)
-        value = number(s.value, s.result.dtype)
-        return lambda w: put(w, np.full(shape, value, dtype=value.dtype))
+        put, shape, kind = self.result(s, s.result), extents(s.result), s.result.dtype
+        value = self.operand(s.value, kind.name)
+        return lambda w: put(w, np.full(shape, number(value(w), kind)))
 
     def index(self, s: n.Index) -> Act:
         put, coordinates = self.result(s, s.result), np.indices(extents(s.result), dtype=np.int32)[s.axis]

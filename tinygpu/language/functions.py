@@ -13,8 +13,7 @@ import numpy as np
 
 from tinygpu import expressions
 from tinygpu.expressions import Expr
-from tinygpu.language.operators import are_tiles, as_written, offers, operate
-from tinygpu.program.nodes.computing import ScalarArgument
+from tinygpu.language.operators import Alone, OfNumbers, are_tiles, offers, operate
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -25,8 +24,8 @@ def _of(
 ) -> Any:
     """A function of tiles by its instruction, else made of others where it can be; of arrays NumPy's."""
     if not are_tiles(*operands):
-        if odd := [o for o in operands if isinstance(o, (Expr, ScalarArgument))]:
-            raise TypeError(f"{as_written(sign, operands)} is of tiles, and {odd[0]} is a single number")
+        if any(isinstance(o, (Alone, Expr)) for o in operands):
+            return OfNumbers(sign, lambda *made: _of(sign, plain, *made, made_of=made_of), operands)
         return plain(*operands)
     if made_of is not None and not offers(sign, *operands):
         return made_of(*operands)

@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 # Powers that are products.
 MOST_FACTORS = 4
 
@@ -145,18 +149,97 @@ class Operators:
 
 
 class Alone:
-    """Operators of a single number given at launch: with a tile they are the tile's, without one there are none."""
+    """Operators of single numbers given at launch: with a tile they are the tile's, without one they wait for one.
+
+    `1 - self.beta` is worked out where a tile meets it, by the instructions that the machine declares for tiles.
+    """
 
     __slots__ = ()
+    __array_ufunc__ = None
 
-    def _leave(self, other: Any = None) -> Any:
-        if isinstance(other, Operators):
-            return NotImplemented
-        said = "is a single number given at launch, and operators are of tiles: let a tile be one side"
-        raise TypeError(f"{self} {said}")
+    @property
+    def scalars(self) -> tuple[Any, ...]:
+        """The numbers given at launch of which it is made."""
+        raise NotImplementedError
 
-    __add__ = __sub__ = __mul__ = __truediv__ = __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _leave
-    __lt__ = __le__ = __gt__ = __ge__ = __pow__ = __neg__ = __abs__ = _leave
+    def __bool__(self) -> bool:
+        """A number given at launch is no condition of Python's."""
+        compared = isinstance(self, OfNumbers) and self.sign in COMPARISONS
+        said = as_written(self.sign, self.operands) if isinstance(self, OfNumbers) and compared else f"{self} > 0"
+        raise TypeError(f"{self} is not known while a program is traced; write where({said}, x, y)")
+
+    def __add__(self, other: Any) -> Any:
+        return _later("+", operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _later("+", operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _later("-", operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _later("-", operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _later("*", operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _later("*", operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _later("/", operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _later("/", operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _later("**", operator.pow, self, other)
+
+    def __neg__(self) -> Any:
+        return _later("-", operator.neg, self)
+
+    def __abs__(self) -> Any:
+        return _later("abs", operator.abs, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _later("<", operator.lt, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _later("<=", operator.le, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _later(">", operator.gt, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _later(">=", operator.ge, self, other)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfNumbers(Alone):
+    """What an operator or a function makes of numbers given at launch; its instructions stand where a tile meets it.
+
+    make  the same of tiles
+    """
+
+    sign: str
+    make: Callable[..., Any]
+    operands: tuple[Any, ...]
+
+    @property
+    def scalars(self) -> tuple[Any, ...]:
+        return tuple(s for o in self.operands if isinstance(o, Alone) for s in o.scalars)
+
+    def __str__(self) -> str:
+        words = as_written(self.sign, self.operands)
+        return words if self.sign[0].isalpha() else f"({words})"
+
+    def __repr__(self) -> str:
+        return f"the number {self} of the launch"
+
+
+def _later(sign: str, make: Callable[..., Any], *operands: Any) -> Any:
+    """A number of numbers given at launch; beside a tile the operator is the tile's."""
+    return NotImplemented if are_tiles(*operands) else OfNumbers(sign, make, operands)
 
 
 def are_tiles(*operands: Any) -> bool:

@@ -118,7 +118,7 @@ def statement_text(s: n.Statement) -> str:
         case n.Copy():
             return f"{s.target} = {s.name} ({s.instruction}) {s.source}"
         case n.Constant():
-            return f"{s.result} = full {s.value}"
+            return f"{s.result} = full {_operand_text(s.value)}"
         case n.Combining():
             of = f" ({s.merge.plain})" if s.merge.plain is not None else ""
             made, taken = (", ".join(map(str, tiles)) for tiles in (s.results, s.sources))

@@ -1,4 +1,4 @@
-"""Verification where dims follow from others: problems are small, and a CTA's reference has all that belongs together."""
+"""Verification where dims follow from others: problems are small, and references have all that belongs together."""
 
 from __future__ import annotations
 

@@ -30,8 +30,12 @@ ROUNDED = {
 }  # fmt: skip
 # Of these some are approximate; the bounds of verification say how far results may be.
 BOUNDED = ("+", "-", "*", "/", "neg", "abs", "maximum", "minimum", "exp", "exp2", "sigmoid", "rsqrt", "sqrt", "log",
-           "where", "relu", "silu", "numbers", "fma", "dims", "scalar", "square")  # fmt: skip
+           "where", "relu", "silu", "numbers", "fma", "dims", "scalar", "alone", "square")  # fmt: skip
 NAMES = ("x", "z", "b", "c")
+# Made of numbers that are given at launch, before a tile meets them.
+ALONE = ("(1 - s)", "(s * s + 2.0)", "(-s / n)", "(2 / (s + 8))", "rsqrt(abs(s) + 1.0)", "sqrt(n)", "rsqrt(m + 1)",
+         "exp2(minimum(s, 4.0))", "maximum(s, 0.5)", "(s - s ** 2)", "sigmoid(s)", "silu(s)",
+         "where(s > 0, s, 2 * s)")
 
 
 def expression(rng: np.random.Generator, words: tuple[str, ...], depth: int, whole: bool) -> str:
@@ -67,6 +71,10 @@ def expression(rng: np.random.Generator, words: tuple[str, ...], depth: int, who
         return f"where({condition}, {part()}, {part()})"
     if word == "dims":
         return f"({part()} * n / m)" if rng.random() < 0.5 else f"(m - {part()})"
+    if word == "alone":
+        if rng.random() < 0.2:
+            return f"where({rng.choice(('s > 0', 's * s <= 1', '-s >= 0.25'))}, {part()}, {part()})"
+        return f"({part()} {rng.choice(('+', '*', '-'))} {rng.choice(ALONE)})"
     if word == "scalar":
         return f"(s * {part()})"
     if word in ("maximum", "minimum"):

@@ -343,12 +343,47 @@ REFUSED: list[tuple[Inner, dict[str, Any], str]] = [
         "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
     ),
     (
-        lambda self, p, x: x * (2 * self.a),
+        lambda self, p, x: x if 2 * self.a > 0 else -x,
         {"every": ALL},
-        "a is a single number given at launch, and operators are of tiles: let a tile be one side",
+        "((2 * a) > 0) is not known while a program is traced; write where((2 * a) > 0, x, y)",
+    ),
+    (
+        lambda self, p, x: max(x, self.a),
+        {"every": ALL},
+        "the elements of a tile are not known while a program is traced; write where(x > y, x, y)",
+    ),
+    (
+        lambda self, p, x: x * (1 - self.a),
+        {"mul": isa.Mul("f32")},
+        "1 - %v2 is of f32, and the machine declares no instruction whose sign is '-' for that; declare one, as "
+        'isa.Sub("f32"), or all usual ones, as isa.arithmetic("f32")',
+    ),
+    (
+        lambda self, p, x: p.full(x.partition, "s32", 1 - self.a),
+        {"every": ALL},
+        "the constant is s32, and (1 - a) is f32",
+    ),
+    (
+        lambda self, p, x: p.full(x.partition, "s32", self.a),
+        {"every": ALL},
+        "the constant is s32, and the scalar a is f32",
+    ),
+    (
+        lambda self, p, x: p.full(x.partition, "f16", self.n),
+        {"every": ALL},
+        "the constant is f16; the number n can be f32, s32 or u32",
+    ),
+    (
+        lambda self, p, x: p.apply(self.mul, 1 - self.a, 2.0),
+        {"mul": isa.Mul("f32")},
+        "mul takes tiles, scalars, dims and numbers, not the number (1 - a) of the launch",
+    ),
+    (
+        lambda self, p, x: x * (1 / self.n),
+        {"every": ALL},
+        "1 / n: sizes are whole numbers; write // for a whole quotient, or divide a tile, as x / n",
     ),
     (lambda self, p, x: x**5, {"every": ALL}, "%v1 ** 5: a tile has the powers 2 to 4; others are exp2(log2(x) * y)"),
-    (lambda self, p, x: exp2(self.a), {"every": ALL}, "exp2(a) is of tiles, and a is a single number"),
     (
         lambda self, p, x: equal(x, True),
         {"every": ALL},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr, Operand
@@ -13,6 +14,7 @@ from tinygpu.language.instruction import (
     tiled,
 )
 from tinygpu.language.memories import RMEM
+from tinygpu.language.operators import OfNumbers
 from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Token
 from tinygpu.language.tile import Tile
@@ -26,11 +28,27 @@ class Computing(OperandChecks):
     """What is made of tiles in registers, or in memories that a matrix instruction reads."""
 
     @verb("p.full")
-    def full(self, partition: Partition, dtype_of: str | DType, value: float = 0.0) -> Tile:
-        """A register tile that holds one number everywhere; it can be accumulated into."""
+    def full(
+        self, partition: Partition, dtype_of: str | DType, value: n.ScalarArgument | Expr | float = 0.0
+    ) -> Tile:
+        """A register tile that holds one number everywhere; it can be accumulated into.
+
+        value  a number; a scalar of the machine, a dim or an expression over dims, of the type f32, s32 or u32
+        """
+        kind = dtype(dtype_of)
         self._fits_role("the constant", partition)
-        self._number_in("the constant", value, dtype(dtype_of))
-        result = self._value(dtype(dtype_of), partition, "a constant")
+        if isinstance(value, n.ScalarArgument) and value.dtype != kind:
+            raise self.fail(f"the constant is {kind}, and the scalar {value} is {value.dtype}")
+        if isinstance(value, Expr) and kind.name not in ("f32", "s32", "u32"):
+            raise self.fail(f"the constant is {kind}; the number {value} can be f32, s32 or u32")
+        if isinstance(value, OfNumbers):
+            made = self._worked_out(value, partition)
+            if made.dtype != kind:
+                raise self.fail(f"the constant is {kind}, and {value} is {made.dtype}")
+            return made
+        if not isinstance(value, (n.ScalarArgument, Expr)):
+            self._number_in("the constant", value, kind)
+        result = self._value(kind, partition, "a constant")
         self.emit(n.Constant(result, value))
         return result
 
@@ -43,6 +61,7 @@ class Computing(OperandChecks):
         operands  tiles; scalars of the machine; numbers; dims, or expressions over dims, in the operand's type
         """
         name = self._instruction(instruction, (Elementwise,), "apply")
+        operands = self._beside_a_tile(operands, into)
         takes, gives = instruction.elements()
         if len(operands) != len(takes):
             raise self.fail(f"{name} takes {len(takes)} operand{'s' * (len(takes) > 1)}, not {len(operands)}")
@@ -88,6 +107,27 @@ class Computing(OperandChecks):
         self._acts(name, instruction)
         self.emit(n.Apply(name, instruction, operands, result))
         return result
+
+    def _beside_a_tile(self, operands: tuple[Any, ...], into: Tile | None = None) -> tuple[Any, ...]:
+        """The operands, of which those that are made of numbers given at launch are worked out once per thread."""
+        met = next((o.partition for o in (*operands, into) if isinstance(o, Tile) and o.partition is not None), None)
+        if met is None:
+            return operands
+        who = met.along()
+        return tuple(self._worked_out(o, who) if isinstance(o, OfNumbers) else o for o in operands)
+
+    def _worked_out(self, number: OfNumbers, who: Partition) -> Tile:
+        """A number that is made of others, as a tile, by the instructions that operators stand for."""
+
+        def made(operand: Any) -> Any:
+            if isinstance(operand, OfNumbers):
+                return self._worked_out(operand, who)
+            if isinstance(operand, n.ScalarArgument):
+                return self.full(who, operand.dtype, operand)
+            return self.full(who, "f32", operand) if isinstance(operand, Expr) and not number.scalars else operand
+
+        found: Tile = number.make(*map(made, number.operands))
+        return found
 
     @verb("p.multiply")
     def multiply(self, instruction: MatrixMultiply, accumulator: Tile, a: Tile, b: Tile) -> Token | None:

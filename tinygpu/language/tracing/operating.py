@@ -12,7 +12,7 @@ from typing import Any
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import Expr
 from tinygpu.language.instruction import Elementwise, Group
-from tinygpu.language.operators import Link, as_written
+from tinygpu.language.operators import COMPARISONS, Link, OfNumbers, as_written
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.computing import Computing
@@ -30,7 +30,6 @@ _EXAMPLES = {
     ("where", 3): "Select",
 }  # fmt: skip
 _BITS = ("&", "|", "^", "~", "<<", ">>")  # of elements as they are
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +60,7 @@ class Operating(Computing):
     # -- signs -----------------------------------------------------------------------------------------------------
     def operate(self, sign: str, *operands: Any, into: Tile | None = None) -> Tile:
         """The result of an operator, by the declared instruction that its sign stands for."""
+        operands = self._beside_a_tile(operands, into)
         self._check(sign, operands)
         if into is not None and self._compute is not None and _narrower(into, self._compute):
             return self.apply(self._conversion(self._compute, into.dtype), self.operate(sign, *operands), into=into)
@@ -77,6 +77,7 @@ class Operating(Computing):
 
     def offers(self, sign: str, *operands: Any) -> bool:
         """Whether the machine declares an instruction for a sign between these operands."""
+        operands = tuple(1.0 if isinstance(o, OfNumbers) else o for o in operands)
         self._check(sign, operands)
         given = operands if sign in _BITS else tuple(self._type_computed(o) for o in operands)
         return bool(self._declared(sign, tuple(_type_of(o) for o in given))[0])
@@ -151,7 +152,7 @@ class Operating(Computing):
                 'type the machine computes, as compute = "f32"'
             )
         kind = kinds[-1] if sign == "where" else kinds[0]
-        if sign in _COMPARISONS:
+        if sign in COMPARISONS:
             one = f'isa.Compare("{kind}", "{sign}")'
         else:
             name = _EXAMPLES.get((sign, len(operands)))

@@ -39,6 +39,8 @@ class Selecting(Operating):
         other: Tile | n.ScalarArgument | Expr | float,
     ) -> Tile:
         """`chosen` where the condition holds, else `other`, by the machine's declared selection of their type."""
+        beside = self._beside_a_tile((condition, chosen, other))
+        condition, chosen, other = beside
         if condition.dtype != PREDICATE:
             raise self.fail(
                 f"p.where chooses by a tile of predicates, and {condition} is {condition.dtype}; compare first, with "

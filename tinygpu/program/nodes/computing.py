@@ -22,8 +22,15 @@ class ScalarArgument(Alone):
     name: str
     dtype: DType
 
+    @property
+    def scalars(self) -> tuple[ScalarArgument, ...]:
+        return (self,)
+
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"the scalar {self.name}"
 
 
 def _operand(o: Tile | ScalarArgument | Expr | float) -> str:
@@ -35,14 +42,18 @@ class Constant(Statement):
     """A tile that starts as one number everywhere: registers, or an accumulator in TMEM."""
 
     result: Tile
-    value: float
+    value: ScalarArgument | Expr | float
 
     @property
     def writes(self) -> tuple[Tile, ...]:
         return (self.result,)
 
     def headline(self, turns: frozenset[str]) -> str:
-        return f"{self.result} = {self.value:g}"
+        return f"{self.result} = {_operand(self.value)}"
+
+    @property
+    def decides_by(self) -> tuple[Expr, ...]:
+        return (self.value,) if isinstance(self.value, Expr) else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
