@@ -1,13 +1,15 @@
 """Attention on Hopper: one role brings queries, keys and values by TMA, warpgroups multiply them by wgmma.
 
 Of the first product both operands lie in shared memory; its sums stay in the registers of their warpgroup, where they
-are the left operand of the second one. While one warpgroup computes exponentials, the others multiply. Searched are
-the warpgroups (64 rows of queries each), how many keys come at a time, the depth of the rings and the swizzle.
+are the left operand of the second one. While one warpgroup computes exponentials, the others multiply; overlapped, it
+also does so itself: it asks for the scores of the next keys and for the sum of the last ones' values together, and
+weighs the former while the latter goes on. Searched are this, the warpgroups (64 rows of queries each), how many keys
+come at a time, the depth of the rings and the swizzle.
 """
 
 from __future__ import annotations
 
-from tinygpu.language import Choice, Param, Require, Tracer
+from tinygpu.language import Choice, Param, Require, Tile, Tracer, ceil_div
 from tinygpu.machines.attention import Attention
 from tinygpu.ptx import isa
 
@@ -16,6 +18,7 @@ class AttentionHopper(Attention):
     """o = softmax(scale * q @ k.T) @ v of every head, causal or not: TMA and wgmma, by roles"""
 
     groups = Choice(2, 3, 1)  # warpgroups that multiply
+    overlapped = Choice(True, False)  # weights are computed while the products of the keys before go on
     bn, stages = Param(32, 64, 80, 96, 128, 144, 160, 176, 192), Param(1, 2, 3)
     columns, swizzle = Param(64, 128, 256), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Wgmma(bn), isa.WgmmaRegisters(columns)
@@ -49,15 +52,31 @@ class AttentionHopper(Attention):
             budget = 160 if self.groups == 3 else 240
             with p.role("consumer", warps=4 * self.groups, first=4, registers=budget), once.consume() as a:
                 o, top, total = self.begin(p, scores.c, out.c)
-                with p.loop(end, step=bn) as j:
+
+                def score() -> Tile:
                     w = p.full(scores.c, "f32")
                     with ring_k.consume() as f, p.unroll(d, step=scores.k) as kk:
                         left, right = a.q.window((0, kk), (bm, scores.k)), f.k.window((kk, 0), (scores.k, bn))
                         p.multiply(self.scores, w, left, right)
-                    weights, keep = self.weigh(p, w, top, total, i, j, bn)
-                    o *= keep
-                    weights = p.cast(weights, kind)
+                    return w
+
+                def add(weights: Tile) -> None:
                     with ring_v.consume() as f, p.unroll(bn, step=out.k) as kk:
                         left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
                         p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))
+
+                if self.overlapped:
+                    weights = p.cast(self.weigh(p, score(), top, total, i, 0, bn)[0], kind)
+                    with p.loop(ceil_div(end, bn) - 1) as number:
+                        w = score()
+                        add(weights)  # goes on while the scores are weighed, which the next line waits for alone
+                        more, keep = self.weigh(p, w, top, total, i, (number + 1) * bn, bn)
+                        o *= keep
+                        p.cast(more, kind, into=weights)
+                    add(weights)
+                else:
+                    with p.loop(end, step=bn) as j:
+                        weights, keep = self.weigh(p, score(), top, total, i, j, bn)
+                        o *= keep
+                        add(p.cast(weights, kind))
                 p.store(self.st, self.o.at(z, h, g).tile(i, 0, shape=(bm, d)), o / total)

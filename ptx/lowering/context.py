@@ -15,6 +15,7 @@ from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.program import nodes as n
+from tinygpu.program.groups import Groups, groups
 from tinygpu.program.placement import Placement
 from tinygpu.program.program import Program
 from tinygpu.ptx.launching.kernel import TensorMapSpec
@@ -74,7 +75,6 @@ class Context:
     role: str = ""
     threads: int = field(init=False)  # threads of the role
     looping: bool = False  # a run-time loop is around the current place
-    in_rounds: bool = False  # the statements are those of a loop, behind which held slots are given back
     dirty: bool = False  # shared memory was used since the last barrier
     turn: Reg | None = None  # bytes to the place in which warps exchange something, of the two that a role has
     cluster_turn: Reg | None = None  # the same of what the CTA leaves for others of its cluster
@@ -82,13 +82,16 @@ class Context:
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
     workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
-    held: dict[str, Pipe] = field(default_factory=dict)  # pipelines of which wgmma may still read a slot
+    groups: Groups = field(init=False)  # where roles wait for wgmma, and give back slots that it has read
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
     log: Reg = field(init=False)  # where its thread goes on recording
     # wgmma put off until the threads have written their operands, with the statement that it belongs to
     products: list[tuple[n.Statement, str]] = field(default_factory=list)
     under_way: n.Statement | None = None  # what the lines that are printed belong to
+
+    def __post_init__(self) -> None:
+        self.groups = groups(self.program.body, self.program.of_one_slot)
 
     @property
     def scheduler(self) -> TileScheduler:

@@ -66,6 +66,7 @@ def statement(context: Context, s: n.Statement) -> None:
 
 
 def _statement(context: Context, s: n.Statement) -> None:
+    handover.settle_before(context, s)
     if touch.at_once(s):
         issue(context, *touch.touches(context, s))
     if isinstance(s, n.Repeated) and s.trips.same(0):
@@ -113,7 +114,7 @@ def _statement(context: Context, s: n.Statement) -> None:
             handover.fill(context, s)
         case n.Consume() if handover.between_roles(context.program, s.pipeline):
             handover.drain(context, s, partial(_probed, s))
-            if not handover.overlaps(context, context.pipes[s.pipeline], s):
+            if s not in context.groups.late:
                 probe.registers(context, s, *probe.sums(s))
         case n.Consume() if context.program.pipeline(s.pipeline).completion == "turn":
             handover.turn(context, s, body)
@@ -193,11 +194,9 @@ def loop(context: Context, s: n.Loop) -> None:
     with only_if(context, some_rounds(context, s, trips), Before("", 0, trips)):
         with counting(context, s.index, trips) as counter:
             context.indices[s.index] = context.emit.add(counter, first)
-            around, context.in_rounds = context.in_rounds, True
             body(context, s.body)
-            context.in_rounds = around
         del context.indices[s.index]
-        handover.settle(context)
+        handover.settle(context, s)
         probe.registers(context, s, *probe.sums(s))
 
 

@@ -2,9 +2,8 @@
 
 Every stage of a pipeline has a full and an empty mbarrier. A role that fills waits until a slot is empty, one that
 drains until it is full; each keeps the slot that is next and the parity that it waits for, which flips when the slots
-begin again. A slot that wgmma reads is given back one round later, when that round's instructions have completed; the
-only slot of a pipeline, and one that is drained outside a loop, at once, after waiting for them. Where threads bring an
-operand of wgmma into registers, it waits for them before they are written again.
+begin again. A slot that wgmma reads is given back when its instructions have completed, which is waited for as late as
+may be (`tinygpu.program.groups`): the role holds it until then.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from contextlib import contextmanager
 from tinygpu.language.memories import RMEM
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
-from tinygpu.program.products import complete_at_end, products
+from tinygpu.program.groups import Wait as GroupWait
+from tinygpu.program.products import products
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
-from tinygpu.ptx.lowering import bulk, release, touch
+from tinygpu.ptx.lowering import bulk, probe, release, touch
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe, empty_barrier, full_barrier, turn_barrier
@@ -203,14 +203,10 @@ def drain(context: Context, s: n.Consume, body: Body) -> None:
             issue(context, Commit("wgmma"))
             if release.read_by_threads(context.program, s.pipeline):
                 issue(context, *release.after_threads())
-            if overlaps(context, pipe, s):
-                issue(context, WaitGroup("wgmma", 1))
-                give_back(context, pipe, pipe.held, held=True)
-                _hold(context, pipe, slot)
-            else:
-                _give_back_now(context, pipe, slot)
+            _committed(context, s, pipe, slot)
         else:
             issue(context, *release.after_threads())
+            _waited(context, context.groups.behind.get(s))
             give_back(context, pipe, slot, held=False)
 
 
@@ -224,9 +220,7 @@ def _read_in_bulk(context: Context, s: n.Consume) -> bool:
 def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, body: Body) -> None:
     """Threads bring the left operand of wgmma into registers, which stay as they are until the round before is done."""
     emit = context.emit
-    if overlaps(context, pipe, s):
-        issue(context, WaitGroup("wgmma", 0))
-        give_back(context, pipe, pipe.held, held=True)
+    _waited(context, context.groups.entered.get(s), pipe)
     body(context, s.body)
     issue(context, Fence("wgmma.fence.sync.aligned"))
     while context.products:
@@ -238,37 +232,49 @@ def _drain_by_threads(context: Context, s: n.Consume, pipe: Pipe, slot: Reg, bod
             issue(context, *touch.touches(context, product))
     issue(context, Commit("wgmma"))
     issue(context, *release.after_threads())
-    if overlaps(context, pipe, s):
-        _hold(context, pipe, slot)
+    _committed(context, s, pipe, slot)
+
+
+def _committed(context: Context, s: n.Consume, pipe: Pipe, slot: Reg) -> None:
+    """Behind the group of a block: its slot is held while it is under way, or given back when it is complete."""
+    _waited(context, context.groups.behind.get(s), pipe)
+    if s in context.groups.late:
+        issue(context, Set(pipe.held, slot))
     else:
-        _give_back_now(context, pipe, slot)
+        give_back(context, pipe, slot, held=False)
 
 
-def overlaps(context: Context, pipe: Pipe, s: n.Consume) -> bool:
-    """Whether the products of a round end in the next one: there is one, a slot that can be brought meanwhile, and
-    nothing that uses the sums before.
-    """
-    return context.in_rounds and pipe.stages > 1 and not complete_at_end(context.program.body, s)
+def _waited(context: Context, wait: GroupWait | None, holding: Pipe | None = None) -> None:
+    """Waits for groups of products, and gives their slots back; of `holding`, the next slot is held hereafter."""
+    if wait is None:
+        return
+    issue(context, WaitGroup("wgmma", wait.pending))
+    _returned(context, wait.done, holding)
 
 
-def _give_back_now(context: Context, pipe: Pipe, slot: Reg) -> None:
-    """Nothing is brought before the slot is given back, or what follows may use the products: so these come first."""
-    issue(context, WaitGroup("wgmma", 0))
-    give_back(context, pipe, slot, held=False)
-
-
-def _hold(context: Context, pipe: Pipe, slot: Reg) -> None:
-    issue(context, Set(pipe.held, slot))
-    context.held[pipe.name] = pipe
-
-
-def settle(context: Context) -> None:
-    """Waits for the asynchronous instructions of the loop that ends here, and gives their slots back."""
-    for pipe in context.held.values():
-        issue(context, WaitGroup("wgmma", 0))
+def _returned(context: Context, done: tuple[n.Consume, ...], holding: Pipe | None = None) -> None:
+    """Gives back what the role holds of the slots of blocks whose products are complete."""
+    for name in dict.fromkeys(s.pipeline for s in done):
+        pipe = context.pipes[name]
         give_back(context, pipe, pipe.held, held=True)
-        issue(context, Set(pipe.held, NOBODY))
-    context.held = {}
+        if holding is not pipe:
+            issue(context, Set(pipe.held, NOBODY))
+    for s in done:
+        if s not in context.groups.carried:
+            probe.registers(context, s, *probe.sums(s))
+
+
+def settle_before(context: Context, s: n.Statement) -> None:
+    """Waits for the products whose sums a statement touches, or without whose slots it would wait for ever."""
+    _waited(context, context.groups.before.get(s))
+
+
+def settle(context: Context, s: n.Statement) -> None:
+    """Waits for the asynchronous instructions of the loop that ends here, and gives their slots back."""
+    left = context.groups.left.get(s, ())
+    if left:
+        issue(context, WaitGroup("wgmma", 0))
+        _returned(context, left)
 
 
 def give_back(context: Context, pipe: Pipe, slot: Reg, held: bool) -> None:

@@ -1,15 +1,27 @@
-"""Registers of a thread: those of the tiles that live at once, at the worst place of a program, and beside them."""
+"""Registers of a thread: those of the tiles that live at once, at the worst place of a program, and beside them.
+
+Products that are under way read their left operand out of registers until they are waited for
+(`tinygpu.program.groups`). Where it is a tile of threads that nobody writes meanwhile, given on by a relayout that moves
+nothing, these are that tile's own; else they are copies.
+
+Positions, and what is computed of positions and numbers alone, are no tiles in registers: each value is the thread's own
+part and a constant, and is computed where it is used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinygpu.expressions import Expr, ceil_div, expr, maximum
 from tinygpu.language.memories import RMEM
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
+from tinygpu.program.groups import Groups, groups
+from tinygpu.program.products import products
 from tinygpu.program.program import Program
-from tinygpu.program.tree import places
+from tinygpu.program.tree import places, walk
 
 # Registers beside the tiles that a program names, for addresses, counters and predicates: at least 24 in a kernel with
 # a loop. The predictor expects 14, and 20 more per buffer of a ring: medians of the assembler's reports on random
@@ -43,8 +55,9 @@ def _rings(body: tuple[n.Statement, ...]) -> frozenset[str]:
 
 def live_registers(body: tuple[n.Statement, ...]) -> Expr:
     """Registers of the tiles that live at once, at the worst place of a body."""
-    peaks: dict[frozenset[str], Expr] = {}
-    _peaks(body, {}, frozenset(), peaks)
+    found = _Peaks(body)
+    found.walk(body, {}, frozenset())
+    peaks = found.peaks
     largest = [sets for sets in peaks if not any(sets < other for other in peaks)]
     totals = [peaks[s] for s in largest if not peaks[s].same(0)]
     return maximum(*_not_below_others(totals)) if totals else expr(0)
@@ -66,56 +79,151 @@ def _no_more(some: dict[Any, Any], other: dict[Any, Any]) -> bool:
     return all(n >= 0 for n in other.values()) and all(n <= other.get(term, 0) for term, n in some.items())
 
 
-def _peaks(
-    body: tuple[n.Statement, ...],
-    outer: dict[str, Expr],
-    needed_after: frozenset[str],
-    peaks: dict[frozenset[str], Expr],
-) -> dict[str, Expr]:
-    """Walks a body with the tiles that live before it; returns what lives after it.
+class _Peaks:
+    """What lives at each statement of a body: sets of tiles, with their registers."""
 
-    Notes in `peaks` what lives at each statement.
+    def __init__(self, body: tuple[n.Statement, ...]) -> None:
+        self.peaks: dict[frozenset[str], Expr] = {}
+        self.groups: Groups = groups(body)
+        self.held = _left_operands(body, self.groups)
+        self.computed_where_used = _of_positions(body)
+
+    def walk(
+        self, body: tuple[n.Statement, ...], outer: dict[str, Expr], needed_after: frozenset[str]
+    ) -> dict[str, Expr]:
+        """Walks a body with the tiles that live before it; returns what lives after it."""
+        live = dict(outer)
+        for s, later in zip(body, _needed(body, needed_after), strict=True):
+            own = {} if s.own_registers.same(0) else {f"own {len(self.peaks)}": s.own_registers}
+            if s.children:
+                # what a block takes is kept elsewhere before what it makes takes its place
+                made = self.made(s)
+                taken = {t.name for t in s.reads} - later
+                live = {k: v for k, v in live.items() if k not in taken} | made
+                if made or own:
+                    self.note(s, live | own)
+                # what lives before a loop and is used in it is needed in its next round; what the loop makes is made
+                # again
+                needed = later | (_used(s) & live.keys() if isinstance(s, n.Repeated) else frozenset())
+                held = self.fragments_of_a_round(s) if isinstance(s, n.Repeated) and s.written_out else {}
+                for i, inner in enumerate(s.children):
+                    behind = needed.union(*[_used(o) for other in s.children[i + 1 :] for o in other.statements])
+                    if inner.ahead:  # copies end behind the other bodies, and hold their registers until then
+                        self.walk(tuple(o for o in inner.statements if o.own_registers.same(0)), live, behind)
+                        held = held | _own_registers(inner)
+                    else:
+                        after_it = self.walk(inner.statements, live | held, behind)
+                        live = {k: v for k, v in after_it.items() if k in live or k not in held}
+            else:
+                operands, made = _used(s), self.made(s)
+                if not _takes_place(s, later):
+                    live |= made
+                self.note(s, live | own)
+                live = {k: v for k, v in (made | live).items() if k in later or k not in operands}
+        return {k: v for k, v in live.items() if k in needed_after or k in outer}
+
+    def note(self, s: n.Statement, live: dict[str, Expr]) -> None:
+        """Notes what lives at a statement, beside what products that are under way read."""
+        for block in self.groups.flying.get(s, ()):
+            live = live | self.held[block].while_under_way
+        total = expr(0)
+        for amount in live.values():
+            total = total + amount
+        self.peaks[frozenset(live)] = total
+
+    def made(self, s: n.Statement) -> dict[str, Expr]:
+        """The registers of what a statement makes; none of what stays in those of another tile."""
+        if isinstance(s, n.Relayout) and any(s.result.name in of.in_place for of in self.held.values()):
+            return {}
+        made = _register_tiles(s.writes)
+        return {name: expr(1) if name in self.computed_where_used else size for name, size in made.items()}
+
+    def fragments_of_a_round(self, s: n.Repeated) -> dict[str, Expr]:
+        """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it
+        ends.
+        """
+        in_place = frozenset().union(*(of.in_place for of in self.held.values()))
+        return {
+            f"fragments {i} of {s.index}": tile_registers(m.a) * (s.trips - 1)
+            for inner in s.children
+            for i, m in enumerate(inner.statements)
+            if isinstance(m, n.Multiply) and m.token is not None and m.a.memory is RMEM and m.a.name not in in_place
+        }
+
+
+@dataclass(frozen=True)
+class _Left:
+    """The left operands of a block's products that lie in registers.
+
+    while_under_way  registers that the products read until they are complete, by the name of their tile
+    in_place         operands that are read in the registers of the tile that they were taken from
     """
-    live = dict(outer)
-    used = [_used(s) for s in body]
-    after = [needed_after.union(*used[i + 1 :]) for i in range(len(body))]
-    for s, later in zip(body, after, strict=True):
-        own = {} if s.own_registers.same(0) else {f"own {len(peaks)}": s.own_registers}
-        if s.children:
-            # what a block takes is kept elsewhere before what it makes takes its place
-            made = _register_tiles(s.writes)
-            taken = {t.name for t in s.reads} - later
-            live = {k: v for k, v in live.items() if k not in taken} | made
-            if made or own:
-                _note(live | own, peaks)
-            # what lives before a loop and is used in it is needed in its next round; what the loop makes is made again
-            needed = later | (_used(s) & live.keys() if isinstance(s, n.Repeated) else frozenset())
-            held = _fragments_of_a_round(s) if isinstance(s, n.Repeated) and s.written_out else {}
-            for i, inner in enumerate(s.children):
-                behind = needed.union(*[_used(o) for other in s.children[i + 1 :] for o in other.statements])
-                if inner.ahead:  # copies end behind the other bodies, and hold their registers until then
-                    _peaks(tuple(o for o in inner.statements if o.own_registers.same(0)), live, behind, peaks)
-                    held = held | _own_registers(inner)
-                else:
-                    after_it = _peaks(inner.statements, live | held, behind, peaks)
-                    live = {k: v for k, v in after_it.items() if k in live or k not in held}
-        else:
-            operands, made = _used(s), _register_tiles(s.writes)
-            if not _takes_place(s, later):
-                live |= made
-            _note(live | own, peaks)
-            live = {k: v for k, v in (made | live).items() if k in later or k not in operands}
-    return {k: v for k, v in live.items() if k in needed_after or k in outer}
+
+    while_under_way: dict[str, Expr]
+    in_place: frozenset[str]
 
 
-def _fragments_of_a_round(s: n.Repeated) -> dict[str, Expr]:
-    """Operands of asynchronous products in registers: those of all steps of an unrolled loop are held until it ends."""
-    return {
-        f"fragments {i} of {s.index}": tile_registers(m.a) * (s.trips - 1)
-        for inner in s.children
-        for i, m in enumerate(inner.statements)
-        if isinstance(m, n.Multiply) and m.token is not None and m.a.memory is RMEM
-    }
+def _left_operands(body: tuple[n.Statement, ...], found: Groups) -> dict[n.Statement, _Left]:
+    """Of every block of asynchronous products."""
+    blocks = [s for s in walk(body) if isinstance(s, n.Consume) and any(products(s.body))]
+    given = {s.result.name: s for s in walk(body) if isinstance(s, n.Relayout) and s.shuffle is None}
+    written: dict[n.Statement, set[str]] = {}  # tiles that are written while a block's products are under way
+    for s, under_way in found.flying.items():
+        for block in under_way:
+            written.setdefault(block, set()).update(t.name for t in s.writes)
+    out: dict[n.Statement, _Left] = {}
+    for block in blocks:
+        inside = {t.name for s in walk(block.body) for t in s.writes}
+        while_under_way: dict[str, Expr] = {}
+        in_place: set[str] = set()
+        for m, times in _with_rounds(block.body, expr(1)):
+            if m.a.memory is not RMEM:
+                continue
+            origin = given[m.a.name].source if m.a.name in given else None
+            if origin is not None and origin.name not in inside | written.get(block, set()):
+                in_place.add(m.a.name)
+                while_under_way[origin.name] = _whole_registers(origin)
+            else:
+                while_under_way[f"fragments of {m.a.name}"] = tile_registers(m.a) * times
+        out[block] = _Left(while_under_way, frozenset(in_place))
+    return out
+
+
+def _of_positions(body: tuple[n.Statement, ...]) -> frozenset[str]:
+    """Tiles that are made once, of nothing but positions, numbers and other such tiles."""
+    writers: dict[str, list[n.Statement]] = {}
+    for s in walk(body):
+        for t in s.writes:
+            writers.setdefault(t.name, []).append(s)
+    found: set[str] = set()
+    for s in walk(body):
+        if all(writers[t.name] == [s] for t in s.writes):
+            of_others = isinstance(s, n.Apply) and s.reads and all(t.name in found for t in s.reads)
+            if isinstance(s, n.Index) or of_others:
+                found.update(t.name for t in s.writes)
+    return frozenset(found)
+
+
+def _with_rounds(body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Multiply, Expr]]:
+    """The asynchronous products of a block, each with how often it is written out."""
+    for s in body:
+        if isinstance(s, n.Multiply) and s.token is not None:
+            yield s, times
+        if not isinstance(s, n.Consume):
+            for inner in s.children:
+                written_out = isinstance(s, n.Repeated) and s.written_out
+                yield from _with_rounds(inner.statements, times * s.trips if written_out else times)
+
+
+def _needed(body: tuple[n.Statement, ...], needed_after: frozenset[str]) -> list[frozenset[str]]:
+    """Behind each statement, the tiles that are needed: not those that are written anew before they are read."""
+    out = []
+    for s in reversed(body):
+        out.append(needed_after)
+        read = _used(s) if s.children else frozenset(t.name for t in s.reads if t.memory is RMEM)
+        anew = frozenset(t.name for t in s.writes if not s.children and t.memory is RMEM and t.window_of is None)
+        needed_after = needed_after - anew | read
+    return out[::-1]
 
 
 def _own_registers(ahead: n.Body) -> dict[str, Expr]:
@@ -125,7 +233,7 @@ def _own_registers(ahead: n.Body) -> dict[str, Expr]:
 
 
 def _register_tiles(tiles: tuple[Tile, ...]) -> dict[str, Expr]:
-    return {t.name: tile_registers(t) for t in tiles if t.memory is RMEM}
+    return {t.name: _whole_registers(t) for t in tiles if t.memory is RMEM}
 
 
 def _takes_place(s: n.Statement, later: frozenset[str]) -> bool:
@@ -141,17 +249,15 @@ def _takes_place(s: n.Statement, later: frozenset[str]) -> bool:
     )
 
 
-def _note(live: dict[str, Expr], peaks: dict[frozenset[str], Expr]) -> None:
-    total = expr(0)
-    for amount in live.values():
-        total = total + amount
-    peaks[frozenset(live)] = total
-
-
 def _used(s: n.Statement) -> frozenset[str]:
     """Names of the register tiles that a statement reads."""
     own = (t.name for t in (*s.reads, *(s.writes if s.in_place else ())) if t.memory is RMEM)
     return frozenset(own).union(*[_used(i) for inner in s.children for i in inner.statements])
+
+
+def _whole_registers(tile: Tile) -> Expr:
+    """32-bit registers per thread of the value that a tile is, or is a window of."""
+    return tile_registers(tile if tile.window_of is None else replace(tile, partition=tile.window_of))
 
 
 def tile_registers(tile: Tile) -> Expr:

@@ -1,7 +1,7 @@
 """A check of sums that tensor cores still work on: nobody else touches them in the block that multiplies.
 
-An asynchronous product of a warpgroup is waited for where the block ends that consumes its operands, or one round
-later: its accumulators are complete behind the block, or behind the loop (`tinygpu.program.products`).
+An asynchronous product of a warpgroup is waited for behind the block that consumes its operands, before the first
+statement there that touches its accumulators (`tinygpu.program.groups`).
 """
 
 from __future__ import annotations

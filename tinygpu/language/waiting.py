@@ -17,11 +17,10 @@ import sympy
 
 from tinygpu.constraints.constraint import Constraint
 from tinygpu.expressions import Expr, FloorDiv, all_of, any_of, rounded_up
-from tinygpu.language.memories import RMEM
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.program import nodes as n
-from tinygpu.program.order import Block, Blocked, Deed, Item, Items, Unordered, order
-from tinygpu.program.products import complete_at_end, products
+from tinygpu.program.groups import Groups, Wait, groups
+from tinygpu.program.order import Block, Blocked, Deed, Item, Unordered, Verb, order
 from tinygpu.program.program import Program
 from tinygpu.program.tree import uses, walk
 
@@ -145,7 +144,8 @@ class _Waits:
 
     def carry_out(self, stages: Mapping[str, int]) -> None:
         slots = {name: stages.get(name, ANY) for name in self.slotted}
-        deeds = {r.name: tuple(self.of_role(r.name, slots)) for r in self.program.roles}
+        found = groups(self.program.body, frozenset(name for name, number in slots.items() if number == 1))
+        deeds = {r.name: tuple(self.of_role(r.name, found)) for r in self.program.roles}
         shares = {r.name: r.share for r in self.program.roles if deeds[r.name]}
         takers = {
             name: tuple(dict.fromkeys(u.place.role for u in uses(self.program.body, name)))
@@ -156,44 +156,49 @@ class _Waits:
 
     # -- what roles do ---------------------------------------------------------------------------------------------
 
-    def of_role(self, role: str, slots: Mapping[str, int]) -> Iterator[Item]:
+    def of_role(self, role: str, found: Groups) -> Iterator[Item]:
         for s in walk(self.program.body):
             if isinstance(s, n.InRole) and s.role == role:
-                yield from self.items(s.body, slots, False)
+                yield from self.items(s.body, found)
 
-    def items(self, body: tuple[n.Statement, ...], slots: Mapping[str, int], in_rounds: bool) -> Iterator[Item]:
-        """in_rounds: in a loop at run time, behind which slots that products still read are given back."""
+    def items(self, body: tuple[n.Statement, ...], found: Groups) -> Iterator[Item]:
         for s in body:
-            if isinstance(s, n.InSlot) and s.pipeline in self.rings:
-                yield from self.slot(s, slots, in_rounds)
+            yield from self.waited(found.before.get(s))
+            if isinstance(s, n.InSlot):
+                yield from self.slot(s, found)
             elif isinstance(s, n.Repeated):
-                yield from self.rounds(s, slots, in_rounds)
+                yield from self.rounds(s, found)
             else:
                 for inner in s.children:
-                    yield from self.items(inner.statements, slots, in_rounds)
+                    yield from self.items(inner.statements, found)
 
-    def slot(self, s: n.InSlot, slots: Mapping[str, int], in_rounds: bool) -> Iterator[Item]:
-        inside = tuple(self.items(s.body, slots, in_rounds))
-        name = s.pipeline
+    def waited(self, wait: Wait | None, holding: str = "") -> Iterator[Item]:
+        """Slots that are given back behind a wait for products; of `holding`, another one is held then."""
+        for name in wait.returned if wait is not None else ():
+            if name in self.rings:
+                yield Deed("hand back", name)
+                if name != holding:
+                    yield Deed("drop", name)
+
+    def slot(self, s: n.InSlot, found: Groups) -> Iterator[Item]:
+        late = s in found.late
+        inside = tuple(self.items(s.body, found))
         if isinstance(s, n.Produce):
-            yield from (Deed("acquire", name), *inside, Deed("fill", name))
-        elif in_rounds and slots.get(name, 1) > 1 and (late := self.late_products(s)):
-            # what they read is given back when the next slot is there: before that is used by threads, or behind it
-            back = (Deed("hand back", name),)
-            by_threads = any(m.a.memory is RMEM for m in late)
-            used = (*back, *inside) if by_threads else (*inside, *back)
-            yield from (Deed("wait", name), *used, Deed("hold", name))
-        else:
-            yield from (Deed("wait", name), *inside, Deed("release", name))
+            yield from (*self.deed("acquire", s), *inside, *self.deed("fill", s))
+            return
+        yield from self.deed("wait", s)
+        yield from self.waited(found.entered.get(s), s.pipeline)
+        yield from inside
+        yield from self.waited(found.behind.get(s), s.pipeline if late else "")
+        yield from self.deed("hold" if late else "release", s)
 
-    def late_products(self, s: n.InSlot) -> list[n.Multiply]:
-        """Products that read the slot until the next round."""
-        late = isinstance(s, n.Consume) and not complete_at_end(self.program.body, s)
-        return list(products(s.body)) if late else []
+    def deed(self, verb: Verb, s: n.InSlot) -> Iterator[Item]:
+        """What is done in a ring, if roles wait in it for each other."""
+        if s.pipeline in self.rings:
+            yield Deed(verb, s.pipeline)
 
-    def rounds(self, s: n.Repeated, slots: Mapping[str, int], in_rounds: bool) -> Iterator[Item]:
-        at_run_time = not s.written_out
-        bodies = [tuple(self.items(b.statements, slots, in_rounds or at_run_time)) for b in s.children]
+    def rounds(self, s: n.Repeated, found: Groups) -> Iterator[Item]:
+        bodies = [tuple(self.items(b.statements, found)) for b in s.children]
         bodies = [items for items in bodies if items]
         if len(bodies) > 1:
             raise Unordered(f"the loop over {s.index} waits both in what it produces ahead and in what it consumes")
@@ -208,19 +213,12 @@ class _Waits:
             yield Block(("rounds", str(s.trips), str(s.divided)), True, None, body, 0, 0)
         else:
             yield Block(("rounds", str(often), str(s.divided)), True, None, body, more, least)
-        if at_run_time:
-            for name in sorted(_held(body)):
-                yield from (Deed("hand back", name), Deed("drop", name))
+        yield from self.waited(Wait(0, found.left.get(s, ())))
 
     @cached_property
     def dims(self) -> frozenset[str]:
         of_tensors = {d for t in self.program.tensors for d in t.dims}
         return frozenset(of_tensors.union(*(a.size.symbols for a in self.program.grid.axes)))
-
-
-def _held(items: Items) -> frozenset[str]:
-    found = (_held(i.body) if isinstance(i, Block) else {i.ring} if i.verb == "hold" else set() for i in items)
-    return frozenset().union(*found)
 
 
 def _least(node: Any, dims: frozenset[str]) -> int:

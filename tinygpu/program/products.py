@@ -1,8 +1,6 @@
-"""Sums of asynchronous products: whether those of a slot are complete where its block ends, or one round later.
+"""Asynchronous products: those of a slot's block, the sums that they add up, and who else uses these.
 
-A product of a warpgroup that reads a slot is waited for in the next round, so that the next one's is asked for
-meanwhile; its sums are complete behind the loop. Where a statement of the loop uses them, they are waited for where the
-block ends that multiplies, and the slot is given back there.
+What a role waits for, and where, follows from it: `tinygpu.program.groups`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Iterator
 from tinygpu.language.memories import RMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.statement import Body, Statement
-from tinygpu.program.tree import Use, uses, walk
+from tinygpu.program.tree import Use, walk
 
 
 def products(body: tuple[Statement, ...]) -> Iterator[n.Multiply]:
@@ -31,8 +29,9 @@ def sums(body: Body) -> frozenset[str]:
 
 
 def touched(s: Statement) -> frozenset[str]:
-    """Tiles that a statement itself reads or writes, but for the accumulators of a product."""
-    tiles = (s.a, s.b) if isinstance(s, n.Multiply) else (*s.reads, *s.writes)
+    """Tiles that a statement itself reads or writes, but for the accumulators of an asynchronous product."""
+    under_way = isinstance(s, n.Multiply) and s.token is not None
+    tiles = (s.a, s.b) if isinstance(s, n.Multiply) and under_way else (*s.reads, *s.writes)
     return frozenset(t.name for t in tiles)
 
 
@@ -45,8 +44,3 @@ def used_in_rounds(use: Use) -> frozenset[str]:
     inside = {id(s) for s in walk(use.body.statements)}
     beside = (touched(s) for body in rounds[-1].children for s in walk(body.statements) if id(s) not in inside)
     return found & frozenset().union(*beside)
-
-
-def complete_at_end(body: tuple[Statement, ...], s: n.Consume) -> bool:
-    """Whether the sums of a slot are waited for where its block ends, since its loop goes on to use them."""
-    return any(used_in_rounds(use) for use in uses(body, s.pipeline) if use.place.statement is s)

@@ -52,6 +52,11 @@ class Program:
     def pipeline(self, name: str) -> Pipeline:
         return next(p for p in self.pipelines if p.name == name)
 
+    @property
+    def of_one_slot(self) -> frozenset[str]:
+        """The pipelines that are known to have one slot."""
+        return frozenset(p.name for p in self.pipelines if p.stages.same(1))
+
     def run(
         self,
         arrays: Mapping[str, Any],

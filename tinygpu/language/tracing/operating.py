@@ -83,13 +83,18 @@ class Operating(Computing):
         return bool(self._declared(sign, tuple(_type_of(o) for o in given))[0])
 
     @verb("p.cast")
-    def cast(self, tile: Tile, to: DType | str) -> Tile:
-        """The tile in another type, by the declared conversion; the tile itself where it has that type."""
+    def cast(self, tile: Tile, to: DType | str, into: Tile | None = None) -> Tile:
+        """The tile in another type, by the declared conversion; the tile itself where it has that type.
+
+        into  an existing tile that gets the values, which a loop carries on to its next round
+        """
         kind = dtype(to)
-        if tile.dtype == kind:
+        if tile.dtype == kind and into is None:
             return tile
         if tile.partition is None:
             raise self.fail(f"p.cast converts registers, and {tile.name} lies in {tile.memory}; load it first")
+        if into is not None:
+            return self.apply(self._conversion(tile.dtype, kind, tile), tile, into=into)
         known = self.converted.get((tile, kind.name))  # of this very tile: its transpose, or a part of it, is another
         if known is not None and known[0] is self.bodies[-1] and not _written_since(known[0], known[1], {tile.name}):
             return known[1]
