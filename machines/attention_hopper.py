@@ -9,7 +9,9 @@ come at a time, the depth of the rings and the swizzle.
 
 from __future__ import annotations
 
-from tinygpu.language import Choice, Param, Require, Tile, Tracer, ceil_div
+from typing import Any
+
+from tinygpu.language import Choice, Param, Require, Tracer, ceil_div
 from tinygpu.machines.attention import Attention
 from tinygpu.ptx import isa
 
@@ -53,14 +55,14 @@ class AttentionHopper(Attention):
             with p.role("consumer", warps=4 * self.groups, first=4, registers=budget), once.consume() as a:
                 o, top, total = self.begin(p, scores.c, out.c)
 
-                def score() -> Tile:
+                def score() -> Any:
                     w = p.full(scores.c, "f32")
                     with ring_k.consume() as f, p.unroll(d, step=scores.k) as kk:
                         left, right = a.q.window((0, kk), (bm, scores.k)), f.k.window((kk, 0), (scores.k, bn))
                         p.multiply(self.scores, w, left, right)
                     return w
 
-                def add(weights: Tile) -> None:
+                def add(weights: Any) -> None:
                     with ring_v.consume() as f, p.unroll(bn, step=out.k) as kk:
                         left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
                         p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))

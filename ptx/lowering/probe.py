@@ -2,8 +2,8 @@
 
 Each thread has a log of its own in GMEM and appends records to it: the number of a statement, the indices of the loops
 around it, then the registers that hold the thread's part of the tile. What asynchronous instructions add up is recorded
-where they were waited for, in their round or behind their loop, and a slot where it is consumed, read by the threads that consume it. Nothing else
-of the kernel changes, and without probes nothing does.
+where they were waited for, in their round or behind their loop, and a slot where it is consumed, read by the threads
+that consume it. Nothing else of the kernel changes, and without probes nothing does.
 """
 
 from __future__ import annotations

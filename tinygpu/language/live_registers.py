@@ -1,11 +1,11 @@
 """Registers of a thread: those of the tiles that live at once, at the worst place of a program, and beside them.
 
 Products that are under way read their left operand out of registers until they are waited for
-(`tinygpu.program.groups`). Where it is a tile of threads that nobody writes meanwhile, given on by a relayout that moves
-nothing, these are that tile's own; else they are copies.
+(`tinygpu.program.groups`). Where it is a tile of threads that nobody writes meanwhile, given on by a relayout that
+moves nothing, these are that tile's own; else they are copies.
 
-Positions, and what is computed of positions and numbers alone, are no tiles in registers: each value is the thread's own
-part and a constant, and is computed where it is used.
+Positions, and what is computed of positions and numbers alone, are no tiles in registers: each value is the thread's
+own part and a constant, and is computed where it is used.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def _with_rounds(body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n
             yield s, times
         if not isinstance(s, n.Consume):
             for inner in s.children:
-                written_out = isinstance(s, n.Repeated) and s.written_out
-                yield from _with_rounds(inner.statements, times * s.trips if written_out else times)
+                rounds = s.trips if isinstance(s, n.Repeated) and s.written_out else expr(1)
+                yield from _with_rounds(inner.statements, times * rounds)
 
 
 def _needed(body: tuple[n.Statement, ...], needed_after: frozenset[str]) -> list[frozenset[str]]:

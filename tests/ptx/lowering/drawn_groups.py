@@ -17,16 +17,12 @@ KINDS = ("x += a @ b", "y += left @ v", "use x", "use y", "shrink x", "shrink y"
 
 def drawn_ops(rng: np.random.Generator) -> Ops:
     """Both products, once or twice, among what else a round does."""
-    products = ["x += a @ b", "y += left @ v"] + list(rng.choice(KINDS[:2], rng.integers(0, 2)))
-    others = list(rng.choice(KINDS[2:], rng.integers(1, 6)))
-    return tuple(str(op) for op in rng.permutation(products + others))
+    again, others = rng.choice(KINDS[:2], rng.integers(0, 2)), rng.choice(KINDS[2:], rng.integers(1, 6))
+    return tuple(str(op) for op in rng.permutation([*KINDS[:2], *again, *others]))
 
 
-def machine(ops: Ops, prologue: Ops = (), epilogue: Ops = ()) -> type[Machine]:
-    """A machine that does so in each round, before its loop and behind it; in what is beside the loop nothing is
-    multiplied.
-    """
-    often = [ops.count(kind) for kind in KINDS[:2]]
+def machine(ops: Ops) -> type[Machine]:
+    """A machine that does so in each round of its loop."""
 
     class DrawnGroups(Machine):
         """o = what a drawn sequence makes of a @ b and left @ v"""
@@ -38,7 +34,7 @@ def machine(ops: Ops, prologue: Ops = (), epilogue: Ops = ()) -> type[Machine]:
         stages, stages_v = Param(1, 2, 3), Param(1, 2, 3)
         tma, st = isa.TmaLoad(), isa.StGlobal(2)
         wgmma, by_registers = isa.Wgmma(64), isa.WgmmaRegisters(64)
-        arithmetic = isa.arithmetic("f32")
+        arithmetic, plus, times = isa.arithmetic("f32"), isa.Add("f32"), isa.Mul("f32")
         compute, exact, approximation = "f32", False, 2.0**-8
 
         def program(self, p: Any) -> None:
@@ -74,13 +70,9 @@ def machine(ops: Ops, prologue: Ops = (), epilogue: Ops = ()) -> type[Machine]:
                         else:
                             p.apply(self.times, total, 1.0, into=total)
 
-                    for op in prologue:
-                        do(op)
                     with p.loop(self.k, step=ROUND):
                         for op in ops:
                             do(op)
-                    for op in epilogue:
-                        do(op)
                     p.apply(self.plus, total, x, into=total)
                     p.store(self.st, self.o.tile(i, 0, shape=(64, 64)), p.apply(self.plus, total, y))
                 with p.role("producer", warps=1, first=4), p.loop(self.k, step=ROUND) as kk:
@@ -93,16 +85,13 @@ def machine(ops: Ops, prologue: Ops = (), epilogue: Ops = ()) -> type[Machine]:
                             with ring_v.produce() as f:
                                 p.copy(self.tma, self.v.tile(kk, 0, shape=(64, 64)), f.v)
 
-        plus, times = isa.Add("f32"), isa.Mul("f32")
-
         @staticmethod
         def reference(a: Any, b: Any, v: Any) -> Any:
             rounds = -(-a.shape[1] // ROUND)
             total = np.zeros((a.shape[0], 64), np.float32)
             x, y = total + 1, total + 2
             left = x.astype(a.dtype)
-            steps = [*((op, -1) for op in prologue), *((op, r) for r in range(rounds) for op in ops)]
-            for op, r in [*steps, *((op, -1) for op in epilogue)]:
+            for op, r in [(op, r) for r in range(rounds) for op in ops]:
                 now = slice(r * ROUND, (r + 1) * ROUND)
                 if op == KINDS[0]:
                     x = x + a[:, now].astype(np.float32) @ b[now].astype(np.float32)
@@ -119,5 +108,4 @@ def machine(ops: Ops, prologue: Ops = (), epilogue: Ops = ()) -> type[Machine]:
                     left = x.astype(a.dtype)
             return total + x + y
 
-    assert often
     return DrawnGroups
