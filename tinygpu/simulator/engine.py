@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
+from tinygpu.program.groups import Groups, Wait
 from tinygpu.program.statement import Statement
 from tinygpu.simulator.stop import Stop, Stops
 
@@ -68,6 +69,7 @@ class Plan:
     """What one SM has to do.
 
     body        of the program that every CTA carries out
+    groups      where its roles wait for asynchronous products
     trips       rounds of its statements that go round
     stages      slots of each pipeline
     turns       pipelines without buffers: roles take turns
@@ -81,6 +83,7 @@ class Plan:
 
     roles: tuple[RolePlan, ...]
     body: tuple[Statement, ...]
+    groups: Groups
     trips: Mapping[Statement, int]
     stages: Mapping[str, int]
     turns: frozenset[str]
@@ -149,7 +152,11 @@ class _Slots:
 
 @dataclass(slots=True, eq=False)
 class _Process:
-    """One role of one CTA."""
+    """One role of one CTA.
+
+    held       pipeline -> number of the slot that products under way still read
+    under_way  when the groups of products end that were not waited for, in their order
+    """
 
     plan: RolePlan
     cta: int
@@ -159,6 +166,8 @@ class _Process:
     tile: int = 0
     acquired: dict[str, int] = field(default_factory=dict)
     waited: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    under_way: list[float] = field(default_factory=list)
     work: Generator[Pause, None, None] | None = None
 
     @property
@@ -276,6 +285,7 @@ class _Engine:
             if stop.is_ring:
                 yield from self._ring(process, stop, self.plan.trips[s])
                 continue
+            yield from self._products(process, self.plan.groups.before.get(s))
             for copy in stop.copies:
                 yield self._fetch(process, copy, stop.into)
                 self._write(process, copy)
@@ -286,6 +296,7 @@ class _Engine:
                     produced, consumed = inner.produces, inner.consumes
                     if produced or consumed:
                         yield from self._begin(process, produced, consumed)
+                    yield from self._products(process, self.plan.groups.entered.get(s))
                     yield from self._body(process, inner.statements)
                     for stretch in end:
                         yield self._serve(process, stretch)
@@ -295,7 +306,51 @@ class _Engine:
                         self._tell(slots, "filled", max(process.now, slots.landing))
                         slots.landing = 0.0
                     elif consumed:
-                        self._release(process, consumed)
+                        yield from self._drained(process, s, stop, consumed)
+            yield from self._left(process, s)
+
+    def _drained(
+        self, process: _Process, s: Statement, stop: Stop[Stretch], name: str
+    ) -> Generator[Pause, None, None]:
+        """The end of a block that consumes a slot, which it gives back, or holds while its products go on."""
+        if stop.begun:
+            begin = process.now
+            ends = [self._asked_for(process, stretch, begin) for stretch in stop.begun]
+            process.under_way.append(max([*ends, *process.under_way[-1:]]))
+        own = process.waited.get(name, 0) - 1
+        yield from self._products(process, self.plan.groups.behind.get(s))
+        if s in self.plan.groups.late:
+            process.held[name] = own
+        else:
+            self._release(process, name, own)
+
+    def _asked_for(self, process: _Process, stretch: Stretch, start: float) -> float:
+        """When products end that are asked for now, behind what their unit has to do before."""
+        end = start + stretch.alone_s
+        for unit, seconds in stretch.units.items():
+            end = max(end, self._use(process, unit, stretch.label, start, seconds))
+        self._draw(process, f"{process.row} products", stretch.label, "copy", start, end + stretch.chain_s)
+        return end + stretch.chain_s
+
+    def _products(self, process: _Process, wait: Wait | None) -> Generator[Pause, None, None]:
+        """Waits until at most so many groups are under way, and gives back what the others have read."""
+        if wait is None:
+            return
+        older = len(process.under_way) - wait.pending
+        end = max(process.under_way[: max(0, older)], default=process.now)
+        del process.under_way[: max(0, older)]
+        if end > process.now:
+            self._note(process, "waits for products", "wait", process.now, end)
+            yield end
+        for name in wait.returned:
+            if name in process.held:
+                self._release(process, name, process.held.pop(name))
+
+    def _left(self, process: _Process, s: Statement) -> Generator[Pause, None, None]:
+        """What a loop has left under way is waited for where it ends."""
+        left = self.plan.groups.left.get(s, ())
+        if left:
+            yield from self._products(process, Wait(0, left))
 
     def _begin(self, process: _Process, produced: str, consumed: str) -> Iterator[Pause]:
         """Waits for a free slot, for a filled one, or for the role's turn."""
@@ -363,9 +418,9 @@ class _Engine:
         if process.now > start:
             self._note(process, f"waits for {name}", "wait", start, process.now)
 
-    def _release(self, process: _Process, name: str) -> None:
+    def _release(self, process: _Process, name: str, number: int) -> None:
         """A slot is free when all roles that consume it have released it."""
-        slots, number = process.pipelines[name], process.waited.get(name, 0) - 1
+        slots = process.pipelines[name]
         if (others := self.consumers.get(name, 1) - 1) > 0:
             left = slots.left.pop(number, others)
             if left:

@@ -1,7 +1,8 @@
 """A script: what each role of a CTA does at the statements of its program. The arrow from Program to the simulator.
 
 It stands beside the program's tree (`tinygpu.simulator.stop`): statements between two waits are one stretch, as the
-assembler interleaves unrolled rounds; copies into a pipeline are issued, and the role goes on. Amounts are those of the
+assembler interleaves unrolled rounds; copies into a pipeline and asynchronous products are issued, and the role goes
+on. Amounts are those of the
 predictor's counts, statement by statement (`tinygpu.cost.operations`), so that a script and a Demand ask for the same.
 """
 
@@ -17,6 +18,7 @@ from tinygpu.expressions import Expr, ceil_div, compile_scalars, expr, where
 from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
+from tinygpu.program.groups import groups
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.simulator.stop import Stop, Stops
@@ -86,6 +88,13 @@ class _Writer:
     numbers: list[Expr] = field(default_factory=list)
     trips: dict[n.Statement, int] = field(default_factory=dict)
     conflicts: int = -1
+    waits: frozenset[n.Statement] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Where products may be waited for, however many slots the rings have."""
+        every = frozenset(p.name for p in self.program.pipelines)
+        several, one = (groups(self.program.body, names).before for names in (frozenset[str](), every))
+        self.waits = frozenset({**several, **one})
 
     def number(self, value: Expr) -> int:
         self.numbers.append(value)
@@ -120,6 +129,7 @@ class _RoleWriter:
 
     tally  work since the last stop
     loads  loads from global memory since then; the assembler moves them ahead of what else is in the stretch
+    products  asynchronous products of the body that is open
     """
 
     whole: _Writer
@@ -129,6 +139,7 @@ class _RoleWriter:
     stops: dict[n.Statement, Stop[Asked]] = field(default_factory=dict)
     loads: Tally = field(default_factory=Tally)
     tally: Tally = field(default_factory=Tally)
+    products: Tally | None = None
     label: str = ""
 
     def write(self, body: tuple[n.Statement, ...], times: Expr) -> None:
@@ -147,6 +158,8 @@ class _RoleWriter:
 
     def _pass(self, s: n.Statement, times: Expr) -> None:
         """A statement whose work is part of the stretch around it, save for stops inside of it."""
+        if s in self.whole.waits and times.same(1) and not s.children:
+            self._stop(s, Stop(self.close()))
         if s.instructions or not s.children:
             self._operation(s, times)
         known, bodies = len(self.stops), s.children
@@ -166,7 +179,8 @@ class _RoleWriter:
             if ahead or (not s.written_out and outer == "prologue"):
                 self.phase = "iteration"
         filled = [self._copy(inner, times) for body in ahead for inner, times in self._once(body.statements, expr(1))]
-        ends = []
+        ends: list[tuple[Asked, ...]] = []
+        begun: list[Asked] = []
         for body in bodies:
             if isinstance(s, n.Repeated):
                 self.label = "round"
@@ -175,11 +189,18 @@ class _RoleWriter:
             if body.consumes:
                 stages = self.whole.program.pipeline(body.consumes).stages
                 self.tally.wait("barriers", where(stages == 1, 2, 1) if ahead else 1)
+            around, self.products = self.products, Tally()
             self.write(body.statements, expr(1))
-            ends.append(self.close())
+            asked = self._asked(self.products, "products", False)
+            self.products = around
+            if isinstance(s, n.Consume):
+                begun += asked
+                asked = ()
+            ends.append((*self.close(), *asked))
         if isinstance(s, n.Repeated) and self.phase != outer:
             self.phase = "epilogue" if outer == "prologue" else outer
-        self._stop(s, Stop(before, tuple(filled), ahead[0].produces if ahead else "", bodies, tuple(ends)))
+        into = ahead[0].produces if ahead else ""
+        self._stop(s, Stop(before, tuple(filled), into, bodies, tuple(ends), tuple(begun)))
 
     def _stop(self, s: n.Statement, stop: Stop[Asked]) -> None:
         if s in self.stops:
@@ -202,7 +223,10 @@ class _RoleWriter:
             self.label = name
         elif name not in self.label:
             self.label += f", {name}"
-        self.operations.add(s, self.loads if reads else self.tally, times, self.phase == "iteration")
+        tally = self.loads if reads else self.tally
+        if isinstance(s, n.Multiply) and s.token is not None and self.products is not None:
+            tally = self.products
+        self.operations.add(s, tally, times, self.phase == "iteration")
 
     def _once(self, body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
         """The statements of a body that contain no others, each with how often it is carried out."""
@@ -222,13 +246,15 @@ class _RoleWriter:
 
     def close(self) -> tuple[Asked, ...]:
         """Ends the stretch of work that is open."""
-        made = tuple(
-            self.whole.asked(label, tally, self.phase == "iteration", tally is self.loads)
-            for tally, label in ((self.loads, "loads"), (self.tally, self.label or "work"))
-            if not all(v.same(0) for v in (*tally.work.values(), *tally.chain.values()))
-        )
+        made = (*self._asked(self.loads, "loads", True), *self._asked(self.tally, self.label or "work", False))
         self.loads, self.tally, self.label = Tally(), Tally(), ""
         return made
+
+    def _asked(self, tally: Tally, label: str, together: bool) -> tuple[Asked, ...]:
+        """A stretch of what was counted; none where that is nothing."""
+        if all(v.same(0) for v in (*tally.work.values(), *tally.chain.values())):
+            return ()
+        return (self.whole.asked(label, tally, self.phase == "iteration", together),)
 
 
 def _is_gone_through(s: n.Statement) -> bool:

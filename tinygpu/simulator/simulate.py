@@ -18,6 +18,7 @@ from tinygpu.cost.occupancy import Occupancy
 from tinygpu.cost.operations import CHAIN, WORK
 from tinygpu.cost.predictor import CAUSES, Launch, Prediction, Rates, contended, predict
 from tinygpu.devices import Device
+from tinygpu.program.groups import groups
 from tinygpu.program.statement import Body, Statement
 from tinygpu.simulator import engine
 from tinygpu.simulator.script import Asked, Part, Script
@@ -139,12 +140,14 @@ def simulate(
     )
     body, roles = script.program.body, tuple(times.role(part) for part in script.parts)
     turns = frozenset(p.name for p in script.program.pipelines if not p.buffers)
+    waits = groups(body, frozenset(name for name, stages in times.stages.items() if stages == 1))
     events = sum(_events(body, role.stops, times) + len(role.last) for role in roles)
 
     def run(full: int, spans: int) -> engine.Run:
         plan = engine.Plan(
             roles,
             body,
+            waits,
             times.trips,
             times.stages,
             turns,
@@ -315,7 +318,8 @@ def _events(body: tuple[Statement, ...], stops: Stops[Any], times: _Times) -> in
     for s in body:
         if (stop := stops.get(s)) is None:
             continue
-        inside = sum(_events(inner.statements, stops, times) for inner in stop.bodies) + sum(map(len, stop.ends))
+        inside = sum(_events(inner.statements, stops, times) for inner in stop.bodies)
+        inside += sum(map(len, (*stop.ends, stop.begun)))
         if stop.is_ring:
             count += len(stop.before) + times.trips[s] * (1 + inside) + times.stages[stop.into] - 1
         else:

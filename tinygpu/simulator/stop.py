@@ -27,6 +27,8 @@ class Stop(Generic[T]):
     into    the pipeline whose slots the copies fill ("": there are none)
     bodies  those of the statement that the role goes through itself
     ends    per body, stretches that it carries out where the body ends
+    begun   asynchronous products of a block, which are asked for where it ends; the role goes on, and waits for them
+            where `tinygpu.program.groups` says
     """
 
     before: tuple[T, ...] = ()
@@ -34,6 +36,7 @@ class Stop(Generic[T]):
     into: str = ""
     bodies: tuple[Body, ...] = ()
     ends: tuple[tuple[T, ...], ...] = ()
+    begun: tuple[T, ...] = ()
 
     @property
     def is_ring(self) -> bool:
@@ -43,7 +46,8 @@ class Stop(Generic[T]):
     def map(self, function: Callable[[T], U]) -> Stop[U]:
         """The same stop with every stretch replaced."""
         ends = tuple(tuple(map(function, end)) for end in self.ends)
-        return Stop(tuple(map(function, self.before)), tuple(map(function, self.copies)), self.into, self.bodies, ends)
+        before, copies, begun = (tuple(map(function, part)) for part in (self.before, self.copies, self.begun))
+        return Stop(before, copies, self.into, self.bodies, ends, begun)
 
 
 Stops: TypeAlias = Mapping[Statement, Stop[T]]

@@ -13,6 +13,7 @@ import ring_machines
 
 from tinygpu.devices import device
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
+from tinygpu.machines.attention_hopper import AttentionHopper
 from tinygpu.machines.matmul_ampere import MatmulAmpere
 from tinygpu.machines.matmul_basic_hopper import MatmulBasicHopper
 from tinygpu.machines.matmul_hopper import MatmulHopper
@@ -186,6 +187,7 @@ HOPPER: dict[str, Any] = {
     "split_k": 1, "stream_k": 0, "swizzle": 32, "swizzle_c": 32, "vr": 1, "stages": 2,
 }  # fmt: skip
 SKINNY: dict[str, Any] = {"bm": 8, "bn": 64, "bk": 64, "split_k": 1, "swizzle": 64, "stages": 2}
+ATTENTION: dict[str, Any] = {"groups": 2, "bn": 64, "stages": 2, "columns": 64, "swizzle": 128}
 SMALL = (300, 72, 320)
 AMPERE: dict[str, Any] = {
     "copy_a": "cp.async", "copy_b": "cp.async", "fragment_a": "ldmatrix", "fragment_b": "ldmatrix", "store": "direct",
@@ -223,6 +225,8 @@ SHIPPED: dict[str, tuple[type[Machine], tuple[int, ...], dict[str, Any]]] = {
     "skinny, several warps": (MatmulSkinny, (8, 200, 528), SKINNY | {"product": "mma.sync", "warps": 4}),
     "skinny, wgmma": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4}),
     "skinny, split-K": (MatmulSkinny, (8, 200, 1000), SKINNY | {"product": "wgmma", "warps": 4, "split_k": 3}),
+    "attention": (AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 0}),
+    "attention, overlapped": (AttentionHopper, (1, 1, 1, 130, 150, 64), ATTENTION | {"overlapped": 1}),
 }  # fmt: skip
 
 CLUSTERED = {"cluster_m": 2, "cluster_n": 2}

@@ -104,6 +104,13 @@ def test_what_bulk_copies_bring_and_take_away_is_right(warps: int) -> None:
 HARMLESS = {
     # the second ring lies in memory of its own, and its first slots are written by who has read the first ring
     ("two rings", "a missing barrier"): 1,
+    # the only slot is its own neighbour
+    ("attention", "a wait for the neighbour's slot"): 1,
+    ("attention, overlapped", "a wait for the neighbour's slot"): 1,
+    # a slot of keys is filled anew behind one of values, which is given back when both products are complete
+    ("attention, overlapped", "a missing group"): 1,
+    ("attention, overlapped", "a group too few waited for"): 1,
+    ("attention, overlapped", "an early release"): 1,
 }
 
 

@@ -24,3 +24,4 @@ def stretches(
         for inner, end in zip(stop.bodies, stop.ends, strict=True):
             yield from stretches(inner.statements, stops, trips, rounds)
             yield from ((stretch, rounds) for stretch in end)
+        yield from ((stretch, rounds) for stretch in stop.begun)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.tinygpu.simulator.stretches import stretches as carried_out
 from tinygpu.expressions import expr
 from tinygpu.program import nodes as n
+from tinygpu.program.groups import Groups, Wait, groups
 from tinygpu.simulator.engine import SERVERS, Deadlock, Plan, RolePlan, Run, Stretch, run
 from tinygpu.simulator.stop import Stop
 
@@ -89,7 +90,8 @@ def planned(
         for role, whole in zip(roles, body, strict=True)
     ]
     trips = {s: trips for role in roles for s, trips in role.trips.items()}
-    return Plan(tuple(parts), body, trips, stages, turns, slots, tuple(tiles), latency_s, persistent, last, last_dram)
+    waits, counts = groups(body), tuple(tiles)
+    return Plan(tuple(parts), body, waits, trips, stages, turns, slots, counts, latency_s, persistent, last, last_dram)
 
 
 def handed_over(name: str, trips: int, copy: Stretch, use: Stretch) -> tuple[Written, Written]:
@@ -302,3 +304,36 @@ def test_a_timeline_has_one_thing_at_a_time_in_every_row(plan: Plan) -> None:
     for unit in SERVERS:
         drawn = sum(s.stop_s - s.start_s for s in out.spans if s.row == unit)
         assert drawn == pytest.approx(out.busy_s[unit])
+
+
+def products_and_works(product: Stretch, computed: Sequence[Stretch], trips: int, behind: int | None) -> float:
+    """The time of rounds that multiply and compute; the products are waited for at once, or behind one of the works."""
+    copy = Stretch("copy", {}, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
+    producer, consumer = Written("producer"), Written("consumer")
+    producer.body.append(producer.rounds(trips, producer.produce("x", producer.copy("x", copy))))
+    works = [consumer.do(work) for work in computed]
+    multiplies = consumer.beside(block := n.Consume("x", ()), Stop(bodies=block.children, ends=((),), begun=(product,)))
+    consumer.body.append(consumer.rounds(trips, multiplies, *works))
+    wait, late = Wait(0, (block,)), frozenset({block} if behind is not None else set())
+    waits = Groups(
+        before={works[behind]: wait} if behind is not None else {}, behind={} if late else {block: wait}, late=late,
+        entered={}, carried=frozenset(), heads={}, left={}, flying={},
+    )  # fmt: skip
+    plan = planned((producer, consumer), {"x": 2}, 1, (1,), 0.0, False, 1, 1.0)
+    return run(replace(plan, groups=waits)).seconds
+
+
+@given(st.lists(stretches(), min_size=2, max_size=4), stretches(), st.integers(1, 5), st.integers(0, 1))
+def test_products_that_go_on_are_never_later_than_those_that_are_waited_for_at_once(
+    computed: list[Stretch], product: Stretch, trips: int, behind: int
+) -> None:
+    later = products_and_works(product, computed, trips, behind)
+    assert later <= products_and_works(product, computed, trips, None) * (1 + 1e-9)
+
+
+def test_what_is_computed_while_products_go_on_takes_no_time_of_its_own() -> None:
+    nothing = (0.0, 0.0)
+    product = Stretch("product", {"tensor": 10.0}, nothing, nothing, 10.0, 0.0)
+    beside, use = (Stretch("work", {"fma": s}, nothing, nothing, s, 0.0) for s in (8.0, 1.0))
+    assert products_and_works(product, (beside, use), 4, None) == 4 * (10 + 8 + 1)
+    assert products_and_works(product, (beside, use), 4, 0) == 4 * (10 + 1)
