@@ -1,4 +1,4 @@
-"""README.md, docs/guide.md and docs/language.md (and the Python of docs/architecture.md): they run as they are shown.
+"""README.md, docs/tutorial.md, guide and language reference (and the Python of architecture.md): they run as shown.
 
 A Python block that begins with `# file: NAME.py` is saved under that name, and the commands of the page work on it. A
 block of output after a block of commands is compared line by line: `...` stands for lines that are left out, and
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guide.md", "docs/language.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/guide.md", "docs/language.md")
 WIDTH = 160
 
 

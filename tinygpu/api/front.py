@@ -23,6 +23,7 @@ from tinygpu.api.timeline import SPANS
 from tinygpu.cost.predictor import Launch
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
+from tinygpu.files.error import excerpt
 from tinygpu.language.declared import Declared
 from tinygpu.language.machine import Machine
 from tinygpu.language.plan import Plan
@@ -128,14 +129,14 @@ def family_of(machine: str | type[Declared]) -> Family:
     if isinstance(machine, str):
         return family(machine)
     if not (isinstance(machine, type) and issubclass(machine, (Machine, Plan))):
-        raise MachineNotFound(f"a machine is a class, a name, or path/to/file.py:ClassName, not {machine!r}")
+        raise MachineNotFound(f"a machine is a class, a name, or path/to/file.py:ClassName, not {excerpt(machine)}")
     return Family(machine.__name__, (machine,))
 
 
 def _space(call: str, given: AnySpace) -> AnySpace:
     if not isinstance(given, MachineSpace | PlanSpace):
         example = 'tg.space(M, n=1000, device="a100")'
-        raise TypeError(f"{call} is asked of a space, as {example} gives one, not of {given!r}")
+        raise TypeError(f"{call} is asked of a space, as {example} gives one, not of {excerpt(given)}")
     return given
 
 
@@ -156,7 +157,7 @@ def asked_of(
             raise ProblemError(f"{chosen.name} takes a whole problem, or dims and types; both were given")
         return Asked.like(problem)
     if problem is not None and not isinstance(problem, Mapping):
-        raise ProblemError(f"{chosen.name} takes dims by name, a mapping of them or a Problem, not {problem!r}")
+        raise ProblemError(f"{chosen.name} takes dims by name, a mapping of them or a Problem, not {excerpt(problem)}")
     if problem is not None and dims:
         raise ProblemError(f"{chosen.name} takes dims by name or as one mapping; both were given")
     kinds = {"*": dtypes} if isinstance(dtypes, str) else dtypes or {}

@@ -20,6 +20,7 @@ from tinygpu.api.on_arrays import emulate_on, lines_of, run_on
 from tinygpu.api.report import report, run_of
 from tinygpu.devices import Device
 from tinygpu.devices import device as find_device
+from tinygpu.files.error import excerpt
 from tinygpu.language.declared import Declared
 from tinygpu.language.problem import Problem, ProblemError
 from tinygpu.ptx.emulator import Order
@@ -194,7 +195,7 @@ def check(
 
 def _kernel(call: str, given: Chosen | Tuning) -> Chosen:
     if not isinstance(given, Finalist | PlanFinalist | Tuning):
-        raise TypeError(f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not {given!r}")
+        raise TypeError(f"{call} takes a kernel, as tg.emit(space) and tg.tune(space) give one, not {excerpt(given)}")
     return given.winner if isinstance(given, Tuning) else given
 
 

@@ -117,6 +117,9 @@ def _from_file(name: str) -> type[Declared]:
         raise MachineNotFound(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    # What lies beside the file can be imported, as beside a script of Python's; it hides nothing that is installed.
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     with users_code(f"{path} cannot be imported", DeclarationError):
         spec.loader.exec_module(module)
     found = getattr(module, cls, None)

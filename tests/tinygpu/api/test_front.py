@@ -347,3 +347,12 @@ def test_a_check_is_that_of_the_command() -> None:
     assert report.ok, str(report)
     with pytest.raises(MachineNotFound, match=r"^matmul is a family of machines; one is checked at a time$"):
         tg.check("matmul")
+
+
+@pytest.mark.parametrize("call", ["explain", "predict", "emit"])
+def test_what_is_large_is_not_shown_whole(call: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        getattr(tg, call)(tg.emit(SPACE))
+    said = f"{call} is asked of a space, as tg.space(M, n=1000, device=\"a100\") gives one, not of Finalist(space="
+    assert str(refused.value).startswith(said)
+    assert len(str(refused.value)) < 160
