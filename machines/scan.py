@@ -1,9 +1,10 @@
 """Scans of rows: what all elements up to each one have together, with the element itself or without it.
 
-A row is passed once, tile after tile: each thread scans its own elements, lanes and warps that share a row tell one
-another what theirs have together, and what stands before a tile is carried on in registers. So rows are of any length,
-and each element is read and written once. Searched are who shares a row (many short rows want few lanes each, few long
-ones a whole CTA) and how much of it at a time: larger tiles meet less often, and take more registers.
+Both machines pass a row once, tile after tile: each thread scans its own elements, lanes and warps that share a row
+tell one another what theirs have together. Of many rows each is one CTA's, and what stands before a tile is carried on
+in registers. Of few long rows the tiles are many CTAs', and what stands before a tile is found by looking back at what
+those before it have published. Searched are who shares a row (many short rows want few lanes each, few long ones a
+whole CTA) and how much of it at a time: larger tiles meet less often, and take more registers.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked
+from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Partition, Require, Tracer, blocked
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16", "s32")
 
 
-class Scan(Machine):
+class RowsOfPrefixes(Machine):
     """y[i, j] = the sum, or the largest, of x[i, k] over k <= j, or over k < j if exclusive"""
 
     m, n = Dim(), Dim()
     x = Input(KINDS, m, n)
     y = Output({kind: (kind,) for kind in KINDS}, m, n, follows=x)
-    operation = Option("sum", "max")
+    operation: Any = Option("sum", "max")
     exclusive = Option(False, True)
 
     warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
@@ -37,19 +38,26 @@ class Scan(Machine):
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
 
-    def program(self, p: Tracer) -> None:
+    @property
+    def held(self) -> Partition:
+        """A tile, and who has what of it."""
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+        return blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+
+    @property
+    def sums(self) -> tuple[str, Any]:
+        """The type in which values are combined, and by what."""
         kind = "s32" if self.x.dtype.name == "s32" else "f32"
         plus, larger = (self.plus, self.larger) if kind == "f32" else (self.plus_whole, self.larger_whole)
-        combine = plus if self.operation == "sum" else larger
-        nothing = 0 if self.operation == "sum" else -math.inf if kind == "f32" else -(2**31)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
-            before = p.full(who.reduced(1), kind, nothing)
-            with p.loop(self.n, step=shape[1]) as j:
-                x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who), kind)
-                y = p.scan(combine, x, axis=1, exclusive=self.exclusive, by=self.exchange, carry=before)
-                p.store(self.st, self.y.tile(i, j, shape=shape), p.cast(y, self.y.dtype))
+        return kind, plus if self.operation == "sum" else larger
+
+    def scanned(self, p: Tracer, i: Any, j: Any, **before: Any) -> None:
+        """One tile."""
+        kind, combine = self.sums
+        shape = self.held.shape
+        x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), self.held), kind)
+        y = p.scan(combine, x, axis=1, exclusive=self.exclusive, by=self.exchange, **before)
+        p.store(self.st, self.y.tile(i, j, shape=shape), p.cast(y, self.y.dtype))
 
     @staticmethod
     def reference(x: Any, operation: str, exclusive: bool) -> Any:
@@ -58,3 +66,24 @@ class Scan(Machine):
             return y
         nothing = 0 if operation == "sum" else -(2**31) if x.dtype == "s32" else -math.inf
         return np.concatenate([np.full_like(y[:, :1], nothing), y[:, :-1]], axis=1)
+
+
+class RowScan(RowsOfPrefixes):
+    """y[i, j] = the sum, or the largest, of x[i, k] over k <= j, or over k < j if exclusive; a CTA has whole rows"""
+
+    def program(self, p: Tracer) -> None:
+        (rows, columns), kind = self.held.shape, self.sums[0]
+        nothing = 0 if self.operation == "sum" else -math.inf if kind == "f32" else -(2**31)
+        with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
+            before = p.full(self.held.reduced(1), kind, nothing)
+            with p.loop(self.n, step=columns) as j:
+                self.scanned(p, i, j, carry=before)
+
+
+class LongScan(RowsOfPrefixes):
+    """y[i, j] = the sum, or the largest, of x[i, k] over k <= j, or over k < j if exclusive; a CTA has one tile"""
+
+    def program(self, p: Tracer) -> None:
+        rows, columns = self.held.shape
+        with p.grid((self.m, rows), (self.n, columns)) as (i, j), p.role("all", warps=self.warps):
+            self.scanned(p, i, j, grid=1)

@@ -136,6 +136,7 @@ class Kernel:
     turns          tiles of a CTA after which each of its roles has taken its share of them
     banks          variables in constant space that a launch fills
     known          (dim, value) of dims that are numbers in the kernel
+    chained        axes of the grid along which CTAs wait for those before them
     """
 
     name: str
@@ -161,6 +162,7 @@ class Kernel:
     turns: int = 1
     banks: tuple[Bank, ...] = ()
     known: tuple[tuple[str, int], ...] = ()
+    chained: tuple[int, ...] = ()
 
     @property
     def architecture(self) -> str:

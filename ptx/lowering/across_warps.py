@@ -34,7 +34,7 @@ class Left:
 def leave(context: Context, by: Exchanged, results: list[list[str]]) -> Left:
     """One thread of all that have the same results stores their words, and the warps of the role meet."""
     emit = context.emit
-    start, turn = _next_place(context)
+    start, turn = next_place(context)
     target, source = emit.new("r"), emit.new("r")
     emit.line(f"add.u32 {target}, {turn}, {emit.add(start, in_bytes(context, by.left))};")
     emit.line(f"add.u32 {source}, {turn}, {emit.add(start, in_bytes(context, (*by.taken, *by.share)))};")
@@ -60,7 +60,7 @@ def take(context: Context, left: Left, result: int) -> list[list[str]]:
     return [list(words) for words in zip(*columns, strict=True)]
 
 
-def _next_place(context: Context) -> tuple[Number, Reg]:
+def next_place(context: Context) -> tuple[Number, Reg]:
     """(where the role's places begin, bytes from there to the one that it uses now: the other one than before)."""
     if context.turn is None:
         raise LoweringError("nothing is placed that warps exchange")

@@ -16,6 +16,7 @@ from tinygpu.ptx.lowering import (
     fix_up,
     grid,
     handover,
+    look_back,
     matrix,
     moves,
     probe,
@@ -102,6 +103,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             reduction.write(context, s)
         case n.Scan():
             scan.write(context, s)
+        case n.Preceding():
+            look_back.write(context, s)
         case n.Relayout():
             relayout.write(context, s)
         case n.Loop() if s.unrolled:

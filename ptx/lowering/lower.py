@@ -16,7 +16,7 @@ from tinygpu.program.placement import Swizzles, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import expressions, walk
 from tinygpu.ptx.launching.kernel import Bank, Fact, Kernel, Parameter
-from tinygpu.ptx.lowering import across_ctas, across_warps, control, fix_up, probe, roles, rounds
+from tinygpu.ptx.lowering import across_ctas, across_warps, control, fix_up, look_back, probe, roles, rounds
 from tinygpu.ptx.lowering.context import Context, Facts, LoweringError
 from tinygpu.ptx.lowering.grid import Registers, enter, rounds_of_tile
 from tinygpu.ptx.lowering.marks import mark
@@ -92,7 +92,8 @@ def lowered(
     context.emit.line("ret;")
     maps = tuple(spec for spec, _ in context.maps)
     parameters = (*parameters, *(Parameter(m.name, "map", "b8") for m in maps))
-    workspaces = fix_up.workspaces(program) + ((probe.workspace(program, log_bytes),) if log_bytes else ())
+    workspaces = fix_up.workspaces(program) + look_back.workspaces(program)
+    workspaces += (probe.workspace(program, log_bytes),) if log_bytes else ()
     if context.workspace:
         parameters = (*parameters, *(Parameter(w.name, "workspace", "u64") for w in workspaces))
         prologue += [
@@ -160,6 +161,7 @@ def lowered(
         rounds.turns(program),
         _banks(program),
         tuple(dict.fromkeys(pair for t in program.tensors for pair in t.known)),
+        look_back.axes(program),
     )
     return Lowered(kernel, _protocol(program, context))
 

@@ -29,6 +29,8 @@ TILES_PER_CTA = 3
 MOST_TAPS = 11
 # Tiles that are added to a dim which follows from others, until these have sizes that give it its own.
 MORE_TILES = 8
+# Tiles along an axis on which CTAs look back at those before them: more than a warp looks at at once.
+LOOKED_BACK = 34
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 4096
 
@@ -92,7 +94,8 @@ def derive(
     """The small problem on which a kernel is verified: same facts, same remainders, fewer tiles.
 
     tiles  "edges": along each grid axis two full tiles, or one full and one partial tile where the real problem has a
-           remainder; one more where CTAs form clusters or take tile after tile, so that clusters do not divide them.
+           remainder; one more where CTAs form clusters or take tile after tile, so that clusters do not divide them;
+           and more than a warp looks at at once where CTAs look back
            "row": along the last axis of more than one tile as many as let one CTA take its share of them, and one along
            the others
     """
@@ -191,7 +194,8 @@ def _tiled(
     out = {}
     for name, extent in extents.items():
         size = problem.dim[name]
-        edges = full * extent + size % extent if size % extent else (full + 1) * extent
+        whole = LOOKED_BACK if name in {kernel.tiles[axis][0] for axis in kernel.chained} else full
+        edges = whole * extent + size % extent if size % extent else (whole + 1) * extent
         out[name] = min(size, edges if tiles == "edges" else extent * clusters[name])
     # One axis is as long as it takes for a CTA to go on to other tiles.
     wanted = max(2, -(-tiles_per_cta(kernel, aim) // kernel.slices))

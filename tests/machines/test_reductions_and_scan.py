@@ -11,7 +11,7 @@ import tinygpu as tg
 from tinygpu.api.machines import family
 from tinygpu.devices import device
 from tinygpu.machines.reductions import ArgMax, ColumnReduction, RowReduction, TensorReduction
-from tinygpu.machines.scan import Scan
+from tinygpu.machines.scan import LongScan, RowScan
 from tinygpu.ptx.launching.kernels import Kernels
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
@@ -23,11 +23,15 @@ from tinygpu.spaces.plan_space import build_plan_space
 SIZES = ((1, 1), (3, 7), (17, 129), (5, 1000), (2, 4097), (70, 64), (1031, 3))
 GPUS = ("a100", "h100", "rtx5090")
 OPERATIONS: tuple[dict[str, Any], ...] = tuple({"operation": o} for o in ("sum", "max", "mean", "norm"))
+SCANS: tuple[dict[str, Any], ...] = tuple(
+    {"operation": o, "exclusive": e} for o in ("sum", "max") for e in (False, True)
+)
 OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
     RowReduction: OPERATIONS,
     ColumnReduction: OPERATIONS,
     ArgMax: ({},),
-    Scan: tuple({"operation": o, "exclusive": e} for o in ("sum", "max") for e in (False, True)),
+    RowScan: SCANS,
+    LongScan: SCANS,
 }
 
 
@@ -37,7 +41,7 @@ OPTIONS: dict[type[Any], tuple[dict[str, Any], ...]] = {
 def test_random_candidates_are_right(machine: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     m, n = SIZES[seed % len(SIZES)]
-    kind = str(rng.choice(("f32", "f16", "bf16", "s32") if machine is Scan else ("f32", "f16", "bf16")))
+    kind = str(rng.choice(("f32", "f16", "bf16", "s32") if OPTIONS[machine] is SCANS else ("f32", "f16", "bf16")))
     wide = machine in (RowReduction, ColumnReduction) and rng.random() < 0.5
     dtypes = {"x": kind, "y": "f32"} if wide else {"x": kind}
     problem = machine.problem(m=m, n=n, dtypes=dtypes, options=OPTIONS[machine][seed % len(OPTIONS[machine])])
@@ -76,12 +80,13 @@ def test_a_plan_that_ships_is_called_by_name() -> None:
     assert family("tensor-reduction").machines == (TensorReduction,)
 
 
+@pytest.mark.parametrize("machine", [RowScan, LongScan])
 @pytest.mark.parametrize("operation", ["sum", "max"])
-def test_whole_numbers_that_no_float_has_are_scanned_exactly(operation: str) -> None:
+def test_whole_numbers_that_no_float_has_are_scanned_exactly(machine: Any, operation: str) -> None:
     x = np.random.default_rng(0).integers(-(2**24), 2**24, (3, 101)).astype(np.int32) | 1
     x[2] = 1 - 2**31 // 101  # the largest of them is far below zero, where the scan excludes the element itself
     options = {"operation": operation, "exclusive": True}
-    space = tg.space(Scan, m=3, n=101, dtypes={"x": "s32"}, device="a100", options=options)
+    space = tg.space(machine, m=3, n=101, dtypes={"x": "s32"}, device="a100", options=options)
     y = tg.emulate(tg.emit(space, space.sample(1, 0)[0]), x)
     wanted = np.cumsum(x, axis=1, dtype=np.int32) if operation == "sum" else np.maximum.accumulate(x, axis=1)
     assert (y[:, 1:] == wanted[:, :-1]).all()

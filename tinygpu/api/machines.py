@@ -41,7 +41,8 @@ SHIPPED: Mapping[str, str] = {
     "row_reduction": "tinygpu.machines.reductions:RowReduction",
     "column_reduction": "tinygpu.machines.reductions:ColumnReduction",
     "argmax": "tinygpu.machines.reductions:ArgMax",
-    "scan": "tinygpu.machines.scan:Scan",
+    "row_scan": "tinygpu.machines.scan:RowScan",
+    "long_scan": "tinygpu.machines.scan:LongScan",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }
@@ -50,6 +51,7 @@ PLANS: Mapping[str, str] = {"tensor_reduction": "tinygpu.machines.reductions:Ten
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
     "attention": ("attention_hopper", "attention_ampere"),
+    "scan": ("row_scan", "long_scan"),
 }
 
 

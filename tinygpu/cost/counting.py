@@ -16,6 +16,7 @@ import numpy as np
 
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
+from tinygpu.cost.look_back import handed_on
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
 from tinygpu.devices import Device
@@ -88,6 +89,7 @@ class Counts:
             persistent=int(self.program.grid.scheduler.persistent),
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
+            handed_on=v["handed_on"],
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
@@ -243,6 +245,7 @@ class _Counter:
             "threads": self.operations.threads,
             "registers": registers_estimate(p),
             "even": p.grid.scheduler.even,
+            "handed_on": sum_of(handed_on(p, s) for s in walk(p.body) if isinstance(s, n.Preceding)),
             "smem": shared_bytes(p),
             "iterations": self.iterations,
             "prefetch": self.operations.prefetch,

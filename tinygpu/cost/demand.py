@@ -118,6 +118,7 @@ class Demand:
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
+    handed_on                trips to L2 that CTAs make one after another over the whole launch, each for the next
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
     compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
@@ -140,6 +141,7 @@ class Demand:
     even: Cells = 0
     persistent: Cells = 0
     turns: Cells = 1
+    handed_on: Cells = 0
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0
     compulsory_dram_bytes: Cells | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from tinygpu.cost.combining import Combined, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
+from tinygpu.cost.look_back import looked_back
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
 from tinygpu.expressions import Expr, Operand, ceil_div, expr, maximum, minimum, where
@@ -38,6 +39,7 @@ AT_ONCE_OPERATIONS = 4
 # Loads of the own shared memory in whose time one of another CTA's comes: 180 cycles against 29 (Luo et al.,
 # Benchmarking and dissecting the Nvidia Hopper GPU architecture via microbenchmarking, 2024).
 ABROAD_LOADS = 6
+
 
 
 @dataclass(slots=True)
@@ -131,6 +133,8 @@ class Operations:
                 self._combine(s, reduced(s), tally, times)
             case n.Scan():
                 self._combine(s, scanned(s), tally, times)
+            case n.Preceding():
+                self._look_back(s, tally, times)
             case n.Relayout():
                 self._relayout(s, tally, times)
             case _:
@@ -152,6 +156,15 @@ class Operations:
         tally.wait("smem_loads", times * (counts.rounds + counts.barriers + ABROAD_LOADS * counts.abroad))
         tally.wait("barriers", times * counts.barriers)
         tally.wait("fmas", times * counts.in_a_row * len(s.merge.steps))
+
+    def _look_back(self, s: n.Preceding, tally: Tally, times: Expr) -> None:
+        looking = looked_back(s, self.warps)
+        for name, amount in looking.work.items():
+            tally.add(name, times * amount)
+        for step in s.merge.steps:
+            self._computed(step.instruction, times * looking.merges, tally)
+        for name, amount in looking.waits.items():
+            tally.wait(name, times * amount)
 
     def _relayout(self, s: n.Relayout, tally: Tally, times: Expr) -> None:
         """Shuffles go through shared memory's crossbar, a warp in each clock (CUDA programming guide, arithmetic

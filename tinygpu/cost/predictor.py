@@ -196,7 +196,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     # However few of its rounds a CTA does, it finishes a tile.
     final = part * in_step(last, rest, last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
-    waves_s = full * wave + final + ends_s
+    waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand))
 
     # 4. Power. Spread evenly, the busiest unit bounds the launch from below.
     busy = {key: summed[key] * ctas / sms for key in summed}
@@ -287,11 +287,19 @@ class Rates:
         moved = np.maximum(np.multiply(sectors, SECTOR_BYTES), np.multiply(accesses, ACCESS_BYTES))
         return np.asarray(moved * (self.device.sm_count / self.device.l2_bytes_per_s), dtype=np.float64)
 
+    @property
+    def l2_cycles(self) -> float:
+        """Latency of L2, of whichever part of it."""
+        return (self.device.number("lat_l2_hit_near") + self.device.number("lat_l2_hit_far")) / 2
+
     def memory_cycles(self, demand: Demand) -> Times:
         """Latency of global data: that of DRAM if any comes from there, since a tile waits for its slowest sector."""
         d = self.device
-        l2_cycles = (d.number("lat_l2_hit_near") + d.number("lat_l2_hit_far")) / 2
-        return np.where(np.asarray(demand.dram_bytes_read) > 0, d.number("lat_dram"), l2_cycles)
+        return np.where(np.asarray(demand.dram_bytes_read) > 0, d.number("lat_dram"), self.l2_cycles)
+
+    def handed_on_s(self, demand: Demand) -> Times:
+        """Seconds of what CTAs tell one another, each the next, however many of them there are at a time."""
+        return np.asarray(np.multiply(demand.handed_on, self.l2_cycles) / self.clock_hz, dtype=np.float64)
 
     def chain_s(self, chain: Chain, memory_cycles: Times) -> Times:
         """Seconds that a CTA waits in series."""

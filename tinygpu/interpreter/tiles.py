@@ -63,6 +63,8 @@ class Computing:
                 return self.reduce(s), False
             case n.Scan():
                 return self.scan(s), False
+            case n.Preceding():
+                return self.preceding(s), False
             case n.Relayout():
                 return self.relayout(s), False
             case _:
@@ -205,6 +207,26 @@ class Computing:
             for put, one in zip(puts, parts(made, len(puts)), strict=True):
                 put(w, one, *values)
             for put, one in zip(new, parts(total, len(puts)), strict=False):
+                put(w, one, *values)
+
+        return act
+
+    def preceding(self, s: n.Preceding) -> Act:
+        """CTAs are carried out in the order of their tiles, so that what is before is known."""
+        gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
+        merge = merging(s.merge, self.operand, lambda step: meaning_of(step.name, step.instruction))
+        kinds = [tile.dtype for tile in s.sources]
+        shape = extents(s.results[0])
+        firsts = [np.full(shape, number(v, k), k.numpy) for v, k in zip(s.merge.identity, kinds, strict=True)]
+
+        def act(w: Worker) -> None:
+            values = [get(w) for get in gets]
+            row = tuple(np.delete(w.work.tile, s.grid).tolist())
+            before = w.launch.preceding.get((id(s), row))
+            together = tupled(firsts, kinds) if before is None else before
+            own = tupled(values, kinds)
+            w.launch.preceding[id(s), row] = own if before is None else merge(w)(before, own)
+            for put, one in zip(puts, parts(together, len(puts)), strict=True):
                 put(w, one, *values)
 
         return act

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +47,17 @@ Watch: TypeAlias = Callable[[Moment], Array]
 class Launch:
     """What the CTAs of a run share.
 
-    tensors   by name
-    scalars   by name, as elements
-    partials  what CTAs left of a tile: (area, tile) -> [(place among the owners, values)]
+    tensors    by name
+    scalars    by name, as elements
+    partials   what CTAs left of a tile: (area, tile) -> [(place among the owners, values)]
+    preceding  what tiles along an axis of the grid have together so far: (statement, the others' numbers) -> a tuple
     """
 
     tensors: dict[str, Stored]
     scalars: dict[str, Array]
     watch: Watch | None = None
     partials: dict[tuple[int, tuple[int, ...]], list[tuple[int, Array]]] = field(default_factory=dict)
+    preceding: dict[tuple[int, tuple[int, ...]], Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

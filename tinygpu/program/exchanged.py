@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.meeting import LANES, WORD_BYTES, Meeting, paired, vector
-from tinygpu.program.nodes.combining import Combining, Reduce, Scan
+from tinygpu.program.nodes.combining import Combining, Preceding, Reduce, Scan
 from tinygpu.program.scanning import Level, ThreadPart, levels, thread_parts
 
 # (threads from one value of the digit to the next, how many values it has, words from one to the next)
@@ -157,14 +157,16 @@ def exchanged_between(
     )  # fmt: skip
 
 
-def all_exchanged(s: Combining) -> list[Exchanged | OfCluster]:
+def all_exchanged(s: Combining) -> list[Exchanged | LookedBack | OfCluster]:
     """All that warps and CTAs exchange for a statement, in order."""
     if not isinstance(s, Scan):
         found = exchanged(s)
-        own: list[Exchanged | OfCluster] = [found] if found is not None else []
+        if isinstance(s, Preceding):
+            return [looked_back(s)]
+        own: list[Exchanged | LookedBack | OfCluster] = [found] if found is not None else []
         return [*own, of_cluster(s)] if isinstance(s, Reduce) and int(s.ctas) > 1 else own
     blocks = s.holders.values.size
-    out: list[Exchanged | OfCluster] = []
+    out: list[Exchanged | LookedBack | OfCluster] = []
     for level in levels(s.holders, s.axis):
         if level.kind == "values":
             blocks //= level.size
@@ -174,10 +176,9 @@ def all_exchanged(s: Combining) -> list[Exchanged | OfCluster]:
 
 
 @dataclass(frozen=True, slots=True)
-class OfCluster:
-    """What a CTA leaves for others of its cluster, and takes of each of them.
+class OfCta:
+    """What a CTA leaves of results that many of its threads have: every one once.
 
-    ctas     that meet
     words    of the tuple that one thread has of a result
     results  tuples of one thread
     groups   of threads that have the same results: what they leave of one word lies side by side
@@ -186,7 +187,6 @@ class OfCluster:
     threads  that have results
     """
 
-    ctas: int
     words: int
     results: int
     groups: int
@@ -194,9 +194,46 @@ class OfCluster:
     first: tuple[DigitStep, ...]
     threads: int
 
+    @property
+    def tuples(self) -> int:
+        """Results of the CTA."""
+        return self.results * self.groups
+
     def offset(self, result: int, word: int) -> int:
         """Bytes to a word of a result."""
         return (word * self.results + result) * self.groups * WORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class LookedBack(OfCta):
+    """What a CTA leaves for the warps that look back at other CTAs' results, and takes as what those have together."""
+
+    def requests(self, warps: int) -> Iterator[tuple[bool, int, NDArray[np.int64], NDArray[np.bool_]]]:
+        """As those of `Exchanged`: all leave theirs; a warp takes a result and gives it back; all take what it gave."""
+        threads = np.arange(warps * LANES).reshape(warps, LANES)
+        out = (threads >= self.threads) | (placed(threads, self.first) != 0)
+        start = placed(threads, self.left) * WORD_BYTES
+        both = [(result, word) for result in range(self.results) for word in range(self.words)]
+        for result, word in both:
+            yield True, WORD_BYTES, start + self.offset(result, word), out
+        lanes = np.zeros((1, LANES), dtype=np.int64)
+        for place in range(self.tuples):
+            for word in range(self.words):
+                address = lanes + (word * self.tuples + place) * WORD_BYTES
+                yield False, WORD_BYTES, address, np.zeros_like(address, dtype=bool)
+                yield True, WORD_BYTES, address, np.arange(LANES)[None, :] < LANES - 1
+        for result, word in both:
+            yield False, WORD_BYTES, start + self.offset(result, word), np.zeros_like(out)
+
+
+@dataclass(frozen=True, slots=True)
+class OfCluster(OfCta):
+    """What a CTA leaves for others of its cluster, and takes of each of them.
+
+    ctas  that meet
+    """
+
+    ctas: int
 
     def requests(self, warps: int) -> Iterator[tuple[bool, int, NDArray[np.int64], NDArray[np.bool_]]]:
         """As those of `Exchanged`; a CTA's own place stands for those of the others."""
@@ -212,12 +249,22 @@ class OfCluster:
 
 def of_cluster(s: Reduce) -> OfCluster:
     """What a reduction leaves for the CTAs of a cluster."""
+    return OfCluster(*_of_cta(s), int(s.ctas))
+
+
+def looked_back(s: Preceding) -> LookedBack:
+    """What a CTA leaves for those of its warps that look back."""
+    return LookedBack(*_of_cta(s))
+
+
+def _of_cta(s: Combining) -> tuple[int, int, int, tuple[DigitStep, ...], tuple[DigitStep, ...], int]:
+    """The fields of `OfCta`."""
     who = s.meeting
     digits = [d for d in who.digits if int(d.size) > 1]
     left = _steps([(int(d.below), int(d.size)) for d in digits if not d.along and not d.copies], 1)
     first = tuple((int(d.below), int(d.size), 1) for d in digits if d.along or d.copies)
     threads = math.prod(int(d.size) for d in digits)
-    return OfCluster(int(s.ctas), s.merge.words, int(who.results), int(who.groups), left, first, threads)
+    return s.merge.words, int(who.results), int(who.groups), left, first, threads
 
 
 def lane_masks(who: Meeting) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
-from tinygpu.program.nodes import PART, Grid, Repeated, ScalarArgument, Statement
+from tinygpu.program.nodes import PART, Grid, Preceding, Repeated, ScalarArgument, Statement
 from tinygpu.program.tree import places, walk
 
 
@@ -118,12 +118,14 @@ class Program:
 
     @property
     def knows_places(self) -> bool:
-        """Whether what is made of a tile hangs on where it lies in the grid, and not on what lies there alone."""
+        """Whether what is made of a tile hangs on where it lies in the grid, or on the tiles before it, and not on what
+        lies there alone.
+        """
         indices = {axis.index for axis in self.grid.axes}
         places = indices | {name for axis in self.grid.axes for name in axis.size.symbols}
         deciding = [e.symbols & places for s in walk(self.body) for e in s.decides_by]
         deciding += [s.trips.symbols & indices for s in walk(self.body) if isinstance(s, Repeated)]
-        return any(deciding)
+        return any(deciding) or any(isinstance(s, Preceding) for s in walk(self.body))
 
     @property
     def threads(self) -> Expr:

@@ -126,6 +126,11 @@ class TileScheduler:
         return f"each of the {self.slices}"
 
     @property
+    def in_order(self) -> bool:
+        """Whether every CTA has one tile, and those that are launched first the first tiles: it may wait for these."""
+        return False
+
+    @property
     def deals_rounds(self) -> bool:
         """Whether it is known at launch only how many rounds of divided loops a cluster does of a tile."""
         return False

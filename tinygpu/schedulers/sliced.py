@@ -59,6 +59,10 @@ class Sliced(TileScheduler):
 class OneTile(Sliced):
     """Every CTA (or cluster) has one slice of one tile: data-parallel, or split-K."""
 
+    @property
+    def in_order(self) -> bool:
+        return self.slices.same(1)
+
     def walk(self, run: RunTime, share: tuple[int, int]) -> SlicedWalk:
         return SlicedWalk(run.own(), slices=int(self.slices))
 

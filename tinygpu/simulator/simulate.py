@@ -170,6 +170,7 @@ def simulate(
         seconds += more * (long.seconds - short.seconds)
         busy = {unit: busy[unit] + more * (long.busy_s[unit] - short.busy_s[unit]) for unit in busy}
     rates = Rates.of(device, demand)
+    seconds = max(seconds, float(rates.handed_on_s(demand)))
     total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
     sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
     return Simulation(

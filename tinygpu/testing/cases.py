@@ -262,6 +262,8 @@ def _beyond_listing(program: Program) -> str:
     """Why the CTAs of a program cannot be listed one by one; "" where they can."""
     if program.grid.scheduler.settled().shares:
         return "CTAs that share a tile do not all do the same"
+    if any(isinstance(s, n.Preceding) for s in walk(program.body)):
+        return "how far CTAs look back hangs on how far those before them are"
     return ""
 
 

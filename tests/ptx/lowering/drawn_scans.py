@@ -20,6 +20,9 @@ WARPS = (1, 1, 2, 3, 4, 6, 8)
 KINDS = ("f32", "s32", "u32", "f64", "f16")
 COMBINES = ("add", "add", "max", "latest", "sum and largest")
 STYLES = ("once", "in a loop", "in a loop", "persistent", "beside a role", "twice")
+OVER_THE_GRID = ("over the grid", "over the grid, beside a role", "over the grid, twice")
+# More tiles than a warp looks at at once, and elements along the axis at most.
+MOST_TILES, MOST_ELEMENTS = 70, 1 << 12
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ class Drawn:
 
     def sizes(self, rng: np.random.Generator) -> tuple[int, int]:
         extent, other = self.tile[self.axis], self.tile[1 - self.axis]
-        along = int(rng.integers(1, (3 if self.style == "in a loop" else 1) * extent + 1))
+        most = (3 if self.style == "in a loop" else 1) * extent
+        if self.style in OVER_THE_GRID:
+            most = min(MOST_TILES * extent, max(MOST_ELEMENTS, 3 * extent))
+        along = int(rng.integers(1, most + 1))
         across = int(rng.integers(1, 3 * other + 1))
         return (across, along) if self.axis == 1 else (along, across)
 
@@ -64,7 +70,7 @@ class Drawn:
             if self.combine == "sum and largest":
                 made += np.maximum.accumulate(np.concatenate([first, x]), axis=0)
         made = made[:-1] if self.exclusive else made[1:]
-        if self.style == "twice":
+        if self.style.endswith("twice"):
             made = made.cumsum(axis=0, dtype=x.dtype)
         return np.moveaxis(made, 0, self.axis)
 
@@ -76,7 +82,7 @@ def draw(seed: int, style: str = "") -> Drawn:
     combine, kind, style = str(rng.choice(COMBINES)), str(rng.choice(KINDS)), style or str(rng.choice(STYLES))
     if combine in ("max", "sum and largest") and kind == "f16":
         kind = "f32"
-    if style == "twice":
+    if style.endswith("twice"):
         combine, kind = "add", "s32"
     exclusive = bool(rng.random() < 0.4)
     who, text = holders(rng, warps, axis, True)
@@ -84,13 +90,14 @@ def draw(seed: int, style: str = "") -> Drawn:
         kind = "f32"
     tile = (int(who.shape[0]), int(who.shape[1]))
     low = -999 if combine == "max" and kind != "u32" else 0
+    over: dict[str, Any] = {"grid": 1} if style in OVER_THE_GRID else {}
 
     class Scanning(Machine):
         """Prefixes of a matrix along one axis"""
 
         m, n = Dim(), Dim()
         x, y = Input(kind, m, n), Output(kind, m, n)
-        if style == "beside a role":
+        if style.endswith("beside a role"):
             z, w = Input(kind, n), Output(kind, n)
         many = Param(warps)
         ld, st, add, exchange = isa.LdGlobal(1), isa.StGlobal(1), isa.Add(kind), isa.Exchange()
@@ -105,7 +112,7 @@ def draw(seed: int, style: str = "") -> Drawn:
             return p.apply(self.add, left[0], right[0]), p.apply(self.larger, left[1], right[1])
 
         def scanned(self, p: Any, x: Any, carry: Any) -> Any:
-            given = {"axis": axis, "exclusive": exclusive, "by": self.exchange}
+            given = {"axis": axis, "exclusive": exclusive, "by": self.exchange, **over}
             if combine == "latest":
                 (found,) = p.scan(Combine(self.latest, (0,)), (x,), carry=carry, **given)
                 return found
@@ -123,13 +130,15 @@ def draw(seed: int, style: str = "") -> Drawn:
 
         def program(self, p: Any) -> None:
             kept, along = (self.n, self.m) if axis == 0 else (self.m, self.n)
-            first = 1 if style == "beside a role" else 0
+            first = 1 if style.endswith("beside a role") else 0
 
             def window(of: Any, i: Any, j: Any) -> Any:
                 return of.tile(*((j, i) if axis == 0 else (i, j)), shape=tile)
 
-            with p.grid((kept, tile[1 - axis]), persistent=style == "persistent") as (i,):
-                if style == "beside a role":
+            axes = [(kept, tile[1 - axis]), (along, tile[axis])][: 1 + bool(over)]
+            with p.grid(*axes, persistent=style == "persistent") as (i, *places):
+                place = places[0] if over else 0
+                if style.endswith("beside a role"):
                     with p.role("copies", warps=1):
                         lanes = Partition((32,), Layout.of([(32, E(0))], [(1, E(0))]))
                         with p.loop(self.n, step=32) as j:
@@ -142,11 +151,11 @@ def draw(seed: int, style: str = "") -> Drawn:
                             x = p.load(self.ld, window(self.x, i, j), who)
                             p.store(self.st, window(self.y, i, j), self.scanned(p, x, carry))
                         return
-                    x = p.load(self.ld, window(self.x, i, 0), who)
+                    x = p.load(self.ld, window(self.x, i, place), who)
                     made = self.scanned(p, x, None)
-                    if style == "twice":
-                        made = p.scan(self.add, made, axis=axis, by=self.exchange)
-                    p.store(self.st, window(self.y, i, 0), made)
+                    if style.endswith("twice"):
+                        made = p.scan(self.add, made, axis=axis, by=self.exchange, **over)
+                    p.store(self.st, window(self.y, i, place), made)
 
         @staticmethod
         def reference(x: Array, **others: Array) -> Any:

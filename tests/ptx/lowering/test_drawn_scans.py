@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from drawn_scans import STYLES, draw
+from drawn_scans import OVER_THE_GRID, STYLES, draw
 
 import tinygpu as tg
 from tinygpu.cost.combining import scanned
@@ -25,13 +25,13 @@ def emulated_as_meant(seed: int, style: str = "") -> None:
     space = tg.space(drawn.machine, m=rows, n=columns, device=["a100", "h100", "b200"][seed % 3])
     kernel = tg.emit(space, exchange="shuffles")
     x = drawn.array(rng, rows, columns)
-    given = [x, x[0]] if drawn.style == "beside a role" else [x]
+    given = [x, x[0]] if drawn.style.endswith("beside a role") else [x]
     for what, found in (("emulated", tg.emulate(kernel, *given)), ("run", tg.run(kernel, *given))):
         made = found[0] if isinstance(found, tuple) else found
         assert np.array_equal(made, drawn.wanted(x)), f"{what}: {drawn.text}, m={rows}, n={columns}"
 
 
-@pytest.mark.parametrize(("seed", "style"), [*enumerate(STYLES, 20)])
+@pytest.mark.parametrize(("seed", "style"), [*enumerate((*STYLES, *OVER_THE_GRID), 20)])
 def test_a_drawn_scan_is_what_numpy_makes(seed: int, style: str) -> None:
     emulated_as_meant(seed, style)
 
@@ -40,6 +40,12 @@ def test_a_drawn_scan_is_what_numpy_makes(seed: int, style: str) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_many_drawn_scans_are_what_numpy_makes(seed: int) -> None:
     emulated_as_meant(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2400))
+def test_many_drawn_scans_over_the_grid_are_what_numpy_makes(seed: int) -> None:
+    emulated_as_meant(seed, OVER_THE_GRID[seed % len(OVER_THE_GRID)])
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 12))

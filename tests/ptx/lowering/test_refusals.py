@@ -705,6 +705,7 @@ PLACES: dict[tuple[str, str], str] = {
         "a rule of p.role: warpgroups of NAME"
     ),
     ("context", "{} begins where no number is known before the launch"): "moving part",
+    ("look_back", "nothing is said that shifts %{} between lanes"): "p.scan refuses it, in tests/tinygpu/language",
     ("scan", "nothing is said that shifts %{} between lanes"): "p.scan refuses it, in tests/tinygpu/language",
     ("smem", "{} does not lie in SMEM"): TYPE,
     ("warpgroup", "{} is no operand of {}: it lies in no swizzled buffer"): "plain operands",

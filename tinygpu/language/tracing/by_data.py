@@ -107,6 +107,8 @@ class ByData(Moves):
             if isinstance(s, n.FixUp) or (isinstance(s, n.Repeated) and s.divided):
                 what = "p.fix_up" if isinstance(s, n.FixUp) else "a divided loop"
                 raise self.fail(f"{what} stands inside p.when, and all CTAs that share a tile do it; write it outside")
+            if isinstance(s, n.Preceding):
+                raise self.fail(f"{s.name} scans over the grid inside p.when, and all CTAs take part; write it outside")
             if isinstance(s, n.Multiply) and s.token is not None:
                 raise self.fail(f"{s.name} ({s.instruction}) is under way where p.when ends; multiply outside of it")
 

@@ -67,17 +67,17 @@ class Combining(Computing):
     @overload
     def scan(
         self, combine: Elementwise, value: Tile, axis: int, exclusive: bool = False, by: By = None,
-        carry: Tile | None = None,
+        carry: Tile | None = None, grid: int | None = None,
     ) -> Tile: ...
     @overload
     def scan(
         self, combine: Combine, value: tuple[Tile, ...], axis: int, exclusive: bool = False, by: By = None,
-        carry: tuple[Tile, ...] | None = None,
+        carry: tuple[Tile, ...] | None = None, grid: int | None = None,
     ) -> tuple[Tile, ...]: ...
     @verb("p.scan")
     def scan(
         self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, exclusive: bool = False,
-        by: By = None, carry: Tile | tuple[Tile, ...] | None = None,
+        by: By = None, carry: Tile | tuple[Tile, ...] | None = None, grid: int | None = None,
     ) -> Tile | tuple[Tile, ...]:
         """What all elements up to each one along `axis` have together; the result is held as the tile is.
 
@@ -85,7 +85,12 @@ class Combining(Computing):
         by         as in `p.reduce`; lanes exchange by a LaneShift
         carry      a tile of extent 1 along the axis: what stands before all elements, and then what all have together,
                    as the rounds of a loop hand it on
+        grid       an axis of the grid: what the tiles before this one along it have stands before all elements
         """
+        if grid is not None:
+            if carry is not None:
+                raise self.fail("what stands before a scan comes from the tiles before or by carry=; give one of them")
+            carry = self._before(combine, value, axis, by, grid)
         name, values, who = self._combined("scan", combine, value, axis)
         merge = self._merge("scan", name, combine, values, who.reduced(axis))
         plan = self._plan("scan", name, by)
@@ -107,6 +112,60 @@ class Combining(Computing):
             return results[0]
         self.siblings |= dict.fromkeys((tile.name for tile in results), tuple(tile.name for tile in results))
         return results
+
+    def _before(
+        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, by: By, grid: int
+    ) -> tuple[Tile, ...]:
+        """What the tiles before this one along an axis of the grid have together."""
+        name, values, who = self._combined("scan", combine, value, axis)
+        merge = self._merge("scan", name, combine, values, who.reduced(axis))
+        plan = self._plan("scan", name, by)
+        self._check_looks_back(name, merge, plan, grid)
+        own = self._together(combine, value, axis, by, merge, values, who.reduced(axis))
+        what = f"the scan by {name} over the grid"
+        before = tuple(self._value(tile.dtype, who.reduced(axis), what) for tile in values)
+        for tile in own:
+            self._use(tile)
+        self.emit(n.Preceding(name, merge, plan, own, before, axis, grid))
+        return before
+
+    def _together(
+        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, by: By, merge: n.Merge,
+        values: tuple[Tile, ...], held: Partition,
+    ) -> tuple[Tile, ...]:
+        """What all elements of a tile have together, in the order of the axis where it matters."""
+        if isinstance(combine, Elementwise) and isinstance(value, Tile):
+            return (self.reduce(combine, value, axis, by),)
+        of = zip(values, merge.identity, strict=True)
+        totals = tuple(self.full(held, tile.dtype, number) for tile, number in of)
+        known = set(self.unused)
+        self.scan(cast(Combine, combine), cast(tuple[Tile, ...], value), axis, by=by, carry=totals)
+        for prefix in set(self.unused) - known:
+            self.unused.pop(prefix)
+        return totals
+
+    def _check_looks_back(self, name: str, merge: n.Merge, plan: ExchangePlan | None, axis: int) -> None:
+        node = self.grid_node
+        if node is None or not 0 <= axis < len(node.axes):
+            there = "there is none" if node is None else f"it has {axes_of(len(node.axes))}"
+            raise self.fail(f"{name} scans over axis {axis} of the grid, and {there}")
+        if not node.scheduler.in_order or any(not a.cluster.same(1) for a in node.axes):
+            raise self.fail(
+                f"{name} scans over the grid, where each CTA waits for those before it; give every CTA one tile: "
+                "p.grid without cluster=, persistent=, slices= or a scheduler"
+            )
+        if self.depth or self.slots or self.fixing_up:
+            where = "a loop" if self.depth else "a slot" if self.slots else "p.fix_up"
+            raise self.fail(f"{name} scans over the grid inside {where}; each tile is scanned once, outside of it")
+        if not merge.identity:
+            raise self.fail(
+                f"a scan over the grid begins with what changes nothing, and {name} does not say what; give a Combine "
+                "with its identity"
+            )
+        if plan is None or not plan.warps:
+            raise self.fail(
+                f"{name} scans over the grid through shared memory, and by= says nothing of that; give an exchange"
+            )
 
     def _carries(
         self, name: str, values: tuple[Tile, ...], held: Partition, carry: Tile | tuple[Tile, ...] | None

@@ -134,6 +134,27 @@ class Scan(Combining):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Preceding(Combining):
+    """What the tiles before this one along an axis of the grid have together; of the first one, what changes nothing.
+
+    Every CTA publishes what it has, looks back at what those before it have published, and then publishes what all of
+    them have together, so that those behind it need not look further (decoupled look-back).
+
+    grid  the axis
+    """
+
+    grid: int = 0
+
+    @property
+    def exchanged_bytes(self) -> Expr:
+        return self.meeting.of_ctas_bytes(self.merge.words)
+
+    def headline(self, turns: frozenset[str]) -> str:
+        made, taken = (", ".join(map(str, tiles)) for tiles in (self.results, self.sources))
+        return f"{made} = {self.name} {taken} of the tiles before along {self.grid} of the grid"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Combining):
     """All values along the axis become one, which every thread that held one of them holds.
 
