@@ -115,8 +115,14 @@ def corners(kernel: Kernel, problem: Problem) -> list[tuple[int, tuple[int, ...]
     return sorted((number, tile) for tile, number in found.items())
 
 
-def too_large(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
+def why_not_run(kernel: Kernel, machine: type[Machine], problem: Problem, chosen: Sequence[Chosen]) -> str:
     """Why chosen tiles are not run together; "" where they are."""
+    divided = {d for d, _ in kernel.tiles}
+    for d in machine.following_dims():
+        by = next((name for name in d.reads if name in divided and d.name not in divided), "")
+        of = [o.name for o in problem.operands if o.access != "in" and d.name in dict(kernel.shapes)[o.name]]
+        if by and of:
+            return f"what each has of {of[0]} is not known, whose {d.name} follows from {by}, which tiles divide"
     whole = _together(machine)
     elements = sum(math.prod(_shape(_window(kernel, problem, o, chosen, whole))) for o in problem.operands)
     if elements > MOST_ELEMENTS:

@@ -36,7 +36,7 @@ from tinygpu.ptx.verification.comparison import Check, compare
 from tinygpu.ptx.verification.inputs import Inputs, arguments, banks, workspaces
 from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.plan import Run, plan
-from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, too_large
+from tinygpu.ptx.verification.sampled import Chosen, chosen_clusters, sampled_checks, why_not_run
 from tinygpu.ptx.verification.trial import Trial, draw
 from tinygpu.seeds import check_seed
 
@@ -162,14 +162,14 @@ def _sampled(
         budget.left_out.append(f"CTAs of the problem itself: {unknown}")
         return []
     for chosen in chosen_clusters(kernel, problem):
-        large = too_large(kernel, machine, problem, [chosen])
+        large = why_not_run(kernel, machine, problem, [chosen])
         if large:
             budget.left_out.append(f"{chosen}: {large}")
         elif budget.allows(str(chosen), chosen.rounds(kernel, problem)):
             together.append(chosen)
     if not together:
         return []
-    groups = [[one] for one in together] if too_large(kernel, machine, problem, together) else [together]
+    groups = [[one] for one in together] if why_not_run(kernel, machine, problem, together) else [together]
     return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed, lines)]
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from tinygpu.expressions import Expr, all_of, expr, joined, maximum, minimum
 from tinygpu.language.partition import Condition, Partition
+from tinygpu.language.register_windows import is_multiple
+from tinygpu.layouts.algebra import coalesce
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.leaf import Leaf, leaf
 from tinygpu.layouts.step import E, Step
@@ -32,7 +34,11 @@ def merged(partition: Partition, groups: Sequence[Sequence[int]]) -> Partition:
             onto[axis] = leaf(together, "a step") * E(place)
             together = together * partition.shape[axis]
         shape.append(together)
-    return Partition(tuple(shape), partition.layout.project(onto), partition.conditions, partition.made_for)
+    threads, values = partition.layout.project(onto)
+    joined_up = coalesce(values).steps or values.steps  # neighbours along the merged axis are neighbours
+    return Partition(
+        tuple(shape), Layout.regrouped(threads.steps, joined_up), partition.conditions, partition.made_for
+    )
 
 
 def split(
@@ -57,6 +63,14 @@ def split(
         sentence = f"what threads and values of {name} count along {extents} ends where an axis does"
         conditions = (*conditions, Condition(f"axes of {name}", condition, sentence))
     return Partition(tuple(shape), Layout.regrouped(*modes), conditions, partition.made_for)
+
+
+def _fitting(left: Expr, step: Expr, above: Expr) -> Expr:
+    """How many of `left` steps a digit takes before it has gone `above` elements; as plainly as its form allows."""
+    if is_multiple(step, above):
+        return expr(1)
+    fit = maximum(above // maximum(step, 1), 1)
+    return fit if fit.is_number and is_multiple(left, fit) else maximum(minimum(left, fit), 1)  # no size is 0
 
 
 @dataclass(slots=True, eq=False)
@@ -89,8 +103,9 @@ class _Cut:
         below = expr(1)
         for part in reversed(group[1:]):
             above = below * self.shape[part]
-            here = maximum(minimum(left, above // maximum(step, 1)), 1)
-            yield leaf(here, "a size"), self._counted(part, here, step // below)
+            here = _fitting(left, step, above)
+            if not here.same(1):
+                yield leaf(here, "a size"), self._counted(part, here, step // below)
             self.needed.append(left % here == 0)
             left, step, below = left // here, step * here, above
             self.needed.append((left == 1) | (step % above == 0))

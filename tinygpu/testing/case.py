@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import fitted, followed
 from tinygpu.language.problem import Operand, Problem, ProblemError
+from tinygpu.program.program import Program
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.workbench import Allowance, Workbench
 
@@ -113,12 +114,13 @@ def _other(usual: Mapping[str, Operand], o: Operand, field: str) -> bool:
 def resize(machine: type[Machine], problem: Problem, dims: Mapping[str, int]) -> Problem:
     """The problem with other dims, but for those that are listed; rows and strides keep their gaps.
 
-    Of dims from which others follow the first is what gives these their size; they stay what they are where nothing
-    would be left of the others.
+    Of dims from which others follow that `dims` names, the first is what gives these their size; dims stay what they
+    are where nothing would be left of those that follow.
     """
     listed = {name for name, values in machine.dim_values().items() if values}
     size = {**problem.dim, **{name: value for name, value in dims.items() if name not in listed}}
-    size = fitted(machine.__name__, machine.following_dims(), size, dict(problem.options), {*listed})
+    asked = tuple(d for d in machine.following_dims() if d.name in dims)
+    size = fitted(machine.__name__, asked, size, dict(problem.options), {*listed})
     for d in machine.following_dims():
         if followed(machine.__name__, (d,), size, dict(problem.options))[d.name] < 1:
             size |= {name: problem.dim[name] for name in d.reads if name in problem.dim}
@@ -126,6 +128,13 @@ def resize(machine: type[Machine], problem: Problem, dims: Mapping[str, int]) ->
     shapes = {t.name: t.shape(size, dict(problem.options)) for t in machine.tensor_declarations()}
     operands = tuple(o.resized(shapes[o.name]) for o in problem.operands)
     return Problem(tuple(size.items()), operands, problem.options)
+
+
+def of_their_own(machine: type[Machine], program: Program, names: Iterable[str]) -> list[str]:
+    """Those dims that have sizes of their own: all but those that follow from others and that no tiles divide."""
+    tiled = {str(axis.size) for axis in program.grid.axes}
+    going_along = {d.name for d in machine.following_dims()} - tiled
+    return [name for name in names if name not in going_along]
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], bench: Workbench, allowance: Allowance) -> Case:

@@ -28,7 +28,7 @@ from tinygpu.ptx.verification.line_info import LineInfo
 from tinygpu.ptx.verification.verify import verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
-from tinygpu.testing.case import Case, resize
+from tinygpu.testing.case import Case, of_their_own, resize
 from tinygpu.testing.coverage import (
     layout_fault,
     partition_fault,
@@ -356,8 +356,8 @@ def whole_problem(
         if piece.grid:
             least[piece.dim] = tiles
     dims = {}
-    for name, size in case.problem.dims:
-        step = wanted.get(name, 1)
+    for name in of_their_own(case.machine, program, case.problem.dim):
+        size, step = case.problem.dim[name], wanted.get(name, 1)
         dims[name] = least.get(name, -(-size // step)) * step
     roomy = roomy_problem(resize(case.machine, case.problem, dims))
     if math.prod(dims.values()) > 1 << 27 or _illegal(case, roomy, bench):

@@ -15,7 +15,7 @@ from tinygpu.spaces import Part, Space
 from tinygpu.spaces.analysis import is_implied
 from tinygpu.spaces.part import SpaceError
 from tinygpu.testing.bench import Bench
-from tinygpu.testing.case import Case, resize
+from tinygpu.testing.case import Case, of_their_own, resize
 from tinygpu.testing.cases import pieces
 from tinygpu.testing.declaration import Name, key
 from tinygpu.testing.judges import ORDERS, judge
@@ -187,7 +187,8 @@ def _resized(case: Case, bench: Bench, kept: frozenset[str], change: Callable[[i
     for name, extent in pieces(program):
         if name not in kept:
             least[name] = math.lcm(least.get(name, 1), extent)
-    dims = {name: change(size, least[name]) if name in least else size for name, size in case.problem.dims}
+    names = of_their_own(case.machine, program, case.problem.dim)
+    dims = {n: change(case.problem.dim[n], least[n]) if n in least else case.problem.dim[n] for n in names}
     return replace(case, problem=resize(case.machine, case.problem, dims))
 
 

@@ -62,7 +62,7 @@ def instructions(program: Program) -> Iterator[Instruction]:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_copies_of_machines_on_clones_give_the_same_ptx(name: str) -> None:
     machine, copied = pair(name)
-    for _, number, drawn_point, _ in [k for k in KERNELS if k[0] == machine.__name__][:2]:
+    for _, number, drawn_point, _ in [k for k in KERNELS if drawn.MACHINES[k[0]] is machine][:2]:
         point, problem = json.loads(drawn_point), drawn.posed(machine, int(number))
         asked = Problem.from_json(problem.to_json())
         again = filled(copied, asked, renamed(machine, copied, point))

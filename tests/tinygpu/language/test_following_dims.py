@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinygpu.dtypes import dtype
-from tinygpu.expressions import expr
+from tinygpu.expressions import expr, symbol
 from tinygpu.language import DeclarationError, Dim, Input, Machine, Option, Output, Param, blocked
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.merging import split
@@ -153,6 +153,21 @@ def test_who_holds_what_of_merged_axes_is_where_dividing_leads() -> None:
         wanted = [*np.unravel_index(row, shape), column]
         assert np.array_equal(apart.coordinates(), np.stack(wanted, axis=-1))
     assert cut > 60
+
+
+@pytest.mark.parametrize("of", [2, 4, 3])
+def test_an_axis_that_is_split_where_vectors_end_is_held_as_its_parts_are(of: int) -> None:
+    """By form, whatever the parameters are: so tiles of one number for each part are combined with it."""
+    written = [symbol(name) for name in ("across", "vector", "rows")]
+    for across, vector, rows in (written, (4, 2, 3), (1, 1, 1), (2, 8, 4)):
+        whole = blocked((rows, of * across * vector), threads=rows * across, vector=of * vector, across=across)
+        apart = split(whole, ((0,), (1, 2)), tuple(map(expr, (rows, across * vector, of)))).reduced(2).squeeze(2)
+        parts = blocked((rows, across * vector), threads=rows * across, vector=vector, across=across)
+        if across is written[0]:
+            assert str(apart.threads) == str(parts.threads)
+            continue
+        one, other = (np.unique(who.coordinates(), axis=1) for who in (apart, parts))
+        assert np.array_equal(one, other)
 
 
 PAIRS = "p.loops: axes must be a pair of numbers, parameters, dims or expressions of them, not"
