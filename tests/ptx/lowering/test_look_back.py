@@ -56,7 +56,7 @@ def test_the_kernel_itself_is_right() -> None:
 @pytest.mark.parametrize("name", EDITS)
 def test_verification_refuses_a_kernel_without(name: str) -> None:
     wrong = replace(kernel(), ptx=edited(kernel().ptx, *EDITS[name]))
-    assert not verify(wrong, LongScan, PROBLEM).passed
+    assert not verify(wrong, LongScan, PROBLEM, to_first_failure=True).passed
 
 
 def test_the_small_problem_has_more_tiles_than_a_warp_looks_at() -> None:
