@@ -64,7 +64,7 @@ class RowsOfPrefixes(Machine):
         y = np.cumsum(x, axis=1) if operation == "sum" else np.maximum.accumulate(x, axis=1)
         if not exclusive:
             return y
-        nothing = 0 if operation == "sum" else -(2**31) if x.dtype == "s32" else -math.inf
+        nothing = 0 if operation == "sum" else -(2**31) if x.dtype.kind == "i" else -math.inf
         return np.concatenate([np.full_like(y[:, :1], nothing), y[:, :-1]], axis=1)
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 Kind = Literal["float", "signed", "unsigned", "scale", "predicate"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type.
+    """One element type, which is equal to its name: `self.x.dtype == "f16"`.
 
     name       as in PTX, without the dot: "f16", "bf16", "e4m3"
     bits       width of one stored element; 4- and 6-bit types exist
@@ -35,6 +35,15 @@ class DType:
 
     def __repr__(self) -> str:
         return f"dtype({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Raises ValueError beside a word that is no type's name: it would never be equal."""
+        if isinstance(other, str):
+            return self.name == dtype(other).name
+        return self.name == other.name if isinstance(other, DType) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     @property
     def bytes(self) -> int:

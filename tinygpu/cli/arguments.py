@@ -26,7 +26,7 @@ def asked(
         majors=_pairs("--major", major),
         lds={name: value for name, value in pitches.items() if "." not in name},
         aligns=_numbers("--align", align),
-        options={k: _option(v) for k, v in _pairs("--option", option).items()},
+        options=dict(_pairs("--option", option)),
         strides=_strides({name: value for name, value in pitches.items() if "." in name}),
     )
 
@@ -85,10 +85,3 @@ def _numbers(where: str, words: Iterable[str]) -> dict[str, int]:
         except ValueError:
             raise typer.BadParameter(f"{where} takes whole numbers: {name}={value!r} is none") from None
     return out
-
-
-def _option(text: str) -> Any:
-    known = {"true": True, "false": False, "yes": True, "no": False}
-    if text.lower() in known:
-        return known[text.lower()]
-    return int(text) if text.isdigit() else text

@@ -14,6 +14,7 @@ from tinygpu.users_code import answer
 
 # Sizes that are tried so that a dim that follows has a size.
 MOST_FITTED = 1 << 12
+_TRUTHS = {"yes": "true", "no": "false"}
 
 
 class TakesProblems(Protocol):
@@ -242,10 +243,19 @@ def _options(machine: type[TakesProblems], given: Mapping[str, Any]) -> dict[str
     _known(machine.__name__, "option", given, tuple(o.name for o in declared))
     out = {}
     for o in declared:
-        value = given.get(o.name, o.default)
+        value = _meant(o, given.get(o.name, o.default))
         if value not in o.values:
             raise ProblemError(
                 f"{machine.__name__}: {o.name} is {' or '.join(map(str, o.values))}, not {value!r}"
             )
         out[o.name] = value
     return out
+
+
+def _meant(option: Option, given: Any) -> Any:
+    """The value that a word of a command line says: one that is written like it, or yes and no for true and false."""
+    if not isinstance(given, str) or given in option.values:
+        return given
+    words = {given, given.lower(), _TRUTHS.get(given.lower(), given)}
+    found = [v for v in option.values if str(v) in words or (isinstance(v, bool) and str(v).lower() in words)]
+    return found[0] if found else int(given) if given.isdigit() else given

@@ -154,17 +154,23 @@ class Part:
             axes.append(Axis(axis.name, values))
         return Part(self.fixed, tuple(axes), self.constraints, self.environment)
 
-    def violations(self, point: Point, only: Sequence[Constraint] | None = None) -> tuple[Violation, ...]:
+    def violations(
+        self, point: Point, only: Sequence[Constraint] | None = None,
+        offered: Mapping[str, tuple[Choice, ...]] | None = None,
+    ) -> tuple[Violation, ...]:
         """Every reason why the point is out, in the order of the constraints; the point may leave axes open.
 
         A constraint that reads an open axis says nothing. Values need not be on offer: a value that is not is a
         reason of its own, and constraints are judged with it all the same.
+
+        offered  what the whole space has of each name, where this is a part of it
         """
         domains = self.domains()
+        listed = {name: (offered or domains)[name] for name, values in domains.items() if point.get(name) not in values}
         found = [
             Violation(None, f"{name}: {point[name]!r} is not on offer; choose from {', '.join(map(str, values))}")
-            for name, values in domains.items()
-            if name in point and point[name] not in values
+            for name, values in listed.items()
+            if name in point
         ]
         values = self.constants()
         values.update({n: int(point[n]) for n in domains if isinstance(point.get(n), int)})

@@ -216,8 +216,11 @@ class Space:
         fitting = [p for p in self.parts if all(point.get(n, v) == v for n, v in p.fixed.items())]
         fitting = [p for p in fitting if point.keys() <= p.domains().keys()] or fitting or list(self.parts)
         best: tuple[Violation, ...] | None = None
+        offered: dict[str, tuple[Choice, ...]] = {}
+        for name, values in (domain for p in self.parts for domain in p.domains().items()):
+            offered[name] = tuple(dict.fromkeys((*offered.get(name, ()), *values)))
         for part in fitting:
-            found = part.violations(point)
+            found = part.violations(point, offered=offered)
             if not found and (point.keys() == part.domains().keys() or self._completes(part, point)):
                 return ()
             if not found:

@@ -172,3 +172,24 @@ def test_a_tensor_has_types_and_windows_inside_a_program_only(name: str) -> None
     with pytest.raises(DeclarationError) as refused:
         asked.get(name, lambda: getattr(Asked.x, name))()
     assert str(refused.value) == f"x.{name} exists inside `program`, where types and layouts are decided"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [("no", "yes"), (False, True), ("true", "false"), ("none", "NONE"), (1, 2, 16), ("1", "2"), (-1, 0), ("f16", "16")],
+)
+def test_every_value_of_an_option_is_said_as_it_is_written(values: tuple[Any, ...]) -> None:
+    class Said(Declared):
+        n = Dim()
+        x, how = Input("f32", n), Option(*values)
+
+    for value in values:
+        found = dict(Said.problem(n=1, options={"how": str(value)}).options)["how"]
+        assert found == value
+        assert type(found) is type(value)
+    for word, value in {"true": True, "yes": True, "TRUE": True, "no": False, "false": False}.items():
+        if values == (False, True):
+            assert dict(Said.problem(n=1, options={"how": word}).options)["how"] is value
+    with pytest.raises(ProblemError) as refused:
+        Said.problem(n=1, options={"how": "maybe"})
+    assert str(refused.value) == f"Said: how is {' or '.join(map(str, values))}, not 'maybe'"

@@ -164,7 +164,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
         "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore", "MatrixMultiply", "Elementwise",
         "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory", "Expr",
         "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable", "Elementwise | Combine",
-        "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By",
+        "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "n.ScalarArgument | Expr | float",
     }  # fmt: skip
     verbs = [
         function

@@ -157,6 +157,11 @@ def test_a_point_is_explained_with_values_that_are_not_on_offer():
     ]
 
 
+def test_a_structure_that_there_is_not_is_told_with_all_that_there_are():
+    parted = Space("parted", tuple(Part({"way": way}, AXES) for way in ("v", "w", "x")))
+    assert [str(v) for v in parted.explain({"way": "z"})] == ["way: 'z' is not on offer; choose from v, w, x"]
+
+
 def test_a_space_prints_what_it_is():
     assert repr(space()) == "Space('small', 1 parts, 18 points before constraints)"
     assert str(space(A > B).funnel[0]) == "rule, legality: removed 6"
