@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tinygpu.cli.app import app
 
 ASKED = ["axpby", "--shape", "n=70", "--device", "a100", "warps=2", "vector=2", "rows=2"]
-POINT = "candidate across=1 rows=2 vector=2 warps=2\n"
+POINT = "candidate across=1 warps=2 vector=2 rows=2\n"
 WRONG = """
 from tinygpu.language import Dim, Input, Machine, Output, Param, blocked
 from tinygpu.ptx import isa
