@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tinygpu.api.choosing import AnySpace, best_refined, choose, of_each
@@ -12,12 +12,15 @@ from tinygpu.devices import Device
 from tinygpu.language.machine import Machine
 from tinygpu.language.posing import problem
 from tinygpu.language.trace import trace
-from tinygpu.program.layouts import BufferLayout, Distribution, buffer_layouts, distributions
+from tinygpu.program.layouts import LINES, BufferLayout, Distribution, buffer_layouts, distributions
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program
 from tinygpu.search.refine import Refined
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.spaces.plan_space import PlanSpace
+
+# Rows and columns of a picture of holders.
+WINDOW = (16, 16)
 
 
 class NoSuchChoice(ValueError):
@@ -40,6 +43,27 @@ class Layouts:
     numbers: bool
     distributions: tuple[Distribution, ...]
     buffers: tuple[BufferLayout, ...]
+
+    def pictures(self) -> Iterator[tuple[str, str]]:
+        """A title and a picture of every layout that differs from those before it; of numbers."""
+        seen: dict[str, list[Distribution]] = {}
+        for d in self.distributions:
+            seen.setdefault(f"{d.shape} {d.layout}", []).append(d)
+        for alike in seen.values():
+            names = ", ".join(dict.fromkeys(d.tile for d in alike))
+            yield f"who holds what of {names} (T3:V1+1 is value 1 of thread 3, and one more holder)", drawn(alike[0])
+        for b in self.buffers:
+            picture = b.picture(LINES)
+            if picture is not None:
+                yield f"what lies in each bank of {b.buffer.name}, first stage (row,column of elements)", str(picture)
+
+
+def drawn(d: Distribution) -> str:
+    """Who holds each element, as text; or why there is no picture."""
+    try:
+        return str(d.picture(WINDOW))
+    except ValueError as several:
+        return str(several)
 
 
 def layouts_of_machine(machine: type[Machine], choices: Mapping[str, int | str]) -> Layouts:
@@ -88,12 +112,13 @@ def layouts_of_candidate(
         return best.score, [(space, best)]
 
     _, found = min(of_each(family, asked, device, best_of), key=lambda pair: pair[0])
-    return tuple(_of_refined(space, best, device) for space, best in found)
+    return tuple(layouts_of_refined(space, best) for space, best in found)
 
 
-def _of_refined(space: MachineSpace, best: Refined, device: Device) -> Layouts:
+def layouts_of_refined(space: MachineSpace, best: Refined) -> Layouts:
+    """The layouts of a candidate whose swizzles are solved."""
     chosen = " ".join(f"{name}={value}" for name, value in best.point.items())
-    title = f"{space.machine.__name__} for {space.problem} on {device.name}: {chosen}"
+    title = f"{space.machine.__name__} for {space.problem} on {space.device.name}: {chosen}"
     return _layouts(title, space.machine.__name__, best.point, best.program, best.layouts.swizzles)
 
 

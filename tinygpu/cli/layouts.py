@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tinygpu.api.layouts import Layouts
+from tinygpu.api.layouts import Layouts, drawn
 from tinygpu.expressions import joined
-from tinygpu.program.layouts import LINES, BufferLayout, Distribution
-
-WINDOW = (16, 16)  # rows and columns of a picture of holders
+from tinygpu.program.layouts import LINES, BufferLayout
 
 
 def layouts_text(layouts: Layouts) -> str:
@@ -40,10 +38,10 @@ def _lines(layouts: Layouts) -> Iterator[str]:
         yield ""
         yield "pictures are of candidates: give --shape and --device, and name=value for parameters"
         return
-    for title, drawn in _pictures(layouts):
+    for title, picture in layouts.pictures():
         yield ""
         yield title
-        yield from (f"  {line}" for line in drawn.split("\n"))
+        yield from (f"  {line}" for line in picture.split("\n"))
 
 
 def _laid_out(b: BufferLayout) -> str:
@@ -60,27 +58,6 @@ def _facts(b: BufferLayout) -> str:
     return ", ".join([*facts, f"swizzle {b.swizzle}"])
 
 
-def _pictures(layouts: Layouts) -> Iterator[tuple[str, str]]:
-    """A title and a picture of every layout that differs from those before it."""
-    seen: dict[str, list[Distribution]] = {}
-    for d in layouts.distributions:
-        seen.setdefault(f"{d.shape} {d.layout}", []).append(d)
-    for alike in seen.values():
-        names = ", ".join(dict.fromkeys(d.tile for d in alike))
-        yield f"who holds what of {names} (T3:V1+1 is value 1 of thread 3, and one more holder)", _drawn(alike[0])
-    for b in layouts.buffers:
-        picture = b.picture(LINES)
-        if picture is not None:
-            yield f"what lies in each bank of {b.buffer.name}, first stage (row,column of elements)", str(picture)
-
-
-def _drawn(d: Distribution) -> str:
-    try:
-        return str(d.picture(WINDOW))
-    except ValueError as several:
-        return str(several)
-
-
 def layouts_json(layouts: Layouts) -> dict[str, Any]:
     """The same as data; pictures are text, and only numbers have them."""
     return {
@@ -88,7 +65,7 @@ def layouts_json(layouts: Layouts) -> dict[str, Any]:
         "candidate" if layouts.numbers else "structure": dict(layouts.point),
         "distributions": [
             {"statement": d.statement, "tile": d.tile, "dtype": d.dtype, "shape": d.shape, "layout": str(d.layout)}
-            | ({"picture": _drawn(d)} if layouts.numbers else {})
+            | ({"picture": drawn(d)} if layouts.numbers else {})
             for d in layouts.distributions
         ],
         "buffers": [_buffer_json(b) for b in layouts.buffers],

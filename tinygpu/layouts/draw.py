@@ -26,7 +26,7 @@ def offset_picture(layout: Layout | ComposedLayout) -> Picture:
     0 0 1 2
     1 3 4 5
     """
-    rows, columns = _two_modes(layout.extents, str(layout))
+    rows, columns = checked_grid(_two_modes(layout.extents, str(layout)), str(layout))
     return drawn_offsets(str(layout), layout.offsets().reshape(columns, rows).T)
 
 
@@ -127,4 +127,4 @@ def _two_modes(shape: shapes.IntTuple, name: str) -> tuple[int, int]:
     if isinstance(shape, int) or len(shape) != 2:
         modes = 1 if isinstance(shape, int) else len(shape)
         raise LayoutError(f"{name} has {modes} mode{'s' * (modes != 1)}; a picture needs two, for its rows and columns")
-    return checked_grid((shapes.size(shape[0]), shapes.size(shape[1])), name)
+    return shapes.size(shape[0]), shapes.size(shape[1])

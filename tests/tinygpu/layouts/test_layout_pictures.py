@@ -136,6 +136,14 @@ def test_cells_of_several_banks_are_runs_whose_ends_say_all(rows_first, bits, pa
         assert picture.columns == tuple(str(together * column) for column in range(32 // together))
 
 
+def test_a_window_of_a_large_tile_is_drawn():
+    """What is left out counts for nothing: a window shows what the same window of a smaller tile shows."""
+    large = holder_picture(P("(256,128):(1@0,1@1)"), (256, 128), (4, 5))
+    small = holder_picture(P("(256,5):(1@0,1@1)"), (256, 5), (4, 5))
+    assert large.cells == small.cells
+    assert large.title.endswith("; the first 4 of 256 rows and 5 of 128 columns")
+
+
 def test_svg_is_self_contained_and_shows_every_cell():
     partition = P("((4,8),(2,2)):((2@1,1@0),(1@1,8@0))")
     for picture in (

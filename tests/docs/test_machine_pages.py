@@ -1,0 +1,120 @@
+"""Pages of machines: every machine that ships has one, and it is what the command writes.
+
+The quick suite looks at what a class says by itself, on every page, and at some whole pages; all of them:
+
+    pytest -m slow tests/docs/test_machine_pages.py
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tinygpu.api.machines import SHIPPED
+from tinygpu.api.pages.__main__ import COMMAND, differences, main, pages, strangers
+from tinygpu.api.pages.account import Account
+from tinygpu.api.pages.page import head
+from tinygpu.api.pages.typical import SIZES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "machines"
+# What is made whole in the quick suite: some of the cheapest.
+CHEAP = ("bias_relu", "histogram")
+SECTIONS = ["Declaration", "Program", "Space", "Roofline", "Layouts", "Smallest kernel"]
+
+
+def text(name: str) -> str:
+    path = FOLDER / f"{name}.md"
+    assert path.is_file(), f"{path.relative_to(ROOT)} is missing; run {COMMAND}"
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_machine_that_ships_has_a_page_and_no_other_has() -> None:
+    for name in (*SHIPPED, "README"):
+        text(name)
+    assert strangers(FOLDER) == [], f"pages of no machine; run {COMMAND}"
+    assert SIZES.keys() <= SHIPPED.keys()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_page_says_what_the_class_says(name: str) -> None:
+    wanted = head(Account.of(name)).rstrip()
+    assert text(name).startswith(wanted), f"docs/machines/{name}.md is not what the class says; run {COMMAND} {name}"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in CHEAP else pytest.mark.slow) for name in SHIPPED]
+)
+def test_pages_are_what_the_command_writes(name: str) -> None:
+    assert differences(FOLDER, pages([name])) == [], f"run {COMMAND} {name}"
+
+
+@pytest.mark.slow
+def test_the_index_is_what_the_command_writes() -> None:
+    assert differences(FOLDER, {"README.md": pages()["README.md"]}) == [], f"run {COMMAND}"
+
+
+def numbers(row: str) -> list[int]:
+    return [int(cell.replace(",", "")) for cell in row.split(" | ")[-2:] if cell.strip(" |").replace(",", "").isdigit()]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_constraints_remove_adds_up_to_what_is_left(name: str) -> None:
+    page = text(name)
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == SECTIONS
+    all_points, left = re.search(r"([\d,]+) points in .* \*\*([\d,]+) candidates\*\*", page).groups()
+    rows = re.findall(r"^\| .* \| (?:legality|dominance) \| .* \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    there = int(all_points.replace(",", ""))
+    for removed, after in rows:
+        there -= int(removed.replace(",", ""))
+        assert there == int(after.replace(",", ""))
+    assert there == int(left.replace(",", "")) > 0
+
+
+def test_the_index_has_a_row_for_every_machine_with_the_figures_of_its_page() -> None:
+    rows = {m[1]: m[0] for m in re.finditer(r"^\| \[(\w+)\]\(\1\.md\) \|.*$", text("README"), re.MULTILINE)}
+    assert list(rows) == list(SHIPPED), f"run {COMMAND}"
+    for name, row in rows.items():
+        page = text(name)
+        left = re.search(r"\*\*([\d,]+) candidates\*\*", page)
+        assert left is not None
+        assert f"| {left[1]} |" in row, f"run {COMMAND}"
+        shares = re.findall(r"^\| .* \| `[█░]+`&nbsp;(\d+&nbsp;%) \|", page, re.MULTILINE)
+        assert [cell for cell in row.strip("| ").split(" | ")[-4:] if cell != "-"] == shares, f"run {COMMAND}"
+
+
+@pytest.mark.parametrize("name", ["README", *SHIPPED])
+def test_links_lead_somewhere(name: str) -> None:
+    prose = re.sub(r"^```.*?^```$", "", text(name), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"(?:\]\(|href=\")([^)#\"]+)", prose):
+        assert (FOLDER / target).exists(), target
+
+
+def test_what_is_wrong_is_told_with_the_command_that_mends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "axpby.md"
+    wanted = {"axpby.md": "as it is made\n"}
+    assert differences(tmp_path, wanted) == [f"{page} is missing"]
+    page.write_text("as it was made\n", encoding="utf-8")
+    assert differences(tmp_path, wanted) == [f"{page} is not what the machine says"]
+    assert main(["axpby", "--check", "--folder", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"{page} is not what the machine says; run {COMMAND}\n"
+    assert main(["axpby", "--folder", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"1 page in {tmp_path}\n"
+    assert page.read_text(encoding="utf-8") == text("axpby")
+    stranger = tmp_path / "sofmax.md"
+    stranger.write_text("", encoding="utf-8")
+    assert strangers(tmp_path) == [stranger]
+
+
+def test_a_name_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["sofmax"])
+    assert refused.value.code == 2
+    listed = ", ".join(SHIPPED)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"{COMMAND}: error: there is no machine 'sofmax' that ships; there are {listed}"
+    )

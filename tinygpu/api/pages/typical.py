@@ -1,0 +1,71 @@
+"""The problem that the page of a machine is made for, and a small one for its smallest kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+
+# Tensors of so many bytes are many times what any L2 holds.
+FILLING_BYTES = 1 << 29
+LEAST_EXTENT, SMALL_EXTENT = 64, 64
+
+# Sizes of machines at which tensor cores are busy, whose dims depend on each other, or of which one is small by nature.
+# All others fill memory: `grown`.
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "convolution": {"n": 128, "h": 56, "w": 56, "c": 256, "r": 3, "s": 3, "k": 256},
+    "depthwise_convolution": {"n": 128, "h": 112, "w": 112, "c": 128, "r": 3, "s": 3},
+    "batched_matmul": {"batch": 64, "m": 1024, "n": 1024, "k": 1024},
+    "gated_matmul": {"m": 4096, "n": 14336, "k": 4096},
+    "matmul_simt": {"m": 4096, "n": 4096, "k": 4096},
+    "matmul_ampere": {"m": 4096, "n": 4096, "k": 4096},
+    "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
+    "matmul_basic_hopper": {"m": 4096, "n": 4096, "k": 4096},
+    "matmul_hopper": {"m": 4096, "n": 4096, "k": 4096},
+    "histogram": {"m": 1 << 28, "v": 256},
+    "attention_ampere": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
+    "attention_hopper": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
+}
+
+
+def typical(name: str, machine: type[Machine]) -> Problem:
+    """The problem of the page: sizes that are listed here, or that fill memory; default types, orders and options."""
+    return _posed(machine, SIZES[name]) if name in SIZES else grown(machine)
+
+
+def grown(machine: type[Machine]) -> Problem:
+    """The free dims are doubled in turn, the smallest first, until the operands have as many bytes as fill memory."""
+    sizes = dict.fromkeys(free_dims(machine), LEAST_EXTENT)
+    while _bytes(problem := _posed(machine, sizes)) < FILLING_BYTES and sizes:
+        least = min(sizes, key=lambda name: sizes[name])
+        sizes[least] *= 2
+    return problem
+
+
+def small(machine: type[Machine], problem: Problem) -> Problem:
+    """The same problem with no free dim above 64: what a first kernel is read for."""
+    free = free_dims(machine)
+    return _posed(machine, {name: min(size, SMALL_EXTENT) for name, size in problem.dims if name in free})
+
+
+def free_dims(machine: type[Machine]) -> tuple[str, ...]:
+    """Dims that a problem may say freely: not those that follow from others, nor those of a few values."""
+    follow = {d.name for d in machine.following_dims()}
+    return tuple(name for name, values in machine.dim_values().items() if name not in follow and not values)
+
+
+def shape_argument(machine: type[Machine], problem: Problem) -> str:
+    """The sizes as `--shape` takes them."""
+    follow = {d.name for d in machine.following_dims()}
+    return ",".join(f"{name}={size}" for name, size in problem.dims if name not in follow)
+
+
+def _posed(machine: type[Machine], sizes: Mapping[str, int]) -> Problem:
+    few = {name: values[0] for name, values in machine.dim_values().items() if values}
+    return machine.problem(**{**few, **sizes})
+
+
+def _bytes(problem: Problem) -> int:
+    return sum(math.prod(o.shape) * o.dtype.bits // 8 for o in problem.operands)
