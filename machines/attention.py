@@ -21,45 +21,60 @@ LOG2_E = math.log2(math.e)
 NOTHING_YET = -1e30  # below every score, and small enough that its exponential is 0
 
 
-class Attention(Machine):
-    """Operands: q has g heads for each of the h heads of k and v (grouped queries), in batches."""
+class OnlineSoftmax(Machine):
+    """Weights of keys that come a tile at a time: what all machines of attention do with scores."""
 
-    b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
-    q = Input(KINDS, b, h, g, s, d)
-    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
-    o = Output(ALIKE, b, h, g, s, d, follows=q)
     scale = Scalar("f32", values=between(0.05, 0.2))
-    causal = Option(False, True)  # query i sees the keys 0 to i
 
     st, shuffle = isa.StGlobal(2), isa.ShflBfly()
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
     larger, plus, choose = isa.Max("f32"), isa.Add("f32"), isa.Select("f32")
     compute, exact, approximation = "f32", False, 2.0**-8  # weights are rounded to 16 bits for the second product
 
-    def keys_of(self, i: Any, rows: Any) -> Any:
-        """How many keys a tile of so many queries sees, from query i on."""
-        return minimum(self.t, i + rows) if self.causal else self.t
-
     def begin(self, p: Tracer, scores: Any, out: Any) -> tuple[Any, Any, Any]:
         """Outputs, largest scores and sums of no keys."""
         rows = scores.reduced(1)
         return p.full(out, "f32"), p.full(rows, "f32", NOTHING_YET), p.full(rows, "f32")
 
-    def weigh(self, p: Tracer, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
-        """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
-        who = w.partition
+    def weights(self, p: Tracer, w: Any, top: Any, total: Any, keys: Any, end: Any, query: Any = None) -> Any:
+        """The weights of scores, and what earlier ones shrink by.
+
+        keys   (the first of the tile, how many)
+        end    of all keys: those from there on have no weight
+        query  the first row's, where it sees no key behind its own
+        """
+        (j, columns), who = keys, w.partition
         w *= self.scale
-        with p.when(j + columns > (minimum(self.t, i + 1) if self.causal else self.t)):
+        with p.when(j + columns > (end if query is None else minimum(end, query + 1))):
             column = p.index(who.along(1), 1) + j
-            seen = column < self.t
-            if self.causal:
-                seen = (column <= p.index(who.along(0), 0) + i) & seen
+            seen = column < end
+            if query is not None:
+                seen = (column <= p.index(who.along(0), 0) + query) & seen
             p.apply(self.choose, seen, w, NOTHING_YET, into=w)
         new = maximum(top, p.reduce(self.larger, w, axis=1, by=self.shuffle))
         weights, keep = exp2((w - new) * LOG2_E), exp2((top - new) * LOG2_E)
         total *= keep
         total += p.reduce(self.plus, weights, axis=1, by=self.shuffle)
         p.apply(self.plus, new, 0.0, into=top)
+        return weights, keep
+
+
+class Attention(OnlineSoftmax):
+    """Operands: q has g heads for each of the h heads of k and v (grouped queries), in batches."""
+
+    b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
+    q = Input(KINDS, b, h, g, s, d)
+    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
+    o = Output(ALIKE, b, h, g, s, d, follows=q)
+    causal = Option(False, True)  # query i sees the keys 0 to i
+
+    def keys_of(self, i: Any, rows: Any) -> Any:
+        """How many keys a tile of so many queries sees, from query i on."""
+        return minimum(self.t, i + rows) if self.causal else self.t
+
+    def weigh(self, p: Tracer, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
+        """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
+        weights, keep = self.weights(p, w, top, total, (j, columns), self.t, i if self.causal else None)
         return weights, keep
 
     @staticmethod

@@ -53,7 +53,10 @@ SHIPPED: Mapping[str, str] = {
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
 }
 # Plans, by the same names: several kernels as one operation.
-PLANS: Mapping[str, str] = {"tensor_reduction": "tinygpu.machines.reductions:TensorReduction"}
+PLANS: Mapping[str, str] = {
+    "tensor_reduction": "tinygpu.machines.reductions:TensorReduction",
+    "attention_decoding": "tinygpu.machines.attention_decoding:AttentionDecoding",
+}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
     "attention": ("attention_hopper", "attention_ampere"),

@@ -145,6 +145,12 @@ class TensorDeclaration(Named):
         """Inside `program`: one part of a batch, at coordinates along the first dims."""
         raise self._outside("at")
 
+    def __getitem__(self, index: Operand | tuple[Operand, ...]) -> Any:
+        """Inside `program`: one element of a tensor of whole numbers, as a number that expressions may name."""
+        raise DeclarationError(f"{self.name}[{index}] exists inside `program`, where it is loaded")
+
+    __iter__ = None  # one element after the other is not what a declaration gives
+
     def segment(self, begin: Operand, end: Operand) -> Any:
         """Inside `program`: the part of the tensor from one row up to another."""
         raise self._outside("segment")

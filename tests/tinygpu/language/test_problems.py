@@ -172,6 +172,11 @@ def test_a_tensor_has_types_and_windows_inside_a_program_only(name: str) -> None
     with pytest.raises(DeclarationError) as refused:
         asked.get(name, lambda: getattr(Asked.x, name))()
     assert str(refused.value) == f"x.{name} exists inside `program`, where types and layouts are decided"
+    with pytest.raises(DeclarationError) as refused:
+        Asked.x[3]
+    assert str(refused.value) == "x[3] exists inside `program`, where it is loaded"
+    with pytest.raises(TypeError):
+        list(Asked.x)
 
 
 @pytest.mark.parametrize(
