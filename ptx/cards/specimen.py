@@ -16,11 +16,12 @@ from tinygpu.constraints.constraint import Constraint, Judge
 from tinygpu.dtypes import DType, dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language.blocked import blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import OLDEST_TARGET, Instruction
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 
 # The targets over which legality is tried, and the lowest .version that states each of them (each assembled).
 TARGETS: tuple[tuple[str, tuple[int, int]], ...] = (

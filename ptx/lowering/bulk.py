@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import BulkTransfer
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 from tinygpu.program import nodes as n

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.partition import Partition
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import Step
 from tinygpu.program.placement import BufferPlace

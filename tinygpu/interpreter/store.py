@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.fault import ProgramFault
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, buffer_tile, gmem_tile
+from tinygpu.language.tile import Tile, buffer_tile, gmem_tile
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tinygpu.expressions import Expr, ceil_div, expr, maximum
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM, TMEM, TMEM_LANES, Memory
 from tinygpu.language.roles import Pipeline
-from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk

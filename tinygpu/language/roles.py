@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, Operand, expr
-from tinygpu.language.tile import Buffer
+from tinygpu.language.buffer import Buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, joined
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
-from tinygpu.language.tile import Buffer
 from tinygpu.layouts.algebra import concatenate
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.draw import bank_picture, banks_together

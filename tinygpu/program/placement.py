@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.buffer_space import (
     BUFFER_ALIGN_BYTES,
     barrier_bytes,
@@ -19,7 +20,6 @@ from tinygpu.language.buffer_space import (
 )
 from tinygpu.language.meeting import TURNS
 from tinygpu.language.memories import SMEM
-from tinygpu.language.tile import Buffer
 from tinygpu.layouts.composed import ComposedLayout
 from tinygpu.layouts.rows import Xor, cut_rows, whole_rows
 from tinygpu.layouts.swizzle import xor_pairs

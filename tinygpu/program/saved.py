@@ -25,6 +25,7 @@ from tinygpu.expressions.formula import FormulaError, read, write
 from tinygpu.files import FileError
 from tinygpu.files.error import excerpt
 from tinygpu.files.shape import fits
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.exchange import ExchangePlan
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.memories import MEMORIES, Memory, memory
@@ -33,7 +34,7 @@ from tinygpu.language.partition import Condition, Partition
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.route import Route
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Pick, Tile
+from tinygpu.language.tile import Pick, Tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import SMEM
-from tinygpu.language.tile import Buffer
 from tinygpu.program.access import Access, AccessKind, accesses
 from tinygpu.program.placement import buffer_layout
 from tinygpu.program.program import Program

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.expressions import Expr, compile_scalars
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
 from tinygpu.language.tensors import extent_of
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program import tree
 from tinygpu.program.access import accesses

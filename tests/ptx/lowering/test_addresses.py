@@ -15,10 +15,11 @@ from straight_line import Access, Machine
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language import RMEM, SMEM, Partition, Problem, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.problem import Operand
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.ptx import isa

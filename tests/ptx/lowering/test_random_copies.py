@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import RMEM, SMEM, E, Layout, Partition, Problem, Route
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import Transfer
 from tinygpu.language.problem import Operand
 from tinygpu.language.roles import Pipeline, Role, Token
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.layouts.leaf import Leaf
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n

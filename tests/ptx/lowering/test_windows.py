@@ -19,10 +19,11 @@ from test_misfits import programs
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import SMEM, Problem, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.problem import Operand
 from tinygpu.language.roles import Pipeline
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering import gmem

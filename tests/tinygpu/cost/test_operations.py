@@ -17,13 +17,14 @@ from tinygpu.cost.operations import Operations, Tally
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import symbol
 from tinygpu.language import Partition, Route, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.heuristic import HEURISTICS
 from tinygpu.language.instruction import Transfer, tiled
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.roles import Pipeline
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.program import nodes as n
 from tinygpu.program.access import accesses
 from tinygpu.program.program import Program

@@ -15,9 +15,10 @@ from tinygpu.devices import device
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import Choice, Dim, Input, Machine, Output, Param, Partition, Route, UnknownLayout, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.ptx import isa
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify

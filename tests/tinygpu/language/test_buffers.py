@@ -10,12 +10,12 @@ from negation import refused, thing
 
 from tinygpu.dtypes import dtype
 from tinygpu.language import blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.buffer_space import barrier_bytes, buffer_bytes
 from tinygpu.language.declared import Declared
 from tinygpu.language.memories import SMEM, TMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.roles import Pipeline, role
-from tinygpu.language.tile import Buffer
 from tinygpu.language.tracing.blocks import Blocks
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program

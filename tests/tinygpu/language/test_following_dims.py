@@ -11,12 +11,13 @@ import pytest
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
 from tinygpu.language import DeclarationError, Dim, Input, Machine, Option, Output, Param, blocked
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.merging import split
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import ProblemError
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.ptx import isa
 from tinygpu.testing import check_machine

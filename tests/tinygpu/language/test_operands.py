@@ -11,12 +11,12 @@ from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
 from tinygpu.language import Dim, Input, Machine, Output, ProblemError
 from tinygpu.language.bound_tensor import BoundTensor
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.buffer_space import tmem_bytes
 from tinygpu.language.memories import GMEM, TMEM
 from tinygpu.language.parameters import AccessPattern
 from tinygpu.language.problem import Operand
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer
 
 
 class Turned(Machine):

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import evaluate, symbol
 from tinygpu.language import E, Layout, Partition, Route
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import GMEM, RMEM, SMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, accesses, boxes

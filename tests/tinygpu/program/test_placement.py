@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import SMEM, TMEM
 from tinygpu.language.partition import expr
 from tinygpu.language.roles import Pipeline, role
-from tinygpu.language.tile import Buffer
 from tinygpu.program import nodes as n
 from tinygpu.program.placement import place
 from tinygpu.program.program import Program

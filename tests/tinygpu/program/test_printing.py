@@ -9,10 +9,11 @@ import pytest
 from tests.tinygpu.program.merges import reduce_of
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr, symbol
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import RMEM, SMEM
 from tinygpu.language.roles import Pipeline, Token, role
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import Buffer, Tile, gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.program import nodes as n
 from tinygpu.program.fill import filler
 from tinygpu.program.program import Program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygpu.expressions import Expr, Operand, expr
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import TMEM_LANES
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Role
-from tinygpu.language.tile import Buffer
 from tinygpu.language.tracing.record import Record
 
 

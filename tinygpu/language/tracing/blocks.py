@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from tinygpu.dtypes import DType, dtype, not_in_memory
 from tinygpu.expressions import Expr, Operand, any_of, ceil_div, expr, symbol
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.instruction import Elementwise, Transfer
 from tinygpu.language.memories import SMEM, TMEM, Memory
 from tinygpu.language.parameters import Size, UnknownLayout
 from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
-from tinygpu.language.tile import Buffer, Tile
+from tinygpu.language.tile import Tile
 from tinygpu.language.tracing.ring import BufferSpec, Ring, completion
 from tinygpu.language.tracing.sharing_checks import SharingChecks
 from tinygpu.language.verb import verb

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tinygpu.dtypes import DType
 from tinygpu.expressions import Expr
+from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import Memory
-from tinygpu.language.tile import Buffer, Tile, buffer_tile
+from tinygpu.language.tile import Tile, buffer_tile
 from tinygpu.language.tracing.record import DONE, Record
 from tinygpu.program import nodes as n
 from tinygpu.program.tree import uses, walk

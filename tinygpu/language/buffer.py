@@ -1,0 +1,65 @@
+"""Buffers: pieces of shared or tensor memory that tiles are windows of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygpu.dtypes import DType
+from tinygpu.expressions import Expr, expr
+from tinygpu.language.memories import Memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A piece of SMEM or TMEM, `stages` times.
+
+    shape       extents in elements
+    contiguous  the axis whose neighbours are neighbours in memory
+    pad         elements added to every row (SMEM)
+    layout      name of the machine's UnknownLayout, or "" for plain rows
+    stages      how many of it there are (the depth of the pipeline that hands it over)
+    swizzle_bytes
+                width of the swizzle with which TMA writes and wgmma reads: first come that many bytes of every row,
+                then the next of every row; within, 16-byte chunks are exchanged. None: whole rows
+    """
+
+    name: str
+    memory: Memory
+    dtype: DType
+    shape: tuple[Expr, ...]
+    contiguous: int
+    pad: Expr
+    layout: str
+    stages: Expr
+    swizzle_bytes: Expr | None = None
+
+    @property
+    def rows(self) -> Expr:
+        """Rows of one stage: lines along the contiguous axis."""
+        out = expr(1)
+        for axis, extent in enumerate(self.shape):
+            if axis != self.contiguous:
+                out = out * extent
+        return out
+
+    @property
+    def row_steps(self) -> tuple[Expr, ...]:
+        """Rows from one coordinate to the next along each axis, the last axis fastest; 0 along the contiguous one."""
+        out, below = [], expr(1)
+        for axis in reversed(range(len(self.shape))):
+            out.append(expr(0) if axis == self.contiguous else below)
+            below = below if axis == self.contiguous else below * self.shape[axis]
+        return tuple(reversed(out))
+
+    @property
+    def pitch_bytes(self) -> Expr:
+        row = self.shape[self.contiguous] + self.pad
+        return row * self.dtype.bytes if self.dtype.bits % 8 == 0 else row * self.dtype.bits // 8
+
+    @property
+    def stage_bytes(self) -> Expr:
+        return self.rows * self.pitch_bytes
+
+    @property
+    def bytes(self) -> Expr:
+        return self.stages * self.stage_bytes
