@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, maximum, minimum
+from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, minimum
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16")
@@ -24,19 +24,20 @@ NOTHING_YET = -1e30  # below every score, and small enough that its exponential 
 class OnlineSoftmax(Machine):
     """Weights of keys that come a tile at a time: what all machines of attention do with scores."""
 
-    scale = Scalar("f32", values=between(0.05, 0.2))
+    scale = Scalar("f32", values=between(0.05, 0.2))  # not negative: the largest product has the largest score
 
     st, shuffle = isa.StGlobal(2), isa.ShflBfly()
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
     larger, plus, choose = isa.Max("f32"), isa.Add("f32"), isa.Select("f32")
-    compute, exact, approximation = "f32", False, 2.0**-8  # weights are rounded to 16 bits for the second product
+    compute, contract = "f32", True  # each weight takes one fma, and one exponential
+    exact, approximation = False, 2.0**-8  # weights are rounded to 16 bits for the second product
 
     def begin(self, p: Tracer, scores: Any, out: Any) -> tuple[Any, Any, Any]:
-        """Outputs, largest scores and sums of no keys."""
+        """Outputs, what brings the largest scores to 0 (`low`: these times -log2 e), and sums, of no keys."""
         rows = scores.reduced(1)
-        return p.full(out, "f32"), p.full(rows, "f32", NOTHING_YET), p.full(rows, "f32")
+        return p.full(out, "f32"), p.full(rows, "f32", -NOTHING_YET * LOG2_E), p.full(rows, "f32")
 
-    def weights(self, p: Tracer, w: Any, top: Any, total: Any, keys: Any, end: Any, query: Any = None) -> Any:
+    def weights(self, p: Tracer, w: Any, low: Any, total: Any, keys: Any, end: Any, query: Any = None) -> Any:
         """The weights of scores, and what earlier ones shrink by.
 
         keys   (the first of the tile, how many)
@@ -44,18 +45,18 @@ class OnlineSoftmax(Machine):
         query  the first row's, where it sees no key behind its own
         """
         (j, columns), who = keys, w.partition
-        w *= self.scale
         with p.when(j + columns > (end if query is None else minimum(end, query + 1))):
             column = p.index(who.along(1), 1) + j
             seen = column < end
             if query is not None:
                 seen = (column <= p.index(who.along(0), 0) + query) & seen
             p.apply(self.choose, seen, w, NOTHING_YET, into=w)
-        new = maximum(top, p.reduce(self.larger, w, axis=1, by=self.shuffle))
-        weights, keep = exp2((w - new) * LOG2_E), exp2((top - new) * LOG2_E)
+        factor = self.scale * LOG2_E
+        new = minimum(low, p.reduce(self.larger, w, axis=1, by=self.shuffle) * (factor * -1.0))
+        weights, keep = exp2(w * factor + new), exp2(new - low)
         total *= keep
         total += p.reduce(self.plus, weights, axis=1, by=self.shuffle)
-        p.apply(self.plus, new, 0.0, into=top)
+        p.apply(self.plus, new, 0.0, into=low)
         return weights, keep
 
 
@@ -72,9 +73,9 @@ class Attention(OnlineSoftmax):
         """How many keys a tile of so many queries sees, from query i on."""
         return minimum(self.t, i + rows) if self.causal else self.t
 
-    def weigh(self, p: Tracer, w: Any, top: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
+    def weigh(self, p: Tracer, w: Any, low: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
         """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
-        weights, keep = self.weights(p, w, top, total, (j, columns), self.t, i if self.causal else None)
+        weights, keep = self.weights(p, w, low, total, (j, columns), self.t, i if self.causal else None)
         return weights, keep
 
     @staticmethod

@@ -27,7 +27,7 @@ from tinygpu.language.live_registers import registers_estimate
 from tinygpu.language.memories import GMEM
 from tinygpu.language.tensors import Tensor
 from tinygpu.program import nodes as n
-from tinygpu.program.program import Program
+from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import places, walk
 
 # Instructions that a warp issues beside the machine's own, per loop round and per memory access: counters, slot and
@@ -90,6 +90,7 @@ class Counts:
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
             handed_on=v["handed_on"],
+            multiplying_warps=v["multiplying_warps"],
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
             compulsory_dram_bytes=v["compulsory"],
@@ -210,6 +211,12 @@ class _Counter:
                 self._body(s.body, phase, times * self.program.rounds_of(s))
             case n.InRole():
                 self._role(s, phase)
+            case _ if not (taken := self.program.taken_of(s)).same(BRANCH_PARTS):
+                self.phases[phase] = Tally()
+                for part in s.children:
+                    self._body(part.statements, phase, times)
+                tally.take(self.phases[phase], taken)
+                self.phases[phase] = tally
             case _:
                 self.operations.add(s, tally, times, phase == "iteration")
                 for part in s.children:
@@ -247,6 +254,7 @@ class _Counter:
             "even": p.grid.scheduler.even,
             "handed_on": sum_of(handed_on(p, s) for s in walk(p.body) if isinstance(s, n.Preceding)),
             "smem": shared_bytes(p),
+            "multiplying_warps": self._multiplying_warps(),
             "iterations": self.iterations,
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,
@@ -260,6 +268,11 @@ class _Counter:
         out["compulsory"] = sum_of(touched_bytes(p, t, "read") for t in read) + written
         out["useful"] = self._useful()
         return out | self._reads(read, tiles) | self._again(ctas)
+
+    def _multiplying_warps(self) -> Expr:
+        """Of the roles that multiply; those that take turns at tiles are all of them."""
+        names = {place.role for place in places(self.program.body) if isinstance(place.statement, n.Multiply)}
+        return sum_of(role.warps for role in self.program.roles if role.name in names)
 
     def _again(self, ctas: Expr) -> dict[str, Expr]:
         """Of each further pass over a tensor: bytes of the whole launch, and what a CTA moves until then."""

@@ -119,6 +119,7 @@ class Demand:
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
     handed_on                trips to L2 that CTAs make one after another over the whole launch, each for the next
+    multiplying_warps        of a CTA, where other warps do other things; 0: all
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
     compulsory_dram_bytes    least DRAM traffic of the problem, for the roofline; defaults to the traffic above
@@ -142,6 +143,7 @@ class Demand:
     persistent: Cells = 0
     turns: Cells = 1
     handed_on: Cells = 0
+    multiplying_warps: Cells = 0
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0
     compulsory_dram_bytes: Cells | None = None

@@ -24,7 +24,7 @@ from tinygpu.language.tile import Tile
 from tinygpu.layouts.step import Step
 from tinygpu.program import nodes as n
 from tinygpu.program.access import boxes, tensor_pitches, vectors
-from tinygpu.program.program import Program
+from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.windows import window
 from tinygpu.users_code import answer, at, written_at
 
@@ -55,6 +55,18 @@ class Tally:
 
     def wait(self, name: str, amount: Operand = 1) -> None:
         self.chain[name] = self.chain[name] + amount
+
+    def take(self, branch: Tally, taken: Expr) -> None:
+        """Adds what a branch asks for that is taken in so many of `BRANCH_PARTS` parts of the rounds."""
+
+        def share(amount: Expr) -> Expr:
+            return ceil_div(amount * taken, BRANCH_PARTS)
+
+        for name in WORK:
+            self.add(name, share(branch.work[name]))
+        for name in CHAIN:
+            self.wait(name, share(branch.chain[name]))
+        self.in_flight_bytes = self.in_flight_bytes + share(branch.in_flight_bytes)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ The model, in the order of the code (docs/predictor.md explains each step):
 
 1. occupancy gives the CTAs that share an SM; the grid runs in waves of that many on every SM, the last one partly full;
 2. a phase takes as long as its busiest unit for all resident CTAs, or as long as one CTA needs alone, latencies
-   included: its own busiest unit, then what it waits for in series, and Little's law for the global bytes under way;
+   included: its own busiest unit, then what it waits for in series, and Little's law for the global bytes under way.
+   Groups of warps take turns between tensor cores and lanes, where a loop has work for both (`turns.py`);
 3. in all waves but the last the resident CTAs drift apart: one computes while another waits, as customers of a queue
    with one server; in the last one they run in step;
 4. tensor work gets no more than what the part sustains: its power lowers the clock, or holds the tensor cores back;
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Cells, Chain, Demand, TensorPath, Work
 from tinygpu.cost.occupancy import Occupancy, occupancy
+from tinygpu.cost.turns import in_turns
 from tinygpu.devices import Device
 
 Times: TypeAlias = NDArray[np.float64]
@@ -157,6 +159,11 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         """Seconds that the busiest unit of an SM needs for `together` resident CTAs."""
         return np.asarray(np.maximum(fed(units, together), together * units["l2"]), dtype=np.float64)
 
+    def turned(units: Mapping[str, Times], together: Times) -> Mapping[str, Times]:
+        """The same units, the tensor cores busy also while groups of warps wait for each other in the loop."""
+        tensor_s, groups = unit_s[1]["tensor"], groups_of(device, demand, warps, together)
+        return {**units, "tensor": units["tensor"] + in_turns(tensor_s, lanes_of(unit_s[1]), groups) - tensor_s}
+
     once = np.ones(())
     memory = rates.memory_cycles(demand)
     chains_s = (
@@ -164,37 +171,48 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
         rates.chain_s(demand.iteration.chain, memory) * count,
         rates.chain_s(demand.epilogue.chain, memory),
     )
-    alone = [busiest(units, once) + chain for units, chain in zip(unit_s, chains_s, strict=True)]
-    used_s = fed(unit_s[1], once) + chains_s[1]
     shared_s = np.maximum(unit_s[1]["l2"], dram_s[1] * np.minimum(ctas, sms))
-    reads_s = rates.reads_s(demand, memory, shared_s, used_s)
     waits = np.asarray(demand.prefetch_iterations) == 0
-    alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
-
-    # 3. Waves before the last overlap the phases of CTAs that share an SM; the last one starts and ends in step.
-    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
-    dram_whole_s = dram_s[0] + dram_s[1] + dram_s[2]
     persistent = np.asarray(demand.persistent) > 0
     turns = np.asarray(demand.turns)
-    # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next loop.
-    moved_s = np.maximum(reads_s, busiest(summed, once))
-    tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
-    last_tile_s = np.maximum(used_s + alone[2], moved_s)
-    lone = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
+    summed = {key: unit_s[0][key] + unit_s[1][key] + unit_s[2][key] for key in unit_s[0]}
+    dram_whole_s = dram_s[0] + dram_s[1] + dram_s[2]
 
+    def by_itself(loop: Mapping[str, Times], whole: Mapping[str, Times]) -> _Alone:
+        """A CTA that has the SM to itself, with these times of its loop's units, and of those of all phases."""
+        units = (unit_s[0], loop, unit_s[2])
+        alone = [busiest(u, once) + chain for u, chain in zip(units, chains_s, strict=True)]
+        used_s = fed(loop, once) + chains_s[1]
+        reads_s = rates.reads_s(demand, memory, shared_s, used_s)
+        alone[1] = np.where(waits, np.maximum(used_s + reads_s, alone[1]), np.maximum(alone[1], reads_s))
+        # A persistent CTA asks for a tile's data while it finishes the tile before; turns overlap that with the next.
+        moved_s = np.maximum(reads_s, busiest(whole, once))
+        tile_s = np.maximum(np.maximum(used_s, (used_s + alone[2]) / turns), moved_s)
+        last_tile_s = np.maximum(used_s + alone[2], moved_s)
+        lone_s = np.where(persistent, tile_s, alone[0] + alone[1] + alone[2])
+        return _Alone((alone[0], alone[1], alone[2]), reads_s, tile_s, last_tile_s, lone_s)
+
+    own = by_itself(turned(unit_s[1], once), turned(summed, once))
+    alone, reads_s = own.phases_s, own.reads_s
+
+    # 3. Waves before the last overlap the phases of CTAs that share an SM; the last one starts and ends in step.
     def in_step(together: Times, running: Times, tile_s: Times) -> Times:
+        units = (unit_s[0], turned(unit_s[1], together), unit_s[2])
         spans = [
             np.maximum(np.maximum(busiest(u, together), d * running), a)
-            for u, d, a in zip(unit_s, dram_s, alone, strict=True)
+            for u, d, a in zip(units, dram_s, alone, strict=True)
         ]
-        whole = np.maximum(np.maximum(busiest(summed, together), dram_whole_s * running), tile_s)
+        whole = np.maximum(np.maximum(busiest(turned(summed, together), together), dram_whole_s * running), tile_s)
         return np.where(persistent, whole, spans[0] + spans[1] + spans[2])
 
-    served = busiest(summed, per_sm.astype(np.float64)) / per_sm
-    drifting = np.maximum(_shared(per_sm, served, np.maximum(lone - served, 0)), dram_whole_s * slots)
-    wave = np.where(per_sm > 1, drifting, in_step(per_sm.astype(np.float64), slots.astype(np.float64), tile_s))
+    all_ctas = per_sm.astype(np.float64)
+    served = busiest(turned(summed, all_ctas), all_ctas) / per_sm
+    # What the groups of one CTA wait for each other is no time away: those of the other CTAs are served meanwhile.
+    away = np.maximum(by_itself(unit_s[1], summed).lone_s - busiest(summed, all_ctas) / per_sm, 0)
+    drifting = np.maximum(_shared(per_sm, served, away), dram_whole_s * slots)
+    wave = np.where(per_sm > 1, drifting, in_step(all_ctas, slots.astype(np.float64), own.tile_s))
     # However few of its rounds a CTA does, it finishes a tile.
-    final = part * in_step(last, rest, last_tile_s) + (1 - part) * alone[2]
+    final = part * in_step(last, rest, own.last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
     waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand))
 
@@ -203,7 +221,11 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     busy["dram"] = (dram_s[0] + dram_s[1] + dram_s[2]) * ctas
     most = _highest([busy[key] for key in UNITS])
     unthrottled = np.maximum(waves_s, most)
-    running = np.maximum(unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled))
+    lanes_s = lanes_of(unit_s[1]) * ctas / sms
+    groups = groups_of(device, demand, warps, np.minimum(per_sm, np.ceil(ctas / sms)))
+    running = np.maximum(
+        unthrottled, rates.throttled_s(ctas * demand.total.tensor_flops, unthrottled, lanes_s, groups)
+    )
 
     # 5. Launch, and the share of each cause: running = most + tail + latency + power.
     launch_s = np.asarray(device.number(f"launch_overhead_{launch}_us") * 1e-6)
@@ -228,8 +250,36 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """Seconds of a CTA that has the SM to itself.
+
+    phases_s            before, in and after its loop, latencies included
+    reads_s             until the loop's data has come
+    tile_s, last_tile_s  of a persistent CTA's tiles, and of its last one
+    lone_s              of all
+    """
+
+    phases_s: tuple[Times, Times, Times]
+    reads_s: Times
+    tile_s: Times
+    last_tile_s: Times
+    lone_s: Times
+
+
 # Units of which every scheduler of an SM has its own part.
 _PER_SCHEDULER = ("tensor", "fma", "alu", "sfu", "issue")
+
+
+def lanes_of(units: Mapping[str, Times]) -> Times:
+    """Seconds of a group's work on lanes: what it does there has its parts in a row."""
+    return np.asarray(units["fma"] + units["alu"] + units["sfu"], dtype=np.float64)
+
+
+def groups_of(device: Device, demand: Demand, warps: Times, together: Times) -> Times:
+    """Groups of warps, one warp on each scheduler, of `together` resident CTAs; of those that multiply."""
+    each = np.where(np.asarray(demand.multiplying_warps) > 0, demand.multiplying_warps, warps)
+    return np.asarray(np.maximum(each * together / device.warp_schedulers_per_sm, 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,19 +379,23 @@ class Rates:
         held_s = np.where(np.asarray(demand.held) > 0, used_s, 0)
         return np.asarray(rounds * latency_s + np.minimum(rounds, 1) * (shared_s + held_s), dtype=np.float64)
 
-    def throttled_s(self, tensor_flops: Times, unthrottled_s: Times) -> Times:
+    def throttled_s(
+        self, tensor_flops: Times, unthrottled_s: Times, lanes_s: Times | float = 0.0, groups: Times | float = 1.0
+    ) -> Times:
         """Seconds of a launch whose tensor work gets no more than what the part sustains.
 
+        lanes_s  that lanes are busy meanwhile, on every SM, while `groups` of warps take turns between both
+
         With the tensor cores always busy, that is the share `sustained_tensor_share` of the datasheet's peak. Where the
-        clock holds, the share bounds the mean rate. Elsewhere the clock f falls: with the tensor cores busy for the
-        part D of the time it may rise until D f^3 is the same again (dynamic power is proportional to f V^2, and V to
-        f), so that the mean rate D f grows as D^(2/3).
+        clock holds, the share bounds the rate while they multiply. Elsewhere the clock f falls: with the tensor cores
+        busy for the part D of the time it may rise until D f^3 is the same again (dynamic power is proportional to
+        f V^2, and V to f), so that the mean rate D f grows as D^(2/3).
         """
         d = self.device
         peak_s = tensor_flops / (self.peak_flops_per_clk * d.sm_count * d.tensor_clock_hz)
         sustained_s = np.asarray(peak_s / d.sustained_tensor_share, dtype=np.float64)
         if d.clock_holds:
-            return sustained_s
+            return in_turns(sustained_s, np.asarray(lanes_s, dtype=np.float64), np.asarray(groups, dtype=np.float64))
         busy = np.where(peak_s > 0, np.minimum(peak_s / np.where(peak_s > 0, unthrottled_s, 1), 1), 1.0)
         return np.asarray(sustained_s / busy ** (2 / 3), dtype=np.float64)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.expressions import Expr, ceil_div, joined, maximum
+from tinygpu.expressions import Expr, ceil_div, expr, joined, maximum, where
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.interpret import interpret
 from tinygpu.interpreter.worker import Watch
@@ -21,6 +21,9 @@ from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
 from tinygpu.program.nodes import PART, Grid, Preceding, Repeated, ScalarArgument, Statement
 from tinygpu.program.tree import places, walk
+
+# Of the rounds of a loop that are looked at to see how often a branch in it is taken.
+BRANCH_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,13 +111,44 @@ class Program:
         """The rounds of a loop, over parameters and dims: what indices and data decide is taken for what is typical."""
         if not s.trips.symbols & self.indices:
             return s.trips
+        return maximum(self._with(s.trips, self._typical()), 1)
+
+    def taken_of(self, s: Statement) -> Expr:
+        """In how many of `BRANCH_PARTS` equal parts of its rounds a branch is taken, by the middle of each part.
+
+        What data say of the condition, or which CTA of those that share a tile asks, is not known: it is taken then. So
+        is a branch with loops inside, or with what is left under way.
+        """
+        given, whole = s.taken_where, expr(BRANCH_PARTS)
+        if given is None or given.symbols & (self.said_by_data | {PART}):
+            return whole
+        if not given.symbols & self.indices or any(isinstance(i, Repeated) or i.tokens for i in walk((s,))):
+            return whole
+        typical, loops = self._typical(), [i for i in walk(self.body) if isinstance(i, Repeated)]
+        sampled = [i for i in loops if i.index in given.symbols]
+        taken = expr(0)
+        for part in range(BRANCH_PARTS):
+            places: dict[str, Expr] = {
+                i.index: i.first + self._with(i.trips, typical) * (2 * part + 1) // (2 * BRANCH_PARTS) for i in sampled
+            }
+            if not sampled:
+                places = {
+                    a.index: ceil_div(a.size, a.extent) * (2 * part + 1) // (2 * BRANCH_PARTS) for a in self.grid.axes
+                }
+            taken = taken + where(self._with(given, {**typical, **places}), 1, 0)
+        return taken
+
+    def _typical(self) -> dict[str, Expr]:
+        """The middle of what every index goes over, and what expressions define."""
         typical: dict[str, Expr] = {n: e for inner in walk(self.body) for n, e in inner.defines.items()}
         typical |= {a.index: (ceil_div(a.size, a.extent) - 1) // 2 for a in self.grid.axes}
-        typical |= {i.index: i.first + (i.trips - 1) // 2 for i in walk(self.body) if isinstance(i, Repeated)}
-        found = s.trips
-        while known := {name: typical[name] for name in found.symbols & typical.keys()}:
+        return typical | {i.index: i.first + (i.trips - 1) // 2 for i in walk(self.body) if isinstance(i, Repeated)}
+
+    @staticmethod
+    def _with(found: Expr, values: Mapping[str, Expr]) -> Expr:
+        while known := {name: values[name] for name in found.symbols & values.keys()}:
             found = found.substitute(known)
-        return maximum(found, 1)
+        return found
 
     @property
     def knows_places(self) -> bool:

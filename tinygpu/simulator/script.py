@@ -19,7 +19,7 @@ from tinygpu.language.heuristic import Heuristic
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.program import nodes as n
 from tinygpu.program.groups import groups
-from tinygpu.program.program import Program
+from tinygpu.program.program import BRANCH_PARTS, Program
 from tinygpu.program.tree import walk
 from tinygpu.simulator.stop import Stop, Stops
 
@@ -160,6 +160,17 @@ class _RoleWriter:
         """A statement whose work is part of the stretch around it, save for stops inside of it."""
         if s in self.whole.waits and times.same(1) and not s.children:
             self._stop(s, Stop(self.close()))
+        taken = self.whole.program.taken_of(s)
+        if not taken.same(BRANCH_PARTS) and not any(inner in self.whole.waits for inner in walk((s,))):
+            outside = self.tally, self.loads
+            self.tally, self.loads = Tally(), Tally()
+            for inner in s.children:
+                self.write(inner.statements, times)
+            branches = self.tally, self.loads
+            self.tally, self.loads = outside
+            for tally, branch in zip(outside, branches, strict=True):
+                tally.take(branch, taken)
+            return
         if s.instructions or not s.children:
             self._operation(s, times)
         known, bodies = len(self.stops), s.children

@@ -258,3 +258,13 @@ def test_the_benchmark_reads_a_table_and_says_when_there_is_none(
     rows = [line for line in lines if ", bfloat16 |" in line]
     assert {line.split(", ")[1] for line in rows} == {"a100_sxm.trt", "h100_sxm.trt", "a100_sxm.alt", "h100_sxm.alt"}
     assert all(re.search(r" \| [12] \| \d+\.\d %", line) for line in rows)
+
+
+def test_published_attention_is_reproduced(benchmarks: Any) -> None:
+    """FlashAttention-3 on an H100 and FlashAttention-2 on an A100, as their authors state them; nothing is fitted."""
+    attention = benchmarks("attention_prediction")
+    own = [p for p in attention.PUBLISHED if (p.name, p.gpu) != ("FlashAttention-2", "h100")]
+    assert len(own) > 6
+    assert {p.d for p in own} == {64, 128, 256}
+    for p in own:
+        assert p.predicted() == pytest.approx(p.tflops, rel=0.1), p
