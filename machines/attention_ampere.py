@@ -40,7 +40,7 @@ class AttentionAmpere(Attention):
             with once.produce() as a:
                 p.copy(self.copy, self.q.at(z, h, g).tile(i, 0, shape=(bm, d)), a.q, who_q)
             with once.consume() as a:
-                o, top, total = self.begin(p, scores.c, out.c)
+                o, low, total = self.begin(p, scores.c, out.c)
                 with p.loop(end, step=bn) as j, ring.produce() as f:
                     p.copy(self.copy, self.k.at(z, h).tile(j, 0, shape=(bn, d)).T, f.k, who_k.T)
                     p.copy(self.copy, self.v.at(z, h).tile(j, 0, shape=(bn, d)), f.v, who_k)
@@ -50,7 +50,7 @@ class AttentionAmpere(Attention):
                         left = p.load(self.fragment, a.q.window((0, kk), (bm, scores.k)), scores.a)
                         right = p.load(self.fragment, f.k.window((kk, 0), (scores.k, bn)), scores.b)
                         p.multiply(self.mma, w, left, right)
-                    weights, keep = self.weigh(p, w, top, total, i, j, bn)
+                    weights, keep = self.weigh(p, w, low, total, i, j, bn)
                     o *= keep
                     weights = p.cast(weights, kind)
                     with p.unroll(bn, step=out.k) as kk:

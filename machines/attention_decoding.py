@@ -94,7 +94,7 @@ class KeysOfPart(OnlineSoftmax):
             with once.produce() as a:
                 p.copy(self.copy, self.q.at(z, h).tile(i, 0, shape=(bm, d)), a.q, who_q)
             with once.consume() as a:
-                o, top, total = self.begin(p, scores.c, out.c)
+                o, low, total = self.begin(p, scores.c, out.c)
                 with p.loop(p.until(end - begin), step=bn) as j, ring.produce() as f:
                     p.copy(self.copy, k.tile(j, 0, shape=(bn, d)).T, f.k, who_k.T)
                     p.copy(self.copy, v.tile(j, 0, shape=(bn, d)), f.v, who_k)
@@ -104,7 +104,7 @@ class KeysOfPart(OnlineSoftmax):
                         left = p.load(self.fragment, a.q.window((0, kk), (bm, scores.k)), scores.a)
                         right = p.load(self.fragment, f.k.window((kk, 0), (scores.k, bn)), scores.b)
                         p.multiply(self.mma, w, left, right)
-                    weights, keep = self.weights(p, w, top, total, (begin + j, bn), end)
+                    weights, keep = self.weights(p, w, low, total, (begin + j, bn), end)
                     o *= keep
                     weights = p.cast(weights, kind)
                     with p.unroll(bn, step=out.k) as kk:
@@ -112,7 +112,7 @@ class KeysOfPart(OnlineSoftmax):
                         right = p.load(self.fragment, f.v.window((kk, 0), (out.k, d)), out.b)
                         p.multiply(self.mma, o, left, right)
             p.store(self.st, self.o.at(z, h, c).tile(i, 0, shape=(bm, d)), o)
-            for target, rows in ((self.top, top), (self.total, total)):
+            for target, rows in ((self.top, low * (-1 / LOG2_E)), (self.total, total)):
                 p.store(self.st_row, target.at(z, h, c).tile(i, shape=(bm,)).unsqueeze(1), rows)
 
     @staticmethod

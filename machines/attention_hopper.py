@@ -53,7 +53,7 @@ class AttentionHopper(Attention):
                         p.copy(self.tma, self.v.at(z, h).tile(j, 0, shape=(bn, d)), f.v)
             budget = 160 if self.groups == 3 else 240
             with p.role("consumer", warps=4 * self.groups, first=4, registers=budget), once.consume() as a:
-                o, top, total = self.begin(p, scores.c, out.c)
+                o, low, total = self.begin(p, scores.c, out.c)
 
                 def score() -> Any:
                     w = p.full(scores.c, "f32")
@@ -68,17 +68,17 @@ class AttentionHopper(Attention):
                         p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))
 
                 if self.overlapped:
-                    weights = p.cast(self.weigh(p, score(), top, total, i, 0, bn)[0], kind)
+                    weights = p.cast(self.weigh(p, score(), low, total, i, 0, bn)[0], kind)
                     with p.loop(ceil_div(end, bn) - 1) as number:
                         w = score()
                         add(weights)  # goes on while the scores are weighed, which the next line waits for alone
-                        more, keep = self.weigh(p, w, top, total, i, (number + 1) * bn, bn)
+                        more, keep = self.weigh(p, w, low, total, i, (number + 1) * bn, bn)
                         o *= keep
                         p.cast(more, kind, into=weights)
                     add(weights)
                 else:
                     with p.loop(end, step=bn) as j:
-                        weights, keep = self.weigh(p, score(), top, total, i, j, bn)
+                        weights, keep = self.weigh(p, score(), low, total, i, j, bn)
                         o *= keep
                         add(p.cast(weights, kind))
                 p.store(self.st, self.o.at(z, h, g).tile(i, 0, shape=(bm, d)), o / total)

@@ -122,7 +122,7 @@ class Published:
 
 
 def hopper(d: int, length: int, tile: tuple[int, int], tflops: float) -> Published:
-    point = {"groups": tile[0] // 64, "bn": tile[1], "stages": 2, "columns": d, "swizzle": 128}
+    point = {"groups": tile[0] // 64, "overlapped": 1, "bn": tile[1], "stages": 2, "columns": d, "swizzle": 128}
     return Published("FlashAttention-3", "h100", d, length, tile, tile[0] // 16, True, tflops, point)
 
 

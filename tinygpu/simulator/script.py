@@ -158,10 +158,11 @@ class _RoleWriter:
 
     def _pass(self, s: n.Statement, times: Expr) -> None:
         """A statement whose work is part of the stretch around it, save for stops inside of it."""
-        if s in self.whole.waits and times.same(1) and not s.children:
+        stops_inside = any(self._stops_at(inner) for inner in walk((s,)) if inner is not s)
+        if s in self.whole.waits and times.same(1) and not stops_inside:
             self._stop(s, Stop(self.close()))
         taken = self.whole.program.taken_of(s)
-        if not taken.same(BRANCH_PARTS) and not any(inner in self.whole.waits for inner in walk((s,))):
+        if not taken.same(BRANCH_PARTS) and not stops_inside:
             outside = self.tally, self.loads
             self.tally, self.loads = Tally(), Tally()
             for inner in s.children:
@@ -179,6 +180,9 @@ class _RoleWriter:
             self.write(inner.statements, times * rounds)
         if len(self.stops) > known:
             self._stop(s, Stop(bodies=bodies, ends=((),) * len(bodies)))
+
+    def _stops_at(self, s: n.Statement) -> bool:
+        return s in self.whole.waits or _is_gone_through(s) or bool(self._filled(s))
 
     def _go_through(self, s: n.Statement) -> None:
         """A block that the role waits at, or goes round: a stretch of its own, or several, for each of its bodies."""
