@@ -24,7 +24,7 @@ NOTHING_YET = -1e30  # below every score, and small enough that its exponential 
 class OnlineSoftmax(Machine):
     """Weights of keys that come a tile at a time: what all machines of attention do with scores."""
 
-    scale = Scalar("f32", values=between(0.05, 0.2))  # not negative: the largest product has the largest score
+    scale: Any = Scalar("f32", values=between(0.05, 0.2))  # not negative: the largest product has the largest score
 
     st, shuffle = isa.StGlobal(2), isa.ShflBfly()
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
