@@ -1,9 +1,10 @@
 """Cross entropy: the loss of each row of logits against the class that is right, with the log-softmax behind it.
 
-loss = log(sum(exp(x))) - x[target]. The logits of the vocabulary are read once: each thread keeps the largest element
-that it saw and the sum of what the others are beside it, and rescales the sum where a larger one comes; threads put
-theirs together as pairs. The logit of the target is found by its position as it passes. A row has any length; searched
-are who holds a row, from a few lanes to a CTA, how much of it at a time, and how warps meet.
+loss = log(sum(exp(x))) - x[target]; the first of the two is left for the gradient. The logits of the vocabulary are
+read once: each thread keeps the largest element that it saw and the sum of what the others are beside it, and rescales
+the sum where a larger one comes; threads put theirs together as pairs. The logit of the target is found by its position
+as it passes. A row has any length; searched are who holds a row, from a few lanes to a CTA, how much of it at a time,
+and how warps meet.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ LOWEST = -3.0e38  # below every logit; of two infinities there is no difference
 
 
 class CrossEntropy(Machine):
-    """loss[i] = log(sum(exp(x[i]))) - x[i, target[i]]"""
+    """loss[i] = logsum[i] - x[i, target[i]], and logsum[i] = log(sum(exp(x[i])))"""
 
     m, n = Dim(), Dim()
     x = Input(("f32", "f16", "bf16"), m, n, values=shifted(normal(0, 4), by=100))
     target = Input("s32", m, values=integers(0, n))
-    loss = Output("f32", m)
+    loss, logsum = Output("f32", m), Output("f32", m)
 
     warps, across = Param(1, 2, 4, 8, 16), Param(8, 16, 32, 64, 128, 256, 512)
     vector, step = Param(1, 2, 4, 8), Param(1, 2, 4)
@@ -68,6 +69,7 @@ class CrossEntropy(Machine):
                 p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1) + j, target), x, 0.0), into=right)
             most, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
             found = p.reduce(self.plus, right, axis=1, by=self.exchange)
+            p.store(self.st, self.logsum.column(i, shape[0]), most + log(total))
             p.store(self.st, self.loss.column(i, shape[0]), most - found + log(total))
 
     def beside(self, p: Tracer, left: Any, right: Any) -> Any:
@@ -79,4 +81,5 @@ class CrossEntropy(Machine):
     def reference(x: Any, target: Any) -> Any:
         x = x.astype(np.float32)
         top = x.max(axis=1)
-        return top - x[np.arange(len(x)), target] + np.log(np.exp(x - top[:, None]).sum(axis=1))
+        more = np.log(np.exp(x - top[:, None]).sum(axis=1))
+        return {"loss": top - x[np.arange(len(x)), target] + more, "logsum": top + more}

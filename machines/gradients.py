@@ -1,0 +1,181 @@
+"""Gradients of rows: of softmax and its logarithm, of cross entropy, of RMS norm and layer norm.
+
+What a row's gradient needs is a sum over the row or two, and then every element by itself. Rows stay in registers of
+those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once.
+Weights of a norm are shared by all rows: a CTA adds up its own rows in registers, and memory adds up the CTAs, in any
+order, on top of what is there (gradients accumulate). Searched are who holds a row, and how many rows a CTA takes: more
+of them leave fewer sums to memory, and fill fewer SMs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinygpu.language import (
+    Dim,
+    InOut,
+    Input,
+    Machine,
+    Option,
+    Output,
+    Param,
+    Require,
+    Scalar,
+    between,
+    blocked,
+    equal,
+    exp,
+    integers,
+    normal,
+    rsqrt,
+    uniform,
+)
+from tinygpu.ptx import isa
+
+KINDS = ("f32", "f16", "bf16")
+ALIKE: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
+
+
+class Rows(Machine):
+    """What all have: those who hold a row, and instructions in f32"""
+
+    m, n = Dim(), Dim()
+    warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
+    vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16)
+    ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
+    arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
+    plus = isa.Add("f32")
+    lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
+    compute, exact, approximation = "f32", False, 2.0**-19
+
+    def held(self) -> tuple[Any, Any]:
+        shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
+        return shape, blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+
+    def rows(self, p: Any, i: Any, shape: Any, who: Any, *tensors: Any) -> list[Any]:
+        return [p.cast(p.load(self.ld, t.tile(i, 0, shape=shape), who), "f32") for t in tensors]
+
+    def total(self, p: Any, x: Any) -> Any:
+        return p.reduce(self.plus, x, axis=1, by=self.exchange)
+
+
+class SoftmaxBackward(Rows):
+    """dx of y = softmax(x) by rows, y (dy - sum(dy y)); of its logarithm, dy - exp(y) sum(dy)"""
+
+    y = Input(KINDS, Rows.m, Rows.n)
+    dy, dx = Input(ALIKE, Rows.m, Rows.n, follows=y), Output(ALIKE, Rows.m, Rows.n, follows=y)
+    logarithm = Option(False, True)
+    whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
+
+    def program(self, p: Any) -> None:
+        shape, who = self.held()
+        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            y, dy = self.rows(p, i, shape, who, self.y, self.dy)
+            dx = dy - exp(y) * self.total(p, dy) if self.logarithm else y * (dy - self.total(p, dy * y))
+            p.store(self.st, self.dx.tile(i, 0, shape=shape), dx)
+
+    @staticmethod
+    def reference(y: Any, dy: Any, logarithm: bool) -> Any:
+        y, dy = y.astype(np.float32), dy.astype(np.float32)
+        if logarithm:
+            return dy - np.exp(y) * dy.sum(axis=1, keepdims=True)
+        return y * (dy - (dy * y).sum(axis=1, keepdims=True))
+
+
+class CrossEntropyBackward(Rows):
+    """dx = (softmax(x) - 1 at the target) * dloss, from the logits and the logarithm of their sum of exponentials"""
+
+    x = Input(KINDS, Rows.m, Rows.n, values=normal(0, 4))
+    target = Input("s32", Rows.m, values=integers(0, Rows.n))
+    logsum, dloss = Input("f32", Rows.m, values=uniform(10, 20)), Input("f32", Rows.m)
+    dx = Output(ALIKE, Rows.m, Rows.n, follows=x)
+    ld_one = isa.LdGlobalReadOnly(1)
+
+    def program(self, p: Any) -> None:
+        shape, who = self.held()
+        with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
+            ones = (self.target, self.logsum, self.dloss)
+            target, logsum, dloss = (p.load(self.ld_one, t.column(i, shape[0]), who.along(0)) for t in ones)
+            x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who), "f32")
+            right = p.where(equal(p.index(who.along(1), 1) + j, target), dloss, 0.0)
+            p.store(self.st, self.dx.tile(i, j, shape=shape), exp(x - logsum) * dloss - right)
+
+    @staticmethod
+    def reference(x: Any, target: Any, logsum: Any, dloss: Any) -> Any:
+        right = np.where(np.arange(x.shape[1]) == target[:, None], dloss[:, None], 0.0)
+        return np.exp(x.astype(np.float32) - logsum[:, None]) * dloss[:, None] - right
+
+
+class NormBackward(Rows):
+    """dx of a norm's rows; dw, and dshift where there is one, have theirs added"""
+
+    x = Input(KINDS, Rows.m, Rows.n)
+    dy, w = Input(ALIKE, Rows.m, Rows.n, follows=x), Input(ALIKE, Rows.n, follows=x)
+    dx, dw = Output(ALIKE, Rows.m, Rows.n, follows=x), InOut("f32", Rows.n)
+    eps = Scalar("f32", values=between(1e-6, 1e-4))
+    rounds, add, centred = Param(1, 4, 16, 64), isa.RedGlobal("add"), False
+    dshift: Any
+    whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
+
+    def gradients(self, p: Any) -> None:
+        shape, who = self.held()
+        rows = shape[0] * self.rounds
+        with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
+            dw, dshift = p.full(who, "f32"), p.full(who, "f32") if self.centred else None
+            with p.loop(rows, step=shape[0]) as r:
+                x, dy = self.rows(p, i + r, shape, who, self.x, self.dy)
+                if self.centred:
+                    x = x - self.total(p, x) / self.n
+                    x = p.where(p.index(who.along(1), 1) < self.n, x, 0.0)  # nothing lies beyond the row
+                scale = rsqrt(self.total(p, x * x) / self.n + self.eps)
+                x = x * scale
+                dw += dy * x
+                if self.centred:
+                    dshift += dy
+                g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
+                rest = g - x * (self.total(p, g * x) / self.n)
+                if self.centred:
+                    rest = rest - self.total(p, g) / self.n
+                p.store(self.st, self.dx.tile(i + r, 0, shape=shape), rest * scale)
+            for tensor, each in [(self.dw, dw)] + ([(self.dshift, dshift)] if self.centred else []):
+                total = p.reduce(self.plus, each, axis=0, by=self.exchange)
+                p.store(self.add, tensor.row(0, shape[1]), total)
+
+    @classmethod
+    def of_rows(cls, x: Any, dy: Any, w: Any, eps: Any) -> tuple[Any, Any]:
+        """dx, and what dw has of it."""
+        x, dy, n = x.astype(np.float32), dy.astype(np.float32), x.shape[1]
+        x = x - x.sum(axis=1, keepdims=True) / n if cls.centred else x
+        scale = 1 / np.sqrt((x * x).sum(axis=1, keepdims=True) / n + eps)
+        x, g = x * scale, dy * w
+        rest = g - x * ((g * x).sum(axis=1, keepdims=True) / n)
+        rest = rest - g.sum(axis=1, keepdims=True) / n if cls.centred else rest
+        return rest * scale, (dy * x).sum(axis=0)
+
+
+class RmsNormBackward(NormBackward):
+    """dx of y = x / sqrt(mean(x^2) + eps) * w, and dw is added to"""
+
+    def program(self, p: Any) -> None:
+        self.gradients(p)
+
+    @staticmethod
+    def reference(x: Any, dy: Any, w: Any, eps: Any, dw: Any) -> Any:
+        dx, more = RmsNormBackward.of_rows(x, dy, w, eps)
+        return {"dx": dx, "dw": dw + more}
+
+
+class LayerNormBackward(NormBackward):
+    """dx of y = (x - mean(x)) / sqrt(var(x) + eps) * w + shift, and dw and dshift are added to"""
+
+    dshift, centred = InOut("f32", Rows.n), True
+
+    def program(self, p: Any) -> None:
+        self.gradients(p)
+
+    @staticmethod
+    def reference(x: Any, dy: Any, w: Any, eps: Any, dw: Any, dshift: Any) -> Any:
+        dx, more = LayerNormBackward.of_rows(x, dy, w, eps)
+        return {"dx": dx, "dw": dw + more, "dshift": dshift + dy.astype(np.float32).sum(axis=0)}
