@@ -88,6 +88,13 @@ def drawn(
     return (with_specials(rng, problem, arrays, declared) if inputs == "specials" else arrays), scalars
 
 
+def has_free_integers(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor that is read is of an integer type of a byte or more, and nothing is said of its numbers."""
+    declared = input_distributions(machine, problem)
+    read = (o for o in problem.operands if o.access != "out" and o.name not in declared)
+    return any(not o.dtype.is_float and o.dtype.bits >= 8 for o in read)
+
+
 def declared_values(
     rng: np.random.Generator,
     declared: Distribution,

@@ -15,11 +15,14 @@ from tinygpu.language.reference import constants_of, precision_of, reference_of
 from tinygpu.ptx.bounds.answers import Answer, answers
 from tinygpu.ptx.bounds.arithmetic import Rounding
 from tinygpu.ptx.launching.kernel import Kernel
-from tinygpu.ptx.verification.inputs import SMALL, Inputs, drawn, host_tensors, largest_whole
+from tinygpu.ptx.verification.inputs import SMALL, Inputs, drawn, has_free_integers, host_tensors, largest_whole
 from tinygpu.ptx.verification.operands import HostTensor
 
 # Largest whole numbers that are tried as inputs, one after another, until no sum becomes inexact.
 _AMPLITUDES = (64, 32, 16, 8, SMALL)
+# The same of integer types among random inputs, until every result has a place in its type. Single precision holds no
+# more than 24 bits of them.
+_WIDE_AMPLITUDES = (2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10, SMALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,18 +81,24 @@ def draw(
     """Inputs drawn from a seed, with their answers.
 
     Whole numbers are as large as they can be while every sum of them stays exact: the larger they are, the more bits of
-    the accumulators and of the last rounding they try.
+    the accumulators and of the last rounding they try. Among random inputs those of integer types are as large as they
+    can be while results fit into theirs.
 
     shapes  of windows of the operands; theirs, where they are not given
     point   of the candidate, for a reference that asks for parameters
     """
     rounding = rounding_of(machine, problem)
     shapes = shapes or {o.name: o.shape for o in problem.operands}
-    large = inputs == "integers" and rounding.exact
-    for amplitude in _AMPLITUDES if large else (SMALL,):
+    amplitudes: tuple[int, ...] = (SMALL,)
+    if inputs == "integers" and rounding.exact:
+        amplitudes = _AMPLITUDES
+    elif inputs != "integers" and has_free_integers(machine, problem):
+        amplitudes = _WIDE_AMPLITUDES
+    for amplitude in amplitudes:
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
-        if amplitude == SMALL or all(_holds(problem, name, a, rounding) for name, a in found.items()):
+        fits = _holds if inputs == "integers" else _has_place
+        if amplitude == SMALL or all(fits(problem, name, a, rounding) for name, a in found.items()):
             break
     return Trial(problem, inputs, arrays, scalars, found)
 
@@ -113,6 +122,12 @@ def reference_answers(
     constants = constants_of(machine, problem, point or {})
     kinds = {name: problem.operand(name).dtype.numpy for name in arrays}
     return answers(reference_of(machine, outputs), wide, constants, list(outputs), rounding, kinds)
+
+
+def _has_place(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:
+    """Whether no number of an output is beyond its type."""
+    with np.errstate(invalid="ignore"):
+        return not np.any(np.abs(answer.value) > largest_whole(problem, output))
 
 
 def _holds(problem: Problem, output: str, answer: Answer, rounding: Rounding) -> bool:

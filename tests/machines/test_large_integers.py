@@ -1,0 +1,73 @@
+"""Integers are drawn as large as results hold: a machine that computes them in single precision is found out."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.devices import device
+from tinygpu.language import Dim, Input, Machine, Output, Param, blocked, integers
+from tinygpu.ptx import isa
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.trial import draw
+from tinygpu.ptx.verification.verify import Verification, verify
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+
+@cache
+def machine(kind: str, computed: str, what: str) -> type[Machine]:
+    """y = what x and z make, computed in a type and stored in theirs."""
+
+    class Made(Machine):
+        n = Dim()
+        x, z, y = Input(kind, n), Input(kind, n), Output(kind, n)
+        warps = Param(1, 2)
+        ld, st, arithmetic = isa.LdGlobal(1), isa.StGlobal(1), isa.arithmetic(computed)
+
+        def program(self, p: Any) -> None:
+            shape = (32 * self.warps,)
+            who = blocked(shape, threads=32 * self.warps)
+            with p.grid((self.n, shape[0])) as (i,), p.role("all", warps=self.warps):
+                x, z = (p.cast(p.load(self.ld, t.tile(i, shape=shape), who), computed) for t in (self.x, self.z))
+                p.store(self.st, self.y.tile(i, shape=shape), p.cast(eval(what, {"x": x, "z": z}), kind))
+
+        @staticmethod
+        def reference(x: Any, z: Any) -> Any:
+            return eval(what, {"x": x, "z": z})
+
+    return Made
+
+
+def verified(made: type[Machine], n: int) -> Verification:
+    problem = made.problem(n=n)
+    space = build_space(made, problem, device("a100"))
+    (point,) = space.space.sample(1, np.random.default_rng(n))
+    return verify(build(space.program(point), problem, point, SolverCache()).kernel, made, problem, orders=("random",))
+
+
+@pytest.mark.parametrize("what", ["x + z", "x + x + z", "x * z"])
+@pytest.mark.parametrize("kind", ["s32", "u32"])
+def test_integers_that_pass_through_single_precision_are_wrong(kind: str, what: str) -> None:
+    assert verified(machine(kind, kind, what), 77).passed
+    found = verified(machine(kind, "f32", what), 77)
+    assert [c.inputs for c in found.checks if not c.passed] == ["specials"]
+
+
+@pytest.mark.parametrize("what", ["x + z", "x * z", "x + x + x + z"])
+def test_no_result_is_beyond_its_type(what: str) -> None:
+    for seed in range(5):
+        trial = draw(machine("s32", "s32", what), machine("s32", "s32", what).problem(n=999), "specials", seed)
+        (answer,) = trial.answers.values()
+        assert np.max(np.abs(answer.value)) <= 2**31 - 1
+        assert np.max(np.abs(trial.arrays["x"])) >= (2**10 if what == "x * z" else 2**26)
+
+
+def test_what_is_declared_is_drawn_as_it_is_declared() -> None:
+    class Declared(machine("s32", "f32", "x + z")):  # type: ignore[misc]
+        x, z = (Input("s32", machine("s32", "f32", "x + z").n, values=integers(-1000, 1000)) for _ in range(2))
+
+    assert verified(Declared, 77).passed
