@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 # PTX ISA, lg2.approx: 2^-22 absolute near 1, where the logarithm itself is small; sin.approx, cos.approx: 2^-20.5.
 LOGARITHM, CIRCULAR = 2.0**-21, 2.0**-20
+# Of 16-bit types: a rounding relative to the number, half of the least number above zero, the largest number.
+_KEPT = {"float16": (2.0**-11, 2.0**-25, 65504.0), "bfloat16": (2.0**-8, 2.0**-134, 3.3895313892515355e38)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +22,24 @@ class Rounding:
                    none
     wide           arithmetic is in double precision, else in single
     short_sums     products of 8-bit floats are added as Hopper's wgmma adds them (see `tinygpu.ptx.bounds.short_sums`)
+    kept           NumPy's name of the 16-bit type to which every sum is rounded, as memory keeps it; ""
     """
 
     exact: bool
     approximation: float = 0.0
     wide: bool = False
     short_sums: bool = False
+    kept: str = ""
+
+    def kept_as(self, kind: np.dtype[Any]) -> Rounding:
+        """Of sums that memory keeps in a type; where a machine is said to be exact, as they are."""
+        return replace(self, kept=kind.name) if not self.exact and kind.name in _KEPT else self
 
     @property
     def unit(self) -> float:
         """Largest relative error of one rounding."""
+        if self.kept:
+            return _KEPT[self.kept][0]
         return 2.0**-53 if self.wide else 2.0**-24
 
     @property
@@ -41,12 +52,12 @@ class Rounding:
     @property
     def smallest(self) -> float:
         """What a function may add to a result near zero: .ftz takes subnormal numbers for zeros."""
-        return float(np.finfo(np.float64 if self.wide else np.float32).tiny)
+        return _KEPT[self.kept][1] if self.kept else float(np.finfo(np.float64 if self.wide else np.float32).tiny)
 
     @property
     def largest(self) -> float:
         """Results beyond this may overflow."""
-        return float(np.finfo(np.float64 if self.wide else np.float32).max)
+        return _KEPT[self.kept][2] if self.kept else float(np.finfo(np.float64 if self.wide else np.float32).max)
 
     @property
     def whole(self) -> float:

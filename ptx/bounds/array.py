@@ -224,7 +224,10 @@ class Enclosed(NDArrayOperatorsMixin):
         return self._made(sums.linear(function, [self._enclosure(o) for o in operands], terms, self.rounding))
 
     def _add_at(self, index: Any, given: Any) -> None:
-        """np.add.at: an element that is named several times gets all that is given for it, in any order."""
+        """np.add.at: an element that is named several times gets all that is given for it, in any order.
+
+        Of an array of 16 bits each sum is rounded to what it holds.
+        """
         at, held = self._index(index), self.enclosure
         often = np.zeros(held.value.shape, dtype=np.int64)
         np.add.at(often, at, 1)
@@ -234,8 +237,17 @@ class Enclosed(NDArrayOperatorsMixin):
             np.add.at(out, at, more)
             return out
 
-        found = sums.linear(added, [held, self._enclosure(given)], 1 + int(often.max(initial=0)), self.rounding)
+        put, rounding = self._enclosure(given), self.rounding.kept_as(self.dtype)
+        parts = (held.value, put.value)
+        if all(e.exact and np.array_equal(e.value, np.rint(e.value)) for e in (held, put)):
+            most = np.max(added(*(np.abs(part) for part in parts)), initial=0)
+            rounding = self.rounding if most <= rounding.whole else rounding  # whole numbers that the type holds
+        found = sums.linear(added, [held, put], 1 + int(often.max(initial=0)), rounding)
         self.enclosure = found
+
+    def _np_copy(self, *_: Any, **__: Any) -> Enclosed:
+        """The same, of the same type."""
+        return Enclosed(self.enclosure, self.rounding, self.kind)
 
     def _accumulated(self, ufunc: np.ufunc, function: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         axis = kwargs.get("axis", 0)
