@@ -55,13 +55,12 @@ def parts_of(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: in
     return o, top.transpose(0, 1, 3, 2), e.sum(axis=4).transpose(0, 1, 3, 2)
 
 
-class KeysOfPart(OnlineSoftmax):
-    """What part c of the keys, `chunk` of them, adds to each row: sums of values, largest scores, sums of weights"""
+class PartsOfKeys(OnlineSoftmax):
+    """What parts of keys add to each row: sums of values, largest scores, sums of weights; wherever the keys lie."""
 
-    b, h, r, t, c, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
+    b, h, r, c, d = Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
     q = Input(KINDS, b, h, r, d)
-    k, v = Input(ALIKE, b, h, t, d, follows=q), Input(ALIKE, b, h, t, d, follows=q)
-    lengths = Input("s32", b, values=integers(0, t + 1))
+    lengths: Any  # with the keys
     o = Output("f32", b, h, c, r, d)
     top, total = Output("f32", b, h, c, r), Output("f32", b, h, c, r)
 
@@ -72,7 +71,12 @@ class KeysOfPart(OnlineSoftmax):
     copy, fragment, mma = isa.CpAsync(vector), isa.LdMatrix(), isa.MmaSync()
     st_row, single = isa.StGlobal(1), isa.LdGlobalReadOnly(1)
 
-    def program(self, p: Tracer) -> None:
+    def keys(self, z: Any, h: Any, j: Any, end: Any) -> tuple[Any, Any]:
+        """The tiles of keys and values from j on, of which those from the end on are not there."""
+        raise NotImplementedError
+
+    def attend(self, p: Tracer) -> None:
+        """The program, wherever the keys lie."""
         kind, bm, bn, d = self.q.dtype, ROWS * self.warps, self.bn, self.d
         scores = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps, 1))
         out = p.tiled(self.mma, kind, kind, (bm, d), (self.warps, 1))
@@ -90,14 +94,14 @@ class KeysOfPart(OnlineSoftmax):
         ):
             begin = c * self.chunk
             end = minimum(self.lengths[z], begin + self.chunk)
-            k, v = (of.at(z, h).segment(begin, end) for of in (self.k, self.v))
             with once.produce() as a:
                 p.copy(self.copy, self.q.at(z, h).tile(i, 0, shape=(bm, d)), a.q, who_q)
             with once.consume() as a:
                 o, low, total = self.begin(p, scores.c, out.c)
                 with p.loop(p.until(end - begin), step=bn) as j, ring.produce() as f:
-                    p.copy(self.copy, k.tile(j, 0, shape=(bn, d)).T, f.k, who_k.T)
-                    p.copy(self.copy, v.tile(j, 0, shape=(bn, d)), f.v, who_k)
+                    k, v = self.keys(z, h, begin + j, end)
+                    p.copy(self.copy, k.T, f.k, who_k.T)
+                    p.copy(self.copy, v, f.v, who_k)
                 with p.loop(p.until(end - begin), step=bn) as j, ring.consume() as f:
                     w = p.full(scores.c, "f32")
                     with p.unroll(d, step=scores.k) as kk:
@@ -114,6 +118,23 @@ class KeysOfPart(OnlineSoftmax):
             p.store(self.st, self.o.at(z, h, c).tile(i, 0, shape=(bm, d)), o)
             for target, rows in ((self.top, low * (-1 / LOG2_E)), (self.total, total)):
                 p.store(self.st_row, target.at(z, h, c).tile(i, shape=(bm,)).unsqueeze(1), rows)
+
+
+class KeysOfPart(PartsOfKeys):
+    """What part c of the keys, `chunk` of them, adds to each row: sums of values, largest scores, sums of weights"""
+
+    t = Dim()
+    k = Input(ALIKE, PartsOfKeys.b, PartsOfKeys.h, t, PartsOfKeys.d, follows=PartsOfKeys.q)
+    v = Input(ALIKE, PartsOfKeys.b, PartsOfKeys.h, t, PartsOfKeys.d, follows=PartsOfKeys.q)
+    lengths = Input("s32", PartsOfKeys.b, values=integers(0, t + 1))
+
+    def program(self, p: Tracer) -> None:
+        self.attend(p)
+
+    def keys(self, z: Any, h: Any, j: Any, end: Any) -> tuple[Any, Any]:
+        """The tiles of keys and values from j on, up to the end."""
+        k, v = (of.at(z, h).segment(0, end).tile(j, 0, shape=(self.bn, self.d)) for of in (self.k, self.v))
+        return k, v
 
     @staticmethod
     def reference(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: int) -> Any:

@@ -151,7 +151,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
         base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
             step = emit.mul(context.value(index), coefficient)
-            base = emit.add64(base, _bytes(context, tensor, axis, step))
+            base = emit.add64(base, _bytes(context, tensor, axis, step, signed=coefficient < 0))
             place = emit.add(step, place)
         starts.append(place)
     values = who.value_coordinates()

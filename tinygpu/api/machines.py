@@ -61,6 +61,7 @@ SHIPPED: Mapping[str, str] = {
 PLANS: Mapping[str, str] = {
     "tensor_reduction": "tinygpu.machines.reductions:TensorReduction",
     "attention_decoding": "tinygpu.machines.attention_decoding:AttentionDecoding",
+    "attention_paged": "tinygpu.machines.attention_paged:AttentionPaged",
 }
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
