@@ -71,7 +71,8 @@ class BatchedMatmul(Machine):
                 a = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
                 b = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
                 p.multiply(self.mma, total, a, b)
-            p.store(self.st, self.c.at(z).tile(i, j, shape=(bm, bn)), p.cast(total, self.c.dtype))
+            wide = total if self.c.dtype.name == "s32" else p.cast(total, "f32")  # whole sums too become f32 first
+            p.store(self.st, self.c.at(z).tile(i, j, shape=(bm, bn)), p.cast(wide, self.c.dtype))
 
     @staticmethod
     def reference(a: Any, b: Any) -> Any:

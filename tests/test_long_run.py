@@ -33,7 +33,7 @@ def test_a_run_goes_on_where_its_journal_ended(tmp_path: Path, capsys: pytest.Ca
     assert [d.number for d in both] == list(range(len(both)))
     assert all(d.stage == "right" for d in both), both
     assert f"{len(both)} candidates in " in capsys.readouterr().out
-    again = long_run.tried(0, 3, long_run.Workbench())
+    again = long_run.tried(0, "axpby", "a100", 3, long_run.Workbench())
     assert (again.case, again.types, again.structure) == (first[0].case, first[0].types, first[0].structure)
 
 
@@ -44,9 +44,10 @@ def test_a_failure_is_printed_with_the_command_that_tries_it_again(
     journal = tmp_path / "journal"
     assert long_run.main([str(journal), "--cpu-seconds", "0.05", "--seed", "5"]) == 1
     said = capsys.readouterr().out
-    assert "wrong: y[3] is 7 and should be 8\n    python -m tests.benchmarks.long_run --again 0 --seed 5" in said
+    command = "python -m tests.benchmarks.long_run --again 0 axpby a100 --seed 5"
+    assert f"wrong: y[3] is 7 and should be 8\n    {command}" in said
     assert "failed**" in said
-    assert long_run.main(["--again", "0", "--seed", "5"]) == 1
+    assert long_run.main(["--again", "0", "axpby", "a100", "--seed", "5"]) == 1
     assert capsys.readouterr().out.endswith("wrong y[3] is 7 and should be 8\n")
     assert json.loads(journal.read_text().splitlines()[0])["stage"] == "wrong"
 
@@ -56,7 +57,7 @@ def test_what_breaks_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ArithmeticError("no such number")
 
     monkeypatch.setattr(long_run, "judge", breaks)
-    found = long_run.tried(1, 0, long_run.Workbench())
+    found = long_run.tried(1, "softmax", "a100", 0, long_run.Workbench())
     assert found.failed
     assert found.stage == "crash"
     assert found.sentence.endswith("ArithmeticError: no such number\n")

@@ -4,13 +4,13 @@ Every machine that ships, on a device of every generation that has its instructi
 orders, pitches, alignments and options that the machine takes, and of each a candidate of one structure of its space.
 Each is lowered, assembled for its target where there is an assembler, emulated with all checks on in three orders, and
 compared with its reference (`tinygpu.testing.judges`). Draws are numbered, and number k is the same in every run with a
-seed: machines and devices come in turn, then structures; types, sizes and the rest are drawn.
+seed: machines and devices come in turn; structures, types, sizes and the rest are drawn.
 
 JOURNAL has a line of JSON for each draw. A run that is started again goes on behind the last one, until the CPU time,
 that of all runs together, is spent. At the end a table of the whole journal is printed, and every failure with the
 command that tries it again:
 
-    python -m tests.benchmarks.long_run --again NUMBER --seed S
+    python -m tests.benchmarks.long_run --again NUMBER MACHINE DEVICE --seed S
 
 Exit code 1 where something failed.
 """
@@ -117,11 +117,10 @@ def pairs() -> tuple[tuple[str, str], ...]:
     return tuple(out)
 
 
-def tried(number: int, seed: int, bench: Workbench) -> Drawn:
+def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn:
     """One draw: its candidate before the judges."""
     begun = spent()
     rng = np.random.default_rng([seed, number])
-    turn, (name, on) = number // len(pairs()), pairs()[number % len(pairs())]
     case, types, structure = "", "", ""
     try:
         found = drawn_space(shipped(name), on, rng, bench)
@@ -130,7 +129,7 @@ def tried(number: int, seed: int, bench: Workbench) -> Drawn:
         posed, space = found
         types = " ".join(f"{o.name}:{o.dtype}" for o in posed.problem.operands)
         filled = [s for s in space.structures if space.space.restrict(dict(s)).size] if space.structures[0] else [()]
-        chosen = dict(filled[turn % len(filled)])
+        chosen = dict(filled[int(rng.integers(len(filled)))])
         structure = " ".join(f"{k}={v}" for k, v in chosen.items())
         (point,) = (space.space.restrict(chosen) if chosen else space.space).sample(1, rng)
         posed = Case(posed.machine, posed.problem, posed.device, point)
@@ -174,7 +173,7 @@ def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
     for d in draws:
         if d.failed:
             yield f"\n{d.number}: {d.case or d.machine + ' on ' + d.on}\n{d.stage}: {d.sentence}"
-            yield f"    python -m tests.benchmarks.long_run --again {d.number} --seed {seed}"
+            yield f"    python -m tests.benchmarks.long_run --again {d.number} {d.machine} {d.on} --seed {seed}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -182,11 +181,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("journal", type=Path, nargs="?", help="a line for each draw; a run goes on behind the last")
     parser.add_argument("--cpu-seconds", type=float, default=600.0, help="of all runs of the journal together")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", type=int, help="try one draw alone, and print all of it")
+    parser.add_argument(
+        "--again", nargs=3, metavar=("NUMBER", "MACHINE", "DEVICE"), help="try one draw alone, and print all of it"
+    )
     chosen = parser.parse_args(arguments)
     bench = Workbench()
     if chosen.again is not None:
-        one = tried(chosen.again, chosen.seed, bench)
+        again, name, on = chosen.again
+        one = tried(int(again), name, on, chosen.seed, bench)
         print(f"{one.case or one.machine + ' on ' + one.on}\n{one.stage} {one.sentence}")
         return int(one.failed)
     if chosen.journal is None:
@@ -197,7 +199,7 @@ def main(arguments: Sequence[str]) -> int:
     begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
     with chosen.journal.open("a", encoding="utf-8") as file:
         while spent() - begun < left:
-            draws.append(tried(number, chosen.seed, bench))
+            draws.append(tried(number, *pairs()[number % len(pairs())], chosen.seed, bench))
             file.write(f"{json.dumps(asdict(draws[-1]))}\n")
             file.flush()
             number += 1
