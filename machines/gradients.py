@@ -23,6 +23,7 @@ from tinygpu.language import (
     Param,
     Require,
     Scalar,
+    Tracer,
     between,
     blocked,
     equal,
@@ -54,10 +55,10 @@ class Rows(Machine):
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         return shape, blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
 
-    def rows(self, p: Any, i: Any, shape: Any, who: Any, *tensors: Any) -> list[Any]:
+    def rows(self, p: Tracer, i: Any, shape: Any, who: Any, *tensors: Any) -> list[Any]:
         return [p.cast(p.load(self.ld, t.tile(i, 0, shape=shape), who), "f32") for t in tensors]
 
-    def total(self, p: Any, x: Any) -> Any:
+    def total(self, p: Tracer, x: Any) -> Any:
         return p.reduce(self.plus, x, axis=1, by=self.exchange)
 
 
@@ -69,7 +70,7 @@ class SoftmaxBackward(Rows):
     logarithm = Option(False, True)
     whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape, who = self.held()
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             y, dy = self.rows(p, i, shape, who, self.y, self.dy)
@@ -93,7 +94,7 @@ class CrossEntropyBackward(Rows):
     dx = Output(ALIKE, Rows.m, Rows.n, follows=x)
     ld_one = isa.LdGlobalReadOnly(1)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape, who = self.held()
         with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
             ones = (self.target, self.logsum, self.dloss)
@@ -119,7 +120,7 @@ class NormBackward(Rows):
     dshift: Any
     whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
 
-    def gradients(self, p: Any) -> None:
+    def gradients(self, p: Tracer) -> None:
         shape, who = self.held()
         rows = shape[0] * self.rounds
         with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
@@ -132,14 +133,14 @@ class NormBackward(Rows):
                 scale = rsqrt(self.total(p, x * x) / self.n + self.eps)
                 x = x * scale
                 dw += dy * x
-                if self.centred:
+                if dshift is not None:
                     dshift += dy
                 g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
                 rest = g - x * (self.total(p, g * x) / self.n)
                 if self.centred:
                     rest = rest - self.total(p, g) / self.n
                 p.store(self.st, self.dx.tile(i + r, 0, shape=shape), rest * scale)
-            for tensor, each in [(self.dw, dw)] + ([(self.dshift, dshift)] if self.centred else []):
+            for tensor, each in [(self.dw, dw)] + ([(self.dshift, dshift)] if dshift is not None else []):
                 total = p.reduce(self.plus, each, axis=0, by=self.exchange)
                 p.store(self.add, tensor.row(0, shape[1]), total)
 
@@ -158,7 +159,7 @@ class NormBackward(Rows):
 class RmsNormBackward(NormBackward):
     """dx of y = x / sqrt(mean(x^2) + eps) * w, and dw is added to"""
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.gradients(p)
 
     @staticmethod
@@ -172,7 +173,7 @@ class LayerNormBackward(NormBackward):
 
     dshift, centred = InOut("f32", Rows.n), True
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.gradients(p)
 
     @staticmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, blocked, maximum
+from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked, maximum
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16", "f32")
@@ -49,7 +49,7 @@ class Quantised(Blocks):
     q: Any
     scales: Any
 
-    def quantise(self, p: Any) -> None:
+    def quantise(self, p: Tracer) -> None:
         tile, apart, who = self.held()
         with p.grid((self.m, tile[0]), (self.n, tile[1])) as (i, j), p.role("all", warps=self.warps):
             x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=tile), who), "f32").split(1, apart)
@@ -73,7 +73,7 @@ class QuantiseInt8(Quantised):
 
     q, scales, limit = Output("s8", Blocks.m, Blocks.n), Output("f32", Blocks.m, Blocks.blocks), 127.0
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.quantise(p)
 
     @staticmethod
@@ -87,7 +87,7 @@ class QuantiseFp8(Quantised):
 
     q, scales, limit = Output("e4m3", Blocks.m, Blocks.n), Output("f32", Blocks.m, Blocks.blocks), 448.0
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.quantise(p)
 
     @staticmethod
@@ -101,7 +101,7 @@ class QuantiseFp4(Quantised):
 
     q, scales, limit = Output("e2m1", Blocks.m, Blocks.n), Output("f32", Blocks.m, Blocks.blocks), 6.0
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.quantise(p)
 
     @staticmethod
@@ -117,11 +117,12 @@ class Dequantise(Blocks):
     scales = Input("f32", Blocks.m, Blocks.blocks)
     y = Output(KINDS, Blocks.m, Blocks.n)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         tile, apart, who = self.held()
         with p.grid((self.m, tile[0]), (self.n, tile[1])) as (i, j), p.role("all", warps=self.warps):
             q = p.cast(p.load(self.ld, self.q.tile(i, j, shape=tile), who), "f32").split(1, apart)
             window = self.scales.tile(i, j // self.block, shape=(tile[0], apart[0]))
+            assert q.partition is not None
             scales = p.load(self.ld_one, window, q.partition.reduced(2).squeeze(2))
             p.store(self.st, self.y.tile(i, j, shape=tile), p.cast((q * scales.unsqueeze(2)).merge(1, 2), self.y.dtype))
 

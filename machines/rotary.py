@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, blocked, equal, integers
+from tinygpu.language import Dim, Input, Machine, Option, Output, Param, Require, Tracer, blocked, equal, integers
 from tinygpu.ptx import isa
 
 KINDS = ("f32", "f16", "bf16")
@@ -35,7 +35,7 @@ class Turned(Machine):
     arithmetic, places, compute, contract = isa.arithmetic("f32"), isa.arithmetic("s32"), "f32", True
     lanes = Require(across <= 32 * warps, "the threads along a head are threads of the CTA")
 
-    def turn(self, p: Any, pair: Callable[..., None]) -> None:
+    def turn(self, p: Tracer, pair: Callable[..., None]) -> None:
         """All heads of a tile of tokens: pair(p, token, head, first pair, who, cosines, sines)."""
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
@@ -63,10 +63,10 @@ class Rotary(Turned):
     x = Input(KINDS, Turned.m, Turned.h, 2, Turned.half)
     y = Output(ALIKE, Turned.m, Turned.h, 2, Turned.half, follows=x)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.turn(p, self.pair)
 
-    def pair(self, p: Any, i: Any, head: Any, j: Any, who: Any, cos: Any, sin: Any) -> None:
+    def pair(self, p: Tracer, i: Any, head: Any, j: Any, who: Any, cos: Any, sin: Any) -> None:
         shape = (who.shape[0], 1, 1, who.shape[1])
         x, y = ([t.tile(i, head, k, j, shape=shape).squeeze(2).squeeze(1) for k in (0, 1)] for t in (self.x, self.y))
         a, b = (p.load(self.ld, side, who) for side in x)
@@ -86,10 +86,10 @@ class RotaryNeighbours(Turned):
     y = Output(ALIKE, Turned.m, Turned.h, d, follows=x)
     ld_pairs, st_pairs = isa.LdGlobal(2 * Turned.vector), isa.StGlobal(2 * Turned.vector)
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         self.turn(p, self.pair)
 
-    def pair(self, p: Any, i: Any, head: Any, j: Any, who: Any, cos: Any, sin: Any) -> None:
+    def pair(self, p: Tracer, i: Any, head: Any, j: Any, who: Any, cos: Any, sin: Any) -> None:
         rows, columns = who.shape
         x, y = (t.tile(i, head, 2 * j, shape=(rows, 1, 2 * columns)).squeeze(1) for t in (self.x, self.y))
         wide = blocked((rows, 2 * columns), threads=32 * self.warps, vector=2 * self.vector, across=self.across)

@@ -23,6 +23,7 @@ from tinygpu.language import (
     Output,
     Param,
     Require,
+    Tracer,
     blocked,
     equal,
     minimum,
@@ -52,11 +53,11 @@ class TopK(Machine):
     enough = Require(k <= n, "a row has k elements")
     whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "once"))
 
-    def better(self, p: Any, left: Any, right: Any) -> Any:
+    def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
         return p.apply(self.larger, x, y), where(x > y, i, where(equal(x, y), minimum(i, j), j))
 
-    def program(self, p: Any) -> None:
+    def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
@@ -79,10 +80,10 @@ class TopK(Machine):
                 p.store(self.st, self.y.tile(i, t, shape=(shape[0], 1)), p.cast(value, self.y.dtype))
                 p.store(self.st, self.places.tile(i, t, shape=(shape[0], 1)), place)
 
-    def row(self, p: Any, i: Any, j: Any, shape: Any, who: Any) -> Any:
+    def row(self, p: Tracer, i: Any, j: Any, shape: Any, who: Any) -> Any:
         return p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
 
-    def behind(self, p: Any, x: Any, place: Any, last: Any, at: Any) -> Any:
+    def behind(self, p: Tracer, x: Any, place: Any, last: Any, at: Any) -> Any:
         """What was not found yet, and its places."""
         left = (x < last) | (equal(x, last) & (place > at))
         return where(left, x, -math.inf), place

@@ -25,6 +25,13 @@ from tinygpu.ptx import isa
 KINDS = ("f32", "f16", "bf16", "s32", "s8", "e4m3")
 
 
+def held(shape: Any, axis: int, across: Expr, vector: Expr, beside: Expr, warps: Any) -> Partition:
+    """Each warp's lanes hold vectors along an axis, as long a row as its part has, and then the rows beside it."""
+    tall = 32 // across
+    lanes = [(across, vector * E(axis)), (tall, E(1 - axis))]
+    return Partition(shape, Layout.of([*lanes, warps], [(vector, E(axis)), (beside // tall, tall * E(1 - axis))]))
+
+
 class MatrixTranspose(Machine):
     """y = x.T: lanes exchange values by shuffles or through shared memory, or load what they store"""
 
@@ -53,20 +60,14 @@ class MatrixTranspose(Machine):
         bm, bn = self.across_y * self.vy, self.across_x * self.vx  # of a warp's part: a row of y by a row of x
         shape = (bm, bn * self.warps)
         warps = (self.warps, bn * E(1))
-        rows = self.held(shape, 1, self.across_x, self.vx, bm, warps)
-        columns = self.held(shape, 0, self.across_y, self.vy, bn, warps)
+        rows = held(shape, 1, self.across_x, self.vx, bm, warps)
+        columns = held(shape, 0, self.across_y, self.vy, bn, warps)
         with p.grid((self.m, shape[0]), (self.n, shape[1])) as (i, j), p.role("all", warps=self.warps):
             tile = p.load(self.ld, self.x.tile(i, j, shape=shape), columns if self.exchange == "none" else rows)
             if self.exchange != "none":
                 layout = self.layout if isinstance(self.exchange, Route) else None
                 tile = p.relayout(tile, columns, self.exchange, layout=layout)
             p.store(self.st, self.y.tile(j, i, shape=shape[::-1]), tile.T)
-
-    def held(self, shape: Any, axis: int, across: Expr, vector: Expr, beside: Expr, warps: Any) -> Partition:
-        """Each warp's lanes hold vectors along an axis, as long a row as its part has, and then the rows beside it."""
-        tall = 32 // across
-        lanes = [(across, vector * E(axis)), (tall, E(1 - axis))]
-        return Partition(shape, Layout.of([*lanes, warps], [(vector, E(axis)), (beside // tall, tall * E(1 - axis))]))
 
     @staticmethod
     def reference(x: Any) -> Any:

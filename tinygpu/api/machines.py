@@ -41,6 +41,7 @@ SHIPPED: Mapping[str, str] = {
     "quantise_fp8": "tinygpu.machines.quantise:QuantiseFp8",
     "quantise_fp4": "tinygpu.machines.quantise:QuantiseFp4",
     "dequantise": "tinygpu.machines.quantise:Dequantise",
+    "permute": "tinygpu.machines.permute:Permute",
     "softmax_backward": "tinygpu.machines.gradients:SoftmaxBackward",
     "cross_entropy_backward": "tinygpu.machines.gradients:CrossEntropyBackward",
     "rms_norm_backward": "tinygpu.machines.gradients:RmsNormBackward",
