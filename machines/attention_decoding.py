@@ -150,7 +150,7 @@ class AllParts(Machine):
     total = Input("f32", b, h, c, r, values=between(1, 64))
     o = Output(KINDS, b, h, r, d)
 
-    warps, vector, rows = Param(1, 2, 4), Param(2, 4), Param(1, 2, 4, 8)
+    warps, vector, rows = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 4, 8)
     ld, st, ld_row = isa.LdGlobal(vector), isa.StGlobal(vector), isa.LdGlobal(1)
     arithmetic, plus = isa.arithmetic("f32", approximate=True), isa.Add("f32")
     compute, exact, approximation = "f32", False, 2.0**-10
