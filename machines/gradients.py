@@ -133,14 +133,14 @@ class NormBackward(Rows):
                 scale = rsqrt(self.total(p, x * x) / self.n + self.eps)
                 x = x * scale
                 dw += dy * x
-                if dshift is not None:
+                if self.centred:
                     dshift += dy
                 g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
                 rest = g - x * (self.total(p, g * x) / self.n)
                 if self.centred:
                     rest = rest - self.total(p, g) / self.n
                 p.store(self.st, self.dx.tile(i + r, 0, shape=shape), rest * scale)
-            for tensor, each in [(self.dw, dw)] + ([(self.dshift, dshift)] if dshift is not None else []):
+            for tensor, each in [(self.dw, dw)] + ([] if dshift is None else [(self.dshift, dshift)]):
                 total = p.reduce(self.plus, each, axis=0, by=self.exchange)
                 p.store(self.add, tensor.row(0, shape[1]), total)
 

@@ -23,7 +23,7 @@ class Blocks(Machine):
     """What both ways have: so many elements of a row to a scale, and those who hold them"""
 
     m, n = Dim(), Dim()
-    block: Any = Option(128, 16, 32, 64, 256)
+    block = Option(128, 16, 32, 64, 256)
     blocks = Dim(follows=lambda n, block: -(-n // block))
 
     warps, across = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16, 32, 64, 128)
@@ -122,8 +122,8 @@ class Dequantise(Blocks):
         with p.grid((self.m, tile[0]), (self.n, tile[1])) as (i, j), p.role("all", warps=self.warps):
             q = p.cast(p.load(self.ld, self.q.tile(i, j, shape=tile), who), "f32").split(1, apart)
             window = self.scales.tile(i, j // self.block, shape=(tile[0], apart[0]))
-            assert q.partition is not None
-            scales = p.load(self.ld_one, window, q.partition.reduced(2).squeeze(2))
+            held: Any = q.partition
+            scales = p.load(self.ld_one, window, held.reduced(2).squeeze(2))
             p.store(self.st, self.y.tile(i, j, shape=tile), p.cast((q * scales.unsqueeze(2)).merge(1, 2), self.y.dtype))
 
     @staticmethod

@@ -26,7 +26,7 @@ class RowsOfPrefixes(Machine):
     m, n = Dim(), Dim()
     x = Input(KINDS, m, n)
     y = Output({kind: (kind,) for kind in KINDS}, m, n, follows=x)
-    operation: Any = Option("sum", "max")
+    operation = Option("sum", "max")
     exclusive = Option(False, True)
 
     warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)

@@ -47,7 +47,7 @@ class TopK(Machine):
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
     arithmetic, whole_numbers = isa.arithmetic("f32"), isa.arithmetic("s32")
     larger, lower = isa.Max("f32"), isa.Min("s32")
-    reads: Any = Choice("once", "in every round")
+    reads = Choice("once", "in every round")
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
     enough = Require(k <= n, "a row has k elements")

@@ -35,9 +35,11 @@ FIXED: dict[str, dict[str, Any]] = {
     "matmul_simt": {"bm": 32, "bn": 32, "bk": 8},
     "matmul_ampere": {"bm": 32, "bn": 32, "bk": 32},
     "matmul_skinny": {"bm": 16, "bn": 64, "bk": 64, "product": "mma.sync"},
+    "matmul_basic_hopper": {"bm": 64, "bn": 32, "bk": 32, "stages": 2},
     "matmul_hopper": {"bm": 64, "bn": 32, "bk": 32, "schedule": "single", "split_k": 1},
 }
 RESULT = re.compile(r"max\.NaN\.f32 (%r\d+), (%r\d+), 0f00000000;")
+PACKED = re.compile(r"cvt\.rn\.f16x2\.f32 (%r\d+), (%r\d+), (%r\d+);")  # two results, where no activation takes them
 STORE = re.compile(r"st\.global\.(?:v\d\.)?b32 \[[^\]]*\], \{?([^};]*)\}?;")
 
 
@@ -67,11 +69,12 @@ def subject(name: str) -> Subject:
 
 
 def of_a_result(statement: str) -> Edit:
-    """A statement about every sum before the activation takes it; about one value stored, where there is none."""
+    """A statement about every sum before the activation or a conversion takes it; else about one value stored."""
 
     def edit(ptx: str, rng: np.random.Generator) -> str:
-        if RESULT.search(ptx):
-            return RESULT.sub(lambda m: f"{statement.format(m[2])}\n{m[0]}", ptx)
+        for taken in (RESULT, PACKED):
+            if taken.search(ptx):
+                return taken.sub(lambda m: f"{statement.format(m[2])}\n{m[0]}", ptx)
         stores = list(STORE.finditer(ptx))
         store = stores[int(rng.integers(len(stores)))]
         place = ptx.rindex("\n", 0, store.start()) + 1
@@ -105,6 +108,8 @@ def stale_lane(ptx: str, rng: np.random.Generator) -> str:
         at = int(rng.integers(1, len(found)))
         one, before = found[at], found[at - 1]
         return f"{ptx[: one.start()]}max.NaN.f32 {one[1]}, {before[2]}, 0f00000000;{ptx[one.end() :]}"
+    if packed := PACKED.search(ptx):
+        return ptx.replace(packed[0], f"cvt.rn.f16x2.f32 {packed[1]}, {packed[3]}, {packed[3]};")
     stores = [m for m in STORE.finditer(ptx) if "," in m[1]]
     first, second = stores[0][1].split(", ")[:2]
     return ptx.replace(stores[0][0], stores[0][0].replace(f"{first}, {second}", f"{first}, {first}"))

@@ -7,20 +7,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tinygpu.api.machines import SHIPPED
+from tinygpu.api.machines import PLANS, SHIPPED
 from tinygpu.api.pages.account import Account
 from tinygpu.api.pages.index import index
 from tinygpu.api.pages.page import page
 
 FOLDER = Path("docs/machines")
+# Machines and plans, in the order of the index.
+WRITTEN = (*SHIPPED, *PLANS)
 COMMAND = "python -m tinygpu.api.pages"
 
 
-def pages(names: Sequence[str] = ()) -> dict[str, str]:
-    """File name -> text of every page and of the index; with names of machines, of these pages alone."""
-    accounts = [Account.of(name) for name in names or SHIPPED]
+def pages(names: Sequence[str] = (), folder: Path = FOLDER) -> dict[str, str]:
+    """File name -> text of the index and of every page; with names of machines of their pages alone, and of an index in
+    which other machines have the rows that `folder` has.
+    """
+    accounts = [Account.of(name) for name in names or WRITTEN]
     made = {f"{a.name}.md": page(a) for a in accounts}
-    return made if names else {"README.md": index(accounts)} | made
+    before = folder / "README.md"
+    written = before.read_text(encoding="utf-8") if names and before.is_file() else ""
+    return {"README.md": index(WRITTEN, accounts, written)} | made
 
 
 def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
@@ -37,7 +43,7 @@ def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
 
 def strangers(folder: Path) -> list[Path]:
     """Pages of machines that do not ship."""
-    return [p for p in sorted(folder.glob("*.md")) if p.stem not in SHIPPED and p.name != "README.md"]
+    return [p for p in sorted(folder.glob("*.md")) if p.stem not in WRITTEN and p.name != "README.md"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder: Path = options.folder
     for name in options.names:
-        if name not in SHIPPED:
-            parser.error(f"there is no machine {name!r} that ships; there are {', '.join(SHIPPED)}")
-    wanted = pages(options.names)
+        if name not in WRITTEN:
+            parser.error(f"there is no machine {name!r} that ships; there are {', '.join(WRITTEN)}")
+    wanted = pages(options.names, folder)
     stale = [] if options.names else strangers(folder)
     if options.check:
         wrong = [*differences(folder, wanted), *(f"{path} belongs to no machine" for path in stale)]
@@ -63,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path.unlink()
     for name, text in wanted.items():
         (folder / name).write_text(text, encoding="utf-8")
-    print(f"{len(wanted)} page{'s' * (len(wanted) != 1)} in {folder}")
+    print(f"{len(wanted)} pages in {folder}")
     return 0
 
 

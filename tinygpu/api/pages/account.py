@@ -6,22 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tinygpu.api.choosing import best_refined
+from tinygpu.api.choosing import AnySpace, best_refined
+from tinygpu.api.finalist import having
 from tinygpu.api.layouts import Layouts, layouts_of_refined
 from tinygpu.api.machines import family
 from tinygpu.api.pages.source import Source, source_of
 from tinygpu.api.pages.typical import small, typical
 from tinygpu.devices import device
+from tinygpu.language.declared import Declared
 from tinygpu.language.instruction import Instruction
 from tinygpu.language.machine import Machine
+from tinygpu.language.plan import Plan
 from tinygpu.language.problem import Problem
+from tinygpu.language.trace import Trace
 from tinygpu.program.statement import Statement
 from tinygpu.program.tree import walk
 from tinygpu.ptx.cards.collect import cards
 from tinygpu.ptx.lowering.build import Built, build
-from tinygpu.search.refine import Refined
+from tinygpu.search.minimize import minimize
+from tinygpu.search.plan_time import PlanTime
 from tinygpu.solver.smem import SolverCache
-from tinygpu.spaces.build import MachineSpace, build_space
+from tinygpu.spaces.build import MachineSpace
+from tinygpu.spaces.plan_space import PlanSpace, space_of
 
 DEVICES = ("a100", "rtx4090", "h100", "h200")
 # Order in which memories are named, from the largest on.
@@ -30,30 +36,22 @@ MEMORIES = ("GMEM", "L2", "L1", "SMEM", "TMEM", "RMEM")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnDevice:
-    """What a machine can do on one device.
+    """What a machine or a plan can do on one device.
 
-    best  the best predicted candidate; None where there is none
-    why   what would have to hold, then
+    point     the best predicted candidate; None where there is none
+    sentence  where its time goes; where there is no candidate, what would have to hold
     """
 
     asked: str
-    space: MachineSpace
-    best: Refined | None
-    why: str
+    space: AnySpace
+    point: Mapping[str, int | str] | None
+    seconds: float
+    roofline_s: float
+    sentence: str
 
     @property
     def title(self) -> str:
         return self.space.device.name
-
-    @property
-    def seconds(self) -> float:
-        assert self.best is not None, self.why
-        return float(self.best.prediction.seconds)
-
-    @property
-    def roofline_s(self) -> float:
-        assert self.best is not None, self.why
-        return float(self.best.prediction.roofline_s)
 
     @property
     def share(self) -> float:
@@ -63,31 +61,32 @@ class OnDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Smallest:
-    """The kernel with the fewest lines among the first candidates of every structure, for a small problem."""
+    """The kernel with the fewest lines among the first candidates of every structure, for a small problem.
+
+    steps  of a plan the problem and the kernel of each of its steps, by name; of a machine, one without a name
+    """
 
     asked: str
     problem: Problem
     point: Mapping[str, int | str]
-    built: Built
+    steps: Mapping[str, tuple[Problem, Built]]
 
     @property
     def lines(self) -> int:
-        return len(self.built.kernel.ptx.splitlines())
+        return sum(len(built.kernel.ptx.splitlines()) for _, built in self.steps.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """One machine, as its page tells it; what is predicted and lowered is worked out when it is asked for."""
+    """One machine or plan, as its page tells it; what is predicted and lowered is worked out when it is asked for."""
 
     name: str
-    machine: type[Machine]
+    machine: type[Declared]
 
     @staticmethod
     def of(name: str) -> Account:
-        """Of a machine that ships."""
+        """Of a machine or a plan that ships."""
         (found,) = family(name).machines
-        if not issubclass(found, Machine):
-            raise TypeError(f"{name} is no machine of one kernel")
         return Account(name, found)
 
     @cached_property
@@ -99,15 +98,24 @@ class Account:
         return tuple(self._on(name) for name in DEVICES)
 
     def _on(self, name: str) -> OnDevice:
-        space = build_space(self.machine, self.problem, device(name))
-        if space.size:
-            return OnDevice(name, space, best_refined(space, {})[0][0], "")
-        return OnDevice(name, space, None, space.space.conflict()[0].constraints[0].sentence)
+        space = space_of(self.machine, self.problem, device(name))
+        if not space.size:
+            return OnDevice(name, space, None, 0, 0, space.space.conflict()[0].constraints[0].sentence)
+        if isinstance(space, PlanSpace):
+            objective = PlanTime(space)
+            point = minimize(having(space, {}), objective).best
+            if point is None:
+                raise ValueError(f"{self.name} has no candidate on {name} that can be launched")
+            whole = objective.prediction(point)
+            return OnDevice(name, space, point, whole.seconds, whole.roofline_s, whole.sentence())
+        best = best_refined(space, {})[0][0]
+        p = best.prediction
+        return OnDevice(name, space, best.point, float(p.seconds), float(p.roofline_s), p.sentence())
 
-    @property
+    @cached_property
     def first(self) -> OnDevice:
         """The first device on which there are candidates."""
-        found = next((d for d in self.devices if d.best is not None), None)
+        found = next((d for d in self.devices if d.point is not None), None)
         if found is None:
             sizes = ", ".join(f"{name}={size}" for name, size in self.problem.dims)
             raise ValueError(
@@ -119,21 +127,23 @@ class Account:
     @cached_property
     def smallest(self) -> Smallest:
         problem, on = small(self.machine, self.problem), self.first.asked
-        space = build_space(self.machine, problem, device(on))
-        points = [some.space.at(0) for s in space.structures if (some := space.restrict(dict(s))).size]
+        space = space_of(self.machine, problem, device(on))
+        parts = (space.restrict(part.fixed) for part in space.space.parts)
+        points = [some.space.at(0) for some in parts if some.size]
         if not points:
             raise ValueError(f"{self.name} has no candidate for its smallest kernel, {problem}, on {on}")
         cache = SolverCache()
-        made = [(point, build(space.program(point), problem, point, cache)) for point in points]
-        point, built = min(made, key=lambda pair: len(pair[1].kernel.ptx.splitlines()))
-        used = {**{c.name: point[c.name] for c in self.machine.choices()}, **point}
-        return Smallest(on, problem, used, built)
+        made = [Smallest(on, problem, point, _kernels(space, point, cache)) for point in points]
+        return min(made, key=lambda kernel: kernel.lines)
 
     @cached_property
-    def layouts(self) -> Layouts:
-        """Those of the best candidate on the first device that has one."""
-        assert self.first.best is not None
-        return layouts_of_refined(self.first.space, self.first.best)
+    def layouts(self) -> Mapping[str, Layouts]:
+        """Those of the best candidate on the first device that has one, by step."""
+        space, point = self.first.space, self.first.point or {}
+        found = {}
+        for step, (mine, its) in _steps(space, point).items():
+            found[step] = layouts_of_refined(mine, best_refined(mine, its)[0][0])
+        return found
 
     # -- what the class says ---------------------------------------------------------------------------------------
     @cached_property
@@ -141,9 +151,10 @@ class Account:
         return source_of(self.machine)
 
     @cached_property
-    def shared(self) -> tuple[tuple[type[Machine], Source], ...]:
+    def shared(self) -> tuple[tuple[type[Declared], Source], ...]:
         """Classes of machines from which it has declarations or methods, the nearest first, as they are written."""
-        bases = (b for b in self.machine.__mro__[1:] if issubclass(b, Machine) and b is not Machine)
+        ours = (Machine, Plan, Declared, object)
+        bases = (b for b in self.machine.__mro__[1:] if b not in ours and issubclass(b, Declared))
         return tuple((b, source_of(b)) for b in bases)
 
     @property
@@ -160,7 +171,7 @@ class Account:
         tiles = (t for s in self._statements() for t in (*s.reads, *s.writes))
         found = {str(t.memory) for t in tiles}
         # what warps exchange passes through shared memory, too
-        found |= {c.source for trace in self.first.space.traces for c in trace.constraints} & set(MEMORIES)
+        found |= {c.source for trace in self._traces for c in trace.constraints} & set(MEMORIES)
         return (*(m for m in MEMORIES if m in found), *sorted(found - set(MEMORIES)))
 
     @property
@@ -171,7 +182,28 @@ class Account:
         own = sorted(i.label for kind, i in used.items() if kind not in named.values())
         return (*(name for name, kind in named.items() if kind in used), *own)
 
+    @property
+    def _traces(self) -> tuple[Trace, ...]:
+        space = self.first.space
+        spaces = space.signatures if isinstance(space, PlanSpace) else (space,)
+        return tuple(trace for s in spaces for trace in s.traces)
+
     def _statements(self) -> Iterator[Statement]:
-        for trace in self.first.space.traces:
+        for trace in self._traces:
             yield from walk(trace.program.body)
 
+
+def _steps(space: AnySpace, point: Mapping[str, int | str]) -> dict[str, tuple[MachineSpace, Mapping[str, int | str]]]:
+    """The space and the candidate of every step of a plan; of a machine its own, without a name."""
+    if isinstance(space, PlanSpace):
+        return {c.step.name: (c.space, c.point) for c in space.candidates(point)}
+    return {"": (space, point)}
+
+
+def _kernels(
+    space: AnySpace, point: Mapping[str, int | str], cache: SolverCache
+) -> dict[str, tuple[Problem, Built]]:
+    return {
+        name: (mine.problem, build(mine.program(its), mine.problem, its, cache))
+        for name, (mine, its) in _steps(space, point).items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tinygpu.api.machines import FAMILIES
@@ -11,12 +12,12 @@ from tinygpu.api.pages.page import code, percent, plain, table
 HEAD = """\
 # Machines
 
-Every machine that ships, side by side; the name leads to its page: what it is, what it declares, its program, its space
-and what prunes it, where its time goes on four devices, layouts as pictures, and the PTX of its smallest kernel. The
-pages are written by
+Every machine that ships, side by side, and behind them the plans; the name leads to its page: what it is, what it
+declares, its program, its space and what prunes it, where its time goes on four devices, layouts as pictures, and the
+PTX of its smallest kernel. The pages are written by
 
 ```sh
-python -m tinygpu.api.pages          # all of them; or NAME ... for some, and --check to compare
+python -m tinygpu.api.pages          # all of them; or NAME ... for some and their rows here; --check to compare
 ```
 
 *Space*: the candidates that all constraints admit, for the sizes of the page, on the first device that runs the
@@ -26,19 +27,21 @@ machines have tiles in registers, beside the memories that are named.
 """
 
 
-def index(accounts: Sequence[Account]) -> str:
-    """The table of all machines."""
+def index(names: Sequence[str], accounts: Sequence[Account], written: str = "") -> str:
+    """The table of machines, in the order of `names`: rows of accounts, and for others those of an index `written`."""
+    rows = {m[1]: m[0] for m in re.finditer(r"^\| \[(\w+)\]\(\1\.md\) \|.*$", written, re.MULTILINE)}
+    rows |= {a.name: f"| {' | '.join(_row(a))} |" for a in accounts}
     header = ("machine", "operation", "instructions", "memories", "space", "lines", *map(str.upper, DEVICES))
-    rows = table(header, [_row(a) for a in accounts], right=range(4, len(header)))
+    listed = "\n".join([table(header, [], right=range(4, len(header))), *(rows[n] for n in names if n in rows)])
     families = "\n".join(
         f"- {code(name)}: {', '.join(f'[{m}]({m}.md)' for m in members)}" for name, members in FAMILIES.items()
     )
     said = "Of a family every machine is searched that is legal, as `tinygpu tune matmul` does:"
-    return "\n\n".join([HEAD.rstrip(), rows, said, families]) + "\n"
+    return "\n\n".join([HEAD.rstrip(), listed, said, families]) + "\n"
 
 
 def _row(a: Account) -> tuple[str, ...]:
-    shares = ("-" if d.best is None else percent(d.share) for d in a.devices)
+    shares = ("-" if d.point is None else percent(d.share) for d in a.devices)
     operation, _, _ = a.machine.summary().partition(": ")
     return (
         f"[{a.name}]({a.name}.md)",

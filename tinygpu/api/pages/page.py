@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tinygpu.api.layouts import Layouts
+from tinygpu.api.machines import machines_of
 from tinygpu.api.pages.account import Account, OnDevice
+from tinygpu.api.pages.source import source_of
 from tinygpu.api.pages.typical import shape_argument
+from tinygpu.language.declared import Declared
+from tinygpu.language.plan import Plan
+from tinygpu.language.step import Step
 from tinygpu.language.tensors import TensorDeclaration
 from tinygpu.program.layouts import BufferLayout
 from tinygpu.ptx.cards.collect import cards
@@ -101,9 +107,21 @@ def _facts(a: Account) -> str:
     open_ = [f"{code(c.name)} {', '.join(plain(str(label)) for label in c.labels)}" for c in m.choices()]
     open_ += [f"{code(p.name)} {' '.join(map(str, p.values))}" for p in m.params()]
     rows.append(("left open", "; ".join(open_)))
-    if m.layouts():
-        rows.append(("solved layouts", ", ".join(code(layout.name) for layout in m.layouts())))
+    solved = [layout.name for kind in machines_of(m) for layout in kind.layouts()]
+    if solved:
+        rows.append(("solved layouts", ", ".join(map(code, dict.fromkeys(solved)))))
+    if issubclass(m, Plan):
+        rows += [(f"step {code(s.name)}", f"{code(s.machine.__name__)}: {_sentence(s.machine)}") for s in _steps(m)]
+        rows += [(f"workspace {code(w.name)}", f"{w.dtype}") for w in m.workspace_declarations()]
     return table(("declared", ""), rows)
+
+
+def _steps(plan: type[Plan]) -> tuple[Step, ...]:
+    return plan.step_declarations()
+
+
+def _sentence(machine: type[Declared]) -> str:
+    return plain(machine.summary())
 
 
 def _tensor(t: TensorDeclaration) -> str:
@@ -123,7 +141,12 @@ def _declaration(a: Account) -> str:
 
 
 def _program(a: Account) -> str:
-    return "\n\n".join(["## Program", fenced("python", a.source.program)]) if a.source.program else "## Program"
+    parts = ["## Program", *([fenced("python", a.source.program)] if a.source.program else [])]
+    for machine in machines_of(a.machine) if issubclass(a.machine, Plan) else ():
+        source = source_of(machine)
+        text = "\n\n".join(part for part in (source.declaration, _indented(source.program)) if part)
+        parts.append(folded(f"The machine <code>{machine.__name__}</code> of its steps", fenced("python", text)))
+    return "\n\n".join(parts)
 
 
 def _indented(text: str) -> str:
@@ -181,13 +204,13 @@ def _types(a: Account) -> str:
 def _times(a: Account) -> str:
     rows = []
     for d in a.devices:
-        if d.best is None:
-            rows.append((d.title, "0", "", "", "", plain(d.why)))
+        if d.point is None:
+            rows.append((d.title, "0", "", "", "", plain(d.sentence)))
             continue
-        space, p = d.space.space, d.best.prediction
+        space = d.space.space
         share = f"{bar(d.share)}{SPACE}{percent(d.share)}"
         times = (microseconds(d.roofline_s), microseconds(d.seconds))
-        rows.append((d.title, f"{space.size:,}", *times, share, p.sentence()))
+        rows.append((d.title, f"{space.size:,}", *times, share, d.sentence))
     said = (
         f"*Predicted, not measured*: the best candidate for {_sizes(a)} on each device, before the assembler. The "
         "least time is that of the useful work at the peak of the tensor cores, or of the compulsory bytes at the "
@@ -196,8 +219,8 @@ def _times(a: Account) -> str:
     header = ("device", "candidates", "least", "predicted", "of the roofline", "where the time goes")
     points: dict[str, list[str]] = {}
     for d in a.devices:
-        if d.best is not None:
-            points.setdefault(_point(d.best.point), []).append(d.title)
+        if d.point is not None:
+            points.setdefault(_point(d.point), []).append(d.title)
     best = table(("best candidate", "on"), [(point, ", ".join(names)) for point, names in points.items()])
     command = fenced("sh", _command(a, "predict", a.first))
     return "\n\n".join(["## Roofline", said, table(header, rows, right=(1, 2, 3)), best, command])
@@ -208,28 +231,32 @@ def _point(point: Mapping[str, int | str]) -> str:
 
 
 def _layouts(a: Account) -> str:
-    layouts = a.layouts
-    held: dict[tuple[str, str], list[str]] = {}
-    for d in layouts.distributions:
-        held.setdefault((f"{d.dtype}[{d.shape}]", str(d.layout)), []).append(d.tile)
-    rows = [(", ".join(dict.fromkeys(tiles)), code(kind), code(layout)) for (kind, layout), tiles in held.items()]
     said = (
         f"Of the best candidate on {a.first.title}. A distribution takes (thread, value) to coordinates of its tile, "
         "first modes fastest: `4@1` is four steps along axis 1. A buffer takes (coordinates, stage) to bytes of shared "
         "memory."
     )
-    command = _command(a, "show", a.first, " --layouts")
-    parts = ["## Layouts", said, fenced("sh", command)]
-    if rows:
-        parts.append(table(("tiles", "type and shape", "(threads, values) to coordinates"), rows))
+    parts = ["## Layouts", said, fenced("sh", _command(a, "show", a.first, " --layouts"))]
+    for step, layouts in a.layouts.items():
+        parts += [f"### {step}"] if step else []
+        parts += _tables(layouts)
+        drawn = [f"{title}:\n\n{fenced('text', picture)}" for title, picture in layouts.pictures()]
+        parts += drawn[:OPEN_PICTURES]
+        if more := drawn[OPEN_PICTURES:]:
+            parts.append(folded(f"{len(more)} more pictures", "\n\n".join(more)))
+    return "\n\n".join(parts)
+
+
+def _tables(layouts: Layouts) -> list[str]:
+    held: dict[tuple[str, str], list[str]] = {}
+    for d in layouts.distributions:
+        held.setdefault((f"{d.dtype}[{d.shape}]", str(d.layout)), []).append(d.tile)
+    rows = [(", ".join(dict.fromkeys(tiles)), code(kind), code(layout)) for (kind, layout), tiles in held.items()]
+    parts = [table(("tiles", "type and shape", "(threads, values) to coordinates"), rows)] if rows else []
     if layouts.buffers:
         header = ("buffer", "type and shape", "(coordinates, stage) to bytes", "swizzle")
         parts.append(table(header, [_buffer(b) for b in layouts.buffers]))
-    drawn = [f"{title}:\n\n{fenced('text', picture)}" for title, picture in layouts.pictures()]
-    parts += drawn[:OPEN_PICTURES]
-    if more := drawn[OPEN_PICTURES:]:
-        parts.append(folded(f"{len(more)} more pictures", "\n\n".join(more)))
-    return "\n\n".join(parts)
+    return parts
 
 
 def _buffer(b: BufferLayout) -> tuple[str, str, str, str]:
@@ -239,20 +266,23 @@ def _buffer(b: BufferLayout) -> tuple[str, str, str, str]:
 
 def _kernel(a: Account) -> str:
     s = a.smallest
-    kernel = s.built.kernel
-    grid = " x ".join(map(str, kernel.grid(s.problem)))
-    said = (
-        f"The fewest lines of PTX among the first candidates of each structure, for {s.problem}: {s.lines} lines for "
-        f"{kernel.architecture}. Launched with {grid} CTAs of {kernel.threads} threads and {kernel.smem_bytes:,} B of "
-        f"shared memory{_checks(kernel.facts)}."
-    )
+    of = "The fewest lines of PTX among the first candidates of each structure"
+    kernels = "in all, one kernel for each step" if len(s.steps) > 1 else "in all"
     shape = shape_argument(a.machine, s.problem)
     values = " ".join(f"{n}='{v}'" if " " in str(v) else f"{n}={v}" for n, v in s.point.items())
     command = f"tinygpu verify {a.name} --shape {shape} --device {s.asked} \\\n    {values}"
-    listing = folded("The program of this candidate, as it was traced", fenced("text", str(s.built.program).rstrip()))
-    return "\n\n".join(
-        ["## Smallest kernel", said, fenced("sh", command), listing, fenced("ptx", kernel.ptx.rstrip())]
-    )
+    parts = ["## Smallest kernel", f"{of}, for {s.problem}: {s.lines} lines {kernels}.", fenced("sh", command)]
+    for step, (problem, built) in s.steps.items():
+        parts += [f"### {step}"] if step else []
+        kernel = built.kernel
+        grid = " x ".join(map(str, kernel.grid(problem)))
+        parts.append(
+            f"For {kernel.architecture}: {grid} CTAs of {kernel.threads} threads and {kernel.smem_bytes:,} B of shared "
+            f"memory{_checks(kernel.facts)}."
+        )
+        traced = fenced("text", str(built.program).rstrip())
+        parts += [folded("The program of this candidate, as it was traced", traced), fenced("ptx", kernel.ptx.rstrip())]
+    return "\n\n".join(parts)
 
 
 def _checks(facts: Sequence[object]) -> str:

@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Source:
     program: str
 
 
-def source_of(machine: type[Machine]) -> Source:
+def source_of(machine: type[Declared]) -> Source:
     """Where a machine is written in its file: as a class, or as a name that a function's result is given."""
     path = Path(inspect.getfile(machine))
     text = path.read_text(encoding="utf-8")

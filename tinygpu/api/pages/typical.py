@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tinygpu.language.machine import Machine
+from tinygpu.language.declared import Declared
 from tinygpu.language.problem import Problem
 
 # Tensors of so many bytes are many times what any L2 holds.
@@ -31,15 +31,16 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "histogram": {"m": 1 << 28, "v": 256},
     "attention_ampere": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
     "attention_hopper": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
+    "attention_decoding": {"b": 16, "h": 8, "r": 8, "t": 8192, "d": 128},
 }
 
 
-def typical(name: str, machine: type[Machine]) -> Problem:
+def typical(name: str, machine: type[Declared]) -> Problem:
     """The problem of the page: sizes that are listed here, or that fill memory; default types, orders and options."""
     return _posed(machine, SIZES[name]) if name in SIZES else grown(machine)
 
 
-def grown(machine: type[Machine]) -> Problem:
+def grown(machine: type[Declared]) -> Problem:
     """The free dims are doubled in turn, the smallest first, until the operands have as many bytes as fill memory."""
     sizes = dict.fromkeys(free_dims(machine), LEAST_EXTENT)
     while _bytes(problem := _posed(machine, sizes)) < FILLING_BYTES and sizes:
@@ -48,25 +49,25 @@ def grown(machine: type[Machine]) -> Problem:
     return problem
 
 
-def small(machine: type[Machine], problem: Problem) -> Problem:
+def small(machine: type[Declared], problem: Problem) -> Problem:
     """The same problem with no free dim above 64: what a first kernel is read for."""
     free = free_dims(machine)
     return _posed(machine, {name: min(size, SMALL_EXTENT) for name, size in problem.dims if name in free})
 
 
-def free_dims(machine: type[Machine]) -> tuple[str, ...]:
+def free_dims(machine: type[Declared]) -> tuple[str, ...]:
     """Dims that a problem may say freely: not those that follow from others, nor those of a few values."""
     follow = {d.name for d in machine.following_dims()}
     return tuple(name for name, values in machine.dim_values().items() if name not in follow and not values)
 
 
-def shape_argument(machine: type[Machine], problem: Problem) -> str:
+def shape_argument(machine: type[Declared], problem: Problem) -> str:
     """The sizes as `--shape` takes them."""
     follow = {d.name for d in machine.following_dims()}
     return ",".join(f"{name}={size}" for name, size in problem.dims if name not in follow)
 
 
-def _posed(machine: type[Machine], sizes: Mapping[str, int]) -> Problem:
+def _posed(machine: type[Declared], sizes: Mapping[str, int]) -> Problem:
     few = {name: values[0] for name, values in machine.dim_values().items() if values}
     return machine.problem(**{**few, **sizes})
 
