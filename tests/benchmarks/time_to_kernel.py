@@ -1,0 +1,97 @@
+"""CPU seconds from a class to a verified kernel, for every machine that ships.
+
+    python -m tests.benchmarks.time_to_kernel [MACHINE ...] [--device NAME ...]
+
+Each is `tinygpu tune MACHINE --shape ...` in a process of its own, import, search, assembling, layouts and verification
+included, at sizes that fill memory (those of tests.benchmarks.memory_figures). The goal is 20 s; a row beyond is bold.
+Exits with 1 where a machine finds no kernel, or one that is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.memory_figures import filling, posed
+from tinygpu.api.machines import PLANS, SHIPPED, family
+from tinygpu.language import Machine
+from tinygpu.language.problem import Problem
+
+DEVICES = ("a100", "h100")
+GOAL_SECONDS = 20.0
+PRODUCT = {"m": 8192, "n": 8192, "k": 8192}
+# Of plans, and of what is no square product.
+SIZES = {
+    "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
+    "tensor_reduction": {"n": 1 << 27},
+    "attention_decoding": {"b": 16, "h": 8, "r": 8, "t": 16384, "d": 128},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command."""
+
+    machine: str
+    sizes: str
+    device: str
+    seconds: float
+    said: str
+
+    def __str__(self) -> str:
+        seconds = f"{self.seconds:.1f}"
+        shown = f"**{seconds}**" if self.seconds > GOAL_SECONDS else seconds
+        return f"| `{self.machine}` | {self.sizes} | {self.device} | {shown} | {self.said} |"
+
+
+def sizes_of(name: str) -> dict[str, int]:
+    """Sizes at which a machine is tried."""
+    if name in SIZES:
+        return SIZES[name]
+    (found,) = family(name).machines
+    if not issubclass(found, Machine):
+        raise SystemExit(f"{name} is a plan: say in SIZES at which sizes it is tried")
+    problem: Problem = posed(found, PRODUCT) if set(found.dim_names()) == set(PRODUCT) else filling(name, found)
+    follow = {d.name for d in found.following_dims()}
+    return {dim: size for dim, size in problem.dims if dim not in follow}
+
+
+def tuned(name: str, device: str) -> Row:
+    """The command, and what its children and itself took."""
+    sizes = sizes_of(name)
+    shape = ",".join(f"{dim}={size}" for dim, size in sizes.items())
+    command = [str(Path(sys.executable).with_name("tinygpu")), "tune", name, "--shape", shape, "--device", device]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+    right = any(line.startswith("emulated, right") for line in done.stdout.splitlines())
+    return Row(name, shape.replace(",", ", "), device, seconds, "emulated, right" if right else f"NO KERNEL: {last}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("machines", nargs="*", default=[*SHIPPED, *PLANS], help="names; all that ship unless given")
+    parser.add_argument("--device", action="append", dest="devices", help="a100 and h100 unless given")
+    asked = parser.parse_args()
+    print("| machine | sizes | device | CPU s | kernel |\n| --- | --- | --- | ---: | --- |")
+    rows = []
+    for name in asked.machines:
+        for device in asked.devices or DEVICES:
+            if "hopper" in name and device == "a100":
+                continue
+            rows.append(tuned(name, device))
+            print(rows[-1], flush=True)
+    print(f"\nthe slowest: {max(rows, key=lambda row: row.seconds)}")
+    return int(any(row.said.startswith("NO KERNEL") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
