@@ -5,6 +5,7 @@ The machines of its steps are checked by themselves (`tinygpu check FILE.py:MACH
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,8 +35,11 @@ from tinygpu.users_code import with_place
 
 # Sizes of dims: as for machines, and some with which a plan has several parts.
 SIZES = (1, 2, 3, 5, 7, 16, 31, 33, 64, 65, 100, 129, 300, 513, 1000, 1025)
-# Problems that are drawn, at most, for each that has candidates.
+# Problems that are drawn, at most, for each that has candidates; and how often one is drawn again that is too large.
 ATTEMPTS = 12
+AGAIN = 200
+# Elements of all operands: programs are carried out on the whole problem.
+MOST_ELEMENTS = 1 << 18
 # Points of each space that are put before the machines of the steps.
 POINTS = 40
 
@@ -110,10 +114,11 @@ def _spaces(
         pairs = []
         draw_one = SeededDraw(rng)
         while len(pairs) < ATTEMPTS * problems:
-            try:
-                posed = draw_problem(plan, draw_one, SIZES, plain=not pairs)
-            except ProblemError:
-                posed = plan.problem(**{name: int(rng.choice(SIZES)) for name in plan.dim_names()})
+            posed = _drawn(plan, draw_one, rng, plain=not pairs)
+            for _ in range(AGAIN):
+                if sum(math.prod(o.shape) for o in posed.operands) <= MOST_ELEMENTS:
+                    break
+                posed = _drawn(plan, draw_one, rng, plain=not pairs)
             pairs.append((posed, devices[len(pairs) % len(devices)]))
     most = len(pairs) if not isinstance(problems, int) else problems
     for posed, on in pairs:
@@ -129,6 +134,13 @@ def _spaces(
         else:
             empty.append(f"{space.space.name} has no candidate: {space.space.conflict()[0]}")
     return found, empty
+
+
+def _drawn(plan: type[Plan], draw_one: SeededDraw, rng: np.random.Generator, plain: bool) -> Problem:
+    try:
+        return draw_problem(plan, draw_one, SIZES, plain=plain)
+    except ProblemError:
+        return plan.problem(**{name: int(rng.choice(SIZES)) for name in plan.dim_names()})
 
 
 def _existence(spaces: Sequence[PlanSpace], empty: Sequence[str]) -> Row:
