@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.constraints.constraint import Constraint
+from tinygpu.language.problem import ProblemError
 from tinygpu.ptx.assembling.assembler import AssemblerError, AssemblerUnavailable, assemble
 from tinygpu.ptx.lowering.build import build
 from tinygpu.search.predicted import PredictedTime
@@ -137,7 +138,10 @@ def _large(bench: Bench) -> Iterator[tuple[Case, MachineSpace]]:
         problem, space = p.problem, p.space
         for name, size in p.problem.dims:
             for factor in GROWTH:
-                longer = roomy_problem(resize(bench.machine, problem, {name: size * factor}))
+                try:
+                    longer = roomy_problem(resize(bench.machine, problem, {name: size * factor}))
+                except ProblemError:  # of several long dims together, strides exceed what a kernel counts
+                    continue
                 larger = Case(bench.machine, longer, p.device)
                 if bench.examined("traces", larger).fault:
                     continue
