@@ -35,7 +35,7 @@ from tinygpu.ptx.lowering.emitter import KINDS, Number, Reg
 from tinygpu.ptx.lowering.grid import tile_counts
 from tinygpu.ptx.lowering.merging import Value, chosen, keep, merged, unworded, values_of, words
 from tinygpu.ptx.lowering.registers import kind_of
-from tinygpu.ptx.lowering.sync import Meet
+from tinygpu.ptx.lowering.sync import Meet, MeetWarp
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.ptx.lowering.texts import written
 
@@ -161,7 +161,7 @@ def _count_in(context: Context, by: LookedBack, at: _Published) -> None:
     emit.line(f"mov.u32 {count}, 0;")
     emit.line(f"@{emit.less(context.lane(), 1)} atom.acq_rel.gpu.global.inc.u32 {count}, [{at.counter}], {most};")
     emit.line(f"shfl.sync.idx.b32 {count}, {count}, 0, {LANES - 1}, {EVERY_LANE};")
-    emit.line(f"bar.warp.sync {EVERY_LANE};")
+    issue(context, MeetWarp())
     emit.line(f"setp.ne.u32 {last}, {count}, {most};")
     emit.line(f"@{last} bra {done};")
     flags, flag = emit.mul(at.tiles, by.tuples), emit.new("r", len(emit.blocks))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tinygpu.dtypes import dtype
@@ -47,10 +47,13 @@ def test_every_value_encodes_to_its_own_code(e: Element) -> None:
     st.sampled_from(FLOATS),
     st.lists(st.floats(width=32), min_size=1, max_size=20),
 )
+@example(element("e2m1"), [float("nan")])
 def test_rounding_agrees_with_ml_dtypes(e: Element, numbers: list[float]) -> None:
     values = np.array(numbers, dtype=np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         expected = values.astype(dtype(e.name).numpy).astype(np.float64)
+    if e.bits == 4:  # it has no NaN: cvt makes the largest of it, ml_dtypes a zero
+        expected[np.isnan(values)] = 6.0
     for given_ in (values, values.astype(np.float64)):
         np.testing.assert_array_equal(e.decode(e.encode(given_)).astype(np.float64), expected)
 

@@ -263,6 +263,8 @@ def test_the_machine_with_a_gpu_reads_its_files_with_numpy_alone(tmp_path: Path)
 OTHERS = {
     "tinygpu.files": "the room itself",
     "tinygpu.report.page": "its own files",
+    "tinygpu.api.pages.__main__": "the page that it has written before",
+    "tinygpu.api.pages.source": "the machine's own file, which has been run",
     "tinygpu.api.machines": "runs the user's Python file, which is code",
     "tinygpu.processes.apart": "the answer of its own copy, over a pipe",
     "tinygpu.api.caching": "digests of source files",
