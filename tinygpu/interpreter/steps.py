@@ -112,6 +112,8 @@ class Preparing(Computing):
             watch = w.launch.watch
             if watch is not None:
                 for tile, get, put in ends:
+                    if tile.name not in w.registers:
+                        continue  # a loop without rounds has made none
                     put(w, watch(Moment(s, tile, w.known, get(w))))
 
         return act
