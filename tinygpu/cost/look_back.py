@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinygpu.cost.demand import SECTOR_BYTES
-from tinygpu.expressions import Expr, ceil_div, maximum
+from tinygpu.expressions import Expr, ceil_div, maximum, minimum
 from tinygpu.language.meeting import LANES, WORD_BYTES
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -39,11 +39,13 @@ def looked_back(s: n.Preceding, warps: Expr) -> LookedBack:
     """
     who, words = s.meeting, s.merge.words
     tuples = who.groups * who.results
-    flags, shuffled, merged = LANES * WORD_BYTES // SECTOR_BYTES, STEPS * words, STEPS + 2
+    # Of one tuple of each of 32 tiles, whose tuples are neighbours; of sectors that hold several of a tile one is read.
+    flags = minimum(tuples * (LANES * WORD_BYTES // SECTOR_BYTES), LANES)
+    shuffled, merged = STEPS * words, STEPS + 2
     left, in_turn = who.results * words, ceil_div(tuples, warps)
     work = {
         "sectors_read": tuples * (flags * (1 + words)),
-        "sectors_written": tuples * (2 * (1 + words)),
+        "sectors_written": tuples * (2 * (1 + words)) + 1,
         "warp_instructions": tuples * (ISSUED + shuffled + merged * len(s.merge.steps)),
         "l1_wavefronts": tuples * (shuffled + 2 * flags * (1 + words)),
         "smem_store_wavefronts": left * (who.groups // maximum(who.together, 1)) + tuples * words,

@@ -225,6 +225,19 @@ class LookedBack(OfCta):
         for result, word in both:
             yield False, WORD_BYTES, start + self.offset(result, word), np.zeros_like(out)
 
+    def told(self) -> Iterator[tuple[bool, NDArray[np.int64]]]:
+        """(whether it writes, addresses of its lanes) of every request in global memory, of flags and of each word.
+
+        For a CTA that finds what it looks for in the first 32 tiles before it, which begin at a sector, and counts
+        itself in. Tuples of a tile are neighbours; what flags speak of lies as the flags do.
+        """
+        lanes = np.arange(LANES) * self.tuples * WORD_BYTES
+        for place in range(self.tuples):
+            for _ in range(1 + self.words):
+                yield False, lanes + place * WORD_BYTES
+                yield from [(True, lanes[:1] + place * WORD_BYTES)] * 2  # what the tile has, and what all have
+        yield True, lanes[:1]
+
 
 @dataclass(frozen=True, slots=True)
 class OfCluster(OfCta):

@@ -25,7 +25,7 @@ from tinygpu.ptx.lowering.context import LoweringError
 from tinygpu.ptx.lowering.lower import lowered
 from tinygpu.ptx.protocol.certificate import certify
 from tinygpu.ptx.verification.line_info import LineInfo
-from tinygpu.ptx.verification.verify import verify
+from tinygpu.ptx.verification.verify import Verification, verify
 from tinygpu.solver.buffers import solve_buffers
 from tinygpu.spaces.build import MachineSpace
 from tinygpu.testing.case import Case, of_their_own, resize
@@ -162,7 +162,10 @@ def _counted(
 
 
 def meter(case: Case, bench: Workbench) -> Finding:
-    """The emulator's exact counts on whole tiles equal those of listing every CTA."""
+    """The emulator's exact counts on whole tiles equal those of listing every CTA.
+
+    How often CTAs read what others tell them hangs on who is how far, so that what is told is left out on both sides.
+    """
     program = _filled(case, bench)
     if shared := _beyond_listing(program):
         return Finding(blind=shared)
@@ -175,19 +178,21 @@ def meter(case: Case, bench: Workbench) -> Finding:
     numbers = [range(_ctas_along(a, found)) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
     listed = [
-        enumerate_cta(program, found, built.layouts, dict(zip(names, tile, strict=True)), threads_only=True)
+        enumerate_cta(program, found, built.layouts, dict(zip(names, tile, strict=True)), threads_only=True, told=False)
         for tile in itertools.product(*numbers)
     ]
+    lines = LineInfo.of(built, found)
     verification = verify(
         built.kernel, case.machine, found, orders=("late",), random_inputs=False, derived=found,
-        lines=LineInfo.of(built, found),
+        lines=lines,
     )  # fmt: skip
     c = verification.counters
     if c is None:
         return Finding(f"on {found}: {verification.checks[0]}")
+    told = _told(program, lines, verification)
     pairs = {
-        "sectors_read": c.global_load_sectors,
-        "sectors_written": c.global_store_sectors + c.global_atomic_sectors,
+        "sectors_read": c.global_load_sectors - told[0],
+        "sectors_written": c.global_store_sectors + c.global_atomic_sectors - told[1],
         "wavefronts_read": c.shared_load_wavefronts,
         "wavefronts_written": c.shared_store_wavefronts,
     }
@@ -197,6 +202,17 @@ def meter(case: Case, bench: Workbench) -> Finding:
             where = f"{name.replace('_', ' ')} in {len(listed)} tiles of {found}"
             return Finding(f"{where}: {counted:,} by listing, {measured:,} by the emulator")
     return RIGHT
+
+
+def _told(program: Program, lines: LineInfo, found: Verification) -> tuple[int, int]:
+    """(sectors read, written) by what CTAs tell each other when they look back."""
+    read = written = 0
+    if any(isinstance(s, n.Preceding) for s in walk(program.body)):
+        for line, counters in found.lines.items():
+            if line in lines.lines and isinstance(lines.lines[line].statement, n.Preceding):
+                loads = " ld." in lines.kernel.ptx.splitlines()[line - 1]
+                read, written = read + loads * counters.sectors, written + (not loads) * counters.sectors
+    return read, written
 
 
 def _ctas_along(axis: n.Axis, problem: Problem) -> int:
@@ -262,8 +278,6 @@ def _beyond_listing(program: Program) -> str:
     """Why the CTAs of a program cannot be listed one by one; "" where they can."""
     if program.grid.scheduler.settled().shares:
         return "CTAs that share a tile do not all do the same"
-    if any(isinstance(s, n.Preceding) for s in walk(program.body)):
-        return "how far CTAs look back hangs on how far those before them are"
     return ""
 
 

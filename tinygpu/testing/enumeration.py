@@ -17,7 +17,7 @@ from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Operand, Problem
 from tinygpu.program import nodes as n
 from tinygpu.program.access import Access, accesses
-from tinygpu.program.exchanged import all_exchanged
+from tinygpu.program.exchanged import LookedBack, all_exchanged
 from tinygpu.program.placement import BufferPlace, place
 from tinygpu.program.program import Program
 from tinygpu.program.tree import executions, walk
@@ -57,12 +57,14 @@ def enumerate_cta(
     rounds: Mapping[str, int],
     *,
     threads_only: bool = False,
+    told: bool = True,
 ) -> Asked:
     """What a CTA asks for one tile, whose numbers are `rounds` (0 where they are not named).
 
     Of roles that take turns at tiles the first takes this one.
 
     threads_only  leave out what copy engines move by themselves
+    told          with what CTAs tell each other in global memory
     """
     places = place(program, layouts.swizzles).places
     known = {**problem.environment(), n.PART: 0, **{a.index: rounds.get(a.index, 0) for a in program.grid.axes}}
@@ -75,7 +77,7 @@ def enumerate_cta(
         if isinstance(s, n.Multiply):
             asked.tensor_flops += 2 * int(s.accumulator.shape[0]) * int(s.accumulator.shape[1]) * int(s.a.shape[1])
         if isinstance(s, n.Combining):
-            _count_exchanged(asked, s, program)
+            _count_exchanged(asked, s, program, told)
         if id(s) not in cached:
             cached[id(s)] = list(accesses(s))
         for access in cached[id(s)]:
@@ -110,10 +112,15 @@ def _count(
             asked.ideal_read += ideal
 
 
-def _count_exchanged(asked: Asked, s: n.Combining, program: Program) -> None:
-    """What the warps of a role leave for each other and take, request by request."""
+def _count_exchanged(asked: Asked, s: n.Combining, program: Program, told: bool) -> None:
+    """What the warps of a role leave for each other and take, request by request; and what CTAs tell each other."""
     roles = [b.role for b in walk(program.body) if isinstance(b, n.InRole) and any(i is s for i in walk(b.body))]
     warps = next(int(r.warps) for r in program.roles if r.name in roles)
+    for by in all_exchanged(s):
+        for writes, sectors in by.told() if told and isinstance(by, LookedBack) else ():
+            count = len(np.unique(sectors // SECTOR_BYTES))
+            asked.sectors_read += 0 if writes else count
+            asked.sectors_written += count if writes else 0
     requests = (request for by in all_exchanged(s) for request in by.requests(warps))
     for writes, width_bytes, address, out_of_play in requests:
         found, ideal = count_wavefronts(address, out_of_play, width_bytes)

@@ -49,12 +49,8 @@ def machines(path: Path) -> list[type[Machine]]:
 
 
 # Machines of which no problem has counts to compare: windows that reach beyond every tensor (padding, tiles that hold
-# a whole row), results that rounds store one by one, dims that a parameter ties to the sizes of a step of a plan; and
-# CTAs that look back, as far as those before them are behind.
-UNCOUNTED = {
-    "arg_max", "conv", "convolution", "depthwise_convolution", "few_rows", "long_prefix_sum", "long_scan", "top_k",
-    "two_passes",
-}  # fmt: skip
+# a whole row), results that rounds store one by one, dims that a parameter ties to the sizes of a step of a plan.
+UNCOUNTED = {"arg_max", "conv", "convolution", "depthwise_convolution", "few_rows", "top_k", "two_passes"}
 COUNTS = {"counts equal listing", "listing equals the emulator"}
 # A row that is a little longer than its tile mostly has its largest element within: what is refused works then.
 BY_CHANCE = {"arg_max": "the constraint 'whole' (a row fits into one tile) is too tight"}
