@@ -137,6 +137,8 @@ class Kernel:
     banks          variables in constant space that a launch fills
     known          (dim, value) of dims that are numbers in the kernel
     chained        axes of the grid along which CTAs wait for those before them
+    groups         per grid axis of how many groups it is (a dim, or a number): for each but one there is a tile more;
+                   () where no axis has groups
     """
 
     name: str
@@ -163,6 +165,7 @@ class Kernel:
     banks: tuple[Bank, ...] = ()
     known: tuple[tuple[str, int], ...] = ()
     chained: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -212,8 +215,13 @@ class Kernel:
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Tiles along each axis of the grid; where CTAs form clusters, clusters of tiles."""
-        clusters = self.clusters or (1,) * len(self.tiles)
-        return tuple(-(-extent_of(d, problem.dim) // (e * c)) for (d, e), c in zip(self.tiles, clusters, strict=True))
+        return self.counts_of(problem.dim)
+
+    def counts_of(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The same for these sizes."""
+        clusters, groups = self.clusters or (1,) * len(self.tiles), self.groups or ("1",) * len(self.tiles)
+        along = zip(self.tiles, clusters, groups, strict=True)
+        return tuple(-(-extent_of(d, dims) // (e * c)) + extent_of(g, dims) - 1 for (d, e), c, g in along)
 
     def workspace_bytes(self, problem: Problem, ctas: int) -> dict[str, int]:
         """Bytes of every workspace, by name, where so many CTAs are launched."""
@@ -281,7 +289,7 @@ class Kernel:
             ],
             **({"banks": [{"name": b.name, "places": b.places(problem)} for b in self.banks]} if self.banks else {}),
             "dynamic_smem_bytes": self.smem_bytes,
-            "grid_from": [{"dim": d, "tile": e} for d, e in self.tiles],
+            "grid_from": self._grid_from(),
             "slices": self.slices,
             "dealt": {"dim": self.dealt[0], "step": self.dealt[1]} if self.dealt else None,
             "parameters": [asdict(p) for p in self.parameters],
@@ -289,6 +297,11 @@ class Kernel:
             "point": dict(self.point),
             "problem": problem.to_json(),
         }
+
+    def _grid_from(self) -> list[dict[str, Any]]:
+        groups = self.groups or ("1",) * len(self.tiles)
+        along = zip(self.tiles, groups, strict=True)
+        return [{"dim": d, "tile": e} | ({"groups": g} if g != "1" else {}) for (d, e), g in along]
 
     def to_json(self) -> str:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -324,4 +337,6 @@ class Kernel:
             data["turns"],
             tuple(Bank(b["name"], b["size_bytes"], tuple(b["tensors"])) for b in data["banks"]),
             tuple((d, value) for d, value in data["known"]),
+            tuple(data["chained"]),
+            tuple(data["groups"]),
         )

@@ -85,7 +85,8 @@ def tile_counts(context: Context) -> list[Number]:
     out: list[Number] = []
     for axis in context.program.grid.axes:
         extent = int(axis.extent) * int(axis.cluster)
-        out.append(emit.div(emit.add(context.number(axis.size), extent - 1), extent))
+        tiles = emit.div(emit.add(context.number(axis.size), extent - 1), extent)
+        out.append(tiles if axis.groups.same(1) else emit.add(tiles, emit.sub(context.number(axis.groups), 1)))
     return out
 
 

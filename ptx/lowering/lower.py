@@ -162,6 +162,7 @@ def lowered(
         _banks(program),
         tuple(dict.fromkeys(pair for t in program.tensors for pair in t.known)),
         look_back.axes(program),
+        () if all(a.groups.same(1) for a in program.grid.axes) else tuple(str(a.groups) for a in program.grid.axes),
     )
     return Lowered(kernel, _protocol(program, context))
 
@@ -204,7 +205,8 @@ def _spans(program: Program) -> dict[str, tuple[str, int]]:
     """Indices that count through a whole dim, in steps: those of the grid, and of loops over ceil(dim / step)."""
     out = {}
     for axis in program.grid.axes:
-        out[axis.index] = (str(axis.size), int(axis.extent))
+        if axis.groups.same(1):
+            out[axis.index] = (str(axis.size), int(axis.extent))
     for s in walk(program.body):
         if isinstance(s, n.Repeated) and (program.grid.scheduler.slices.same(1) or s.first.same(0)):
             for name in s.trips.symbols:
@@ -245,7 +247,7 @@ def _parameters(program: Program) -> tuple[Parameter, ...]:
            for t in program.tensors]
     out += [Parameter(s.name, "scalar", s.dtype.name) for s in program.scalars]
     dims = list(dict.fromkeys(str(t.size(a)) for t in program.tensors for a in range(t.rank)))
-    dims += [str(a.size) for a in program.grid.axes if str(a.size) not in dims]
+    dims += [d for a in program.grid.axes for d in (str(a.size), str(a.groups)) if d not in dims]
     dims = [d for d in dims if not d.isdigit()]
     dims += sorted(_free_symbols(program) - set(dims))
     out += [Parameter(d, "dim", "u32") for d in dims]

@@ -20,13 +20,13 @@ from tinygpu.language.tile import Tile, buffer_tile
 from tinygpu.layouts.layout import Layout
 from tinygpu.layouts.step import E
 from tinygpu.program import nodes as n
+from tinygpu.program.one_thread import all_threads_do, statements
 from tinygpu.program.program import Program
 from tinygpu.program.tree import places, walk
 from tinygpu.ptx.launching.kernel import Workspace
 from tinygpu.ptx.lowering import grid, moves
 from tinygpu.ptx.lowering.context import Context
 from tinygpu.ptx.lowering.emitter import Number, Reg
-from tinygpu.ptx.lowering.one_thread import by_one_thread, statements
 from tinygpu.ptx.lowering.reach import side_by_side
 from tinygpu.ptx.lowering.registers import RegisterTile, kind_of, packing
 from tinygpu.ptx.lowering.sync import MeetWarp
@@ -91,7 +91,7 @@ def spots(program: Program) -> dict[tuple[int, str], Spot]:
     own = n.FIRST_ROUND if program.grid.scheduler.settled().deals_rounds else n.PART
     always = [own, *(a.index for a in program.grid.axes)]
     roles = {r.name: (int(r.first) * 32, int(r.warps) * 32) for r in program.roles}
-    alone = {name for name in roles if by_one_thread(program, tuple(statements(program.body, name)))}
+    alone = {name for name in roles if all_threads_do(program, tuple(statements(program.body, name))) is not None}
     for place in places(program.body):
         s = place.statement
         if place.role and not (side_by_side(program) and place.role in alone):

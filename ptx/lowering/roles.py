@@ -6,12 +6,12 @@ from functools import partial
 
 from tinygpu.language.roles import Role
 from tinygpu.program import nodes as n
+from tinygpu.program.one_thread import all_threads_do, statements
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import handover
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
 from tinygpu.ptx.lowering.grid import Registers, enter, trips_of
-from tinygpu.ptx.lowering.one_thread import by_one_thread, statements
 from tinygpu.ptx.lowering.sync import MeetCluster, RoleBody, Slots, Tiles, WaitGroup
 from tinygpu.ptx.lowering.sync_text import issue
 from tinygpu.schedulers.scheduler import Walk
@@ -49,15 +49,15 @@ def _role(context: Context, role: Role, body: handover.Body, end: str) -> None:
     if role.registers:
         _registers(context, role)
     mine = tuple(statements(context.program.body, role.name))
-    alone = by_one_thread(context.program, mine)
+    together = all_threads_do(context.program, mine)
+    alone = together is not None
     context.role, context.threads = role.name, warps * 32
     context.thread = emit.computed("r", "sub.u32 {d}, {0}, {1};", context.arguments["tid"], first * 32)
-    if alone:
-        others = emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.thread)
-        emit.line(f"@{others} bra {end};")
+    if together == 0:
+        _one_goes_on(context, end)
     with context.protocol.block(partial(RoleBody, role.name, warps, alone, role.share)):
         handover.start(context, role)
-        _tiles(context, role, mine, body)
+        _tiles(context, role, (mine[: together or 0], mine[together or 0 :]), body, end)
         _finish(context, mine, alone)
     emit.line(f"bra {end};")
     emit.close()
@@ -77,12 +77,28 @@ def _registers(context: Context, role: Role) -> None:
     context.emit.line(f"setmaxnreg.{verb}.sync.aligned.u32 {role.registers};")
 
 
-def _tiles(context: Context, role: Role, mine: tuple[n.Statement, ...], body: handover.Body) -> None:
-    """The role's walk over the tiles: one, or tile after tile."""
+def _one_goes_on(context: Context, end: str) -> None:
+    """All threads of the role but the first go to the end of the kernel."""
+    others = context.emit.computed("p", "setp.ne.u32 {d}, {0}, 0;", context.role_thread())
+    context.emit.line(f"@{others} bra {end};")
+
+
+def _tiles(
+    context: Context, role: Role, parts: tuple[tuple[n.Statement, ...], tuple[n.Statement, ...]], body: handover.Body,
+    end: str,
+) -> None:
+    """The role's walk over the tiles: one, or tile after tile.
+
+    parts  what all threads do before one of them goes on, if it does, and the rest
+    """
+    together, mine = parts
     emit = context.emit
     walk = context.scheduler.walk(Registers(context), role.share)
     if walk.end is None:
         enter(context, walk, walk.begin)
+        if together:
+            body(context, together)
+            _one_goes_on(context, end)
         body(context, mine)
         return
     rest, every = role.share

@@ -92,7 +92,7 @@ def _largest(program: Program, trips: Expr) -> Expr:
 
 def _last_values(program: Program) -> dict[str, Expr]:
     """The largest value of every index: of tiles along the grid's axes, of parts, and of loops."""
-    lasts = {a.index: (a.size + a.extent - 1) // a.extent - 1 for a in program.grid.axes}
+    lasts = {a.index: a.tiles - 1 for a in program.grid.axes}
     lasts[n.PART] = program.grid.scheduler.slices - 1
     for s in walk(program.body):
         if isinstance(s, n.Repeated):
@@ -105,4 +105,4 @@ def _last_values(program: Program) -> dict[str, Expr]:
 def _dims(program: Program) -> frozenset[str]:
     """The sizes that are known at launch."""
     of_tensors = {d for t in program.tensors for d in t.dims}
-    return frozenset(of_tensors | {name for a in program.grid.axes for name in a.size.symbols})
+    return frozenset(of_tensors | {name for a in program.grid.axes for name in a.tiles.symbols})

@@ -212,8 +212,7 @@ def _tiled(
 
 def _clusters_of(kernel: Kernel, dims: Mapping[str, int]) -> int:
     """Tiles of the grid, those of a cluster together."""
-    clusters = kernel.clusters or (1,) * len(kernel.tiles)
-    return math.prod(-(-extent_of(d, dims) // (e * c)) for (d, e), c in zip(kernel.tiles, clusters, strict=True))
+    return math.prod(kernel.counts_of(dims))
 
 
 def tiles_per_cta(kernel: Kernel, aim: Aim = DEEP) -> int:

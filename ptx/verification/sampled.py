@@ -71,8 +71,8 @@ def chosen_clusters(kernel: Kernel, problem: Problem) -> list[Chosen]:
     Of kernels with tensor maps the last and the first: offsets in a tensor are not computed, but given as coordinates.
     """
     dims = [d for d, _ in kernel.tiles]
-    if len(set(dims)) < len(dims) or any(d.isdigit() for d in dims):
-        return []  # two axes run along one dim, or one along a number: no window of it is the tile's own
+    if len(set(dims)) < len(dims) or any(d.isdigit() for d in dims) or kernel.groups:
+        return []  # axes along one dim, along a number, or in groups as data say: no window of it is the tile's own
     size, total = math.prod(kernel.clusters), kernel.grid(problem)[0]
     found = []
     for number, tile in corners(kernel, problem)[::-1]:

@@ -26,6 +26,8 @@ SHIPPED: Mapping[str, str] = {
     "matvec": "tinygpu.machines.matvec:Matvec",
     "batched_matmul": "tinygpu.machines.batched_matmul:BatchedMatmul",
     "gated_matmul": "tinygpu.machines.gated_matmul:GatedMatmul",
+    "grouped_matmul": "tinygpu.machines.grouped_matmul:GroupedMatmul",
+    "grouped_matmul_hopper": "tinygpu.machines.grouped_matmul_hopper:GroupedMatmulHopper",
     "matmul_simt": "tinygpu.machines.matmul_simt:MatmulSimt",
     "matmul_ampere": "tinygpu.machines.matmul_ampere:MatmulAmpere",
     "matmul_skinny": "tinygpu.machines.matmul_skinny:MatmulSkinny",

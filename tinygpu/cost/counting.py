@@ -135,7 +135,7 @@ class Counts:
             v["group"],
             at_a_time,
         )
-        return panels + once
+        return panels * v["groups"] + once
 
     @property
     def program_has_panels(self) -> bool:
@@ -165,6 +165,8 @@ class _Counter:
         self.operations = Operations(program, heuristics, program.threads)
         self.phases = {"prologue": Tally(), "iteration": Tally(), "epilogue": Tally()}
         self.iterations: Expr = expr(1)
+        roles = [s.body for s in walk(program.body) if isinstance(s, n.InRole)]
+        self.main = {loop for body in roles or [program.body] for loop in _main_loop(body)}
 
     def run(self) -> None:
         loops = [s for s in walk(self.program.body) if isinstance(s, n.Repeated) and not s.written_out]
@@ -187,7 +189,7 @@ class _Counter:
         tally = self.phases[phase]
         warps = self.operations.warps
         match s:
-            case n.Pipelined() if phase == "prologue":
+            case n.Pipelined() if phase == "prologue" and s in self.main:
                 self.iterations = self.program.rounds_of(s)
                 stages = self.program.pipeline(s.pipeline).stages
                 self.operations.prefetch = stages - 1
@@ -198,7 +200,7 @@ class _Counter:
                 inner.add("warp_instructions", warps * ROUND_INSTRUCTIONS)
                 inner.wait("barriers", where(stages == 1, 2, 1))
                 return "epilogue"
-            case n.Loop() if not s.unrolled and phase == "prologue":
+            case n.Loop() if not s.unrolled and phase == "prologue" and s in self.main:
                 self.iterations = self.program.rounds_of(s)
                 self._body(s.body, "iteration", expr(1))
                 self.phases["iteration"].add("warp_instructions", warps * ROUND_INSTRUCTIONS)
@@ -240,11 +242,12 @@ class _Counter:
     # -- the whole -------------------------------------------------------------------------------------------------
     def named(self) -> dict[str, Expr]:
         p = self.program
-        tiles = [ceil_div(a.size, a.extent) for a in p.grid.axes]
+        tiles = [a.filled for a in p.grid.axes]
         ctas = p.grid.scheduler.slices
         for a in p.grid.axes:
-            # where clusters do not divide the tiles, some of their CTAs have a tile beyond the last one
-            ctas = ctas * (ceil_div(a.size, a.extent * a.cluster) * a.cluster)
+            # where clusters do not divide the tiles, some of their CTAs have a tile beyond the last one; of groups,
+            # those that have no elements leave at once
+            ctas = ctas * (a.clusters * a.cluster if a.groups.same(1) else a.filled)
         iteration = self.phases["iteration"]
         out = {
             "ctas": ctas,
@@ -289,7 +292,8 @@ class _Counter:
             return expr(0)
         # Along other dims windows lie beside each other, and share elements.
         run = {name for a in self.program.grid.axes for name in a.size.symbols}
-        run |= {name for s in walk(self.program.body) if isinstance(s, n.Repeated) for name in s.trips.symbols}
+        around = [place.loops for place in places(self.program.body) if isinstance(place.statement, n.Multiply)]
+        run |= {name for loops in around for s in loops for name in s.trips.symbols}
         flops = expr(2)
         for dim, size in {t.dims[axis]: t.size(axis) for t in self.program.tensors for axis in range(t.rank)}.items():
             flops = flops * (size if size.is_number or dim in run else 1)
@@ -309,22 +313,39 @@ class _Counter:
             elif len(along) == 1:
                 index = along.pop()
                 other = expr(1)
+                picked = picked_by_data(self.program, t)
                 for place, d in enumerate(t.dims):
-                    if d != str(axes[index].size):
+                    if d != str(axes[index].size) and place not in picked:
                         other = other * t.size(place)
                 panels[index] = panels[index] + axes[index].extent * other * t.dtype.bits // 8
             else:
                 once = once + tensor_bytes(t)
         written = sum_of(expr(t.dtype.bits) for t in self.program.tensors if t.access != "in")
+        # Where data pick what a group reads, as a matrix for each, the grid is one for each group that has tiles.
+        of_their_own = not axes[0].groups.same(1) and any(picked_by_data(self.program, t) for t in read)
+        groups = minimum(axes[0].groups, tiles[0]) if of_their_own else expr(1)
         return {
             "read_once": once,
             "row_panel": panels[0],
             "column_panel": panels[1],
             "tile_bytes": axes[0].extent * axes[1].extent * written // 8,
-            "tiles0": tiles[0],
+            "tiles0": ceil_div(tiles[0], groups) if of_their_own else tiles[0],
+            "groups": groups,
             "tiles1": tiles[1],
             "group": self.program.grid.raster,
         }
+
+
+def _main_loop(body: tuple[n.Statement, ...]) -> list[n.Repeated]:
+    """The loop of a role in which its time goes: the first that multiplies, or fills slots, or the first there is.
+
+    What loops before it do belongs to the prologue: they look for the tile.
+    """
+    loops = [s for s in walk(body) if isinstance(s, n.Repeated) and not s.written_out]
+    for kind in (n.Multiply, n.Pipelined | n.Produce):
+        if found := [s for s in loops if any(isinstance(inner, kind) for inner in walk((s,)))]:
+            return found[:1]
+    return loops[:1]
 
 
 def _counted(number: Any) -> Any:
@@ -337,7 +358,7 @@ def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]
     out = []
     tiles = expr(1)
     for axis in program.grid.axes:
-        tiles = tiles * ceil_div(axis.size, axis.extent)
+        tiles = tiles * axis.filled
     for place in places(program.body):
         s, times = place.statement, tiles
         for loop in place.loops:
@@ -352,10 +373,25 @@ def picked_windows(program: Program, t: Tensor, verb: Literal["read", "written"]
     return out
 
 
+def picked_by_data(program: Program, t: Tensor) -> frozenset[int]:
+    """The axes of a tensor along which every window has one index, which data say: of many matrices, one."""
+    said, found = program.said_by_data, list[frozenset[int]]()
+    for s in walk(program.body):
+        for tile in (*s.reads, *s.writes):
+            if tile.tensor is not None and tile.tensor.name == t.name:
+                found.append(frozenset(home for home, at in tile.fixed if home not in tile.axes and at.symbols & said))
+    return frozenset.intersection(*found) if found else frozenset()
+
+
 def touched_bytes(program: Program, t: Tensor, verb: Literal["read", "written"]) -> Expr:
     """Bytes of a tensor that a launch reads or writes at least: of rows that values give, each is taken for another."""
-    of_rows = picked_windows(program, t, verb)
-    return minimum(tensor_bytes(t), sum_of(of_rows)) if of_rows else tensor_bytes(t)
+    if of_rows := picked_windows(program, t, verb):
+        return minimum(tensor_bytes(t), sum_of(of_rows))
+    groups = [a for a in program.grid.axes if not a.groups.same(1)]
+    if len(groups) == 1:  # no more indices are picked than tiles along the groups have elements
+        for axis in picked_by_data(program, t):
+            return tensor_bytes(t) // t.size(axis) * minimum(t.size(axis), groups[0].filled)
+    return tensor_bytes(t)
 
 
 def tensor_bytes(t: Tensor) -> Expr:

@@ -63,4 +63,4 @@ def handed_on(program: Program, s: n.Preceding) -> Expr:
     axis = program.grid.axes[s.grid]
     tuples = s.meeting.groups * s.meeting.results
     warps = maximum(*[r.warps for r in program.roles])
-    return ceil_div(ceil_div(axis.size, axis.extent) * ceil_div(tuples, warps) * TRIPS, LANES)
+    return ceil_div(axis.tiles * ceil_div(tuples, warps) * TRIPS, LANES)

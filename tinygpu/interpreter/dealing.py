@@ -76,9 +76,7 @@ def deal(grid: n.Grid, sizes: Mapping[str, int], ctas: int | None, rounds: Calla
     rounds  of a whole tile, where they are shared in a row
     """
     cluster = tuple(int(a.cluster) for a in grid.axes)
-    counts = tuple(
-        -(-evaluate(a.size, sizes) // (int(a.extent) * c)) for a, c in zip(grid.axes, cluster, strict=True)
-    )
+    counts = tuple(int(evaluate(a.clusters, sizes)) for a in grid.axes)
     scheduler = grid.scheduler.settled()
     per_tile = rounds() if scheduler.deals_rounds else 1
     most = PERSISTENT_CLUSTERS if ctas is None else -(-ctas // math.prod(cluster))

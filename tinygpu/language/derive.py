@@ -84,7 +84,7 @@ def _threads(program: Program) -> Constraint:
 def _grid(program: Program) -> Constraint:
     tiles = expr(1)
     for axis in program.grid.axes:
-        tiles = tiles * ceil_div(axis.size, axis.extent)
+        tiles = tiles * axis.tiles
     tiles = tiles * program.grid.scheduler.slices
     return Constraint(
         "grid size",

@@ -12,6 +12,7 @@ from tinygpu.expressions import Expr, expr, symbol
 from tinygpu.language.parameters import DeclarationError
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.program import nodes as n
+from tinygpu.program.one_thread import all_threads_do, statements
 from tinygpu.program.program import Program
 from tinygpu.program.tree import Does, uses, walk
 
@@ -155,6 +156,14 @@ def _check_agents(program: Program, pipeline: Pipeline) -> None:
                     f"{pipeline.name!r} is produced by TMA, and its produce() does more than copy by TMA: "
                     f"{s.headline(frozenset())}",
                 )
+        together = all_threads_do(program, tuple(statements(program.body, u.place.role)))
+        if together is None or (together and program.grid.scheduler.persistent):
+            raise _error(
+                program,
+                f"role {u.place.role} produces {pipeline.name!r} by TMA, which one of its threads does alone, and all "
+                "of them do more behind that, or in the next tile; do that in another role, or before, in a grid "
+                "whose CTAs have one tile",
+            )
     first, *others = (roles[name] for name in consuming)
     for other in others:
         if other.share[1] != first.share[1]:

@@ -78,6 +78,8 @@ class _Known:
         for axis in grid.axes:
             if not (axis.size.is_number or any(axis.size.same(symbol(dim)) for dim in self.dims)):
                 raise self._error(f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine")
+            if not axis.groups.same(1):
+                self._grouped(axis)
             yield f"a tile along {axis.size}", (axis.extent,)
             yield f"the cluster along {axis.size}", (axis.cluster,)
         yield "the rasterisation of the grid", (grid.raster,)
@@ -91,6 +93,18 @@ class _Known:
                 swizzle = () if b.swizzle_bytes is None else (b.swizzle_bytes,)
                 self._numbers(f"the buffer {b.name}", (b.pad,))
                 yield f"the buffer {b.name}", (*b.shape, *swizzle)
+
+    def _grouped(self, axis: n.Axis) -> None:
+        """Groups along an axis of the grid are counted at launch, and their tiles are no clusters."""
+        groups = axis.groups
+        if not (groups.is_number or any(groups.same(symbol(dim)) for dim in self.dims)):
+            number = "that is a Dim of the machine, or a number"
+            raise self._error(f"p.grid has {groups} groups along {axis.size}; {number}")
+        if not axis.cluster.same(1):
+            raise self._error(
+                f"p.grid has clusters of {axis.cluster} along {axis.size}, whose tiles belong to {groups} groups; form "
+                "them along another axis"
+            )
 
     def _numbers(self, what: str, sizes: Iterable[Any]) -> None:
         """Sizes name parameters alone."""

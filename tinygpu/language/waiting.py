@@ -218,7 +218,7 @@ class _Waits:
     @cached_property
     def dims(self) -> frozenset[str]:
         of_tensors = {d for t in self.program.tensors for d in t.dims}
-        return frozenset(of_tensors.union(*(a.size.symbols for a in self.program.grid.axes)))
+        return frozenset(of_tensors.union(*(a.tiles.symbols for a in self.program.grid.axes)))
 
 
 def _least(node: Any, dims: frozenset[str]) -> int:

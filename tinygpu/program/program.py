@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinygpu.expressions import Expr, ceil_div, expr, joined, maximum, where
+from tinygpu.expressions import Expr, expr, joined, maximum, where
 from tinygpu.interpreter.elements import Array
 from tinygpu.interpreter.interpret import interpret
 from tinygpu.interpreter.worker import Watch
@@ -19,7 +19,7 @@ from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.tensors import Tensor
 from tinygpu.notebook import html as notebook
 from tinygpu.program.listing import listing
-from tinygpu.program.nodes import PART, Grid, Preceding, Repeated, ScalarArgument, Statement
+from tinygpu.program.nodes import PART, Axis, Grid, Preceding, Repeated, ScalarArgument, Statement
 from tinygpu.program.tree import places, walk
 
 # Of the rounds of a loop that are looked at to see how often a branch in it is taken.
@@ -133,7 +133,7 @@ class Program:
             }
             if not sampled:
                 places = {
-                    a.index: ceil_div(a.size, a.extent) * (2 * part + 1) // (2 * BRANCH_PARTS) for a in self.grid.axes
+                    a.index: a.tiles * (2 * part + 1) // (2 * BRANCH_PARTS) for a in self.grid.axes
                 }
             taken = taken + where(self._with(given, {**typical, **places}), 1, 0)
         return taken
@@ -141,7 +141,7 @@ class Program:
     def _typical(self) -> dict[str, Expr]:
         """The middle of what every index goes over, and what expressions define."""
         typical: dict[str, Expr] = {n: e for inner in walk(self.body) for n, e in inner.defines.items()}
-        typical |= {a.index: (ceil_div(a.size, a.extent) - 1) // 2 for a in self.grid.axes}
+        typical |= {a.index: (a.tiles - 1) // 2 for a in self.grid.axes}
         return typical | {i.index: i.first + (i.trips - 1) // 2 for i in walk(self.body) if isinstance(i, Repeated)}
 
     @staticmethod
@@ -156,7 +156,7 @@ class Program:
         lies there alone.
         """
         indices = {axis.index for axis in self.grid.axes}
-        places = indices | {name for axis in self.grid.axes for name in axis.size.symbols}
+        places = indices | {name for axis in self.grid.axes for name in axis.tiles.symbols}
         deciding = [e.symbols & places for s in walk(self.body) for e in s.decides_by]
         deciding += [s.trips.symbols & indices for s in walk(self.body) if isinstance(s, Repeated)]
         return any(deciding) or any(isinstance(s, Preceding) for s in walk(self.body))
@@ -175,6 +175,10 @@ def _partitions(p: Program) -> tuple[Partition, ...]:
             if tile.partition is not None:
                 found.setdefault(str(tile.partition), tile.partition)
     return tuple(found.values())
+
+
+def _groups(axis: Axis) -> str:
+    return "" if axis.groups.same(1) else f" of {axis.groups} groups"
 
 
 def _head(p: Program) -> Iterator[str]:
@@ -197,6 +201,6 @@ def _head(p: Program) -> Iterator[str]:
             layout = f" as {b.layout}" if b.layout else ""
             shape = ", ".join(map(str, b.shape))
             yield f"    {b.memory} {b.name}: {b.dtype}[{shape}], axis {b.contiguous} contiguous, pad {b.pad}{layout}"
-    axes = ", ".join(f"{a.index} in {joined((a.size, a.extent), '/')}" for a in p.grid.axes)
+    axes = ", ".join(f"{a.index} in {joined((a.size, a.extent), '/')}{_groups(a)}" for a in p.grid.axes)
     cluster = joined((a.cluster for a in p.grid.axes), " x ")
     yield f"  grid {axes}; raster {p.grid.raster}; clusters of {cluster}{p.grid.scheduler.title}"

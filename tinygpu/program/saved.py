@@ -43,7 +43,7 @@ from tinygpu.schedulers.scheduler import TileScheduler
 from tinygpu.schedulers.sliced import OneTile, StaticPersistent
 from tinygpu.schedulers.stream_k import StreamK
 
-SCHEMA = 9
+SCHEMA = 10
 
 _CLASSES: tuple[type, ...] = (
     Program,

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from tinygpu.cost.counting import count
-from tinygpu.expressions import FloorDiv
+from tinygpu.expressions import FloorDiv, evaluate
 from tinygpu.language.instruction import BulkTransfer, MatrixMultiply
 from tinygpu.language.memories import GMEM, SMEM
 from tinygpu.language.problem import Problem
-from tinygpu.language.tensors import extent_of
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.leaf import filled
 from tinygpu.program import nodes as n
@@ -217,8 +216,7 @@ def _told(program: Program, lines: LineInfo, found: Verification) -> tuple[int, 
 
 def _ctas_along(axis: n.Axis, problem: Problem) -> int:
     """CTAs along an axis of the grid; those that fill up a cluster have a tile beyond the last one."""
-    cluster = int(axis.cluster)
-    return -(-extent_of(str(axis.size), problem.dim) // (int(axis.extent) * cluster)) * cluster
+    return int(evaluate(axis.clusters * axis.cluster, problem.dim))
 
 
 def kernel(case: Case, bench: Workbench) -> Finding:
@@ -412,7 +410,7 @@ def _illegal(case: Case, problem: Problem, bench: Workbench) -> bool:
 
 def _inside(program: Program, problem: Problem, within: Sequence[Mapping[str, int]] | None) -> bool:
     """Whether every window of some tiles (of the first and of the last one) lies inside its tensor."""
-    last = {a.index: -(-extent_of(str(a.size), problem.dim) // int(a.extent)) - 1 for a in program.grid.axes}
+    last = {a.index: int(evaluate(a.tiles, problem.dim)) - 1 for a in program.grid.axes}
     for rounds in ({a.index: 0 for a in program.grid.axes}, last) if within is None else within:
         known = {**problem.environment(), n.PART: 0, **rounds}
         for s, at in executions(program.body, known, value):

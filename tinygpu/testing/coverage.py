@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygpu.expressions import Expr, compile_scalars
+from tinygpu.expressions import Expr, compile_scalars, evaluate
 from tinygpu.language.buffer import Buffer
 from tinygpu.language.memories import SMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.problem import Problem
-from tinygpu.language.tensors import extent_of
 from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program import tree
@@ -108,7 +107,7 @@ def store_fault(program: Program, problem: Problem) -> str:
         for o in problem.operands
         if o.access != "in" and math.prod(o.shape) <= LIMIT and o.name not in placed_by_data
     }
-    tiles = [range(-(-extent_of(str(a.size), problem.dim) // int(a.extent))) for a in program.grid.axes]
+    tiles = [range(int(evaluate(a.tiles, problem.dim))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
     storing = tuple(s for s in map(_only_stores, program.body) if s is not None)
     for number, numbers in enumerate(itertools.product(*tiles)):

@@ -121,6 +121,74 @@ def test_a_branch_has_a_condition_of_numbers_and_keeps_what_it_makes() -> None:
     told(used_behind, f"%v1 is made where n > 5, and used where that may not hold; {begin}")
 
 
+def test_a_number_is_one_whole_element_of_which_something_is_declared() -> None:
+    few = integers(0, 9)
+
+    def of_memory(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        p.number(self.ends.tile(0, shape=who.shape), few)
+
+    def of_floats(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        p.number(p.reduce(self.add, p.load(self.ld, x, who), axis=0, by=self.shuffle), few)
+
+    def of_many(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        p.number(p.index(who, 0), few)
+
+    def of_fractions(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        p.number(p.full(who.reduced(0), "s32", 3), uniform(0, 1))
+
+    def twice(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
+        three = p.full(who.reduced(0), "s32", 3)
+        p.number(three, few, "three")
+        p.number(three, few, "three")
+
+    ways = {"shuffle": isa.ShflBfly()}
+    window = "ends[0:+32*warps]"
+    told(of_memory, f"p.number takes a tile in registers, not {window}; load it first", **ways)
+    told(of_floats, "p.number makes a number of s32 or u32, and v2 is f32; cast it first", **ways)
+    told(of_many, "p.number takes one element, and %v1 has more; reduce it along every axis first", **ways)
+    told(of_fractions, "p.number is told what v1 may be, as integers(0, 9), not uniform(0, 1)", **ways)
+    told(twice, "three.number is there already; call another number by another name", **ways)
+
+
+def test_groups_along_the_grid_are_counted_at_launch() -> None:
+    def program(self: Any, p: Any, groups: Any, cluster: Any) -> None:
+        who = blocked((32,), threads=32)
+        with p.grid((self.n, 32, groups), cluster=cluster) as (i,), p.role("all", warps=1):
+            p.store(self.st, self.y.tile(i, shape=(32,)), p.load(self.ld, self.x.tile(i, shape=(32,)), who))
+
+    half = "p.grid has n // 2 groups along n; that is a Dim of the machine, or a number"
+    refused(lambda: thing(lambda self, p: program(self, p, self.n // 2, 1), **MORE), f"Thing.program: {half}")
+    clusters = "p.grid has clusters of 2 along n, whose tiles belong to 3 groups; form them along another axis"
+    refused(lambda: thing(lambda self, p: program(self, p, 3, 2), **MORE), f"Thing.program: {clusters}")
+
+
+def test_one_thread_brings_by_tma_what_all_have_found() -> None:
+    def program(self: Any, p: Any, behind: bool, persistent: bool) -> None:
+        tile = p.smem("f32", (8, 32), swizzle=128)
+        who = blocked((8, 32), threads=32)
+        lanes = blocked((32,), threads=32)
+        with p.grid((self.n, 8), persistent=persistent) as (i,), p.pipeline("ring", 2, t=tile) as ring:
+            with p.role("bring", warps=1):
+                total = p.reduce(self.plus, p.index(lanes, 0), axis=0, by=self.shuffle)
+                j = p.number(total, integers(0, 500))
+                with ring.produce() as slot:
+                    p.copy(self.tma, self.x.tile(i, j, shape=(8, 32)), slot.t)
+                if behind:
+                    p.store(self.st, self.y.tile(i, 0, shape=(8, 32)), p.full(who, "f32"))
+            with p.role("keep", warps=1, first=1), ring.consume() as slot:
+                p.store(self.st, self.y.tile(i, 0, shape=(8, 32)), p.load(self.get, slot.t, who))
+
+    more = {"x": Later(lambda n: Input("f32", n, n)), "y": Later(lambda n: Output("f32", n, n))}
+    more |= {"tma": isa.TmaLoad(), "get": isa.LdShared(1), "plus": isa.Add("s32"), "shuffle": isa.ShflBfly()}
+    sentence = (
+        "Thing.program: role bring produces 'ring' by TMA, which one of its threads does alone, and all of them do "
+        "more behind that, or in the next tile; do that in another role, or before, in a grid whose CTAs have one tile"
+    )
+    refused(lambda: thing(lambda self, p: program(self, p, True, False), **(MORE | more)), sentence)
+    refused(lambda: thing(lambda self, p: program(self, p, False, True), **(MORE | more)), sentence)
+    thing(lambda self, p: program(self, p, False, False), **(MORE | more))
+
+
 def test_roles_hand_nothing_over_in_a_branch() -> None:
     def program(self: Any, p: Any) -> None:
         tile = p.smem("f32", (8, 32), swizzle=128)

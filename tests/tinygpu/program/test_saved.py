@@ -263,7 +263,7 @@ NOT_THERE = (
 @pytest.mark.parametrize(
     ("entry", "value", "sentence"),
     [
-        ("schema", 8, "this version reads saved programs of schema 9, not 8"),
+        ("schema", 9, "this version reads saved programs of schema 10, not 9"),
         ("shared", 7, "the entry shared of a saved program is a list, not 7"),
         ("program", 3, "the entry program holds a int, not a Program"),
         ("checksum", "1234", "the saved program was changed after it was saved: its checksum does not fit"),

@@ -37,7 +37,7 @@ class Blocks(SharingChecks):
     @contextmanager
     def grid(
         self,
-        *axes: tuple[Expr | int, Operand],
+        *axes: tuple[Expr | int, Operand] | tuple[Expr | int, Operand, Operand],
         raster: Operand = 1,
         cluster: Operand | tuple[Operand, ...] = 1,
         persistent: bool = False,
@@ -47,7 +47,8 @@ class Blocks(SharingChecks):
     ) -> Iterator[tuple[Expr, ...]]:
         """Tiles over the problem, one per CTA: yields the first element of the CTA's tile along each axis.
 
-        axes        (dim, extent of a tile) per axis, the slowest first
+        axes        (dim, extent of a tile) per axis, the slowest first; (dim, extent, groups) where data divide the dim
+                    into so many groups, none of whose tiles has elements of two
         raster      rasterisation: so many rows of tiles are visited column by column, for locality in L2
         cluster     neighbouring tiles along each axis whose CTAs form a cluster; one number: along the first axis
         persistent  as many CTAs as are resident, and each takes tile after tile
@@ -64,8 +65,8 @@ class Blocks(SharingChecks):
         if len(beside) != len(axes):
             raise self.fail(f"the cluster has {len(beside)} extents, and the grid has {len(axes)} axes")
         made = tuple(
-            n.Axis(f"tile{i}", symbol(size.dim) if isinstance(size, Size) else expr(size), expr(extent), expr(c))
-            for i, ((size, extent), c) in enumerate(zip(axes, beside, strict=True))
+            n.Axis(f"tile{i}", _dim(size), expr(extent), expr(c), _dim(*groups) if groups else expr(1))
+            for i, ((size, extent, *groups), c) in enumerate(zip(axes, beside, strict=True))
         )
         ctas = expr(1)
         for axis in made:
@@ -288,3 +289,8 @@ class Blocks(SharingChecks):
             yield result
         self.fixing_up = False
         self.emit(n.FixUp(name, combine, store, load, value, result, tuple(body)))
+
+
+def _dim(size: Operand) -> Expr:
+    """A number of elements or groups, by the name of its dim where it is a dim of a few values."""
+    return symbol(size.dim) if isinstance(size, Size) else expr(size)

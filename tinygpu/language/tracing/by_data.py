@@ -13,7 +13,7 @@ from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
-from tinygpu.language.tile import gmem_tile
+from tinygpu.language.tile import Tile, gmem_tile
 from tinygpu.language.tracing.moves import Moves
 from tinygpu.language.values import Bound, Values
 from tinygpu.language.verb import verb
@@ -48,6 +48,32 @@ class ByData(Moves):
         self._use(loaded)
         typical, most = _typical(values, tensor, index), _whole(values.high)
         self.emit(n.Uniform(name, loaded, typical, most))
+        self.defined[name] = self.bodies[-1]
+        return symbol(name)
+
+    @verb("p.number")
+    def number(self, tile: Tile, values: Values, name: str = "") -> Expr:
+        """The one element of a tile in registers, which all threads of the role hold, as a number that expressions
+        name; where it is negative, 0.
+
+        tile    of s32 or u32 and one element, as p.reduce leaves it of all of a tile
+        values  what it may be where there is work, as integers(0, 9): predictions take the mean, and it is never larger
+        name    what expressions call it: roles that each find the same number give it the same name
+        """
+        if not isinstance(tile, Tile) or tile.partition is None:
+            raise self.fail(f"p.number takes a tile in registers, not {tile}; load it first")
+        if tile.dtype.name not in WHOLE:
+            raise self.fail(f"p.number makes a number of s32 or u32, and {tile.name} is {tile.dtype}; cast it first")
+        if not all(extent.same(1) for extent in tile.shape):
+            raise self.fail(f"p.number takes one element, and {tile} has more; reduce it along every axis first")
+        if not isinstance(values, Values) or not values.whole or values.law == "ascending":
+            raise self.fail(f"p.number is told what {tile.name} may be, as integers(0, 9), not {values}")
+        self._use(tile)
+        name = f"{name or tile.name.lstrip('%')}.number"
+        if any(body is self.defined.get(name) for body in self.bodies):
+            raise self.fail(f"{name} is there already; call another number by another name")
+        low, high = _whole(values.low), _whole(values.high)
+        self.emit(n.Uniform(name, tile, (low + high) // 2, high))
         self.defined[name] = self.bodies[-1]
         return symbol(name)
 

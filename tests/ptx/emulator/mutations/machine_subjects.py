@@ -29,6 +29,10 @@ VARIANTS: Mapping[str, tuple[str, tuple[Variant, ...]]] = {
     "convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2, "k": 32}, {}),)),
     "depthwise_convolution": ("a100", (({"n": 1, "h": 6, "w": 10, "c": 16, "r": 3, "s": 2}, {}),)),
     "batched_matmul": ("a100", (({"batch": 2, "m": 32, "n": 48, "k": 200}, {"bm": 16, "bn": 32, "bk": 32}),)),
+    "grouped_matmul": ("a100", (({"m": 32, "n": 48, "k": 200, "experts": 3}, {"bm": 16, "bn": 32, "bk": 32}),)),
+    "grouped_matmul_hopper": (
+        "h100", (({"m": 96, "n": 64, "k": 200, "experts": 3}, {"bm": 64, "bn": 32, "bk": 32, "stages": 2}),)
+    ),
     "permute": ("a100", (({"a": 2, "b": 3, "c": 2, "d": 5, "e": 33}, {}),)),
     "rotary": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),
     "rotary_neighbours": ("a100", (({"m": 9, "h": 3, "t": 7, "half": 20}, {"rounds": 2}),)),

@@ -1,4 +1,4 @@
-"""What a role does, and whether one of its threads does all of it: what engines carry out is issued once."""
+"""What a role does, and from where on one of its threads does all of it: what engines carry out is issued once."""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ def statements(body: tuple[n.Statement, ...], role: str) -> Iterator[n.Statement
         else:
             for inner in s.children:
                 yield from statements(inner.statements, role)
+
+
+def all_threads_do(program: Program, mine: tuple[n.Statement, ...]) -> int | None:
+    """How many statements of a role all of its threads carry out, before one of them goes on; None: they do all.
+
+    What all do first finds numbers, by which the one thread goes on: it hands nothing over.
+    """
+    for first in range(len(mine)):
+        if by_one_thread(program, mine[first:]):
+            return first
+        if any(inner.produces or inner.consumes for s in walk(mine[first : first + 1]) for inner in s.children):
+            return None
+    return None
 
 
 def by_one_thread(program: Program, mine: tuple[n.Statement, ...]) -> bool:
