@@ -1,8 +1,8 @@
 """Layer norm and RMS norm of rows, with a residual that is added first, and an affine map behind.
 
-A row stays in the registers of those who hold it, from one warp to a whole CTA: it is read once, its mean and variance
-are found in two passes over registers (numbers far from zero cancel less than in one), and it is written once. Searched
-are who holds a row, how many rows a CTA has, and how warps exchange their sums.
+A row stays in the registers of those who hold it, from one warp to the CTAs of a cluster: it is read once, its mean and
+variance are found in two passes over registers (numbers far from zero cancel less than in one), and it is written once.
+Searched are who holds a row, how many rows a CTA has, and how warps exchange their sums.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ class Norm(Machine):
 
     warps, across = Param(1, 2, 4, 8, 16), Param(4, 8, 16, 32, 64, 128, 256, 512)
     vector, step, rows = Param(1, 2, 4, 8), Param(1, 2, 4, 8, 16), Param(1, 2)
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
     plus = isa.Add("f32")
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    whole = Require(n <= across * vector * step, "a row fits into one tile")
+    whole = Require(n <= ctas * across * vector * step, "a row fits into the tiles of a cluster")
+    full = Require(
+        (ctas == 1) | ((across == 32 * warps) & (rows == 1)), "only whole CTAs share a row", kind="dominance",
+        why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
     compute, exact, approximation = "f32", False, 2.0**-19
     centred = False
 
@@ -60,21 +65,23 @@ class Norm(Machine):
     def normalise(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
-            x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=shape), who), "f32")
+        grid = p.grid((self.m, shape[0]), (self.n, shape[1]), cluster=(1, self.ctas))
+        across = {"axis": 1, "by": self.exchange, "cluster": 1}
+        with grid as (i, j), p.role("all", warps=self.warps):
+            x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who), "f32")
             if self.residual:
-                x = x + p.load(self.ld, self.r.tile(i, 0, shape=shape), who)
-                p.store(self.st, self.s.tile(i, 0, shape=shape), x)
+                x = x + p.load(self.ld, self.r.tile(i, j, shape=shape), who)
+                p.store(self.st, self.s.tile(i, j, shape=shape), x)
             if self.centred:
-                x = x - p.reduce(self.plus, x, axis=1, by=self.exchange) / self.n
-                x = p.where(p.index(who.along(1), 1) < self.n, x, 0.0)  # nothing lies beyond the row
-            square = p.reduce(self.plus, x * x, axis=1, by=self.exchange) / self.n
+                x = x - p.reduce(self.plus, x, **across) / self.n
+                x = p.where(p.index(who.along(1), 1) + j < self.n, x, 0.0)  # nothing lies beyond the row
+            square = p.reduce(self.plus, x * x, **across) / self.n
             y = x * rsqrt(square + self.eps)
             if self.affine:
-                y = y * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))
+                y = y * p.load(self.ld, self.w.row(j, shape[1]), who.along(1))
             if self.affine and self.centred:
-                y = y + p.load(self.ld, self.shift.row(0, shape[1]), who.along(1))
-            p.store(self.st, self.y.tile(i, 0, shape=shape), y)
+                y = y + p.load(self.ld, self.shift.row(j, shape[1]), who.along(1))
+            p.store(self.st, self.y.tile(i, j, shape=shape), y)
 
     @classmethod
     def normal(cls, x: Any, eps: Any, r: Any, w: Any, shift: Any) -> Any:

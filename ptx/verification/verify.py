@@ -176,7 +176,8 @@ def _sampled(
 def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> bool:
     """Whether the reference says of a window of the problem something else than of the whole."""
     point = dict(kernel.point)
-    return trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program.knows_places
+    traced = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices()))
+    return traced.program.knows_places({axis for axis, count in enumerate(kernel.counts(problem)) if count > 1})
 
 
 class _Budget:

@@ -44,12 +44,60 @@ def test_rows_of_a_million_elements_are_passed_over() -> None:
     space = tg.space(Softmax, m=4, n=1_000_003, device="h100")
     assert {p["reads"] for p in space.sample(20, 0)} == {"three times"}
     said = tg.explain(space, reads="once")
-    assert any("a row fits into one tile" in sentence for sentence in said.sentences)
+    assert any("a row fits into the tiles of a cluster" in sentence for sentence in said.sentences)
+
+
+WHOLE_CTAS = ((2, 64, 1, 4), (4, 128, 2, 1), (1, 32, 4, 2))  # warps, across, vector, step
+
+
+@pytest.mark.parametrize("ctas", [2, 4, 8])
+@pytest.mark.parametrize("reads", ["once", "three times"])
+@pytest.mark.parametrize("logarithm", [False, True])
+def test_the_ctas_of_a_cluster_share_a_row(ctas: int, reads: str, logarithm: bool) -> None:
+    """Rows that fill all tiles but a part of the last one, that leave CTAs without any element, and several rounds."""
+    warps, across, vector, step = WHOLE_CTAS[ctas // 3]
+    tile = across * vector * step
+    for n in {tile * ctas, tile * (ctas - 1) + vector, vector, tile * ctas * (1 if reads == "once" else 3) - vector}:
+        problem = Softmax.problem(m=3, n=n, options={"logarithm": logarithm})
+        space = build_space(Softmax, problem, device("h100"))
+        point = {"warps": warps, "across": across, "vector": vector, "step": step, "ctas": ctas, "reads": reads}
+        point |= {"exchange": "shuffles"}
+        kernel = build(space.program(point), problem, point, SolverCache()).kernel
+        assert kernel.cluster == (ctas, 1, 1)
+        assert verify(kernel, Softmax, problem, orders=("late", "random")).passed
+
+
+@pytest.mark.parametrize("machine", [RmsNorm, LayerNorm])
+def test_the_ctas_of_a_cluster_share_a_row_that_is_normalised(machine: Any) -> None:
+    problem = machine.problem(m=3, n=700, options={"residual": True}, dtypes={"x": "f16"})
+    space = build_space(machine, problem, device("h100"))
+    point = {"warps": 2, "across": 64, "vector": 4, "step": 1, "rows": 1, "ctas": 4, "exchange": "pairs"}
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("late", "random"))
+    assert found.passed
+    assert "where they lie" not in str(found)  # of a row that one cluster has, windows show where its elements lie
+
+
+@pytest.mark.parametrize("machine", [Softmax, RmsNorm, LayerNorm])
+def test_devices_without_clusters_refuse_them(machine: Any) -> None:
+    space = tg.space(machine, m=128, n=16384, device="a100")
+    found = tg.explain(space, ctas=2)
+    sentence = "cluster size (device): the CTAs of a cluster fit into the clusters that every such device has; "
+    assert sentence + "ctas = 2 > 1 (device.max_cluster_size_portable)" in found.sentences
+    assert {p["ctas"] for p in space.sample(20, 0)} == {1}
+
+
+def test_few_long_rows_are_shared_by_ctas_where_there_are_clusters() -> None:
+    space = tg.space(Softmax, m=128, n=131_072, device="h100")
+    at = {"warps": 16, "across": 512, "vector": 4, "exchange": "pairs"}
+    shared = tg.predict(space, **at, step=8, reads="once", ctas=8)
+    alone = tg.predict(space, **at, step=8, reads="three times", ctas=1)
+    assert 2 * shared.seconds < alone.seconds
 
 
 def test_a_constraint_of_one_option_leaves_the_others_alone() -> None:
     space = tg.space(Softmax, m=64, n=4096, device="a100")
-    width = {"across": 4, "vector": 1, "step": 1, "warps": 1, "exchange": "shuffles"}
+    width = {"across": 4, "vector": 1, "step": 1, "warps": 1, "ctas": 1, "exchange": "shuffles"}
     assert {**width, "reads": "three times"} in space or tg.explain(space, **width, reads="three times")
     assert "whole" in str(tg.explain(space, **width, reads="once"))
     assert "whole" not in str(tg.explain(space, **width, reads="three times"))

@@ -76,8 +76,14 @@ class _Known:
         """(what, sizes) of everything that is declared once."""
         grid = self.program.grid
         for axis in grid.axes:
-            if not (axis.size.is_number or any(axis.size.same(symbol(dim)) for dim in self.dims)):
-                raise self._error(f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine")
+            of_params = axis.size.symbols <= set(self.params)
+            if not (of_params or any(axis.size.same(symbol(dim)) for dim in self.dims)):
+                raise self._error(
+                    f"p.grid runs over {axis.size}; each of its axes runs over a Dim of the machine, or over what "
+                    "numbers and parameters make"
+                )
+            if of_params:
+                yield "an axis of the grid", (axis.size,)
             if not axis.groups.same(1):
                 self._grouped(axis)
             yield f"a tile along {axis.size}", (axis.extent,)

@@ -6,7 +6,7 @@ candidate's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,13 +150,15 @@ class Program:
             found = found.substitute(known)
         return found
 
-    @property
-    def knows_places(self) -> bool:
+    def knows_places(self, cut: Collection[int]) -> bool:
         """Whether what is made of a tile hangs on where it lies in the grid, or on the tiles before it, and not on what
         lies there alone.
+
+        cut  axes of the grid with more than one tile, or cluster of tiles
         """
-        indices = {axis.index for axis in self.grid.axes}
-        places = indices | {name for axis in self.grid.axes for name in axis.tiles.symbols}
+        axes = [self.grid.axes[number] for number in sorted(cut)]
+        indices = {axis.index for axis in axes}
+        places = indices | {name for axis in axes for name in axis.tiles.symbols}
         deciding = [e.symbols & places for s in walk(self.body) for e in s.decides_by]
         deciding += [s.trips.symbols & indices for s in walk(self.body) if isinstance(s, Repeated)]
         return any(deciding) or any(isinstance(s, Preceding) for s in walk(self.body))

@@ -100,31 +100,40 @@ def counts(case: Case, bench: Workbench) -> Finding:
         return Finding(absent="accesses that the program alone decides")
     first, inside = 0, whole_problem(program, case, bench)
     if inside is None:  # windows that reach beyond their tile lie inside the tensors in the middle
-        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=_tiles(program, 1, 2))
+        first, inside = 1, whole_problem(program, case, bench, tiles=4, within=_tiles(program, None, 1, 2))
     if inside is None:
         return Finding(blind="its windows reach beyond the tensors of every problem")
     between = _between_sectors(inside)
     for problem in (inside,) if _illegal(case, between, bench) else (inside, between):
-        period = _period(program, problem)
+        tiles = _tiles(program, problem, first, 2)
+        period = _period(program, problem, {name: len({at[name] for at in tiles}) for name in tiles[0]})
         if period > 2 and problem is between:
             continue
         if period > 2:
             return Finding(blind="its windows begin at more places of a sector than two tiles show")
-        found = _counted(program, case, bench, problem, _tiles(program, first, period))
+        found = _counted(program, case, bench, problem, _tiles(program, problem, first, period))
         if found.fault:
             return found
     return RIGHT
 
 
-def _tiles(program: Program, first: int, count: int) -> list[dict[str, int]]:
-    """So many tiles along each axis of the grid."""
+def _tiles(program: Program, problem: Problem | None, first: int, count: int) -> list[dict[str, int]]:
+    """So many tiles along each axis of the grid, or all that a problem has there."""
+    numbers = []
+    for a in program.grid.axes:
+        end = first + count
+        if problem is not None:
+            end = min(end, int(evaluate(a.tiles, problem.dim)))
+        numbers.append(range(min(first, end - 1), end))
     axes = [a.index for a in program.grid.axes]
-    return [dict(zip(axes, at, strict=True)) for at in itertools.product(range(first, first + count), repeat=len(axes))]
+    return [dict(zip(axes, at, strict=True)) for at in itertools.product(*numbers)]
 
 
-def _period(program: Program, problem: Problem) -> int:
-    """After how many tiles windows begin at the same place of a sector again; more than 2 where rounds differ."""
-    grid, known = frozenset(a.index for a in program.grid.axes), problem.environment()
+def _period(program: Program, problem: Problem, tiles: Mapping[str, int]) -> int:
+    """After how many tiles windows begin at the same place of a sector again; more than 2 where rounds differ, or where
+    there are fewer `tiles` along an axis.
+    """
+    known = problem.environment()
     out = 1
     for s in walk(program.body):
         copies = [boxes(s, i) for i in s.instructions if isinstance(i, BulkTransfer) and isinstance(s, n.Copy)]
@@ -132,7 +141,7 @@ def _period(program: Program, problem: Problem) -> int:
             if access.tile.memory is GMEM:  # a memory of the machine's own has no sectors
                 for index, step in window(access.tile, tensor_pitches(access.tile), program.indices).steps:
                     places = SECTOR_BITS // math.gcd(filled(step, known), SECTOR_BITS)
-                    out = max(out, places if index in grid or places == 1 else SECTOR_BITS)
+                    out = max(out, places if places <= min(tiles.get(index, 1), 2) else SECTOR_BITS)
     return out
 
 
@@ -359,14 +368,25 @@ def whole_problem(
 
     within  tiles all of whose windows lie inside the tensors; by default the first and the last
 
-    None where windows of these reach beyond the tensors all the same, or where the machine refuses such sizes.
+    Where the machine refuses as many along all axes, all of one axis are in one tile, or in one cluster. None where
+    windows of these reach beyond the tensors all the same, or where the machine refuses these sizes, too.
     """
+    alone: list[frozenset[str]] = [frozenset(), *(frozenset({a.index}) for a in program.grid.axes)]
+    tried = (_whole_problem(program, case, bench, tiles, within, one) for one in alone)
+    return next((found for found in tried if found is not None), None)
+
+
+def _whole_problem(
+    program: Program, case: Case, bench: Workbench, tiles: int, within: Sequence[Mapping[str, int]] | None,
+    alone: frozenset[str],
+) -> Problem | None:
+    """The same with one tile, or one cluster of them, along the axes `alone`."""
     wanted: dict[str, int] = {}
-    least: dict[str, int] = {}
+    least = {str(a.size): int(a.cluster) for a in program.grid.axes if a.index in alone}
     for piece in _extents(program):
         wanted[piece.dim] = math.lcm(wanted.get(piece.dim, 1), piece.extent)
         if piece.grid:
-            least[piece.dim] = tiles
+            least.setdefault(piece.dim, tiles)
     dims = {}
     for name in of_their_own(case.machine, program, case.problem.dim):
         size, step = case.problem.dim[name], wanted.get(name, 1)

@@ -343,7 +343,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "axis": (
         lambda: plain(axes=lambda s: ((2 * s.m, 8), (s.n, 32))),
-        "p.grid runs over 2*m; each of its axes runs over a Dim of the machine",
+        "p.grid runs over 2*m; each of its axes runs over a Dim of the machine, or over what numbers and parameters "
+        "make",
     ),
     "threads": (
         lambda: held(
