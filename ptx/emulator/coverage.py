@@ -8,7 +8,7 @@ from tinygpu.ptx.emulator.forms import FORM_CLASSES, Form, forms_of
 from tinygpu.ptx.emulator.instructions.floating import FLOATING
 from tinygpu.ptx.emulator.instructions.integer import INTEGER
 from tinygpu.ptx.emulator.instructions.refused import REFUSED
-from tinygpu.ptx.emulator.run.program import INSTRUCTION_TABLES
+from tinygpu.ptx.emulator.run.operations import INSTRUCTION_TABLES
 
 _CONTROL = (
     "alloca", "bra", "brx.idx", "call", "exit", "ret", "stackrestore", "stacksave", "trap", "brkpt", "bar", "barrier"

@@ -42,6 +42,8 @@ from tinygpu.seeds import check_seed
 
 # CPU time that one kernel's verification takes at most, where its first run does not take longer.
 CPU_SECONDS = 60.0
+# The same for CTAs of the problem itself, where there are several: the first of them has the largest offsets.
+SAMPLED_CPU_SECONDS = 10.0
 
 
 class RefusedText(ValueError):
@@ -120,6 +122,7 @@ def verify(
     for run in runs:
         sentence = run.where or f"{run.inputs}, {run.order}"
         if not ended() and budget.allows(sentence, run.rounds(kernel)):
+            budget.begins(run.rounds(kernel))
             if (run.problem, run.inputs) not in trials:
                 trials[run.problem, run.inputs] = draw(
                     machine, run.problem, run.inputs, seed, point=dict(kernel.point)
@@ -157,6 +160,7 @@ def _sampled(
 ) -> list[Check]:
     """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
     together: list[Chosen] = []
+    rounds = 0
     if _knows_places(kernel, machine, problem):
         unknown = "their results hang on where they lie, which no window shows"
         budget.left_out.append(f"CTAs of the problem itself: {unknown}")
@@ -165,8 +169,9 @@ def _sampled(
         large = why_not_run(kernel, machine, problem, [chosen])
         if large:
             budget.left_out.append(f"{chosen}: {large}")
-        elif budget.allows(str(chosen), chosen.rounds(kernel, problem)):
+        elif budget.allows(str(chosen), rounds + chosen.rounds(kernel, problem), bool(together)):
             together.append(chosen)
+            rounds += chosen.rounds(kernel, problem)
     if not together:
         return []
     groups = [[one] for one in together] if why_not_run(kernel, machine, problem, together) else [together]
@@ -188,14 +193,25 @@ class _Budget:
         self.rounds = 0
         self.left_out: list[str] = []
 
-    def allows(self, sentence: str, rounds: int) -> bool:
-        """Whether a run of so many rounds begins; if not, its sentence is kept."""
+    def allows(self, sentence: str, rounds: int, one_more: bool = False) -> bool:
+        """Whether a run of so many rounds may begin; if not, its sentence is kept.
+
+        one_more  of several CTAs of the problem itself, which have less time
+        """
         spent = time.process_time() - self.begun
-        if self.rounds and spent + spent / self.rounds * rounds > self.seconds:
+        cost = spent / self.rounds * rounds if self.rounds else 0.0
+        if spent + cost > self.seconds and self.rounds:
             self.left_out.append(f"{sentence}: more than {self.seconds:g} s of CPU time in all")
             return False
-        self.rounds += rounds
+        if one_more and cost > SAMPLED_CPU_SECONDS:
+            those = "for CTAs of the problem itself"
+            self.left_out.append(f"{sentence}: more than {SAMPLED_CPU_SECONDS:g} s of CPU time {those}")
+            return False
         return True
+
+    def begins(self, rounds: int) -> None:
+        """A run of so many rounds begins."""
+        self.rounds += rounds
 
 
 def _run(

@@ -45,6 +45,21 @@ class Symbol:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lanewise:
+    """An instruction that computes each lane by itself: what instructions of one name may do together.
+
+    compute  results of sources, arrays of any one shape or single numbers, element by element
+    """
+
+    compute: Callable[..., Any]
+    sources: tuple[Getter, ...]
+    write: Callable[[Cohort, Array], None]
+
+    def run(self, c: Cohort) -> None:
+        self.write(c, self.compute(*[source(c) for source in self.sources]))
+
+
 @dataclass(slots=True)
 class Binder:
     """What compiling the instructions of one kernel collects, and how their operands are bound.
@@ -56,6 +71,7 @@ class Binder:
     taint_before what the instruction does to uninitialised bits, when that is not "any such source spoils all results"
     owns_taint   the instruction's closure sees to uninitialised bits itself
     owns_busy    it sees to registers that asynchronous instructions work with itself
+    lanewise     the instruction, where it computes each lane by itself and can do no more than that
     fenced       registers whose use by other instructions is remembered until a wgmma.fence (Residents.touched)
     guesses      plain loads that count as relaxed ones (source/first_guesses.py)
     data_loads   volatile loads that count as plain ones (source/data_loads.py)
@@ -80,6 +96,7 @@ class Binder:
     taint_before: Run | None = None
     owns_taint: bool = False
     owns_busy: bool = False
+    lanewise: Lanewise | None = None
     fenced: set[Slot] = field(default_factory=set)
     strong_loads: bool = False
     cluster_size: int = 1
@@ -104,6 +121,7 @@ class Binder:
         self.taint_before = None
         self.owns_taint = False
         self.owns_busy = False
+        self.lanewise = None
 
     def fail(self, sentence: str) -> PtxSyntaxError:
         at = self.instruction

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
+from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Lanewise, Run
 from tinygpu.ptx.emulator.instructions.integer import last_type
 from tinygpu.ptx.emulator.instructions.rounding import flush_subnormals, saturate
 from tinygpu.ptx.emulator.source.syntax import Instruction, Operand
@@ -102,18 +102,15 @@ def compile_float(
     b: Binder, i: Instruction, name: str, operands: tuple[Operand, ...], compute: Callable[..., Any]
 ) -> Run:
     """Closure d = compute(sources...) with .ftz on inputs, and .ftz, .sat and .relu on the result."""
-    sources = [lane_source(b, operand, name) for operand in operands[1:]]
+    sources = tuple(lane_source(b, operand, name) for operand in operands[1:])
     flush = i.has("ftz") and element_dtype(name) != np.float64
     after = finish(i, name)
-    write = lane_write(b, operands[0], name)
 
-    def run(c: Cohort) -> None:
-        values = [source(c) for source in sources]
+    def whole(*values: Array) -> Array:
         if flush:
-            values = [flush_subnormals(value) for value in values]
-        result = compute(*values)
-        if after is not None:
-            result = after(result)
-        write(c, result)
+            values = tuple(flush_subnormals(value) for value in values)
+        result: Array = compute(*values)
+        return result if after is None else after(result)
 
-    return run
+    b.lanewise = Lanewise(whole if flush or after else compute, sources, lane_write(b, operands[0], name))
+    return b.lanewise.run

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygpu.ptx.emulator.instructions.binder import Binder, Run
+from tinygpu.ptx.emulator.instructions.binder import Binder, Lanewise, Run
 from tinygpu.ptx.emulator.instructions.extremes import EXTREMES
 from tinygpu.ptx.emulator.instructions.float_functions import FLOAT_FUNCTIONS
 from tinygpu.ptx.emulator.instructions.float_operands import (
@@ -76,6 +76,7 @@ def binary(ufunc: Any) -> Compile:
         if mode == "rn" and not (i.has("ftz") or i.has("sat")) and TYPES[name].kind != "packed" and dtype.itemsize >= 4:
             first, second = b.source(operands[1], name), b.source(operands[2], name)
             get = b.destination(operands[0], name)
+            b.lanewise = Lanewise(ufunc, (first, second), lane_write(b, operands[0], name))
 
             def run(c: Cohort) -> None:
                 ufunc(first(c), second(c), out=get(c), where=c.where)
@@ -122,6 +123,7 @@ def fma(b: Binder, i: Instruction) -> Run:
     if name == "f32" and mode == "rn" and not (i.has("ftz") or i.has("sat")):
         first, second, third = (b.source(operand, "f32") for operand in operands[1:])
         get = b.destination(operands[0], "f32")
+        b.lanewise = Lanewise(fma_f32, (first, second, third), lane_write(b, operands[0], "f32"))
 
         def run(c: Cohort) -> None:
             if c.where is True:

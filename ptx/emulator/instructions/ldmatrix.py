@@ -197,7 +197,6 @@ def _ldmatrix(b: Binder, i: Instruction) -> Run:
             matrix, register = divmod(position, form.registers)
             np.copyto(writer(c), words[:, matrix, :, register], where=c.where)
         if invalid is not None or c.residents.tainted:
-            c.residents.tainted = True
             for position, slot in enumerate(slots):
                 if slot is None:
                     continue

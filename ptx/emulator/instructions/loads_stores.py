@@ -27,6 +27,7 @@ from tinygpu.ptx.emulator.source.syntax import (
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
+from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, LANES
 
 _STRONG = ("volatile", "relaxed", "acquire", "release", "mmio")
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
@@ -115,7 +116,6 @@ def _taint_loaded(c: Cohort, slots: list[Slots], unknown: Array | None, name: st
     residents = c.residents
     if unknown is None and not residents.tainted:
         return
-    residents.tainted = True
     rows = c.set.rows
     kind = TYPES[name]
     for position, targets in enumerate(slots):
@@ -126,14 +126,12 @@ def _taint_loaded(c: Cohort, slots: list[Slots], unknown: Array | None, name: st
                 # The bits above are copies of the sign.
                 loaded = loaded.view(f"i{kind.bytes}")
         for slot in targets:
-            bits = residents.registers.taint_of(slot)
-            wide = loaded if unknown is None else _widened(loaded, bits.dtype)
-            if c.mask is None:
-                bits[rows] = wide
-            else:
-                part = bits[rows].copy()
-                part[c.mask] = wide
-                bits[rows] = part
+            wide = loaded if unknown is None else _widened(loaded, np.dtype(GROUP_DTYPES[slot[0]]))
+            if c.mask is not None:  # what is loaded are the values of the active lanes alone
+                lanes = np.zeros((c.n, LANES), GROUP_DTYPES[slot[0]])
+                lanes[c.mask] = wide
+                wide = lanes
+            residents.registers.mark(slot, rows, wide, c.mask)
 
 
 def _widened(values: Array, dtype: Any) -> Array:

@@ -49,7 +49,8 @@ def fma_f32(x: Any, y: Any, z: Any, out: Array | None = None) -> Array:
         product *= total
         np.add(product, third, out=total)
     else:
-        product, third = np.broadcast_arrays(np.asarray(product * total), third)
+        shape = np.broadcast_shapes(product.shape, total.shape, third.shape, () if out is None else out.shape)
+        product, third = np.broadcast_to(product * total, shape), np.broadcast_to(third, shape)
         total = np.asarray(product + third)
     if out is None:
         result = np.asarray(total.astype(np.float32))

@@ -25,7 +25,7 @@ from tinygpu.ptx.emulator.source.syntax import (
 )
 from tinygpu.ptx.emulator.source.types import TYPES, Array
 from tinygpu.ptx.emulator.state.cohort import Cohort
-from tinygpu.ptx.emulator.state.registers import GROUP_DTYPES, Slot
+from tinygpu.ptx.emulator.state.registers import ALL_BITS, GROUP_DTYPES, Slot
 
 
 def make_taint(
@@ -41,11 +41,11 @@ def make_taint(
         nonlocal used, follow
         residents = c.residents
         in_flight = residents.in_flight
+        if used is None:
+            used = reads | writes
         if not sees_to_busy and (in_flight.busy or in_flight.awaited):
-            if used is None:
-                used = reads | writes
             in_flight.check(c, reads, used, i)
-        if not residents.tainted:
+        if residents.tainted.keys().isdisjoint(used):
             run(c)
             return
         if follow is None:
@@ -82,10 +82,7 @@ def _following(
             bad = c.residents.any_taint(c, data_reads)
             run(c)
             for slot in targets:
-                dtype: Any = np.dtype(GROUP_DTYPES[slot[0]])
-                full = True if slot[0] == 0 else np.iinfo(dtype).max
-                bits = np.zeros((c.n, 32), dtype) if bad is None else np.where(bad, full, 0).astype(dtype)
-                c.residents.set_taint(c, slot, bits)
+                c.residents.set_taint(c, slot, 0 if bad is None else np.where(bad, ALL_BITS[slot[0]], 0))
 
     return follow
 
@@ -176,8 +173,7 @@ def _selp_rule(b: Binder, i: Instruction) -> Run | None:
     def select(c: Cohort) -> None:
         chosen = np.where(predicate(c), _bits(c, first, dtype), _bits(c, second, dtype))
         unknown = _bits(c, choose, np.bool_)
-        full = True if to[0] == 0 else np.iinfo(dtype).max
-        c.residents.set_taint(c, to, np.where(unknown, full, chosen).astype(dtype))
+        c.residents.set_taint(c, to, np.where(unknown, ALL_BITS[to[0]], chosen))
 
     return select
 

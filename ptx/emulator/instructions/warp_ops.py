@@ -127,9 +127,10 @@ def _shfl(b: Binder, i: Instruction) -> Run:
     def taint(c: Cohort) -> None:
         other, _ = lanes(c)
         for source_slot in source_slots[:1]:
-            bits = c.residents.registers.taint_of(source_slot)[c.set.rows]
+            whole = c.residents.registers.taint.get(source_slot)
             for slot in value_slots:
-                c.residents.set_taint(c, slot, np.take_along_axis(bits, other, axis=1))
+                bits = 0 if whole is None else np.take_along_axis(whole[c.set.rows], other, axis=1)
+                c.residents.set_taint(c, slot, bits)
 
     b.taint_before = taint
     return run

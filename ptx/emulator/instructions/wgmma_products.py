@@ -7,6 +7,7 @@ and the width of sums open; for small integers every order gives these bits.)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from tinygpu.ptx.emulator.instructions.wgmma_forms import ROWS, WgmmaForm
 from tinygpu.ptx.emulator.source.syntax import Instruction
 from tinygpu.ptx.emulator.source.types import Array
 from tinygpu.ptx.emulator.state.meter import Site
-from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.registers import ALL_BITS, LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.residents import Residents
 from tinygpu.ptx.emulator.units import sparsity
 from tinygpu.ptx.emulator.units.fragments import accumulator_fragment, left_fragment
@@ -99,7 +100,6 @@ def begin_reads(
     invalid = operand_reads.begin_reads(residents, site, rows, columns, chunks)
     if invalid is None:
         return chunks, operands
-    residents.tainted = True
     marked, start = [], 0
     for operand in operands:
         size = operand.index[0].size
@@ -133,6 +133,11 @@ class Product:
     chunks: Index
     metadata: NDArray[np.uint32] | None
     computed: bool = False
+
+    @property
+    def reads_uninitialised(self) -> bool:
+        """Whether an operand in shared memory holds what nobody wrote."""
+        return any(o is not None and o.invalid is not None for o in (self.a, self.b))
 
     @property
     def leaders(self) -> Index:
@@ -183,7 +188,7 @@ def compute(residents: Residents, product: Product) -> None:
     values = np.take(result.reshape(groups, -1), plan.from_product, axis=1)
     packed = _packed(_rounded(values, old, form))
     file[place] = packed.reshape(groups, form.registers, 4, LANES).transpose(1, 0, 2, 3)
-    if residents.tainted:
+    if residents.tainted or product.reads_uninitialised:
         _taint(residents, product)
 
 
@@ -316,15 +321,10 @@ def _write_taint(registers: RegisterFile, slots: tuple[Slot, ...], rows: Index, 
     if spoiled is None and registers.taint.keys().isdisjoint(slots):
         return
     for position, slot in enumerate(slots):
-        part = None if spoiled is None else spoiled[:, position]
-        if part is not None and part.any():
-            bits = registers.taint_of(slot)
-            bits[rows] = np.where(part.reshape(*rows.shape, LANES), np.uint32(0xFFFFFFFF), np.uint32(0))
-        elif slot in registers.taint:
-            bits = registers.taint[slot]
-            bits[rows] = 0
-            if not bits.any():
-                del registers.taint[slot]
+        bits: Any = 0
+        if spoiled is not None:
+            bits = np.where(spoiled[:, position].reshape(*rows.shape, LANES), ALL_BITS[slot[0]], 0)
+        registers.mark(slot, rows, bits)
 
 
 # ---- from issue to wait -------------------------------------------------------------------------------------------

@@ -168,7 +168,6 @@ def _load(b: Binder, i: Instruction) -> Run:
         for position, target in enumerate(targets):
             np.copyto(target(c), words[..., position % words.shape[2]], where=c.where)
         if c.residents.tainted or unknown.any():
-            c.residents.tainted = True
             marks = np.repeat(unknown, tile.unit_bytes, axis=2).astype(np.uint8) * np.uint8(0xFF)
             bits = marks.view(words.dtype)
             for position, slot in enumerate(slots):

@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinygpu.ptx.emulator.faults import PtxSyntaxError, UnsupportedInstruction
-from tinygpu.ptx.emulator.instructions.async_copies import ASYNC_COPIES
-from tinygpu.ptx.emulator.instructions.atomics import ATOMICS
+from tinygpu.ptx.emulator.faults import UnsupportedInstruction
 from tinygpu.ptx.emulator.instructions.binder import Binder, Getter, Run
-from tinygpu.ptx.emulator.instructions.bits import BITS
-from tinygpu.ptx.emulator.instructions.bulk_forms import bulk_form
-from tinygpu.ptx.emulator.instructions.clusters import CLUSTERS
-from tinygpu.ptx.emulator.instructions.comparisons import COMPARISONS
-from tinygpu.ptx.emulator.instructions.conversions import CONVERSIONS
-from tinygpu.ptx.emulator.instructions.fences import FENCES
-from tinygpu.ptx.emulator.instructions.floating import FLOATING
-from tinygpu.ptx.emulator.instructions.integer import INTEGER, Compile
-from tinygpu.ptx.emulator.instructions.launch_control import LAUNCH_CONTROL
-from tinygpu.ptx.emulator.instructions.loads_stores import LOADS_STORES
-from tinygpu.ptx.emulator.instructions.matrices import MATRICES
-from tinygpu.ptx.emulator.instructions.mbarriers import MBARRIERS
-from tinygpu.ptx.emulator.instructions.moves import MOVES
-from tinygpu.ptx.emulator.instructions.products import PRODUCTS
-from tinygpu.ptx.emulator.instructions.refused import why_refused
-from tinygpu.ptx.emulator.instructions.taint import make_taint
-from tinygpu.ptx.emulator.instructions.tcgen05 import TCGEN05
-from tinygpu.ptx.emulator.instructions.tensormaps import TENSORMAPS
-from tinygpu.ptx.emulator.instructions.warp_ops import WARP_OPS
+from tinygpu.ptx.emulator.run.batches import Step, batched
+from tinygpu.ptx.emulator.run.operations import Operation, compile_instruction, guard_operand, is_known
 from tinygpu.ptx.emulator.source.control_flow import EXIT, Block, build_blocks
 from tinygpu.ptx.emulator.source.data_loads import data_loads
 from tinygpu.ptx.emulator.source.first_guesses import first_guesses
 from tinygpu.ptx.emulator.source.inlining import FlatCode
-from tinygpu.ptx.emulator.source.syntax import Guard, Instruction, IntegerOperand, RegisterOperand
-from tinygpu.ptx.emulator.source.types import TYPES
+from tinygpu.ptx.emulator.source.syntax import Instruction, IntegerOperand
 from tinygpu.ptx.emulator.state.cohort import Cohort
 from tinygpu.ptx.emulator.state.layout import SpaceLayout
 from tinygpu.ptx.emulator.state.meter import Site
 from tinygpu.ptx.emulator.state.registers import Slot
-
-# Instruction classes of the meter, by table; the type decides between integer and float.
-INSTRUCTION_TABLES: tuple[tuple[str, dict[str, Compile]], ...] = (
-    ("integer", PRODUCTS), ("bits", BITS), ("compare", COMPARISONS), ("convert", CONVERSIONS), ("move", MOVES),
-    ("memory", LOADS_STORES),
-    ("atomic", ATOMICS), ("warp", WARP_OPS), ("async", ASYNC_COPIES | TENSORMAPS), ("matrix", MATRICES),
-    ("fence", FENCES), ("mbarrier", MBARRIERS), ("cluster", CLUSTERS), ("launch", LAUNCH_CONTROL),
-    ("tensor core", TCGEN05),
-)  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class Operation:
-    """One compiled instruction.
-
-    run      carries it out for the active lanes of a cohort
-    careful  the same, also carrying uninitialised bits from sources to results
-    guarded  it has a predicate: how many lanes really execute it is counted apart
-    """
-
-    instruction: Instruction
-    run: Run
-    careful: Run
-    guard: Getter | None
-    reads: frozenset[Slot]
-    writes: frozenset[Slot]
-    kind: str
-    executed: int = 0
-    threads: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +58,7 @@ class BarrierSpec:
 class CompiledBlock:
     """A block ready to run, with how often it ran.
 
+    steps    the same operations, some of them together
     touched  registers that are read or written, for cohorts whose rows are copied out and back
     written  registers that are written
     polls    it looks at something that other threads may change: a loop around it may be waiting for them
@@ -115,6 +66,7 @@ class CompiledBlock:
 
     rank: int
     operations: list[Operation]
+    steps: list[Step]
     terminator: Terminator
     targets: list[int]
     touched: tuple[Slot, ...]
@@ -155,7 +107,7 @@ class Program:
 def compile_program(name: str, code: FlatCode, binder: Binder) -> Program:
     """Compile flat code. Raises PtxSyntaxError or UnsupportedInstruction."""
     for statement in code.statements:
-        if isinstance(statement, Instruction) and not _is_known(statement):
+        if isinstance(statement, Instruction) and not is_known(statement):
             raise UnsupportedInstruction(statement.line, statement.name)
     binder.guesses = first_guesses(code.statements)
     binder.data_loads = data_loads(code.statements)
@@ -176,11 +128,11 @@ def _watch_fenced(blocks: list[CompiledBlock], fenced: frozenset[Slot]) -> None:
     if not fenced:
         return
     for block in blocks:
-        for operation in block.operations:
-            used = tuple(sorted(fenced & (operation.reads | operation.writes)))
-            if used and operation.instruction.opcode != "wgmma":
-                operation.run = _noting(operation.run, used)
-                operation.careful = _noting(operation.careful, used)
+        for step in block.steps:
+            used = tuple(sorted(fenced & step.touched))
+            if used and step.instruction.opcode != "wgmma":
+                step.run = _noting(step.run, used)
+                step.careful = _noting(step.careful, used)
 
 
 def _noting(run: Run, used: tuple[Slot, ...]) -> Run:
@@ -197,108 +149,6 @@ def _noting(run: Run, used: tuple[Slot, ...]) -> Run:
     return noting
 
 
-def compile_function(i: Instruction) -> tuple[str, Compile] | None:
-    """(class, compile function) for an instruction, None where the opcode is unknown."""
-    bulk = bulk_form(i)
-    if bulk is not None:
-        return "async", bulk
-    if i.opcode in FLOATING and (i.opcode not in INTEGER or _is_float(i)):
-        return "float", FLOATING[i.opcode]
-    if i.opcode in INTEGER:
-        return "integer", INTEGER[i.opcode]
-    for kind, table in INSTRUCTION_TABLES:
-        if i.opcode in table:
-            return kind, table[i.opcode]
-    return None
-
-
-def _is_known(i: Instruction) -> bool:
-    """Whether PTX has the opcode."""
-    control = i.opcode in ("bra", "brx", "exit", "ret", "trap", "brkpt", "barrier")
-    return control or bool(why_refused(i.opcode)) or compile_function(i) is not None
-
-
-def _is_float(i: Instruction) -> bool:
-    if not i.types:
-        return False
-    kind = TYPES[i.types[-1]]
-    return kind.is_float or (kind.kind == "packed" and kind.lane not in ("u16", "s16"))
-
-
-def compile_instruction(b: Binder, i: Instruction) -> Operation:
-    """One instruction that does not end a block."""
-    b.begin(i)
-    found = compile_function(i)
-    kind, compile_it = ("refused", _refused) if found is None else found
-    try:
-        run = compile_it(b, i)
-    except UnsupportedInstruction as refused:
-        # Code that is never reached may hold what has no semantics here.
-        b.begin(i)
-        run = _refusing(refused)
-    except (TypeError, ValueError, KeyError, IndexError) as error:
-        if isinstance(error, PtxSyntaxError):
-            raise
-        raise b.fail(f"`{i.name}` does not take these types or operands") from error
-    reads, writes = frozenset(b.reads), frozenset(b.writes)
-    careful = make_taint(b, i, run, kind, reads, writes)
-    guard = None
-    if i.guard is not None:
-        guard = b.source(_guard_operand(i.guard), "pred")
-        reads = frozenset(b.reads)
-        slot = b.slot(i.guard.register)
-        operation = Operation(i, run, careful, guard, reads, writes, kind)
-        operation.run = _guarded(operation, run, guard, None)
-        operation.careful = _guarded(operation, careful, guard, slot)
-        return operation
-    return Operation(i, run, careful, None, reads, writes, kind)
-
-
-def _refused(b: Binder, i: Instruction) -> Run:
-    raise b.unsupported(why_refused(i.opcode))
-
-
-def _refusing(refused: UnsupportedInstruction) -> Run:
-    def refuse(c: Cohort) -> None:
-        raise refused
-
-    return refuse
-
-
-def _guard_operand(guard: Guard) -> RegisterOperand:
-    register = guard.register
-    return RegisterOperand(register.name, register.key, register.type_name, guard.negated)
-
-
-def _guarded(operation: Operation, run: Run, guard: Getter, slot: Slot | None) -> Run:
-    """Carry out `run` for the lanes whose guard holds. With `slot`, an uninitialised guard is a fault."""
-
-    def guarded(c: Cohort) -> None:
-        if slot is not None:
-            c.residents.require_initialised(c, slot, operation.instruction, "decides whether this instruction executes")
-        outer = c.mask
-        holds = guard(c)
-        if outer is None:
-            if holds.all():
-                run(c)
-                operation.executed += c.n
-                operation.threads += c.n * 32
-                return
-            mask = holds
-        else:
-            mask = holds & outer
-        lanes = int(np.count_nonzero(mask))
-        if lanes:
-            # A copy: the instruction may write its own guard.
-            c.narrow(mask.copy() if mask is holds else mask)
-            run(c)
-            c.narrow(outer)
-        operation.executed += c.n
-        operation.threads += lanes
-
-    return guarded
-
-
 def _compile_block(b: Binder, block: Block) -> CompiledBlock:
     operations = [compile_instruction(b, i) for i in block.body]
     terminator, reads, writes = _compile_end(b, block)
@@ -308,8 +158,8 @@ def _compile_block(b: Binder, block: Block) -> CompiledBlock:
         touched |= operation.reads | operation.writes
         written |= operation.writes
     return CompiledBlock(
-        block.rank, operations, terminator, block.targets, tuple(sorted(touched)), tuple(sorted(written)),
-        any(_polls(i) for i in block.body),
+        block.rank, operations, batched(operations), terminator, block.targets, tuple(sorted(touched)),
+        tuple(sorted(written)), any(_polls(i) for i in block.body),
     )  # fmt: skip
 
 
@@ -327,7 +177,7 @@ def _compile_end(b: Binder, block: Block) -> tuple[Terminator, set[Slot], set[Sl
     condition: Getter | None = None
     slots: frozenset[Slot] = frozenset()
     if end.guard is not None:
-        condition = b.source(_guard_operand(end.guard), "pred")
+        condition = b.source(guard_operand(end.guard), "pred")
         slots = frozenset(b.reads)
     if end.opcode in ("bra", "skip"):
         kind = "branch" if condition is not None else "next"
@@ -430,10 +280,3 @@ def _maybe_uninitialised(blocks: list[CompiledBlock], b: Binder) -> tuple[Slot, 
 def _end_reads(block: CompiledBlock) -> set[Slot]:
     read: set[Slot] = set(block.terminator.condition_slots)
     return read
-
-
-RunBlock = Callable[[Cohort], None]
-__all__ = [
-    "BarrierSpec", "CompiledBlock", "Operation", "Program", "PtxSyntaxError", "Terminator", "compile_function",
-    "compile_instruction", "compile_program",
-]  # fmt: skip

@@ -288,12 +288,12 @@ class Scheduler:
             block.executed += c.n
             block.threads += c.n * LANES if mask is None else int(np.count_nonzero(mask))
         try:
-            for operation in block.operations[position:] if position else block.operations:
-                residents.emulation.line = operation.instruction.line
+            for step in block.steps[position:] if position else block.steps:
+                residents.emulation.line = step.instruction.line
                 if residents.tainted or in_flight.busy or in_flight.awaited:
-                    operation.careful(c)
+                    step.careful(c)
                 else:
-                    operation.run(c)
+                    step.run(c)
                 position += 1
             if not isinstance(rows, slice):
                 registers.scatter(rows, block.written, files)

@@ -116,13 +116,13 @@ class Sleepers:
             if other % count == row % count
         ]  # fmt: skip
         first = self._asleep[waits[0][2]].place
-        instruction = self._blocks[first[0]].operations[first[1]].instruction
+        instruction = self._blocks[first[0]].steps[first[1]].instruction
         return instruction, row, "deadlock: no thread can run. " + "; ".join(parts[:6])
 
     def _may_signal(self, place: Place) -> bool:
         """Whether an instruction that completes something on an mbarrier can be reached from a place."""
         first = self._blocks[place[0]]
-        if any(_signals(operation.instruction) for operation in first.operations[place[1] :]):
+        if any(_signals(step.instruction) for step in first.steps[place[1] :]):
             return True
         seen = {EXIT}
         left = list(first.targets)
@@ -147,7 +147,7 @@ class Sleepers:
             self._asleep.append(Sleeper(sleeper.place, left, sleeper.wait))
 
     def _line(self, sleeper: Sleeper) -> int:
-        return self._blocks[sleeper.place[0]].operations[sleeper.place[1]].instruction.line
+        return self._blocks[sleeper.place[0]].steps[sleeper.place[1]].instruction.line
 
     def _refresh(self) -> None:
         self.until[:] = NEVER

@@ -15,6 +15,9 @@ GROUP_DTYPES: tuple[Any, ...] = (np.bool_, np.uint16, np.uint32, np.uint64)
 _VIEWS_OF_GROUP: tuple[tuple[int, ...], ...] = ((0,), (1, 2, 3, 4), (5, 6, 7), (8, 9, 10))
 _GROUP_OF_VIEW: tuple[int, ...] = (0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3)
 
+# All bits of a register, by group.
+ALL_BITS: tuple[Any, ...] = (True, np.uint16(0xFFFF), np.uint32(0xFFFFFFFF), np.uint64(0xFFFFFFFFFFFFFFFF))
+
 Files = tuple[list[Array], ...]
 Slot = tuple[int, int]
 """(group, index) of a register."""
@@ -29,7 +32,7 @@ class RegisterFile:
     """The registers of `warps` resident warps.
 
     counts  registers per group
-    taint   bits that are uninitialised, per register; a register without an entry is wholly initialised
+    taint   bits that are uninitialised, per register that has some; those without an entry are wholly initialised
     """
 
     def __init__(self, counts: tuple[int, ...], warps: int) -> None:
@@ -81,10 +84,20 @@ class RegisterFile:
         for group, index in slots:
             self.groups[group][index][rows] = files[_VIEWS_OF_GROUP[group][0]][index]
 
-    def taint_of(self, slot: Slot) -> Array:
-        """The uninitialised bits of a register, [warp, lane]; made (all initialised) on first use."""
-        bits = self.taint.get(slot)
-        if bits is None:
-            bits = np.zeros((self.warps, LANES), GROUP_DTYPES[slot[0]])
-            self.taint[slot] = bits
-        return bits
+    def mark(self, slot: Slot, rows: slice | Array, bits: Any, mask: Array | None = None) -> None:
+        """Say which bits of a register are uninitialised in some warps.
+
+        bits  in the register's type: (rows, 32), or 0 for none
+        mask  (rows, 32) lanes that this is about; None for all
+        """
+        whole = self.taint.get(slot)
+        if mask is not None:
+            bits = np.where(mask, bits, 0 if whole is None else whole[rows])
+        none = not np.any(bits)
+        if whole is None:
+            if none:
+                return
+            whole = self.taint[slot] = np.zeros((self.warps, LANES), GROUP_DTYPES[slot[0]])
+        whole[rows] = bits
+        if none and not whole.any():
+            del self.taint[slot]

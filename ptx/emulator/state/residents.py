@@ -37,7 +37,7 @@ from tinygpu.ptx.emulator.state.mbarriers import Mbarriers
 from tinygpu.ptx.emulator.state.older_values import OlderValues
 from tinygpu.ptx.emulator.state.private_bytes import PrivateBytes
 from tinygpu.ptx.emulator.state.published import Published
-from tinygpu.ptx.emulator.state.registers import LANES, RegisterFile, Slot
+from tinygpu.ptx.emulator.state.registers import ALL_BITS, LANES, RegisterFile, Slot
 from tinygpu.ptx.emulator.state.registers_in_flight import RegistersInFlight
 from tinygpu.ptx.emulator.state.scopes import Scope
 from tinygpu.ptx.emulator.state.setbacks import make_setbacks
@@ -63,6 +63,8 @@ class Residents:
         count = len(ctas)
         self.warps = self.warps_per_cta * count
         self.registers = RegisterFile(program.register_counts, self.warps)
+        # Registers with uninitialised bits: most of the time there are none.
+        self.tainted = self.registers.taint
         self.cluster_size = launch.cluster_size
         self.clocks = Clocks(count, self.warps_per_cta, self.cluster_size, emulation.tick)
         self.shared = PrivateBytes(count, program.shared.extent_bytes)
@@ -102,12 +104,10 @@ class Residents:
         # Lanes with nothing but their exit before them: instructions for a whole warp do not wait for these.
         self.at_exit: NDArray[np.bool_] = np.zeros_like(exists)
         self.exists = exists
-        self.tainted = bool(program.maybe_uninitialised)
         self._rowsets: dict[tuple[int, int, int], RowSet] = {}
         self._fill_special(linear, count)
         for slot in program.maybe_uninitialised:
-            bits = self.registers.taint_of(slot)
-            bits[...] = True if slot[0] == 0 else np.iinfo(bits.dtype).max
+            self.registers.mark(slot, slice(0, self.warps), ALL_BITS[slot[0]])
 
     def _fill_special(self, linear: NDArray[np.int64], count: int) -> None:
         """Special registers that differ between threads or CTAs are registers like any other, filled in here."""
@@ -140,28 +140,14 @@ class Residents:
 
     # ---- uninitialised registers ----------------------------------------------------------------------------------
 
-    def set_taint(self, c: Cohort, slot: Slot, bits: Array) -> None:
-        """Mark the uninitialised bits of a register in the active lanes: (n, 32)."""
-        if slot not in self.registers.taint and not bits.any():
-            return
-        whole = self.registers.taint_of(slot)
-        rows = c.set.rows
-        if c.mask is None:
-            whole[rows] = bits
-        else:
-            part = whole[rows]
-            whole[rows] = np.where(c.mask, bits, part)
-        if bits.any():
-            self.tainted = True
+    def set_taint(self, c: Cohort, slot: Slot, bits: Any) -> None:
+        """Mark the uninitialised bits of a register in the active lanes: (n, 32), or 0 for none."""
+        self.registers.mark(slot, c.set.rows, bits, c.mask)
 
     def taint_lanes(self, c: Cohort, slots: list[Slot], lanes: NDArray[np.bool_]) -> None:
         """Mark whole registers uninitialised in these lanes."""
-        self.tainted = True
         for slot in slots:
-            whole = self.registers.taint_of(slot)
-            full = True if slot[0] == 0 else np.iinfo(whole.dtype).max
-            part = whole[c.set.rows]
-            whole[c.set.rows] = np.where(lanes, full, part).astype(whole.dtype)
+            self.registers.mark(slot, c.set.rows, ALL_BITS[slot[0]], lanes)
 
     def any_taint(self, c: Cohort, slots: tuple[Slot, ...]) -> NDArray[np.bool_] | None:
         """(n, 32) lanes in which any of these registers has an uninitialised bit; None for none."""
@@ -195,7 +181,7 @@ class Residents:
             f"{name} {use}, but it holds a value that was never initialised: give it a value on every path to here",
             count=int(np.count_nonzero(bad)),
         )  # fmt: skip
-        bits[c.set.rows] = np.where(bad, 0, bits[c.set.rows]).astype(bits.dtype)
+        self.registers.mark(slot, c.set.rows, 0, bad)
 
     def rowset(self, rows: slice | NDArray[np.int64]) -> RowSet:
         """The RowSet of a slice (cached) or of an array of rows."""
