@@ -1,10 +1,11 @@
 """Scans of rows: what all elements up to each one have together, with the element itself or without it.
 
 Both machines pass a row once, tile after tile: each thread scans its own elements, lanes and warps that share a row
-tell one another what theirs have together. Of many rows each is one CTA's, and what stands before a tile is carried on
-in registers. Of few long rows the tiles are many CTAs', and what stands before a tile is found by looking back at what
-those before it have published. Searched are who shares a row (many short rows want few lanes each, few long ones a
-whole CTA) and how much of it at a time: larger tiles meet less often, and take more registers.
+tell one another what theirs have together. Of many rows each is one CTA's, or of a cluster, whose CTAs meet too, and
+what stands before a tile is carried on in registers. Of few long rows the tiles are many CTAs', and what stands before
+a tile is found by looking back at what those before it have published. Searched are who shares a row (many short rows
+want few lanes each, few long ones all of a cluster) and how much of it at a time: larger tiles meet less often, and
+take more registers.
 """
 
 from __future__ import annotations
@@ -69,15 +70,23 @@ class RowsOfPrefixes(Machine):
 
 
 class RowScan(RowsOfPrefixes):
-    """y[i, j] = the sum, or the largest, of x[i, k] over k <= j, or over k < j if exclusive; a CTA has whole rows"""
+    """y[i, j] = the sum, or the largest, of x[i, k] over k <= j, or over k < j if exclusive; of rows by themselves"""
+
+    ctas = Param(1, 2, 4, 8)  # of a cluster, that share a row
+    full = Require(
+        (ctas == 1) | (RowsOfPrefixes.across == 32 * RowsOfPrefixes.warps), "only whole CTAs share a row",
+        kind="dominance", why="CTAs that have rows of their own need not meet",
+    )  # fmt: skip
 
     def program(self, p: Tracer) -> None:
         (rows, columns), kind = self.held.shape, self.sums[0]
         nothing = 0 if self.operation == "sum" else -math.inf if kind == "f32" else -(2**31)
-        with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
+        beside = self.ctas * columns
+        grid = p.grid((self.m, rows), (beside, columns), cluster=(1, self.ctas))
+        with grid as (i, first), p.role("all", warps=self.warps):
             before = p.full(self.held.reduced(1), kind, nothing)
-            with p.loop(self.n, step=columns) as j:
-                self.scanned(p, i, j, carry=before)
+            with p.loop(self.n, step=beside) as j:
+                self.scanned(p, i, first + j, carry=before, cluster=1)
 
 
 class LongScan(RowsOfPrefixes):

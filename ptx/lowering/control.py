@@ -11,6 +11,7 @@ from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
 from tinygpu.program.tree import walk
 from tinygpu.ptx.lowering import (
+    across_ctas,
     bulk,
     compute,
     fix_up,
@@ -103,6 +104,8 @@ def _statement(context: Context, s: n.Statement) -> None:
             reduction.write(context, s)
         case n.Scan():
             scan.write(context, s)
+        case n.PrecedingInCluster():
+            across_ctas.write_preceding(context, s)
         case n.Preceding():
             look_back.write(context, s)
         case n.Relayout():

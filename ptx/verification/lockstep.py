@@ -140,7 +140,7 @@ class Lockstep:
                 return np.zeros(())
             if isinstance(s, n.Multiply):
                 return np.asarray(2.0**-SUM_BITS * (operands[0] + operands[1] @ operands[2]), dtype=np.float64)
-            if isinstance(s, n.Preceding):
+            if isinstance(s, (n.Preceding, n.PrecedingInCluster)):
                 return np.asarray(unit * np.nanmax(want, initial=0.0), dtype=np.float64)
             if isinstance(s, n.Combining):
                 of = operands if s.merge.plain is None else operands[:1]

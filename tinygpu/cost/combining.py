@@ -83,6 +83,29 @@ def reduced(s: n.Reduce) -> Combined:
     )
 
 
+def preceding(s: n.PrecedingInCluster) -> Combined:
+    """What it costs to know what the CTAs of a cluster before each one have together."""
+    who, words, none = s.meeting, s.merge.words, expr(0)
+    results, abroad = who.results, where(s.ctas > 1, 1, 0)
+    in_a_row = s.ctas if s.carries else maximum(s.ctas, 2) - 2
+    taken = abroad * results * words * s.taken
+    return Combined(
+        merges=results * in_a_row,
+        in_a_row=in_a_row,
+        shuffles=none,
+        at_once=none,
+        selects=results * (s.ctas - 1) * len(s.merge.made),
+        stores=abroad * results * words,
+        stored=abroad * results * words * (who.groups // maximum(who.together, 1)),
+        loads=taken,
+        taken=taken,
+        barriers=abroad,
+        abroad=abroad,
+        rounds=none,
+        kept=results,
+    )
+
+
 def scanned(s: n.Scan) -> Combined:
     """What one scan costs: its own algorithm, carried out on nothing but counts."""
     partition = s.sources[0].partition

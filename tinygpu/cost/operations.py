@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tinygpu.cost.combining import Combined, reduced, scanned
+from tinygpu.cost.combining import Combined, preceding, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.cost.look_back import looked_back
 from tinygpu.cost.pieces import pieces
@@ -145,6 +145,8 @@ class Operations:
                 self._combine(s, reduced(s), tally, times)
             case n.Scan():
                 self._combine(s, scanned(s), tally, times)
+            case n.PrecedingInCluster():
+                self._combine(s, preceding(s), tally, times)
             case n.Preceding():
                 self._look_back(s, tally, times)
             case n.Relayout():

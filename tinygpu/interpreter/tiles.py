@@ -63,6 +63,8 @@ class Computing:
                 return self.reduce(s), False
             case n.Scan():
                 return self.scan(s), False
+            case n.PrecedingInCluster():
+                return self.preceding_in_cluster(s), True
             case n.Preceding():
                 return self.preceding(s), False
             case n.Relayout():
@@ -177,17 +179,44 @@ class Computing:
         gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
         merge = merging(s.merge, self.operand, lambda step: meaning_of(step.name, step.instruction))
         meets = pairwise if s.by is None else meaning_of(s.name, s.by.shuffle)
-        kinds, numbers = [tile.dtype for tile in s.sources], np.arange(math.prod(self.cluster)).reshape(self.cluster)
+        kinds = [tile.dtype for tile in s.sources]
 
         def run(w: Worker) -> Iterator[str]:
             values = [get(w) for get in gets]
-            place = list(np.unravel_index(w.rank, self.cluster))
-            beside = np.moveaxis(numbers, s.cluster or 0, -1)[tuple(np.delete(place, s.cluster or 0))]
             parts_of: list[Array] = []
             own = meets(merge(w), tupled(values, kinds), s.axis)
-            yield from w.exchange.meet(id(s), w.rank, beside.tolist(), own, parts_of)
+            yield from w.exchange.meet(id(s), w.rank, self.beside(w.rank, s.cluster or 0), own, parts_of)
             found = parts(reduce(merge(w), parts_of), len(puts))
             for put, one in zip(puts, found, strict=True):
+                put(w, one, *values)
+
+        return run
+
+    def beside(self, rank: int, axis: int) -> list[int]:
+        """The ranks of a cluster's CTAs that differ along an axis of the grid from one of them, and its own."""
+        numbers = np.arange(math.prod(self.cluster)).reshape(self.cluster)
+        place = list(np.unravel_index(rank, self.cluster))
+        return [int(r) for r in np.moveaxis(numbers, axis, -1)[tuple(np.delete(place, axis))]]
+
+    def preceding_in_cluster(self, s: n.PrecedingInCluster) -> Wait:
+        """The CTAs of a cluster tell each other what they have."""
+        gets, puts = [reader(tile) for tile in s.sources], [self.result(s, tile) for tile in s.results]
+        old, new = [reader(tile) for tile in s.carries], [self.result(s, tile) for tile in s.carries]
+        merge = merging(s.merge, self.operand, lambda step: meaning_of(step.name, step.instruction))
+        kinds, shape = [tile.dtype for tile in s.sources], extents(s.results[0])
+        firsts = [np.full(shape, number(v, k), k.numpy) for v, k in zip(s.merge.identity, kinds, strict=False)]
+
+        def run(w: Worker) -> Iterator[str]:
+            values = [get(w) for get in gets]
+            found: list[Array] = []
+            ranks = self.beside(w.rank, s.cluster)
+            yield from w.exchange.meet(id(s), w.rank, ranks, tupled(values, kinds), found)
+            first = [tupled([get(w) for get in old], kinds)] if old else []
+            before = [*first, *found[: ranks.index(w.rank)]]
+            mine = reduce(merge(w), before) if before else tupled(firsts, kinds)
+            for put, one in zip(puts, parts(mine, len(puts)), strict=True):
+                put(w, one, *values)
+            for put, one in zip(new, parts(reduce(merge(w), [*first, *found]), len(puts)), strict=False):
                 put(w, one, *values)
 
         return run

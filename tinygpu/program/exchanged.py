@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinygpu.language.meeting import LANES, WORD_BYTES, Meeting, paired, vector
-from tinygpu.program.nodes.combining import Combining, Preceding, Reduce, Scan
+from tinygpu.program.nodes.combining import Combining, Preceding, PrecedingInCluster, Reduce, Scan
 from tinygpu.program.scanning import Level, ThreadPart, levels, thread_parts
 
 # (threads from one value of the digit to the next, how many values it has, words from one to the next)
@@ -160,9 +160,11 @@ def exchanged_between(
 def all_exchanged(s: Combining) -> list[Exchanged | LookedBack | OfCluster]:
     """All that warps and CTAs exchange for a statement, in order."""
     if not isinstance(s, Scan):
-        found = exchanged(s)
         if isinstance(s, Preceding):
             return [looked_back(s)]
+        if isinstance(s, PrecedingInCluster):
+            return [of_cluster(s)] if int(s.ctas) > 1 else []
+        found = exchanged(s)
         own: list[Exchanged | LookedBack | OfCluster] = [found] if found is not None else []
         return [*own, of_cluster(s)] if isinstance(s, Reduce) and int(s.ctas) > 1 else own
     blocks = s.holders.values.size
@@ -241,9 +243,9 @@ class LookedBack(OfCta):
 
 @dataclass(frozen=True, slots=True)
 class OfCluster(OfCta):
-    """What a CTA leaves for others of its cluster, and takes of each of them.
+    """What a CTA leaves for others of its cluster, and takes of them.
 
-    ctas  that meet
+    ctas  of which it takes what they left, from the first one on
     """
 
     ctas: int
@@ -260,9 +262,9 @@ class OfCluster(OfCta):
                 yield False, WORD_BYTES, address, np.zeros_like(out)
 
 
-def of_cluster(s: Reduce) -> OfCluster:
-    """What a reduction leaves for the CTAs of a cluster."""
-    return OfCluster(*_of_cta(s), int(s.ctas))
+def of_cluster(s: Reduce | PrecedingInCluster) -> OfCluster:
+    """What a reduction, or a scan, leaves for the CTAs of a cluster."""
+    return OfCluster(*_of_cta(s), int(s.taken if isinstance(s, PrecedingInCluster) else s.ctas))
 
 
 def looked_back(s: Preceding) -> LookedBack:

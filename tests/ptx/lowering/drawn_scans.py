@@ -20,6 +20,7 @@ WARPS = (1, 1, 2, 3, 4, 6, 8)
 KINDS = ("f32", "s32", "u32", "f64", "f16")
 COMBINES = ("add", "add", "max", "latest", "sum and largest")
 STYLES = ("once", "in a loop", "in a loop", "persistent", "beside a role", "twice")
+OVER_A_CLUSTER = ("over a cluster", "over a cluster, in a loop", "over a cluster, twice")
 OVER_THE_GRID = ("over the grid", "over the grid, beside a role", "over the grid, twice")
 # More tiles than a warp looks at at once, and elements along the axis at most.
 MOST_TILES, MOST_ELEMENTS = 70, 1 << 12
@@ -37,10 +38,11 @@ class Drawn:
     combine: str
     style: str
     exclusive: bool
+    ctas: int
 
     def sizes(self, rng: np.random.Generator) -> tuple[int, int]:
         extent, other = self.tile[self.axis], self.tile[1 - self.axis]
-        most = (3 if self.style == "in a loop" else 1) * extent
+        most = (3 if self.style.endswith("in a loop") else 1) * extent * self.ctas
         if self.style in OVER_THE_GRID:
             most = min(MOST_TILES * extent, max(MOST_ELEMENTS, 3 * extent))
         along = int(rng.integers(1, most + 1))
@@ -91,6 +93,9 @@ def draw(seed: int, style: str = "") -> Drawn:
     tile = (int(who.shape[0]), int(who.shape[1]))
     low = -999 if combine == "max" and kind != "u32" else 0
     over: dict[str, Any] = {"grid": 1} if style in OVER_THE_GRID else {}
+    ctas = 1
+    if style in OVER_A_CLUSTER:
+        ctas, over = int(rng.choice((2, 3, 4, 8))), {"cluster": 1}
 
     class Scanning(Machine):
         """Prefixes of a matrix along one axis"""
@@ -135,8 +140,9 @@ def draw(seed: int, style: str = "") -> Drawn:
             def window(of: Any, i: Any, j: Any) -> Any:
                 return of.tile(*((j, i) if axis == 0 else (i, j)), shape=tile)
 
-            axes = [(kept, tile[1 - axis]), (along, tile[axis])][: 1 + bool(over)]
-            with p.grid(*axes, persistent=style == "persistent") as (i, *places):
+            axes = [(kept, tile[1 - axis]), (along if ctas == 1 else ctas * tile[axis], tile[axis])][: 1 + bool(over)]
+            beside = {"cluster": (1, ctas)} if ctas > 1 else {}
+            with p.grid(*axes, persistent=style == "persistent", **beside) as (i, *places):
                 place = places[0] if over else 0
                 if style.endswith("beside a role"):
                     with p.role("copies", warps=1):
@@ -145,11 +151,11 @@ def draw(seed: int, style: str = "") -> Drawn:
                             z = p.load(self.ld, self.z.tile(j, shape=(32,)), lanes)
                             p.store(self.st, self.w.tile(j, shape=(32,)), z)
                 with p.role("all", warps=self.many, first=first):
-                    if style == "in a loop":
+                    if style.endswith("in a loop"):
                         carry = tuple(p.full(who.reduced(axis), kind, low) for _ in range(1 + (combine[:3] == "sum")))
-                        with p.loop(along, step=tile[axis]) as j:
-                            x = p.load(self.ld, window(self.x, i, j), who)
-                            p.store(self.st, window(self.y, i, j), self.scanned(p, x, carry))
+                        with p.loop(along, step=ctas * tile[axis]) as j:
+                            x = p.load(self.ld, window(self.x, i, j + place), who)
+                            p.store(self.st, window(self.y, i, j + place), self.scanned(p, x, carry))
                         return
                     x = p.load(self.ld, window(self.x, i, place), who)
                     made = self.scanned(p, x, None)
@@ -162,5 +168,5 @@ def draw(seed: int, style: str = "") -> Drawn:
             raise NotImplementedError
 
     kindly = "exclusive " * exclusive
-    said = f"seed {seed}: {kindly}{combine}.{kind} along {axis} of {tile}, {style}, {warps} warps: {text}"
-    return Drawn(Scanning, said, axis, tile, kind, combine, style, exclusive)
+    said = f"seed {seed}: {kindly}{combine}.{kind} along {axis} of {tile}, {style}, {warps} warps, {ctas} CTAs: {text}"
+    return Drawn(Scanning, said, axis, tile, kind, combine, style, exclusive, ctas)

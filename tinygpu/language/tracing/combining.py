@@ -57,7 +57,7 @@ class Combining(Computing):
         self.require(can_meet(f"reduction of {values[0].name}", self._meeting(name, values[0], axis), plan))
         what = f"the reduction by {name}"
         results = tuple(self._value(tile.dtype, who.reduced(axis), what) for tile in values)
-        ctas = expr(1) if cluster is None else self._ctas_that_meet(name, plan, cluster)
+        ctas = expr(1) if cluster is None else self._ctas_that_meet("reduces", name, plan, cluster)
         self.emit(n.Reduce(name, merge, plan, values, results, axis, cluster, ctas))
         if isinstance(value, Tile):
             return results[0]
@@ -101,18 +101,18 @@ class Combining(Computing):
             raise self.fail(f"{name} {verb_name}s registers, and {values[0].name} has none")
         return name, values, who
 
-    def _ctas_that_meet(self, name: str, plan: ExchangePlan | None, axis: int) -> Expr:
+    def _ctas_that_meet(self, does: str, name: str, plan: ExchangePlan | None, axis: int) -> Expr:
         """How many CTAs of a cluster there are along an axis of the grid."""
         grid = self.grid_node
         if grid is None or not 0 <= axis < len(grid.axes) or grid.axes[axis].cluster.same(1):
-            raise self.fail(f"{name} reduces over the cluster along axis {axis} of the grid, where there is no cluster")
+            raise self.fail(f"{name} {does} over the cluster along axis {axis} of the grid, where there is no cluster")
         if plan is None or not plan.warps:
             raise self.fail(
-                f"{name} reduces over the cluster through shared memory, and by= says nothing of that; give an exchange"
+                f"{name} {does} over the cluster through shared memory, and by= says nothing of that; give an exchange"
             )
         if self.fixing_up or grid.scheduler.shares:
             raise self.fail(
-                f"{name} reduces over the cluster, and CTAs that share tiles are not all there; p.fix_up combines"
+                f"{name} {does} over the cluster, and CTAs that share tiles are not all there; p.fix_up combines"
             )
         return grid.axes[axis].cluster
 

@@ -23,17 +23,18 @@ class Scanning(Combining):
     @overload
     def scan(
         self, combine: Elementwise, value: Tile, axis: int, exclusive: bool = False, by: By = None,
-        carry: Tile | None = None, grid: int | None = None,
+        carry: Tile | None = None, grid: int | None = None, cluster: int | None = None,
     ) -> Tile: ...
     @overload
     def scan(
         self, combine: Combine, value: tuple[Tile, ...], axis: int, exclusive: bool = False, by: By = None,
-        carry: tuple[Tile, ...] | None = None, grid: int | None = None,
+        carry: tuple[Tile, ...] | None = None, grid: int | None = None, cluster: int | None = None,
     ) -> tuple[Tile, ...]: ...
     @verb("p.scan")
     def scan(
         self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, exclusive: bool = False,
         by: By = None, carry: Tile | tuple[Tile, ...] | None = None, grid: int | None = None,
+        cluster: int | None = None,
     ) -> Tile | tuple[Tile, ...]:
         """What all elements up to each one along `axis` have together; the result is held as the tile is.
 
@@ -42,7 +43,12 @@ class Scanning(Combining):
         carry      a tile of extent 1 along the axis: what stands before all elements, and then what all have together,
                    as the rounds of a loop hand it on
         grid       an axis of the grid: what the tiles before this one along it have stands before all elements
+        cluster    an axis of the grid: what the CTAs of a cluster before this one along it have does, behind carry
         """
+        if cluster is not None and grid is not None:
+            raise self.fail("a scan goes over the CTAs of a cluster or over the grid; give one of cluster= and grid=")
+        if cluster is not None:
+            carry = self._before_in_cluster(combine, value, axis, by, carry, cluster)
         if grid is not None:
             if carry is not None:
                 raise self.fail("what stands before a scan comes from the tiles before or by carry=; give one of them")
@@ -83,6 +89,30 @@ class Scanning(Combining):
         for tile in own:
             self._use(tile)
         self.emit(n.Preceding(name, merge, plan, own, before, axis, grid))
+        return before
+
+    def _before_in_cluster(
+        self, combine: Elementwise | Combine, value: Tile | tuple[Tile, ...], axis: int, by: By,
+        carry: Tile | tuple[Tile, ...] | None, cluster: int,
+    ) -> tuple[Tile, ...]:
+        """What the CTAs of a cluster before this one have together, behind what is carried."""
+        name, values, who = self._combined("scan", combine, value, axis)
+        held = who.reduced(axis)
+        merge = self._merge("scan", name, combine, values, held)
+        plan = self._plan("scan", name, by)
+        ctas = self._ctas_that_meet("scans", name, plan, cluster)
+        if carry is None and not merge.identity:
+            raise self.fail(
+                f"a scan over the cluster begins with what changes nothing, and {name} does not say what; give a "
+                "Combine with its identity, or a carry"
+            )
+        own = self._together(combine, value, axis, by, merge, values, held)
+        carries = self._carries(name, values, held, carry)
+        what = f"the scan by {name} over the cluster"
+        before = tuple(self._value(tile.dtype, held, what) for tile in values)
+        for tile in own:
+            self._use(tile)
+        self.emit(n.PrecedingInCluster(name, merge, plan, own, before, axis, cluster, ctas, carries))
         return before
 
     def _together(

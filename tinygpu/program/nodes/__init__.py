@@ -17,7 +17,7 @@ from tinygpu.program.nodes.blocks import (
     Scope,
     When,
 )
-from tinygpu.program.nodes.combining import Combining, Merge, Preceding, Reduce, Scan
+from tinygpu.program.nodes.combining import Combining, Merge, Preceding, PrecedingInCluster, Reduce, Scan
 from tinygpu.program.nodes.computing import Apply, Constant, Index, Multiply, ScalarArgument, Uniform
 from tinygpu.program.nodes.grid import FIRST_ROUND, ONE, PART, Axis, Grid
 from tinygpu.program.nodes.moves import Copy, Load, Relayout, Store
@@ -48,6 +48,7 @@ __all__ = [
     "Multiply",
     "Pipelined",
     "Preceding",
+    "PrecedingInCluster",
     "Produce",
     "Reduce",
     "Relayout",

@@ -155,6 +155,50 @@ class Preceding(Combining):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PrecedingInCluster(Combining):
+    """What the CTAs before this one in its cluster have together; of the first one, what changes nothing.
+
+    cluster  axis of the grid along which they stand before each other
+    ctas     how many they are
+    carries  what stands before all of them, and then what all have together, too
+    """
+
+    cluster: int = 0
+    ctas: Expr = ONE
+    carries: tuple[Tile, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        return (*self.sources, *self.carries)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        return (*self.results, *self.carries)
+
+    @property
+    def taken(self) -> Expr:
+        """CTAs of which each takes what they have: nobody asks for the last one's, but to carry it on."""
+        return self.ctas if self.carries else self.ctas - 1
+
+    @property
+    def exchanged_bytes(self) -> Expr:
+        return ZERO
+
+    @property
+    def cluster_bytes(self) -> Expr:
+        return where(self.ctas > 1, self.meeting.of_ctas_bytes(self.merge.words), 0)
+
+    @property
+    def meets_ctas(self) -> Expr:
+        return self.ctas
+
+    def headline(self, turns: frozenset[str]) -> str:
+        made, taken = (", ".join(map(str, tiles)) for tiles in (self.results, self.sources))
+        before = f" after {', '.join(map(str, self.carries))}" if self.carries else ""
+        return f"{made} = {self.name} {taken} of the CTAs before along {self.cluster} of the cluster{before}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Combining):
     """All values along the axis become one, which every thread that held one of them holds.
 
