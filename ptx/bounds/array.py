@@ -221,7 +221,8 @@ class Enclosed(NDArrayOperatorsMixin):
         return [a if isinstance(a, Enclosed) else self._made(exactly(np.asarray(a, dtype=float))) for a in argument]
 
     def _product(self, function: Callable[..., Values], operands: Sequence[Any], terms: float) -> Enclosed:
-        return self._made(sums.linear(function, [self._enclosure(o) for o in operands], terms, self.rounding))
+        held = [self._enclosure(o) for o in operands]
+        return self._made(sums.linear(function, held, terms, self.rounding, of_products=True))
 
     def _add_at(self, index: Any, given: Any) -> None:
         """np.add.at: an element that is named several times gets all that is given for it, in any order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,11 +13,17 @@ from tinygpu.ptx.bounds.short_sums import short_sum_error
 
 
 def linear(
-    function: Callable[..., Values], operands: Sequence[Enclosure], terms: float, rounding: Rounding
+    function: Callable[..., Values],
+    operands: Sequence[Enclosure],
+    terms: float,
+    rounding: Rounding,
+    *,
+    of_products: bool = False,
 ) -> Enclosure:
     """A function that is linear in each operand, with coefficients that are not negative.
 
-    terms  terms of its longest sum
+    terms        terms of its longest sum
+    of_products  each term is a product of one element of every operand
     """
     marks = marks_of(*operands)
     with np.errstate(all="ignore"):
@@ -24,9 +31,12 @@ def linear(
         exact = all(o.exact for o in operands)
         if exact and value.dtype.kind in "iub":
             return exactly(value, True, marks)
+        whole = all(o.whole for o in operands)
+        if whole and of_products and terms * _largest(operands) <= rounding.whole:
+            return exactly(value, True, marks)
         sizes = [_finite(np.abs(o.value)) for o in operands]
         size = np.asarray(function(*sizes))
-        if all(o.whole for o in operands):
+        if whole:
             if np.max(size, initial=0) <= rounding.whole:
                 return exactly(value, True, marks)
             marks |= {"outgrown"}
@@ -40,6 +50,11 @@ def linear(
         low, high, unknown = _with_specials(function, operands, value, size > rounding.largest)
         low, high = np.where(np.isfinite(value), value - error, low), np.where(np.isfinite(value), value + error, high)
     return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+
+
+def _largest(operands: Sequence[Enclosure]) -> float:
+    """The largest product of one element of every operand."""
+    return math.prod(float(np.max(np.abs(o.value), initial=0)) for o in operands)
 
 
 def _with_specials(

@@ -207,12 +207,16 @@ def sampled_checks(
     chosen: Sequence[Chosen],
     seed: int,
     lines: LineInfo | None = None,
+    at_most: int | None = None,
 ) -> list[Check]:
-    """The checks of chosen tiles, which run in one launch; none where they need more than their own windows."""
+    """The checks of chosen tiles, which run in one launch; none where they need more than their own windows.
+
+    at_most  largest whole numbers that are tried as inputs (see `tinygpu.ptx.verification.trial.draw`)
+    """
     whole = _together(machine)
     windows = {o.name: _window(kernel, problem, o, chosen, whole) for o in problem.operands}
     shapes = {name: _shape(window) for name, window in windows.items()}
-    trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point))
+    trial = draw(machine, problem, "integers", seed, shapes, dict(kernel.point), at_most)
     backed = {o.name: _Backed(o, windows[o.name], trial.arrays.get(o.name)) for o in problem.operands}
     total = chosen[0].total
     buffers: dict[str, Buffer] = {name: b.buffer() for name, b in backed.items()}

@@ -29,8 +29,9 @@ _WIDE_AMPLITUDES = (2**31 - 1, 2**30, 2**27 + 1, 2**25 + 1, 2**20, 2**15, 2**10,
 class Trial:
     """Inputs and answers of one problem.
 
-    arrays   what a kernel reads, by name
-    answers  what it may write, by name
+    arrays     what a kernel reads, by name
+    answers    what it may write, by name
+    amplitude  largest whole number among the inputs of types in which sums of these are exact
     """
 
     problem: Problem
@@ -38,6 +39,7 @@ class Trial:
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, Any]
     answers: Mapping[str, Answer]
+    amplitude: int = SMALL
 
     def operands(self) -> dict[str, HostTensor]:
         """Fresh tensors in host memory: inputs as they are, outputs poisoned."""
@@ -77,6 +79,7 @@ def draw(
     seed: int,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     point: Mapping[str, Any] | None = None,
+    at_most: int | None = None,
 ) -> Trial:
     """Inputs drawn from a seed, with their answers.
 
@@ -86,6 +89,7 @@ def draw(
 
     shapes  of windows of the operands; theirs, where they are not given
     point   of the candidate, for a reference that asks for parameters
+    at_most amplitude to begin with: what was too large for another problem of the machine is not tried
     """
     rounding = rounding_of(machine, problem)
     shapes = shapes or {o.name: o.shape for o in problem.operands}
@@ -94,13 +98,13 @@ def draw(
         amplitudes = _AMPLITUDES
     elif inputs != "integers" and has_free_integers(machine, problem):
         amplitudes = _WIDE_AMPLITUDES
-    for amplitude in amplitudes:
+    for amplitude in (a for a in amplitudes if at_most is None or a <= at_most or a == SMALL):
         arrays, scalars = drawn(machine, problem, inputs, seed, shapes, amplitude)
         found = reference_answers(machine, problem, arrays, scalars, rounding, shapes, point)
         fits = _holds if inputs == "integers" else _has_place
         if amplitude == SMALL or all(fits(problem, name, a, rounding) for name, a in found.items()):
             break
-    return Trial(problem, inputs, arrays, scalars, found)
+    return Trial(problem, inputs, arrays, scalars, found, amplitude)
 
 
 def reference_answers(

@@ -137,7 +137,8 @@ def verify(
         why = f"the reference asks for {asked}, and is worked out for whole problems alone"
         budget.left_out.append(f"CTAs of the problem itself: {why}")
     elif thorough and runs[0].problem != problem and not ended():
-        checks += _sampled(kernel, code, machine, problem, seed, budget, lines)
+        tried = [t.amplitude for (_, inputs), t in trials.items() if inputs == "integers"]
+        checks += _sampled(kernel, code, machine, problem, seed, budget, lines, min(tried, default=None))
     counted = (first.counters, first.lines) if first is not None else (None, {})
     return Verification(kernel.name, runs[0].problem, tuple(checks), counted[0], counted[1], tuple(budget.left_out))
 
@@ -157,6 +158,7 @@ def _sampled(
     seed: int,
     budget: _Budget,
     lines: LineInfo | None,
+    at_most: int | None,
 ) -> list[Check]:
     """Checks of CTAs of the problem itself, as many as the budget allows and the memory holds together."""
     together: list[Chosen] = []
@@ -175,7 +177,11 @@ def _sampled(
     if not together:
         return []
     groups = [[one] for one in together] if why_not_run(kernel, machine, problem, together) else [together]
-    return [check for group in groups for check in sampled_checks(kernel, code, machine, problem, group, seed, lines)]
+    return [
+        check
+        for group in groups
+        for check in sampled_checks(kernel, code, machine, problem, group, seed, lines, at_most)
+    ]
 
 
 def _knows_places(kernel: Kernel, machine: type[Machine], problem: Problem) -> bool:
