@@ -16,7 +16,7 @@ import numpy as np
 
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
 from tinygpu.cost.locality import dram_read_bytes
-from tinygpu.cost.look_back import handed_on
+from tinygpu.cost.look_back import chained, handed_on
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
 from tinygpu.cost.passes import read_again
 from tinygpu.devices import Device
@@ -90,6 +90,8 @@ class Counts:
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
             handed_on=v["handed_on"],
+            chained=v["chained"],
+            chains_beside=v["chains_beside"],
             multiplying_warps=v["multiplying_warps"],
             dram_bytes_read=self._dram_read(v, device, device.l2_near_bytes),
             dram_bytes_written=v["written"],
@@ -256,6 +258,8 @@ class _Counter:
             "registers": registers_estimate(p),
             "even": p.grid.scheduler.even,
             "handed_on": sum_of(handed_on(p, s) for s in walk(p.body) if isinstance(s, n.Preceding)),
+            "chained": chained(p).tiles,
+            "chains_beside": chained(p).beside,
             "smem": shared_bytes(p),
             "multiplying_warps": self._multiplying_warps(),
             "iterations": self.iterations,

@@ -118,7 +118,9 @@ class Demand:
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
-    handed_on                trips to L2 that CTAs make one after another over the whole launch, each for the next
+    handed_on                trips to L2 that CTAs make one after another in a row of tiles, each for the next
+    chained                  tiles of such a row; 0: there are none
+    chains_beside            such rows whose tiles are launched by turns
     multiplying_warps        of a CTA, where other warps do other things; 0: all
     dram_bytes_read          in total, of the whole launch (`tinygpu.cost.locality` for reuse in L2)
     dram_bytes_written
@@ -143,6 +145,8 @@ class Demand:
     persistent: Cells = 0
     turns: Cells = 1
     handed_on: Cells = 0
+    chained: Cells = 0
+    chains_beside: Cells = 1
     multiplying_warps: Cells = 0
     dram_bytes_read: Cells = 0
     dram_bytes_written: Cells = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinygpu.cost.demand import SECTOR_BYTES
-from tinygpu.expressions import Expr, ceil_div, maximum, minimum
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum
 from tinygpu.language.meeting import LANES, WORD_BYTES
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
+from tinygpu.program.tree import walk
 
 # A warp that looks back: shuffles over its 32 lanes, one after another; instructions beside these and the merges, of
 # what lowering writes; and trips to L2: flags, what they speak of, and what the tile before publishes on its way there.
@@ -58,9 +60,30 @@ def looked_back(s: n.Preceding, warps: Expr) -> LookedBack:
 def handed_on(program: Program, s: n.Preceding) -> Expr:
     """Trips to L2 from the first tile of a row to the last: what all have together gets 32 tiles further in each.
 
-    However many CTAs there are, and however far behind they look, none knows what stands before it earlier than that.
+    A rule that is on the safe side: as if no CTA looked at more than the 32 tiles before it.
     """
-    axis = program.grid.axes[s.grid]
     tuples = s.meeting.groups * s.meeting.results
     warps = maximum(*[r.warps for r in program.roles])
-    return ceil_div(axis.tiles * ceil_div(tuples, warps) * TRIPS, LANES)
+    return ceil_div(program.grid.axes[s.grid].tiles * ceil_div(tuples, warps) * TRIPS, LANES)
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """How the tiles of a grid wait for each other.
+
+    tiles   of a row, each of which waits for those before it; 0: nobody waits
+    beside  rows whose tiles are launched by turns
+    """
+
+    tiles: Expr
+    beside: Expr
+
+
+def chained(program: Program) -> Chained:
+    """Of several statements that look back, the rows of the most tiles, and the fewest beside each other."""
+    found = [s for s in walk(program.body) if isinstance(s, n.Preceding)]
+    if not found:
+        return Chained(expr(0), expr(1))
+    axes = program.grid.axes
+    beside = [math.prod((axis.tiles for axis in axes[s.grid + 1 :]), start=expr(1)) for s in found]
+    return Chained(maximum(*(axes[s.grid].tiles for s in found)), minimum(*beside))

@@ -214,7 +214,7 @@ def predict(device: Device, demand: Demand, *, launch: Launch = "graph") -> Pred
     # However few of its rounds a CTA does, it finishes a tile.
     final = part * in_step(last, rest, own.last_tile_s) + (1 - part) * alone[2]
     ends_s = np.where(persistent, alone[0], 0)
-    waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand))
+    waves_s = np.maximum(full * wave + final + ends_s, rates.handed_on_s(demand, slots))
 
     # 4. Power. Spread evenly, the busiest unit bounds the launch from below.
     busy = {key: summed[key] * ctas / sms for key in summed}
@@ -347,9 +347,20 @@ class Rates:
         d = self.device
         return np.where(np.asarray(demand.dram_bytes_read) > 0, d.number("lat_dram"), self.l2_cycles)
 
-    def handed_on_s(self, demand: Demand) -> Times:
-        """Seconds of what CTAs tell one another, each the next, however many of them there are at a time."""
-        return np.asarray(np.multiply(demand.handed_on, self.l2_cycles) / self.clock_hz, dtype=np.float64)
+    def handed_on_s(self, demand: Demand, resident: Times) -> Times:
+        """Seconds of what CTAs tell one another: each the next in a row, and all rows.
+
+        CTAs that read window after window of 32 tiles reach one that knows what stands before it the sooner, the more
+        such tiles there are already: of r tiles of a row that are resident the last gets there after about sqrt(r) / 2
+        trips. As long, again and again, all others wait for their launch.
+
+        resident  CTAs at a time
+        """
+        resident = np.asarray(resident, dtype=np.float64)
+        of_row = np.minimum(demand.chained, np.maximum(resident / np.asarray(demand.chains_beside), 1))
+        whole = np.asarray(demand.ctas) / resident * np.sqrt(of_row) / 2
+        trips = np.maximum(demand.handed_on, whole)
+        return np.asarray(trips * self.l2_cycles / self.clock_hz, dtype=np.float64)
 
     def chain_s(self, chain: Chain, memory_cycles: Times) -> Times:
         """Seconds that a CTA waits in series."""

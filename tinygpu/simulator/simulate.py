@@ -169,8 +169,8 @@ def simulate(
         short, long = (run(full - 1, 0), done) if full else (done, run(1, 0))
         seconds += more * (long.seconds - short.seconds)
         busy = {unit: busy[unit] + more * (long.busy_s[unit] - short.busy_s[unit]) for unit in busy}
-    rates = Rates.of(device, demand)
-    seconds = max(seconds, float(rates.handed_on_s(demand)))
+    rates, resident = Rates.of(device, demand), device.sm_count * max(1, int(prediction.occupancy.ctas_per_sm))
+    seconds = max(seconds, float(rates.handed_on_s(demand, np.asarray(resident))))
     total = np.asarray(float(np.asarray(demand.ctas)) * np.asarray(demand.total.tensor_flops), dtype=np.float64)
     sustained = max(seconds, float(rates.throttled_s(total, np.asarray(seconds))))
     return Simulation(
