@@ -13,7 +13,11 @@ class Exchange(Choice):
     shuffles  lanes meet in pairs; every thread takes what all warps left, in their order
     pairs     lanes meet in pairs; each takes what some of the warps left, and they meet in pairs again
     redux     all lanes of a warp at once, where redux.sync has the operation; every thread takes what all warps left
+
+    One way alone may be named: then nothing is left open.
     """
+
+    least = 1
 
     def __init__(self, *which: str) -> None:
         plans = (

@@ -12,7 +12,7 @@ from tinygpu.distributions import Distribution
 from tinygpu.dtypes import DType, tf32_read
 from tinygpu.language.declared import Declared
 from tinygpu.language.inputs import input_distributions
-from tinygpu.language.problem import Problem
+from tinygpu.language.problem import Operand, Problem
 from tinygpu.ptx.emulator import DeviceBuffer
 from tinygpu.ptx.launching.emulated import emulated_arguments, emulated_banks
 from tinygpu.ptx.launching.kernel import Kernel
@@ -20,7 +20,7 @@ from tinygpu.ptx.launching.launches import launch_of
 from tinygpu.ptx.runtime.elements import element
 from tinygpu.ptx.verification.operands import POISON, HostTensor, host_tensor
 
-Inputs = Literal["integers", "random", "specials"]
+Inputs = Literal["integers", "random", "specials", "lines"]
 
 # Whole numbers up to here are inputs of every machine.
 SMALL = 3
@@ -37,6 +37,10 @@ _EXTREMES: dict[str, tuple[float, float]] = {
 }
 # Large enough for exp to overflow in single precision.
 _LARGE = 1000.0
+# What lines of one sign lie around: the exponential of it is zero in single precision, and its square an f16.
+_BELOW = -240.0
+# What next to zero is, beside 1: its square is less than usual epsilons.
+_NEAR = 2.0**-10
 
 
 def make_inputs(
@@ -85,7 +89,21 @@ def drawn(
             scalars[s.name] = np.float32(3 if inputs == "integers" else rng.uniform(-1, 1))
         else:
             scalars[s.name] = s.dtype.numpy.type(3)
-    return (with_specials(rng, problem, arrays, declared) if inputs == "specials" else arrays), scalars
+    if inputs == "specials":
+        arrays = with_specials(rng, problem, arrays, declared)
+    elif inputs == "lines":
+        arrays = with_lines(problem, arrays, declared)
+    return arrays, scalars
+
+
+def has_lines(machine: type[Declared], problem: Problem) -> bool:
+    """Whether a tensor that is read is of a float type of a byte or more, and nothing is said of its numbers."""
+    declared = input_distributions(machine, problem)
+    return any(_is_free(o, declared) for o in problem.operands if o.access != "out")
+
+
+def _is_free(o: Operand, declared: Mapping[str, Distribution]) -> bool:
+    return o.dtype.is_float and o.dtype.bits >= 8 and o.name not in declared
 
 
 def has_free_integers(machine: type[Declared], problem: Problem) -> bool:
@@ -167,18 +185,45 @@ def with_specials(
 
     So at most one of them is among the terms of a sum along one axis; the bounds know what becomes of more. Where there
     is room for one, it is the number whose exponential overflows, which leaves a result to judge. What a machine
-    declares values of has none but those: both ends are among them.
+    declares values of has none but those: both ends are among them. The first lies at the end of every axis: whoever
+    forgets the last element of a line forgets most of what the line has together.
     """
     out = dict(arrays)
     for o in problem.operands:
-        if o.name not in arrays or not o.dtype.is_float or o.dtype.bits < 8 or o.name in declared:
+        if o.name not in arrays or not _is_free(o, declared):
             continue
         array = arrays[o.name].copy()
         first, *others = specials(o.dtype)
         values = np.array([first, *rng.permutation(others)])[: max(min(array.shape) // 2, 1)]
-        places = [rng.permutation(extent)[: len(values)] for extent in array.shape]
+        places = [np.append(extent - 1, rng.permutation(extent - 1))[: len(values)] for extent in array.shape]
         array[tuple(places)] = values.astype(o.dtype.numpy)
         out[o.name] = array
+    return out
+
+
+def with_lines(
+    problem: Problem, arrays: dict[str, NDArray[Any]], declared: Mapping[str, Distribution]
+) -> dict[str, NDArray[Any]]:
+    """The arrays with lines, along the last axis of every float input, that differ from each other.
+
+    In turn they are far below zero, next to zero, as they were drawn, and zero; of vectors each is one line. So a
+    largest element is below what a wrong fill is, and epsilons and guards of divisions decide. Random numbers have
+    neither: among many, some are always above zero, and their squares add up to more than any epsilon.
+    """
+    out, vectors = dict(arrays), 0
+    for o in problem.operands:
+        if o.name not in arrays or not _is_free(o, declared):
+            continue
+        array = arrays[o.name]
+        drawn = array.astype(np.float64)
+        rows = drawn.reshape(-1, array.shape[-1])
+        kind = (np.arange(len(rows)) + (vectors if len(rows) == 1 else 0)) % 4
+        vectors += len(rows) == 1
+        below = max(_BELOW, -_EXTREMES[o.dtype.name][0] / 2)
+        near = max(_NEAR, 64 * _EXTREMES[o.dtype.name][1])
+        lines = np.select([kind[:, None] == k for k in range(4)], [rows + below, rows * near, rows, 0 * rows])
+        changed = lines.reshape(array.shape).astype(np.float32)
+        out[o.name] = tf32_read(changed) if o.dtype.name == "tf32" else changed.astype(o.dtype.numpy)
     return out
 
 
@@ -188,6 +233,7 @@ def specials(dtype: DType) -> NDArray[np.float64]:
     infinities = [] if dtype.name == "e4m3" else [np.inf, -np.inf]
     large = min(_LARGE, largest)
     return np.array([large, np.nan, *infinities, largest, -largest, smallest, -smallest, -0.0, -large])
+
 
 def workspaces(kernel: Kernel, problem: Problem, ctas: int) -> dict[str, DeviceBuffer]:
     """The workspaces of a launch of so many CTAs: zeros where the kernel relies on them, else never written."""

@@ -27,14 +27,15 @@ from tinygpu.ptx.verification.derived import (
     exactly,
     tiles_per_cta,
 )
-from tinygpu.ptx.verification.inputs import Inputs
+from tinygpu.ptx.verification.inputs import Inputs, has_lines
 from tinygpu.schedulers.run_time import Numbers
 
 # What the words mean that name a run.
 RUNS = (
     "its inputs (integers: small whole numbers, whose sums are exact; specials: NaN, infinities and extremes among "
-    "random ones), and when asynchronous work gets done (late: as late as it may; early: as early; random: at any time "
-    "between; spurious: and what may fail at first does)"
+    "random ones; lines: random ones, of which lines are far below zero, next to zero, or zero), and when asynchronous "
+    "work gets done (late: as late as it may; early: as early; random: at any time between; spurious: and what may "
+    "fail at first does)"
 )
 
 
@@ -80,6 +81,8 @@ def plan(
     if random_inputs:
         # Late like the first order, and every wait fails first: one that is not tried again shows.
         ways.append(("specials", "spurious", OTHER if kernel.persistent else WHOLE, "edges"))
+        if has_lines(machine, problem):
+            ways.append(("lines", orders[0] if orders else "late", WHOLE, "edges"))
     if short:
         turns = (exactly(1), TURNS) if kernel.dealt else (TURNS,)
         ones = turns if kernel.turns > 1 else (exactly(1),)

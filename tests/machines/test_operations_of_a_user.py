@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import types
 from typing import Any
 
 import numpy as np
 import pytest
+from agreeing import CACHE, check
 
-import tinygpu as tg
 from tinygpu.devices import device
 from tinygpu.language import (
-    DeclarationError,
     Dim,
     E,
     InOut,
@@ -28,24 +26,9 @@ from tinygpu.language import (
 )
 from tinygpu.language.partition import expr
 from tinygpu.ptx import isa
-from tinygpu.ptx.assembling.assembler import assemble
 from tinygpu.ptx.lowering.build import build
 from tinygpu.ptx.verification.verify import verify
-from tinygpu.solver.smem import SolverCache
 from tinygpu.spaces.build import build_space
-
-CACHE = SolverCache()
-
-
-def check(machine: type[Machine], count: int = 4, **asked: Any) -> None:
-    """A few admitted candidates assemble and agree with the reference."""
-    problem = machine.problem(**asked)
-    space = build_space(machine, problem, device("a100"))
-    for point in space.space.sample(count, np.random.default_rng(1)):
-        kernel = build(space.program(point), problem, point, CACHE).kernel
-        assemble(kernel.ptx, "sm_80")
-        verification = verify(kernel, machine, problem, orders=("late",))
-        assert verification.passed, f"{point}\n{verification}"
 
 
 class Saxpy(Machine):
@@ -444,64 +427,3 @@ def test_tiles_are_combined_only_where_the_same_threads_hold_them() -> None:
 def test_a_role_has_the_threads_that_its_partitions_name() -> None:
     space = build_space(FixedThreads, FixedThreads.problem(n=200), device("a100"))
     assert {point["warps"] for point in space.space} == {2, 4}
-
-
-def refusal(program: Any, **attributes: Any) -> str:
-    """The sentence with which a machine of this program is refused."""
-    n = Dim()
-    body = {"n": n, "x": Input("f16", n), "y": InOut("f16", n), "warps": Param(1), **attributes}
-    body |= {"program": program, "reference": staticmethod(lambda x, y: y)}
-    with pytest.raises(DeclarationError) as refused:
-        types.new_class("Refused", (Machine,), {}, lambda namespace: _assign(namespace, body))
-    return str(refused.value)
-
-
-def _assign(namespace: dict[str, Any], body: dict[str, Any]) -> None:
-    for name, value in body.items():
-        namespace[name] = value
-
-
-def test_halves_are_reduced_value_by_value_in_their_own_precision() -> None:
-    class Halves(Machine):
-        """y = sums of the rows of x"""
-
-        m, n = Dim(), Dim()
-        x, y = Input("f16", m, n), Output("f16", m)
-        ld, st, add, exchange = isa.LdGlobal(2), isa.StGlobal(1), isa.Add("f16"), isa.Exchange("shuffles", "pairs")
-        warps, exact = Param(1, 4), False
-
-        def program(self, p: Any) -> None:
-            who = blocked((2, 256), threads=32 * self.warps, vector=2)
-            with p.grid((self.m, 2)) as (i,), p.role("all", warps=self.warps):
-                x = p.load(self.ld, self.x.tile(i, 0, shape=(2, 256)), who)
-                p.store(self.st, self.y.column(i, 2), p.reduce(self.add, x, axis=1, by=self.exchange))
-
-        @staticmethod
-        def reference(x: Any) -> Any:
-            return x.sum(axis=1)
-
-    x = np.random.default_rng(0).integers(-4, 5, (3, 200)).astype(np.float16)
-    for point in ({"warps": 1, "exchange": "shuffles"}, {"warps": 4, "exchange": "pairs"}):
-        kernel = tg.emit(tg.space(Halves, m=3, n=200, device="a100"), point)
-        assert (tg.emulate(kernel, x) == x.sum(axis=1)).all()
-
-
-def test_a_tensor_that_is_written_is_not_read_through_the_read_only_path() -> None:
-    def program(self: Any, p: Any) -> None:
-        with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
-            p.load(self.ld, self.y.tile(i, shape=(32,)), blocked((32,), threads=32))
-
-    assert refusal(program, ld=isa.LdGlobalReadOnly(1)) == (
-        "Refused.program: ld (ld.global.nc) reads y through the read-only path, and the program writes it; "
-        "load it with ld.global"
-    )
-
-
-def test_nothing_is_moved_outside_a_role() -> None:
-    def program(self: Any, p: Any) -> None:
-        with p.grid((self.n, 32)) as (i,):
-            p.load(self.ld, self.x.tile(i, shape=(32,)), blocked((32,), threads=32))
-
-    assert refusal(program, ld=isa.LdGlobal(1)) == (
-        "Refused.program: x is touched outside a role; say which warps do it with `with p.role(...)`"
-    )

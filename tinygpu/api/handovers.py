@@ -55,9 +55,11 @@ def of_point(space: MachineSpace, point: dict[str, int | str]) -> Handovers | No
 
 
 def _problems(machine: type[Machine]) -> Iterator[Problem]:
-    names = machine.dim_names()
+    listed, follow = machine.dim_values(), {d.name for d in machine.following_dims()}
+    names = [name for name in machine.dim_names() if name not in follow]
     for first, others in SIZES:
+        sizes = {name: others if place else first for place, name in enumerate(names)}
         try:
-            yield machine.problem(**{name: others if place else first for place, name in enumerate(names)})
+            yield machine.problem(**sizes | {name: values[0] for name, values in listed.items() if values})
         except ProblemError:
             continue

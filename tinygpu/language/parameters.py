@@ -141,12 +141,14 @@ class Choice(Decided):
     ordered  why an option is never slower than those after it, where it is legal; "" if that is not so
     """
 
+    least = 2  # options; one alone is no choice
+
     def __init__(self, *options: Any, ordered: str = "") -> None:
         self.ordered = ordered
         self.options = options
         labels = self.labels
         twice = [label for i, label in enumerate(labels) if label in labels[:i]]
-        if len(options) < 2:
+        if len(options) < self.least:
             self.mistake = f"a Choice needs at least two options, not {len(options)}"
         elif twice:
             self.mistake = f"two options of the Choice are called {twice[0]!r}; each has a name of its own"

@@ -65,7 +65,10 @@ class TensorDeclaration(Named):
         small = [d for d in dims if isinstance(d, int) and d < 1]
         unsized = [d for d in dims if isinstance(d, Option) and not all(_is_size(v) for v in d.values)]
         lists = [order for order in majors if isinstance(order, tuple)] if isinstance(majors, tuple) else []
-        if isinstance(dtypes, dict) != (follows is not None):
+        if follows is not None and not isinstance(follows, TensorDeclaration):
+            self.follows = None
+            self.mistake = f"follows= is the tensor itself, as follows=x after x = Input(...), not {follows!r}"
+        elif isinstance(dtypes, dict) != (follows is not None):
             self.mistake = "a tensor that follows another gives its dtypes per dtype of that one, as a dict"
         elif follows is not None and set(self.table) != {t.name for t in follows.dtypes}:
             had = ", ".join(t.name for t in follows.dtypes)

@@ -125,7 +125,9 @@ def _check(said: str, parameter: inspect.Parameter, kind: Kind, value: Any) -> N
     several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     for one in (value.values() if isinstance(value, dict) else value) if several else (value,):
         if not kind.holds(one):
-            raise DeclarationError(f"{said}: {parameter.name} must be {kind.said}, not {_shown(one)}")
+            objects = isinstance(one, bool) and kind is TILE
+            why = "; == and != compare tiles as objects, equal(x, y) and not_equal(x, y) their elements" * objects
+            raise DeclarationError(f"{said}: {parameter.name} must be {kind.said}, not {_shown(one)}{why}")
 
 
 def _shown(value: Any) -> str:

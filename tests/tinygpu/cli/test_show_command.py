@@ -31,6 +31,30 @@ def test_a_machine_without_pipelines_hands_nothing_over() -> None:
     assert last == "there is no pipeline"
 
 
+def test_a_candidate_is_found_where_dims_are_listed_and_follow_from_others(tmp_path: Path) -> None:
+    lines = ["from tinygpu.language import *", "from tinygpu.ptx import isa", "", "", "class Doubled(Machine):"]
+    body = """
+    n, k, n2 = Dim(), Dim(3), Dim(follows=lambda n: 2 * n)
+    x, y = Input("f32", n, k), Output("f32", n2, k)
+    ld, st = isa.LdGlobal(1), isa.StGlobal(1)
+
+    def program(self, p):
+        who = blocked((32, 3), threads=32, across=1)
+        with p.grid((self.n, 32)) as (i,), p.role("all", warps=1):
+            x = p.load(self.ld, self.x.tile(i, 0, shape=(32, 3)), who)
+            p.store(self.st, self.y.tile(i, 0, shape=(32, 3)), x)
+            p.store(self.st, self.y.tile(i + self.n, 0, shape=(32, 3)), x)
+
+    @staticmethod
+    def reference(x):
+        return np.concatenate([x, x])
+"""
+    (tmp_path / "doubled.py").write_text("import numpy as np\n" + "\n".join(lines) + body)
+    *_, candidate, last = shown("show", f"{tmp_path / 'doubled.py'}:Doubled").rstrip().splitlines()
+    assert candidate.startswith("hand-overs of Doubled for n=256,k=3,n2=512 ")
+    assert last == "there is no pipeline"
+
+
 @pytest.mark.end_to_end
 def test_a_candidate_is_shown_with_its_certificate() -> None:
     text = shown(*SKINNY)

@@ -71,6 +71,7 @@ FOURTEEN: dict[str, Any] = {
             {"c": lambda: Choice(isa.LdGlobal(1), isa.LdGlobal(2))},
             "Thing.c: two options of the Choice are called 'ld.global'; each has a name of its own",
         ),
+        ({"e": lambda: isa.Exchange("tree")}, "Thing.e: an Exchange is by shuffles, pairs or redux, not by 'tree'"),
         ({"o": lambda: Option()}, "Thing.o: an Option needs at least one value"),
         ({"a": lambda: Scalar("f16")}, "Thing.a: a Scalar is f32, s32 or u32, not 'f16'"),
         ({"x": lambda: Later(lambda n: Input("f33", n))}, f"Thing.x: {UNKNOWN}"),

@@ -77,7 +77,8 @@ def test_tiles_that_cross_are_parts_of_one_partition() -> None:
         one, other = (blocked((8, 32), threads=32 * self.warps, vector=v) for v in (1, 2))
         p.apply(self.ge, p.index(one.along(0), 0), p.index(other.along(1), 1))
 
-    told(crossed, "ge mixes extents 32 and 1 along axis 1")
+    whole = "no operand has the whole shape: give into= a tile that has it, by p.full"
+    told(crossed, f"ge mixes extents 32 and 1 along axis 1; {whole}")
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -146,7 +146,7 @@ class Combining(Computing):
         self, verb_name: str, name: str, combine: Elementwise | Combine, values: tuple[Tile, ...], held: Partition
     ) -> n.Merge:
         """The steps by which two tuples of values become one; their tiles have names of their own."""
-        counted, outer = self.counter, set(self.unused)
+        counted = self.counter
         left, right = (
             tuple(self._stand_in(f"{side}{place}", tile, held) for place, tile in enumerate(values))
             for side in ("left", "right")
@@ -160,9 +160,8 @@ class Combining(Computing):
                 if takes != (gives, gives) or kind.name != gives:
                     raise self.fail(f"{name} cannot {verb_name} {kind}: it takes {', '.join(takes)} and gives {gives}")
                 made = (self.apply(combine, left[0], right[0]),)
+        self._forget(f"v{number}" for number in range(counted + 1, self.counter + 1))
         self.begun, self.counter = "", counted
-        for value in set(self.unused) - outer:
-            self.unused.pop(value)
         known = {tile.name: tile for tile in (*left, *right)}
         steps: list[n.Apply] = []
         for s in body:

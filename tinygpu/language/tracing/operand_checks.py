@@ -321,7 +321,9 @@ class OperandChecks(BlockChecks):
                 raise self.fail(f"{name} mixes tiles with {len(operand.shape)} and {len(widest.shape)} axes")
             for axis, (a, b) in enumerate(zip(operand.shape, widest.shape, strict=True)):
                 if not a.same(b) and not a.same(1):
-                    raise self.fail(f"{name} mixes extents {a} and {b} along axis {axis}")
+                    crossed = a.same(1) or b.same(1)
+                    how = "; no operand has the whole shape: give into= a tile that has it, by p.full" * crossed
+                    raise self.fail(f"{name} mixes extents {a} and {b} along axis {axis}{how}")
             if operand.partition is not None and widest.partition is not None:
                 self._same_threads(name, operand, operand.partition, widest.partition)
 

@@ -6,6 +6,7 @@ says in which type it computes, narrower operands are converted first, and resul
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -214,6 +215,12 @@ class Operating(Computing):
             known.total = self.bodies[-1][-1]
             return result
         return None
+
+    def _forget(self, names: Iterable[str]) -> None:
+        gone = tuple(names)
+        Computing._forget(self, gone)
+        for name in gone:
+            self.products.pop(name, None)
 
     def _use(self, tile: Tile) -> None:
         """A product that is used beside the sum that it became part of is made after all, before that sum."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,6 +102,11 @@ class Record:
         if tile.window_of is not None and tile.partition is not None:
             self.require(tile.partition.conditions)
             self._register_window(tile, tile.window_of)
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """Values of these names stood in what is no part of the program, and later ones have their names."""
+        for name in names:
+            self.unused.pop(name, None)
 
     def _register_window(self, tile: Tile, whole: Partition) -> None:
         """A window of registers begins where lowering knows, at a multiple of its extent, and lies within the value."""

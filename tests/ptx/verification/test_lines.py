@@ -1,0 +1,138 @@
+"""Mistakes that numbers in [-1, 1) hide in long rows: verification has lines, and places, that show them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygpu as tg
+from tinygpu.language import Dim, Input, Machine, Output, Param, Scalar, Tracer, between, blocked, rsqrt, sqrt, uniform
+from tinygpu.ptx import isa
+from tinygpu.ptx.verification.inputs import drawn, has_lines
+
+LONG = 4096
+
+
+class Norm(Machine):
+    """y = x / sqrt(mean(x^2) + eps), in rows so long that rounding may explain one element of them"""
+
+    m, n = Dim(), Dim(LONG)
+    eps = Scalar("f32", values=between(1e-6, 1e-4))
+    x, y = Input("f16", m, n), Output("f16", m, n)
+
+    warps = Param(8)
+    ld, st, add, exchange = isa.LdGlobal(8), isa.StGlobal(8), isa.Add("f32"), isa.Exchange("shuffles")
+    arithmetic, less = isa.arithmetic("f32"), isa.Compare("s32", "<")
+    compute, exact = "f32", False
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((1, LONG), threads=256, vector=8)
+        with p.grid((self.m, 1)) as (i,), p.role("all", warps=self.warps):
+            x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=(1, LONG)), who), "f32")
+            p.store(self.st, self.y.tile(i, 0, shape=(1, LONG)), self.normed(p, x, who))
+
+    def mean(self, p: Tracer, x: Any) -> Any:
+        return p.reduce(self.add, x * x, axis=1, by=self.exchange) / self.n
+
+    def normed(self, p: Tracer, x: Any, who: Any) -> Any:
+        return x * rsqrt(self.mean(p, x) + self.eps)
+
+    @staticmethod
+    def reference(eps: Any, x: Any) -> Any:
+        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps)
+
+
+class NoEpsilon(Norm):
+    def normed(self, p: Tracer, x: Any, who: Any) -> Any:
+        return x * rsqrt(self.mean(p, x) + self.eps * 0.0)
+
+
+class EpsilonOutside(Norm):
+    def normed(self, p: Tracer, x: Any, who: Any) -> Any:
+        return x / (sqrt(self.mean(p, x)) + self.eps)
+
+
+class LastLeftOut(Norm):
+    def normed(self, p: Tracer, x: Any, who: Any) -> Any:
+        inside = p.index(who, 1) < self.n - 1
+        return x * rsqrt(self.mean(p, p.where(inside, x, 0.0)) + self.eps)
+
+
+class RowMax(Machine):
+    """y = the largest of each row of x, in rows that end within a tile"""
+
+    m, n = Dim(), Dim()
+    x, y = Input("f32", m, n), Output("f32", m)
+
+    vector = Param(1)
+    ld, st, shuffle, larger = isa.LdGlobal(vector), isa.StGlobal(1), isa.ShflBfly(), isa.Max("f32")
+    fill, start = -math.inf, -math.inf
+
+    def program(self, p: Tracer) -> None:
+        who = blocked((4, 64), threads=128, across=32)
+        with p.grid((self.m, 4)) as (i,), p.role("all", warps=4):
+            top = p.full(who, "f32", self.start)
+            with p.loop(self.n, step=64) as j:
+                x = p.load(self.ld, self.x.tile(i, j, shape=(4, 64)), who, fill=self.fill)
+                p.apply(self.larger, top, x, into=top)
+            p.store(self.st, self.y.column(i, 4), p.reduce(self.larger, top, axis=1, by=self.shuffle))
+
+    @staticmethod
+    def reference(x: Any) -> Any:
+        return x.max(axis=1)
+
+
+class FilledByZero(RowMax):
+    fill = 0.0
+
+
+class FromMinusHundred(RowMax):
+    start = -100.0
+
+
+def verdict(machine: type[Machine], **dims: int) -> tuple[bool, list[str]]:
+    """Whether a kernel passes, and the inputs of the runs that it fails."""
+    found = tg.verify(tg.emit(tg.space(machine, **dims, device="h100")))
+    return found.passed, [check.inputs for check in found.checks if not check.passed]
+
+
+@pytest.mark.parametrize(
+    ("machine", "by"),
+    [(Norm, ""), (NoEpsilon, "lines"), (EpsilonOutside, "lines"), (LastLeftOut, "specials")],
+)
+def test_long_rows_hide_no_epsilon_and_no_last_element(machine: type[Machine], by: str) -> None:
+    passed, failing = verdict(machine, m=2)
+    assert passed == (not by)
+    assert by in failing or not by
+
+
+@pytest.mark.parametrize(("machine", "by"), [(RowMax, ""), (FilledByZero, "lines"), (FromMinusHundred, "lines")])
+def test_a_row_below_zero_shows_what_a_maximum_begins_with(machine: type[Machine], by: str) -> None:
+    passed, failing = verdict(machine, m=8, n=1000)
+    assert passed == (not by)
+    assert failing == ([by] if by else [])
+
+
+def test_lines_are_below_zero_next_to_it_as_drawn_and_zero() -> None:
+    problem = Norm.problem(m=5)
+    x = drawn(Norm, problem, "lines", 0, {"x": (5, LONG), "y": (5, LONG)})[0]["x"].astype(np.float64)
+    plain = drawn(Norm, problem, "random", 0, {"x": (5, LONG), "y": (5, LONG)})[0]["x"].astype(np.float64)
+    assert x[0].max() < -238
+    assert x[4].max() < -238
+    assert 0 < np.abs(x[1]).max() <= 2.0**-10
+    assert np.array_equal(x[2], plain[2])
+    assert not x[3].any()
+
+
+def test_what_has_declared_values_keeps_them() -> None:
+    class Declared(RowMax):
+        x = Input("f32", RowMax.m, RowMax.n, values=uniform(2, 3))
+
+    problem = Declared.problem(m=4, n=9)
+    assert not has_lines(Declared, problem)
+    assert has_lines(RowMax, RowMax.problem(m=4, n=9))
+    x = drawn(Declared, problem, "lines", 0, {"x": (4, 9), "y": (4,)})[0]["x"]
+    assert x.min() >= 2
