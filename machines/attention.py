@@ -8,23 +8,25 @@ the end. Numbers above the diagonal, and beyond the last key, are masked in the 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, minimum
+from tinygpu.language import Dim, Input, Machine, Option, Output, Scalar, Tracer, between, exp2, maximum, minimum
 from tinygpu.ptx import isa
 
 KINDS = ("f16", "bf16")
 ALIKE: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in KINDS}
 LOG2_E = math.log2(math.e)
 NOTHING_YET = -1e30  # below every score, and small enough that its exponential is 0
+SMALLEST = 1e-30  # what is divided by where there are no keys
 
 
 class OnlineSoftmax(Machine):
     """Weights of keys that come a tile at a time: what all machines of attention do with scores."""
 
-    scale: Any = Scalar("f32", values=between(0.05, 0.2))  # not negative: the largest product has the largest score
+    scale: Any = Scalar("f32", values=between(0.05, 0.2))  # above 0: the largest product has the largest score
 
     st, shuffle = isa.StGlobal(2), isa.ShflBfly()
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
@@ -42,15 +44,15 @@ class OnlineSoftmax(Machine):
 
         keys   (the first of the tile, how many)
         end    of all keys: those from there on have no weight
-        query  the first row's, where it sees no key behind its own
+        query  the key that the first row sees last, and the next row the next one; None: all see all
         """
         (j, columns), who = keys, w.partition
-        with p.when(j + columns > (end if query is None else minimum(end, query + 1))):
+        with p.when(j + columns > (end if query is None else minimum(end, maximum(query + 1, 0)))):
             column = p.index(who.along(1), 1) + j
             seen = column < end
             if query is not None:
                 seen = (column <= p.index(who.along(0), 0) + query) & seen
-            p.apply(self.choose, seen, w, NOTHING_YET, into=w)
+            p.apply(self.choose, seen, w, -math.inf, into=w)
         factor = self.scale * LOG2_E
         new = minimum(low, p.reduce(self.larger, w, axis=1, by=self.shuffle) * (factor * -1.0))
         weights, keep = exp2(w * factor + new), exp2(new - low)
@@ -60,7 +62,47 @@ class OnlineSoftmax(Machine):
         return weights, keep
 
 
-class Attention(OnlineSoftmax):
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The keys that a tile of queries sees.
+
+    first  of them
+    count  how many, from there on, the last of its queries sees
+    end    of all keys, for all queries
+    query  the key that the first query sees last, and the next one the next key; None: all see all
+    """
+
+    first: Any
+    count: Any
+    end: Any
+    query: Any = None
+
+
+class Attends(OnlineSoftmax):
+    """What a machine asks its operands: where rows of queries lie, and which keys they see."""
+
+    def tiles(self, rows: Any) -> tuple[tuple[Any, Any], ...]:
+        """The axes of the grid; the last one goes over tiles of so many queries."""
+        raise NotImplementedError
+
+    def queries(self, at: Any, i: Any, shape: Any) -> Any:
+        """The window of the queries from i on, at a place in the other axes of the grid."""
+        raise NotImplementedError
+
+    def seen(self, p: Tracer, at: Any, i: Any, rows: Any) -> Seen:
+        """What a tile of queries sees, from query i on."""
+        raise NotImplementedError
+
+    def keys(self, p: Tracer, at: Any, seen: Seen, j: Any, shape: Any, who: Any = None) -> Any:
+        """Windows of the keys and values from j on; `who` brings them, where threads do."""
+        raise NotImplementedError
+
+    def leave(self, p: Tracer, at: Any, i: Any, o: Any, low: Any, total: Any) -> None:
+        """Stores what all keys gave."""
+        raise NotImplementedError
+
+
+class Attention(Attends):
     """Operands: q has g heads for each of the h heads of k and v (grouped queries), in batches."""
 
     b, h, g, s, t, d = Dim(), Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
@@ -69,14 +111,22 @@ class Attention(OnlineSoftmax):
     o = Output(ALIKE, b, h, g, s, d, follows=q)
     causal = Option(False, True)  # query i sees the keys 0 to i
 
-    def keys_of(self, i: Any, rows: Any) -> Any:
-        """How many keys a tile of so many queries sees, from query i on."""
-        return minimum(self.t, i + rows) if self.causal else self.t
+    def tiles(self, rows: Any) -> tuple[tuple[Any, Any], ...]:
+        return (self.b, 1), (self.h, 1), (self.g, 1), (self.s, rows)
 
-    def weigh(self, p: Tracer, w: Any, low: Any, total: Any, i: Any, j: Any, columns: Any) -> tuple[Any, Any]:
-        """The weights of keys from j on, of their products with queries from i on; and what earlier ones shrink by."""
-        weights, keep = self.weights(p, w, low, total, (j, columns), self.t, i if self.causal else None)
-        return weights, keep
+    def queries(self, at: Any, i: Any, shape: Any) -> Any:
+        return self.q.at(*at).tile(i, 0, shape=shape)
+
+    def seen(self, p: Tracer, at: Any, i: Any, rows: Any) -> Seen:
+        count, query = (minimum(self.t, i + rows), i) if self.causal else (self.t, None)
+        return Seen(0, count, self.t, query)
+
+    def keys(self, p: Tracer, at: Any, seen: Seen, j: Any, shape: Any, who: Any = None) -> Any:
+        z, h, _ = at
+        return self.k.at(z, h).tile(j, 0, shape=shape), self.v.at(z, h).tile(j, 0, shape=shape)
+
+    def leave(self, p: Tracer, at: Any, i: Any, o: Any, low: Any, total: Any) -> None:
+        p.store(self.st, self.o.at(*at).tile(i, 0, shape=o.shape), o / total)
 
     @staticmethod
     def reference(q: Any, k: Any, v: Any, scale: Any, causal: bool) -> Any:

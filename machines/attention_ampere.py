@@ -7,20 +7,27 @@ come at a time (more share each load of a fragment, and take registers), warps, 
 
 from __future__ import annotations
 
+from typing import Any
+
 from tinygpu.language import AccessPattern, Param, Tracer, UnknownLayout, blocked
-from tinygpu.machines.attention import Attention
+from tinygpu.machines.attention import Attends, Attention
 from tinygpu.ptx import isa
 
 
-class AttentionAmpere(Attention):
-    """o = softmax(scale * q @ k.T) @ v of every head, causal or not: mma.sync, fed by cp.async"""
+class AttendsByWarps(Attends):
+    """The program, wherever queries and keys lie."""
 
-    warps, rows, bn, stages = Param(4, 8), Param(16, 32), Param(16, 32, 64, 128), Param(1, 2, 3)
+    q: Any
+    d: Any
+    warps: Any  # of a CTA
+    rows: Any  # of a warp
+    bn: Any  # keys of a tile
+    stages: Any
     vector, across = Param(8), AccessPattern(4, 8, 16)
     layout_q, layout_k, layout_v = UnknownLayout(), UnknownLayout(), UnknownLayout()
     copy, fragment, mma = isa.CpAsync(vector), isa.LdMatrix(), isa.MmaSync()
 
-    def program(self, p: Tracer) -> None:
+    def attend(self, p: Tracer) -> None:
         kind, bm, bn, d = self.q.dtype, self.rows * self.warps, self.bn, self.d
         scores = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps, 1))
         out = p.tiled(self.mma, kind, kind, (bm, d), (self.warps, 1))
@@ -31,30 +38,40 @@ class AttentionAmpere(Attention):
         keys = p.smem(kind, (d, bn), contiguous=0, layout=self.layout_k)
         values = p.smem(kind, (bn, d), layout=self.layout_v)
         with (
-            p.grid((self.b, 1), (self.h, 1), (self.g, 1), (self.s, bm)) as (z, h, g, i),
+            p.grid(*self.tiles(bm)) as (*at, i),
             p.pipeline("once", 1, q=queries) as once,
             p.pipeline("ring", self.stages, k=keys, v=values) as ring,
             p.role("all", warps=self.warps),
         ):
-            end = self.keys_of(i, bm)
+            seen = self.seen(p, at, i, bm)
             with once.produce() as a:
-                p.copy(self.copy, self.q.at(z, h, g).tile(i, 0, shape=(bm, d)), a.q, who_q)
+                p.copy(self.copy, self.queries(at, i, (bm, d)), a.q, who_q)
             with once.consume() as a:
                 o, low, total = self.begin(p, scores.c, out.c)
-                with p.loop(end, step=bn) as j, ring.produce() as f:
-                    p.copy(self.copy, self.k.at(z, h).tile(j, 0, shape=(bn, d)).T, f.k, who_k.T)
-                    p.copy(self.copy, self.v.at(z, h).tile(j, 0, shape=(bn, d)), f.v, who_k)
-                with p.loop(end, step=bn) as j, ring.consume() as f:
+                with p.loop(seen.count, step=bn) as j, ring.produce() as f:
+                    k, v = self.keys(p, at, seen, seen.first + j, (bn, d), who_k)
+                    p.copy(self.copy, k.T, f.k, who_k.T)
+                    p.copy(self.copy, v, f.v, who_k)
+                with p.loop(seen.count, step=bn) as j, ring.consume() as f:
                     w = p.full(scores.c, "f32")
                     with p.unroll(d, step=scores.k) as kk:
                         left = p.load(self.fragment, a.q.window((0, kk), (bm, scores.k)), scores.a)
                         right = p.load(self.fragment, f.k.window((kk, 0), (scores.k, bn)), scores.b)
                         p.multiply(self.mma, w, left, right)
-                    weights, keep = self.weigh(p, w, low, total, i, j, bn)
+                    weights, keep = self.weights(p, w, low, total, (seen.first + j, bn), seen.end, seen.query)
                     o *= keep
                     weights = p.cast(weights, kind)
                     with p.unroll(bn, step=out.k) as kk:
                         left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
                         right = p.load(self.fragment, f.v.window((kk, 0), (out.k, d)), out.b)
                         p.multiply(self.mma, o, left, right)
-            p.store(self.st, self.o.at(z, h, g).tile(i, 0, shape=(bm, d)), o / total)
+            self.leave(p, at, i, o, low, total)
+
+
+class AttentionAmpere(AttendsByWarps, Attention):
+    """o = softmax(scale * q @ k.T) @ v of every head, causal or not: mma.sync, fed by cp.async"""
+
+    warps, rows, bn, stages = Param(4, 8), Param(16, 32), Param(16, 32, 64, 128), Param(1, 2, 3)
+
+    def program(self, p: Tracer) -> None:
+        self.attend(p)

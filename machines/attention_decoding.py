@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language import (
-    AccessPattern,
     Dim,
     Input,
     Machine,
@@ -24,7 +23,6 @@ from tinygpu.language import (
     Scalar,
     Step,
     Tracer,
-    UnknownLayout,
     Workspace,
     between,
     blocked,
@@ -35,11 +33,11 @@ from tinygpu.language import (
     minimum,
     uniform,
 )
-from tinygpu.machines.attention import ALIKE, KINDS, LOG2_E, NOTHING_YET, OnlineSoftmax
+from tinygpu.machines.attention import ALIKE, KINDS, LOG2_E, NOTHING_YET, SMALLEST, Seen
+from tinygpu.machines.attention_ampere import AttendsByWarps
 from tinygpu.ptx import isa
 
 ROWS = 16  # of a warp
-SMALLEST = 1e-30  # what is divided by where there are no keys
 
 
 def parts_of(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: int) -> tuple[Any, Any, Any]:
@@ -55,7 +53,7 @@ def parts_of(q: Any, k: Any, v: Any, lengths: Any, scale: Any, c: int, chunk: in
     return o, top.transpose(0, 1, 3, 2), e.sum(axis=4).transpose(0, 1, 3, 2)
 
 
-class PartsOfKeys(OnlineSoftmax):
+class PartsOfKeys(AttendsByWarps):
     """What parts of keys add to each row: sums of values, largest scores, sums of weights; wherever the keys lie."""
 
     b, h, r, c, d = Dim(), Dim(), Dim(), Dim(), Dim(64, 128, 256)
@@ -65,59 +63,25 @@ class PartsOfKeys(OnlineSoftmax):
     top, total = Output("f32", b, h, c, r), Output("f32", b, h, c, r)
 
     chunk = Param(128, 256, 512, 1024, 2048, 4096, 8192)
-    warps, bn, stages = Param(1, 2, 4), Param(16, 32, 64, 128), Param(1, 2, 3, 4)
-    vector, across = Param(8), AccessPattern(4, 8, 16)
-    layout_q, layout_k, layout_v = UnknownLayout(), UnknownLayout(), UnknownLayout()
-    copy, fragment, mma = isa.CpAsync(vector), isa.LdMatrix(), isa.MmaSync()
+    warps, rows, bn, stages = Param(1, 2, 4), ROWS, Param(16, 32, 64, 128), Param(1, 2, 3, 4)
     st_row, single = isa.StGlobal(1), isa.LdGlobalReadOnly(1)
 
-    def keys(self, z: Any, h: Any, j: Any, end: Any) -> tuple[Any, Any]:
-        """The tiles of keys and values from j on, of which those from the end on are not there."""
-        raise NotImplementedError
+    def tiles(self, rows: Any) -> tuple[tuple[Any, Any], ...]:
+        return (self.b, 1), (self.h, 1), (self.c, 1), (self.r, rows)
 
-    def attend(self, p: Tracer) -> None:
-        """The program, wherever the keys lie."""
-        kind, bm, bn, d = self.q.dtype, ROWS * self.warps, self.bn, self.d
-        scores = p.tiled(self.mma, kind, kind, (bm, bn), (self.warps, 1))
-        out = p.tiled(self.mma, kind, kind, (bm, d), (self.warps, 1))
-        who_q, who_k = (
-            blocked((rows, d), threads=32 * self.warps, vector=self.vector, across=self.across) for rows in (bm, bn)
-        )
-        queries = p.smem(kind, (bm, d), layout=self.layout_q)
-        keys = p.smem(kind, (d, bn), contiguous=0, layout=self.layout_k)
-        values = p.smem(kind, (bn, d), layout=self.layout_v)
-        with (
-            p.grid((self.b, 1), (self.h, 1), (self.c, 1), (self.r, bm)) as (z, h, c, i),
-            p.pipeline("once", 1, q=queries) as once,
-            p.pipeline("ring", self.stages, k=keys, v=values) as ring,
-            p.role("all", warps=self.warps),
-        ):
-            begin = c * self.chunk
-            end = minimum(self.lengths[z], begin + self.chunk)
-            with once.produce() as a:
-                p.copy(self.copy, self.q.at(z, h).tile(i, 0, shape=(bm, d)), a.q, who_q)
-            with once.consume() as a:
-                o, low, total = self.begin(p, scores.c, out.c)
-                with p.loop(p.until(end - begin), step=bn) as j, ring.produce() as f:
-                    k, v = self.keys(z, h, begin + j, end)
-                    p.copy(self.copy, k.T, f.k, who_k.T)
-                    p.copy(self.copy, v, f.v, who_k)
-                with p.loop(p.until(end - begin), step=bn) as j, ring.consume() as f:
-                    w = p.full(scores.c, "f32")
-                    with p.unroll(d, step=scores.k) as kk:
-                        left = p.load(self.fragment, a.q.window((0, kk), (bm, scores.k)), scores.a)
-                        right = p.load(self.fragment, f.k.window((kk, 0), (scores.k, bn)), scores.b)
-                        p.multiply(self.mma, w, left, right)
-                    weights, keep = self.weights(p, w, low, total, (begin + j, bn), end)
-                    o *= keep
-                    weights = p.cast(weights, kind)
-                    with p.unroll(bn, step=out.k) as kk:
-                        left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
-                        right = p.load(self.fragment, f.v.window((kk, 0), (out.k, d)), out.b)
-                        p.multiply(self.mma, o, left, right)
-            p.store(self.st, self.o.at(z, h, c).tile(i, 0, shape=(bm, d)), o)
-            for target, rows in ((self.top, low * (-1 / LOG2_E)), (self.total, total)):
-                p.store(self.st_row, target.at(z, h, c).tile(i, shape=(bm,)).unsqueeze(1), rows)
+    def queries(self, at: Any, i: Any, shape: Any) -> Any:
+        return self.q.at(*at[:2]).tile(i, 0, shape=shape)
+
+    def seen(self, p: Tracer, at: Any, i: Any, rows: Any) -> Seen:
+        z, _, c = at
+        first = c * self.chunk
+        end = minimum(self.lengths[z], first + self.chunk)
+        return Seen(first, p.until(end - first), end)
+
+    def leave(self, p: Tracer, at: Any, i: Any, o: Any, low: Any, total: Any) -> None:
+        p.store(self.st, self.o.at(*at).tile(i, 0, shape=o.shape), o)
+        for target, rows in ((self.top, low * (-1 / LOG2_E)), (self.total, total)):
+            p.store(self.st_row, target.at(*at).tile(i, shape=o.shape[:1]).unsqueeze(1), rows)
 
 
 class KeysOfPart(PartsOfKeys):
@@ -131,9 +95,8 @@ class KeysOfPart(PartsOfKeys):
     def program(self, p: Tracer) -> None:
         self.attend(p)
 
-    def keys(self, z: Any, h: Any, j: Any, end: Any) -> tuple[Any, Any]:
-        """The tiles of keys and values from j on, up to the end."""
-        k, v = (of.at(z, h).segment(0, end).tile(j, 0, shape=(self.bn, self.d)) for of in (self.k, self.v))
+    def keys(self, p: Tracer, at: Any, seen: Seen, j: Any, shape: Any, who: Any = None) -> Any:
+        k, v = (of.at(*at[:2]).segment(0, seen.end).tile(j, 0, shape=shape) for of in (self.k, self.v))
         return k, v
 
     @staticmethod

@@ -9,7 +9,7 @@ come at a time, the depth of the rings and the swizzle.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tinygpu.language import Choice, Param, Require, Tracer, ceil_div
 from tinygpu.machines.attention import Attention
@@ -22,6 +22,7 @@ class AttentionHopper(Attention):
     groups = Choice(2, 3, 1)  # warpgroups that multiply
     overlapped = Choice(True, False)  # weights are computed while the products of the keys before go on
     bn, stages = Param(32, 64, 80, 96, 128, 144, 160, 176, 192), Param(1, 2, 3)
+    registers: ClassVar = {1: (24, 240), 2: (24, 240), 3: (32, 160)}  # of threads that bring, and compute
     columns, swizzle = Param(64, 128, 256), Param(64, 128)
     tma, scores, outputs = isa.TmaLoad(), isa.Wgmma(bn), isa.WgmmaRegisters(columns)
 
@@ -36,23 +37,25 @@ class AttentionHopper(Attention):
         out = p.tiled(self.outputs, kind, kind, (bm, d), (self.groups, 1))
         queries, values = p.smem(kind, (bm, d), swizzle=swizzle), p.smem(kind, (bn, d), swizzle=swizzle)
         keys = p.smem(kind, (d, bn), contiguous=0, swizzle=swizzle)
+        few, many = self.registers[self.groups]
         with (
-            p.grid((self.b, 1), (self.h, 1), (self.g, 1), (self.s, bm), persistent=True) as (z, h, g, i),
+            p.grid(*self.tiles(bm), persistent=True) as (*at, i),
             p.pipeline("once", 1, q=queries) as once,
             p.pipeline("ring_k", self.stages, k=keys) as ring_k,
             p.pipeline("ring_v", self.stages, v=values) as ring_v,
         ):
-            end = self.keys_of(i, bm)
-            with p.role("producer", warps=4, registers=32 if self.groups == 3 else 24):
+            with p.role("producer", warps=4, registers=few):
+                seen = self.seen(p, at, i, bm)
                 with once.produce() as a:
-                    p.copy(self.tma, self.q.at(z, h, g).tile(i, 0, shape=(bm, d)), a.q)
-                with p.loop(end, step=bn) as j:
+                    p.copy(self.tma, self.queries(at, i, (bm, d)), a.q)
+                with p.loop(seen.count, step=bn) as j:
+                    k, v = self.keys(p, at, seen, seen.first + j, (bn, d))
                     with ring_k.produce() as f:
-                        p.copy(self.tma, self.k.at(z, h).tile(j, 0, shape=(bn, d)).T, f.k)
+                        p.copy(self.tma, k.T, f.k)
                     with ring_v.produce() as f:
-                        p.copy(self.tma, self.v.at(z, h).tile(j, 0, shape=(bn, d)), f.v)
-            budget = 160 if self.groups == 3 else 240
-            with p.role("consumer", warps=4 * self.groups, first=4, registers=budget), once.consume() as a:
+                        p.copy(self.tma, v, f.v)
+            with p.role("consumer", warps=4 * self.groups, first=4, registers=many), once.consume() as a:
+                seen = self.seen(p, at, i, bm)
                 o, low, total = self.begin(p, scores.c, out.c)
 
                 def score() -> Any:
@@ -67,18 +70,21 @@ class AttentionHopper(Attention):
                         left = p.relayout(weights.window((0, kk), (bm, out.k)), out.a)  # nothing moves
                         p.multiply(self.outputs, o, left, f.v.window((kk, 0), (out.k, d)))
 
+                def weigh(w: Any, j: Any) -> Any:
+                    return self.weights(p, w, low, total, (seen.first + j, bn), seen.end, seen.query)
+
                 if self.overlapped:
-                    weights = p.cast(self.weigh(p, score(), low, total, i, 0, bn)[0], kind)
-                    with p.loop(ceil_div(end, bn) - 1) as number:
+                    weights = p.cast(weigh(score(), 0)[0], kind)
+                    with p.loop(p.until(ceil_div(seen.count, bn) - 1)) as number:
                         w = score()
                         add(weights)  # goes on while the scores are weighed, which the next line waits for alone
-                        more, keep = self.weigh(p, w, low, total, i, (number + 1) * bn, bn)
+                        more, keep = weigh(w, (number + 1) * bn)
                         o *= keep
                         p.cast(more, kind, into=weights)
                     add(weights)
                 else:
-                    with p.loop(end, step=bn) as j:
-                        weights, keep = self.weigh(p, score(), low, total, i, j, bn)
+                    with p.loop(seen.count, step=bn) as j:
+                        weights, keep = weigh(score(), j)
                         o *= keep
                         add(p.cast(weights, kind))
-                p.store(self.st, self.o.at(z, h, g).tile(i, 0, shape=(bm, d)), o / total)
+                self.leave(p, at, i, o, low, total)

@@ -25,7 +25,7 @@ from tinygpu.language import (
     integers,
     minimum,
 )
-from tinygpu.machines.attention import ALIKE, KINDS
+from tinygpu.machines.attention import ALIKE, KINDS, Seen
 from tinygpu.machines.attention_decoding import AllParts, AttentionDecoding, KeysOfPart, PartsOfKeys
 
 
@@ -49,13 +49,11 @@ class KeysOfPages(PartsOfKeys):
     def program(self, p: Tracer) -> None:
         self.attend(p)
 
-    def keys(self, z: Any, h: Any, j: Any, end: Any) -> tuple[Any, Any]:
-        """The tiles of keys and values from j on, up to the end, in the page in which they lie."""
-        number = j // self.page
-        page, last = self.table[z, number], minimum(end - number * self.page, self.page)
-        k, v = (
-            of.at(page, h).segment(0, last).tile(j % self.page, 0, shape=(self.bn, self.d)) for of in (self.k, self.v)
-        )
+    def keys(self, p: Tracer, at: Any, seen: Seen, j: Any, shape: Any, who: Any = None) -> Any:
+        """In the page in which they lie."""
+        (z, h, _), number = at, j // self.page
+        page, last = self.table[z, number], minimum(seen.end - number * self.page, self.page)
+        k, v = (of.at(page, h).segment(0, last).tile(j % self.page, 0, shape=shape) for of in (self.k, self.v))
         return k, v
 
     @staticmethod

@@ -33,6 +33,7 @@ class Distribution:
     mean       of a normal law, and its standard `deviation`
     listed     the numbers, and how often each is drawn beside the others; as often as each other, where none are given
     ends       of an ascending law: the first is the least number, and the last, where there is another, the greatest
+    apart      of an ascending law: neighbours are at most so far apart; 0: as far as may be
     shift      up to so much, more or less, is added to all numbers along the last axis; within the ends
     """
 
@@ -45,6 +46,7 @@ class Distribution:
     weights: tuple[float, ...] = ()
     ends: bool = False
     shift: float = 0.0
+    apart: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
@@ -57,6 +59,8 @@ class Distribution:
             raise ValueError("a listed distribution lists at least one number")
         if self.weights and (len(self.weights) != len(self.listed) or min(self.weights) < 0 or not any(self.weights)):
             raise ValueError(f"listed numbers have a weight each, none below zero, not {self.weights}")
+        if self.apart < 0 or self.apart != int(self.apart):
+            raise ValueError(f"neighbours are a whole number apart at most, not {self.apart}")
         if not (0 <= self.shift <= (self.high - self.low) / 2 and self.deviation > 0):
             raise ValueError(f"a shift lies within the ends, a deviation is above 0: {self.shift}, {self.deviation}")
 
@@ -111,6 +115,8 @@ class Distribution:
 
     def _sorted(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Sorted integers; the ends are there at times, or always, and two neighbours are equal."""
+        if self.apart:
+            return self._stepped(rng, shape)
         found = np.sort(rng.integers(int(self.low), int(self.high) + 1, shape), axis=-1)
         if not found.size:
             return found.astype(np.float64)
@@ -122,6 +128,30 @@ class Distribution:
             at = int(rng.integers(1, found.shape[-1] - 2))
             found[..., at + 1] = found[..., at]
         return found.astype(np.float64)
+
+    def _stepped(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Ascending integers of which neighbours are near enough: none of them, one at least, and all that may be.
+
+        Raises ValueError where so few numbers do not get from one end to the other.
+        """
+        (*lines, count), span, apart = shape, int(self.high - self.low), int(self.apart)
+        steps = np.zeros((*lines, count), dtype=np.int64)
+        if self.ends:
+            if count > 1 and span > (count - 1) * apart:
+                ends = f"from {int(self.low):,} to {int(self.high):,}"
+                raise ValueError(f"{count} numbers that are at most {apart:,} apart do not reach {ends}")
+            left = np.full(lines, span if count > 1 else 0, dtype=np.int64)
+        else:
+            left = rng.integers(0, min(span, max(count - 1, 0) * apart) + 1, lines)
+            steps[..., :1] = rng.integers(0, span - left + 1, lines)[..., None]
+        for at in range(1, count):
+            least, most = np.maximum(left - (count - 1 - at) * apart, 0), np.minimum(left, apart)
+            drawn = rng.integers(least, most + 1)
+            extreme = rng.integers(4, size=lines)  # segments of no elements, and longest ones, are there
+            steps[..., at] = np.where(extreme == 0, least, np.where(extreme == 1, most, drawn))
+            left = left - steps[..., at]
+        steps[..., 1:] = rng.permuted(steps[..., 1:], axis=-1)
+        return (self.low + np.cumsum(steps, axis=-1)).astype(np.float64)
 
     # -- what is promised ------------------------------------------------------------------------------------------
     def fault(self, values: NDArray[Any]) -> str:
@@ -143,6 +173,13 @@ class Distribution:
         if falls.any():
             place, found = _first(values, falls)
             return f"{place} is {found:,}, less than the number before it, and they must be in ascending order"
+        if self.apart and values.shape[-1] > 1:
+            far = np.zeros(values.shape, dtype=bool)
+            far[..., 1:] = values[..., 1:].astype(np.int64) - values[..., :-1] > self.apart
+            if far.any():
+                place, found = _first(values, far)
+                more = f"more than {int(self.apart):,} above the number before it"
+                return f"{place} is {found:,}, {more}, and neighbours are at most so far apart"
         for at, end, which in ((0, self.low, "first"), (-1, self.high, "last")):
             wrong = values[..., at] != end
             if self.ends and wrong.any() and (at == 0 or values.shape[-1] > 1):

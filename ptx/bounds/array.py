@@ -107,7 +107,7 @@ class Enclosed(NDArrayOperatorsMixin):
     @property
     def T(self) -> Enclosed:
         found: Enclosed = self._call(np.transpose, (self,), {})
-        return found
+        return Enclosed(found.enclosure, self.rounding, self.kind)
 
     def __getattr__(self, name: str) -> Any:
         if name in _METHODS:
@@ -156,7 +156,7 @@ class Enclosed(NDArrayOperatorsMixin):
         held = self.enclosure
         value = np.asarray(held.value[at])
         low, high = (value, value) if held.exact else (np.asarray(held.low[at]), np.asarray(held.high[at]))
-        return self._made(Enclosure(value, low, high, held.whole, held.marks))
+        return Enclosed(Enclosure(value, low, high, held.whole, held.marks), self.rounding, self.kind)
 
     def __setitem__(self, index: Any, given: Any) -> None:
         at, held, put = self._index(index), self.enclosure, self._enclosure(given)

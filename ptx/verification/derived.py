@@ -112,8 +112,18 @@ def derive(
     along = [d for d in looped if any(d in r.dims for r in kernel.rings)]
     for name in looped:
         dims[name] = _sizes(kernel, problem, name, units[name], least.get(name, 1))[0]
-    for name in [d for d in looped if d not in along] + along:
-        dims = _chosen(kernel, problem, dims, name, aim, units[name], least.get(name, 1), legal)
+    # What is legal for one dim may hang on another, whose size is chosen later, and may have other remainders.
+    pending = [d for d in looped if d not in along] + along
+    while pending:
+        untiled = sorted(pending, key=lambda d: d in least)
+        tries = [*((name, True) for name in pending), *((name, False) for name in untiled)]
+        found = (
+            (name, _chosen(kernel, problem, dims, name, aim, units[name], least.get(name, 1), legal, kept))
+            for name, kept in tries
+        )
+        name, chosen = next(((n, c) for n, c in found if c is not None), (pending[0], None))
+        dims = chosen or dims | {name: problem.dim[name]}
+        pending.remove(name)
     return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped))
 
 
@@ -145,14 +155,18 @@ def _followed(
 
 def _chosen(
     kernel: Kernel, problem: Problem, dims: dict[str, int], name: str, aim: Aim, unit: int, least: int,
-    legal: Callable[[Mapping[str, int]], bool],
-) -> dict[str, int]:
-    """The dims with the smallest size of one of them that comes nearest to the aim."""
+    legal: Callable[[Mapping[str, int]], bool], kept: bool,
+) -> dict[str, int] | None:
+    """The dims with the smallest size of one of them that comes nearest to the aim; None where none is legal.
+
+    kept  whether the size leaves the remainders of the real one
+    """
     rings = [r for r in kernel.rings if name in r.dims]
     rounds = 1 if aim.exactly is not None else PLAIN_ROUNDS
     best: tuple[tuple[int, int], dict[str, int]] | None = None
     patience = 2 * max([r.stages for r in rings], default=1)
-    for number, size in enumerate(_sizes(kernel, problem, name, unit, least)):
+    sizes = _sizes(kernel, problem, name, unit, least)
+    for number, size in enumerate(sizes if kept else range(unit, unit * MOST_SIZES + 1, unit)):
         tried = dims | {name: size}
         if not legal(tried):
             continue
@@ -169,7 +183,7 @@ def _chosen(
             patience -= 1
             if not patience:
                 break
-    return best[1] if best else dims | {name: problem.dim[name]}
+    return best[1] if best else None
 
 
 def _sizes(kernel: Kernel, problem: Problem, name: str, unit: int, least: int) -> list[int]:
@@ -240,7 +254,14 @@ def _legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Calla
     ]
     conditions = [c for c in conditions if compile_scalars(c)(known)[0]]
     holds = compile_scalars(*conditions)
-    return lambda changed: all(holds({**known, **changed}))
+    along, options = {d for d, _ in (*kernel.tiles, *kernel.steps)}, dict(problem.options)
+    following = tuple(d for d in machine.following_dims() if d.name not in along)
+
+    def legal(changed: Mapping[str, int]) -> bool:
+        small = {**problem.dim, **changed}
+        return all(holds({**known, **changed, **followed(machine.__name__, following, small, options)}))
+
+    return legal
 
 
 def _fitting(kernel: Kernel, o: Operand) -> Callable[[int, int], int]:

@@ -56,6 +56,11 @@ FILLING: Mapping[str, Sizes] = {
     "histogram": {"m": 1 << 28, "v": 256},
     "attention_ampere": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
     "attention_hopper": {"b": 2, "h": 16, "g": 1, "s": 4096, "t": 4096, "d": 128},
+    "attention_varlen_ampere": {"b": 8, "h": 16, "g": 1, "s": 8192, "t": 8192, "longest": 2048, "d": 128},
+    "attention_varlen_hopper": {"b": 8, "h": 16, "g": 1, "s": 8192, "t": 8192, "longest": 2048, "d": 128},
+    "attention_paged_prefill": {
+        "b": 8, "h": 16, "g": 1, "s": 8192, "longest": 2048, "d": 128, "listed": 64, "pages": 1024, "page": 16,
+    },
 }
 # (few long rows, a small problem) of machines whose dims are not (rows, columns).
 SMALL: Mapping[str, tuple[Sizes, ...]] = {

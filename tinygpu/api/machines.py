@@ -59,6 +59,9 @@ SHIPPED: Mapping[str, str] = {
     "long_scan": "tinygpu.machines.scan:LongScan",
     "attention_ampere": "tinygpu.machines.attention_ampere:AttentionAmpere",
     "attention_hopper": "tinygpu.machines.attention_hopper:AttentionHopper",
+    "attention_varlen_ampere": "tinygpu.machines.attention_varlen:AttentionVarlenAmpere",
+    "attention_varlen_hopper": "tinygpu.machines.attention_varlen:AttentionVarlenHopper",
+    "attention_paged_prefill": "tinygpu.machines.attention_paged_prefill:AttentionPagedPrefill",
 }
 # Plans, by the same names: several kernels as one operation.
 PLANS: Mapping[str, str] = {
@@ -69,6 +72,7 @@ PLANS: Mapping[str, str] = {
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matmul_hopper", "matmul_skinny", "matmul_ampere", "matmul_simt"),
     "attention": ("attention_hopper", "attention_ampere"),
+    "attention_varlen": ("attention_varlen_hopper", "attention_varlen_ampere"),
     "scan": ("row_scan", "long_scan"),
 }
 

@@ -40,6 +40,8 @@ def input_constraints(
 ) -> Iterator[Constraint]:
     """What dims must be, so that values which are declared by them exist, and their types hold them."""
     kinds = {t.name: t.dtype for t in tensors}
+    for t in tensors:
+        yield from _reached(next(d for d in machine.tensor_declarations() if d.name == t.name).values, t, title)
     declared = [(t.name, kinds[t.name], t.values) for t in machine.tensor_declarations() if t.name in kinds]
     declared += [(s.name, s.dtype, s.values) for s in machine.scalars(options)]
     for name, kind, values in declared:
@@ -52,6 +54,18 @@ def input_constraints(
         if values.whole and kind.kind != "scale" and high is not None:
             sentence = f"{kind} holds the largest of {values}"
             yield Constraint(f"type of {name}", high <= every_whole(kind), sentence, source=title, judge="emulator")
+
+
+def _reached(values: Values | None, tensor: Tensor, title: str) -> Iterator[Constraint]:
+    """There are numbers enough to get from one end to the other, where neighbours are near each other."""
+    if values is None or not values.ends or (not isinstance(values.apart, Expr) and not values.apart):
+        return
+    low, high, apart = (_bound(end) for end in (values.low, values.high, values.apart))
+    if low is None or high is None or apart is None:
+        return
+    steps = tensor.size(tensor.rank - 1) - 1
+    sentence = f"{steps} steps of {values} reach from {values.low} to {values.high}"
+    yield Constraint(f"steps of {tensor.name}", high <= low + steps * apart, sentence, source=title, judge="emulator")
 
 
 def mistake_in_values(values: Values | None, kinds: tuple[DType, ...], dims: frozenset[str]) -> str:

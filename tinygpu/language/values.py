@@ -39,6 +39,7 @@ class Values:
     weights: tuple[float, ...] = ()
     ends: bool = False
     shift: float = 0.0
+    apart: Bound = 0
     mistake: str = ""
 
     def __str__(self) -> str:
@@ -52,7 +53,8 @@ class Values:
     @property
     def symbols(self) -> frozenset[str]:
         """The dims that its ends name."""
-        return frozenset[str]().union(*[b.symbols for b in (self.low, self.high, *self.listed) if isinstance(b, Expr)])
+        named = (self.low, self.high, self.apart, *self.listed)
+        return frozenset[str]().union(*[b.symbols for b in named if isinstance(b, Expr)])
 
     def at(self, dims: Mapping[str, int]) -> Distribution:
         """With dims filled in; raises ValueError where there is no number between its ends."""
@@ -62,8 +64,9 @@ class Values:
             raise ValueError(f"{self.written} has no number{f' for {sizes}' if sizes else ''}")
         listed = tuple(_value(n, dims) for n in self.listed)
         return Distribution(
-            self.law, low, high, self.mean, self.deviation, listed, self.weights, self.ends, self.shift
-        )
+            self.law, low, high, self.mean, self.deviation, listed, self.weights, self.ends, self.shift,
+            _value(self.apart, dims),
+        )  # fmt: skip
 
     def expectation(self, dims: Mapping[str, int], function: Callable[[float], float] = float) -> float:
         """The mean of a function of one number: of the number itself, where none is given."""
@@ -146,12 +149,19 @@ def integers(low: Bound, high: Bound) -> Values:
     return _made("integers", "integers", low, high, half_open=True)
 
 
-def ascending(low: Bound, high: Bound, *, ends: bool = False) -> Values:
+def ascending(low: Bound, high: Bound, *, ends: bool = False, apart: Bound = 0) -> Values:
     """Whole numbers from `low` to `high`, both included, in ascending order along the last axis: offsets of segments.
 
-    ends  the first is `low`, and the last is `high`
+    ends   the first is `low`, and the last is `high`
+    apart  neighbours are at most so far apart: no segment has more elements; 0: as far as may be
     """
-    return replace(_made("ascending", "ascending", low, high, more=", ends=True" if ends else ""), ends=ends)
+    limited = isinstance(apart, Expr) or apart != 0
+    more = (", ends=True" if ends else "") + (f", apart={_text(apart)}" if limited else "")
+    made = _made("ascending", "ascending", low, high, more=more)
+    if not made.mistake and (_no_number(apart) or (not isinstance(apart, Expr) and (apart < 0 or apart % 1))):
+        said = f"neighbours are apart by a whole number above 0, or a dim, at most, not {_text(apart)}"
+        return replace(made, mistake=f"{made}: {said}")
+    return replace(made, ends=ends, apart=apart)
 
 
 def one_of(*numbers: Bound, weights: tuple[float, ...] = ()) -> Values:

@@ -108,10 +108,20 @@ class Program:
         return frozenset(found)
 
     def rounds_of(self, s: Repeated) -> Expr:
-        """The rounds of a loop, over parameters and dims: what indices and data decide is taken for what is typical."""
+        """The rounds of a loop, over parameters and dims: what indices and data decide is taken for what is typical.
+
+        Where data decide, tiles have some rounds, or none: their mean, by the tiles in the middle of equal parts of the
+        grid.
+        """
         if not s.trips.symbols & self.indices:
             return s.trips
-        return maximum(self._with(s.trips, self._typical()), 1)
+        typical, axes = self._typical(), {a.index for a in self.grid.axes}
+        if not s.trips.symbols & axes or not s.trips.symbols & self.said_by_data:
+            return maximum(self._with(s.trips, typical), 1)
+        found = expr(0)
+        for part in range(BRANCH_PARTS):
+            found = found + self._with(s.trips, {**typical, **self._tiles(part)})
+        return maximum((2 * found + BRANCH_PARTS) // (2 * BRANCH_PARTS), 1)
 
     def taken_of(self, s: Statement) -> Expr:
         """In how many of `BRANCH_PARTS` equal parts of its rounds a branch is taken, by the middle of each part.
@@ -132,11 +142,13 @@ class Program:
                 i.index: i.first + self._with(i.trips, typical) * (2 * part + 1) // (2 * BRANCH_PARTS) for i in sampled
             }
             if not sampled:
-                places = {
-                    a.index: a.tiles * (2 * part + 1) // (2 * BRANCH_PARTS) for a in self.grid.axes
-                }
+                places = self._tiles(part)
             taken = taken + where(self._with(given, {**typical, **places}), 1, 0)
         return taken
+
+    def _tiles(self, part: int) -> dict[str, Expr]:
+        """The tile in the middle of one of `BRANCH_PARTS` parts of the grid, along every axis."""
+        return {a.index: a.tiles * (2 * part + 1) // (2 * BRANCH_PARTS) for a in self.grid.axes}
 
     def _typical(self) -> dict[str, Expr]:
         """The middle of what every index goes over, and what expressions define."""

@@ -180,3 +180,17 @@ def test_what_is_rounded_on_the_way_lies_between_the_ends(kind: Any, seed: int) 
         made = x * y
         held = (np.clip(made, -largest, largest) if np.dtype(kind).itemsize == 1 else made).astype(kind)
         assert inside(judged(rounded, x, y), held.astype(np.float32) * np.float32(0.125) + y)
+
+
+def test_a_part_of_an_array_is_of_its_type() -> None:
+    """What is rounded to the type of a part of q is rounded: 0.03 is no number of f16, and may be either neighbour."""
+    q = np.full((4, 3), 0.1, np.float16)
+    kinds = {"q": q.dtype}
+
+    def reference(q: Any) -> Any:
+        return (q[1:, :2].T * 0.3).astype(q[1:].T.dtype)
+
+    rounding = Rounding(exact=False, approximation=0.0)
+    found = answers(reference, {"q": q.astype(np.float64)}, {}, ["y"], rounding, kinds)["y"]
+    assert not found.followed
+    assert (found.high - found.low > 2.0**-16).all()

@@ -60,6 +60,7 @@ def random_values(rng: np.random.Generator) -> Values:
         lambda: positive(abs(high) + 0.01),
         lambda: integers(first, last + 1),
         lambda: ascending(first, last, ends=bool(rng.integers(2))),
+        lambda: ascending(first, last, apart=int(rng.integers(1, 20))),
         lambda: one_of(first, last, low),
         lambda: one_of(first, last, weights=(1.0, 3.0)),
         lambda: shifted(normal(low, abs(high - low)), by=abs(low) + 0.1),
@@ -91,6 +92,7 @@ def draws_as_promised(seed: int) -> None:
                 assert made.fault(array) == "", where
             if made.law == "ascending" and shape:
                 assert np.all(np.diff(found, axis=-1) >= 0), where
+                assert not made.apart or np.all(np.diff(found, axis=-1) <= made.apart), where
                 ends = found[..., [0, -1]] == (made.low, made.high)
                 assert np.all(ends) or not made.ends or shape[-1] == 1, where
             if made.listed:
@@ -277,6 +279,10 @@ def plain(self: Any, p: Any, x: Any, y: Any, who: Any) -> None:
 
 SENTENCES: list[tuple[Callable[[Dim], Any], str]] = [
     (lambda n: Input("f32", n, values=uniform(1, -1)), "uniform(1, -1): it has no number; the lower end comes first"),
+    (
+        lambda n: Input("s32", n, values=ascending(0, n, apart=-1)),
+        "ascending(0, n, apart=-1): neighbours are apart by a whole number above 0, or a dim, at most, not -1",
+    ),
     (lambda n: Input("f32", n, values=uniform("a", 1)), "uniform('a', 1): its ends are numbers or dims, not 'a'"),  # type: ignore[arg-type]
     (
         lambda n: Input("f32", n, values=integers(0, 0.5)),
