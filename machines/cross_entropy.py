@@ -1,10 +1,10 @@
 """Cross entropy: the loss of each row of logits against the class that is right, with the log-softmax behind it.
 
 loss = log(sum(exp(x))) - x[target]; the first of the two is left for the gradient. The logits of the vocabulary are
-read once: each thread keeps the largest element that it saw and the sum of what the others are beside it, and rescales
-the sum where a larger one comes; threads put theirs together as pairs. The logit of the target is found by its position
-as it passes. A row has any length; searched are who holds a row, from a few lanes to a CTA, how much of it at a time,
-and how warps meet.
+read once: for the neighbours of one load a thread keeps the largest element that it saw and the sum of what the others
+are beside it, and rescales the sum once for all of them; threads put theirs together as pairs. The logit of the target
+is found by its position as it passes. A row has any length; searched are who holds a row, from a few lanes to a CTA,
+how much of it at a time, and how warps meet.
 """
 
 from __future__ import annotations
@@ -57,20 +57,26 @@ class CrossEntropy(Machine):
 
     def program(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
+        apart = (shape[1] // self.vector, self.vector)  # neighbours of one load: they share a largest and a sum
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
-            top, total, right = p.full(who, "f32", LOWEST), p.full(who, "f32"), p.full(who, "f32")
+            right = p.full(who, "f32")
+            shared: Any = right.split(1, apart).partition
+            top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")
             with p.loop(self.n, step=shape[1]) as j:
                 x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
-                new = maximum(top, x)
-                p.apply(self.plus, total * exp(top - new), exp(x - new), into=total)
-                p.apply(self.larger, top, x, into=top)
-                p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1) + j, target), x, 0.0), into=right)
-            most, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
+                p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1), target - j), x, 0.0), into=right)
+                x = x.split(1, apart)
+                largest = p.reduce(self.larger, x, axis=2)
+                new = maximum(top, largest)
+                p.apply(self.plus, total * exp(top - new), p.reduce(self.plus, exp(x - new), axis=2), into=total)
+                p.apply(self.larger, top, largest, into=top)
+            top, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
+            most, more = top.squeeze(2), log(total.squeeze(2))
             found = p.reduce(self.plus, right, axis=1, by=self.exchange)
-            p.store(self.st, self.logsum.column(i, shape[0]), most + log(total))
-            p.store(self.st, self.loss.column(i, shape[0]), most - found + log(total))
+            p.store(self.st, self.logsum.column(i, shape[0]), most + more)
+            p.store(self.st, self.loss.column(i, shape[0]), most - found + more)
 
     def beside(self, p: Tracer, left: Any, right: Any) -> Any:
         (a, of_a), (b, of_b) = left, right

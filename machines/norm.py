@@ -2,7 +2,8 @@
 
 A row stays in the registers of those who hold it, from one warp to the CTAs of a cluster: it is read once, its mean and
 variance are found in two passes over registers (numbers far from zero cancel less than in one), and it is written once.
-Searched are who holds a row, how many rows a CTA has, and how warps exchange their sums.
+Rows that registers cannot hold, or that leave no room for a second CTA, are read again for each pass, while they are in
+L2. Searched are who holds a row, how much of it at a time, how many rows a CTA has, and how warps exchange their sums.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language import (
+    Choice,
     Dim,
     Input,
     Machine,
@@ -47,9 +49,10 @@ class Norm(Machine):
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(vector), isa.Exchange("shuffles", "pairs")
     arithmetic, places = isa.arithmetic("f32", approximate=True), isa.arithmetic("s32")
     plus = isa.Add("f32")
+    reads = Choice("once", "again")
 
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
-    whole = Require(n <= ctas * across * vector * step, "a row fits into the tiles of a cluster")
+    whole = Require(n <= ctas * across * vector * step, "a row fits into the tiles of a cluster", only=(reads, "once"))
     full = Require(
         (ctas == 1) | ((across == 32 * warps) & (rows == 1)), "only whole CTAs share a row", kind="dominance",
         why="CTAs that have rows of their own need not meet",
@@ -62,26 +65,56 @@ class Norm(Machine):
         has = {"r": options["residual"], "s": options["residual"], "w": options["affine"]}
         return bool(has.get(name, name != "shift" or (options["affine"] and cls.centred)))
 
+    def row(self, p: Tracer, i: Any, j: Any, who: Any) -> Any:
+        """A tile of rows, the residual added."""
+        x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=who.shape), who), "f32")
+        return x + p.load(self.ld, self.r.tile(i, j, shape=who.shape), who) if self.residual else x
+
+    def keep(self, p: Tracer, i: Any, j: Any, x: Any) -> None:
+        if self.residual:
+            p.store(self.st, self.s.tile(i, j, shape=x.shape), x)
+
+    def around(self, p: Tracer, x: Any, mean: Any, j: Any) -> Any:
+        """x beside its mean; nothing lies beyond the row."""
+        return p.where(p.index(x.partition.along(1), 1) + j < self.n, x - mean, 0.0)
+
+    def leave(self, p: Tracer, i: Any, j: Any, y: Any) -> None:
+        if self.affine:
+            y = y * p.load(self.ld, self.w.row(j, y.shape[1]), y.partition.along(1))
+        if self.affine and self.centred:
+            y = y + p.load(self.ld, self.shift.row(j, y.shape[1]), y.partition.along(1))
+        p.store(self.st, self.y.tile(i, j, shape=y.shape), y)
+
+    def mean(self, p: Tracer, x: Any) -> Any:
+        return p.reduce(self.plus, x, axis=1, by=self.exchange, cluster=1) / self.n
+
     def normalise(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
-        grid = p.grid((self.m, shape[0]), (self.n, shape[1]), cluster=(1, self.ctas))
-        across = {"axis": 1, "by": self.exchange, "cluster": 1}
-        with grid as (i, j), p.role("all", warps=self.warps):
-            x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who), "f32")
-            if self.residual:
-                x = x + p.load(self.ld, self.r.tile(i, j, shape=shape), who)
-                p.store(self.st, self.s.tile(i, j, shape=shape), x)
+        cut = (self.n, shape[1]) if self.reads == "once" else (self.ctas * shape[1], shape[1])
+        with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
+            if self.reads == "once":
+                x = self.row(p, i, first, who)
+                self.keep(p, i, first, x)
+                x = self.around(p, x, self.mean(p, x), first) if self.centred else x
+                self.leave(p, i, first, x * rsqrt(self.mean(p, x * x) + self.eps))
+                return
+            mean: Any = 0.0
             if self.centred:
-                x = x - p.reduce(self.plus, x, **across) / self.n
-                x = p.where(p.index(who.along(1), 1) + j < self.n, x, 0.0)  # nothing lies beyond the row
-            square = p.reduce(self.plus, x * x, **across) / self.n
-            y = x * rsqrt(square + self.eps)
-            if self.affine:
-                y = y * p.load(self.ld, self.w.row(j, shape[1]), who.along(1))
-            if self.affine and self.centred:
-                y = y + p.load(self.ld, self.shift.row(j, shape[1]), who.along(1))
-            p.store(self.st, self.y.tile(i, j, shape=shape), y)
+                total = p.full(who, "f32")
+                with p.loop(self.n, step=self.ctas * shape[1]) as j:
+                    total += self.row(p, i, first + j, who)
+                mean = self.mean(p, total)
+            squares = p.full(who, "f32")
+            with p.loop(self.n, step=self.ctas * shape[1]) as j:
+                x = self.row(p, i, first + j, who)
+                self.keep(p, i, first + j, x)
+                x = self.around(p, x, mean, first + j) if self.centred else x
+                squares += x * x
+            scale = rsqrt(self.mean(p, squares) + self.eps)
+            with p.loop(self.n, step=self.ctas * shape[1]) as j:
+                x = self.row(p, i, first + j, who)
+                self.leave(p, i, first + j, (x - mean if self.centred else x) * scale)
 
     @classmethod
     def normal(cls, x: Any, eps: Any, r: Any, w: Any, shift: Any) -> Any:

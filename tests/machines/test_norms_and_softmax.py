@@ -40,6 +40,22 @@ def test_random_candidates_are_right(machine: Any, seed: int) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.parametrize("machine", [RmsNorm, LayerNorm])
+@pytest.mark.parametrize(("n", "options"), [(1, {}), (777, {"residual": True}), (4097, {"affine": False})])
+def test_rows_that_are_read_again_are_right(machine: Any, n: int, options: dict[str, Any]) -> None:
+    problem = machine.problem(m=3, n=n, dtypes={"x": "f16" if n == 777 else "f32"}, options=options)
+    space = build_space(machine, problem, device("a100"))
+    point = space.space.restrict({"reads": "again", "step": 2}).sample(1, np.random.default_rng(n))[0]
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    found = verify(kernel, machine, problem, orders=("random",))
+    assert found.passed, f"{problem} {point}\n{found}"
+
+
+def test_norms_of_long_rows_read_them_again() -> None:
+    space = tg.space(LayerNorm, m=4, n=1_000_003, device="h100")
+    assert {p["reads"] for p in space.sample(20, 0)} == {"again"}
+
+
 def test_rows_of_a_million_elements_are_passed_over() -> None:
     space = tg.space(Softmax, m=4, n=1_000_003, device="h100")
     assert {p["reads"] for p in space.sample(20, 0)} == {"three times"}
@@ -67,11 +83,13 @@ def test_the_ctas_of_a_cluster_share_a_row(ctas: int, reads: str, logarithm: boo
         assert verify(kernel, Softmax, problem, orders=("late", "random")).passed
 
 
+@pytest.mark.parametrize(("reads", "n"), [("once", 700), ("again", 2500)])
 @pytest.mark.parametrize("machine", [RmsNorm, LayerNorm])
-def test_the_ctas_of_a_cluster_share_a_row_that_is_normalised(machine: Any) -> None:
-    problem = machine.problem(m=3, n=700, options={"residual": True}, dtypes={"x": "f16"})
+def test_the_ctas_of_a_cluster_share_a_row_that_is_normalised(machine: Any, reads: str, n: int) -> None:
+    problem = machine.problem(m=3, n=n, options={"residual": True}, dtypes={"x": "f16"})
     space = build_space(machine, problem, device("h100"))
     point = {"warps": 2, "across": 64, "vector": 4, "step": 1, "rows": 1, "ctas": 4, "exchange": "pairs"}
+    point["reads"] = reads
     kernel = build(space.program(point), problem, point, SolverCache()).kernel
     found = verify(kernel, machine, problem, orders=("late", "random"))
     assert found.passed
