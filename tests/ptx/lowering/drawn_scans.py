@@ -88,8 +88,10 @@ def draw(seed: int, style: str = "") -> Drawn:
         combine, kind = "add", "s32"
     exclusive = bool(rng.random() < 0.4)
     who, text = holders(rng, warps, axis, True)
-    if kind == "f64" and who.values.size > 16:  # they would not fit into registers
+    if kind == "f64" and who.values.size > (8 if style in OVER_A_CLUSTER else 16):  # they would not fit into registers
         kind = "f32"
+    if style in OVER_A_CLUSTER and combine == "sum and largest" and who.values.size > 32:  # nor these
+        combine = "add"
     tile = (int(who.shape[0]), int(who.shape[1]))
     low = -999 if combine == "max" and kind != "u32" else 0
     over: dict[str, Any] = {"grid": 1} if style in OVER_THE_GRID else {}
