@@ -277,7 +277,7 @@ def copy_vectors(context: Context, instruction: Transfer, s: n.Copy) -> None:
     who = s.partition.coalesced
     vector = vector_of(instruction, who)
     rely_on_alignment(context, s.source, vector)
-    width = vector * s.source.dtype.bytes
+    width = s.source.dtype.bytes_of(vector)
     emit.comment(f"{s.name}: {s.target.name} = {instruction.label} {s.source.name}, {width} bytes per thread")
     with behind(context, s.source):
         source = gmem_access(context, s.source, who)

@@ -132,15 +132,23 @@ def sums(s: n.Statement) -> list[Tile]:
     return [tile for tile in found.values() if tile.memory is RMEM]
 
 
+def _at_once(tile: Tile) -> int:
+    """Elements of a buffer that are read together: those that share a byte."""
+    return max(8 // tile.dtype.bits, 1)
+
+
 def _shared_out(tile: Tile, threads: int) -> Partition:
-    """A buffer among threads: as many side by side along each axis as divide it, element by element."""
+    """A buffer among threads: as many side by side along each axis as divide it, element by element or byte by byte."""
     holders, values = [], []
+    if _at_once(tile) > 1 and tile.contiguous is not None:
+        values.append((_at_once(tile), E(tile.contiguous)))
     for axis in reversed(range(len(tile.shape))):
-        extent = int(tile.shape[axis])
+        together = _at_once(tile) if axis == tile.contiguous else 1
+        extent = int(tile.shape[axis]) // together
         side = math.gcd(extent, threads)
         threads //= side
-        holders.append((side, E(axis)))
-        values.append((extent // side, side * E(axis)))
+        holders.append((side, together * E(axis)))
+        values.append((extent // side, side * together * E(axis)))
     return Partition(tile.shape, Layout.of(holders, values)).coalesced
 
 
@@ -176,7 +184,7 @@ def slot(context: Context, s: n.Statement, pipeline: str) -> None:
         if (id(s), b.name) in context.spots
     ]
     for spot, tile in found:
-        _append(context, spot, moves.read(context, ReadsSlot(1), tile, spot.partition))
+        _append(context, spot, moves.read(context, ReadsSlot(_at_once(tile)), tile, spot.partition))
     if found:
         issue(context, MeetWarp())
 

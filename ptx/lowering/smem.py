@@ -30,7 +30,7 @@ class SmemAccess:
 
     context: Context
     place: BufferPlace
-    element_bytes: int
+    bits: int  # of an element
     values: NDArray[np.int64]  # (values, 2): row, column in elements
     row: Number  # the thread's part, offsets included
     column: Number  # in bytes
@@ -58,7 +58,7 @@ class SmemAccess:
         return self.context.emit.add(register, self.context.emit.mul(rows[value], apart)), near
 
     def _whole(self, value: int) -> tuple[Number, int]:
-        row, column = int(self.values[value][0]), int(self.values[value][1]) * self.element_bytes
+        row, column = int(self.values[value][0]), int(self.values[value][1]) * self.bits // 8
         pitch = self.place.pitch_bytes
         width = self.place.swizzle_bytes
         if self.carries:
@@ -139,12 +139,12 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
         raise LoweringError(f"{tile.name} does not lie in SMEM")
     emit = context.emit
     place = context.placement.places[buffer.name]
-    element = buffer.dtype.bytes
+    bits = buffer.dtype.bits
     rows_of = np.array([int(step) for step in buffer.row_steps], dtype=np.int64)
     picked = None
     if tile.pick is not None:  # the axis is its values', and no part of what threads and values decide
         home = tile.pick.home
-        step = element if home == buffer.contiguous else int(rows_of[home]) * place.pitch_bytes
+        step = buffer.dtype.bytes if home == buffer.contiguous else int(rows_of[home]) * place.pitch_bytes
         picked = named_by(context, tile.pick, who), step, int(buffer.shape[home])
         others: dict[int | str, int | str | Step | None] = {axis: axis for axis in who.axes if axis != home}
         who = Partition(who.shape, who.layout.project(others))
@@ -152,27 +152,28 @@ def smem_access(context: Context, tile: Tile, who: Partition) -> SmemAccess:
     column, column_constant, column_step = _start(context, tile, who.threads, buffer.contiguous)
     values = who.value_coordinates()
     pairs = np.stack([values @ rows_of + row_constant, values[:, buffer.contiguous] + column_constant], axis=1)
-    column = emit.mul(column, element)
+    column = emit.mul(column, bits // 8) if bits >= 8 else emit.div(column, 8 // bits)
     base = emit.add(context.arguments["smem"], slot_offset(context, buffer))
     threads = who.thread_coordinates()
     thread_rows = threads @ rows_of
-    thread_bytes = threads[:, buffer.contiguous] * element
+    thread_bytes, value_bytes = threads[:, buffer.contiguous] * bits // 8, pairs[:, 1] * bits // 8
+    step_bytes = column_step * bits // 8
     width = place.swizzle_bytes
-    carries = bool(width) and _carries(width, thread_bytes, pairs[:, 1] * element, column_step * element)
+    carries = bool(width) and _carries(width, thread_bytes, value_bytes, step_bytes)
     if width and not carries:
         if int(thread_bytes.max()) >= width or column_step:
             base = emit.add(base, emit.mul(emit.div(column, width), place.block_bytes))
             column = emit.rem(column, width)
-        thread_bytes, column_step = thread_bytes % width, 0
+        thread_bytes, step_bytes = thread_bytes % width, 0
     apart = None
     if place.xor and not carries and splits(
-        place, thread_rows, thread_bytes, pairs[:, 0], pairs[:, 1] * element, row_step, column_step * element
+        place, thread_rows, thread_bytes, pairs[:, 0], value_bytes, row_step, step_bytes
     ):
         seen = thread_bytes.copy()  # what is added at run time changes none of the bits
         for bit, mask in place.xor:
             seen = np.where(thread_rows >> bit & 1, seen ^ mask, seen)
         apart = emit.xor(column, pattern(context, place, row)), int(np.bitwise_or.reduce(seen))
-    return SmemAccess(context, place, element, pairs, row, column, base, apart, carries, picked)
+    return SmemAccess(context, place, bits, pairs, row, column, base, apart, carries, picked)
 
 
 def _carries(width: int, thread_bytes: NDArray[np.int64], value_bytes: NDArray[np.int64], step_bytes: int) -> bool:

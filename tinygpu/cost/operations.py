@@ -125,7 +125,8 @@ class Operations:
                         if hop.writes is SMEM:
                             one = self._requests(hop, s.partition)
                             width = hop.width_bytes(s.target.dtype)
-                            tally.add("smem_store_wavefronts", times * one * maximum(width // 4, 1))
+                            passed = one * maximum(width // 4, 1) - self._spared(hop, s.partition, width)
+                            tally.add("smem_store_wavefronts", times * passed)
                             if hop.reads is RMEM:
                                 tally.add("warp_instructions", times * one)
             case n.Index() if s.result.partition is not None:  # of values at one coordinate, one is computed
@@ -268,6 +269,14 @@ class Operations:
         threads = partition.made_for if partition.made_for is not None else partition.thread_count
         return ceil_div(threads, 32) * (partition.value_count // expr(hop.vector))
 
+    def _spared(self, hop: Transfer, partition: Partition, width: Expr) -> Expr:
+        """Wavefronts that whole warps would take, and the last one does not, of whose lanes some take no part."""
+        if partition.made_for is not None:
+            return expr(0)
+        rest, each = partition.thread_count % 32, maximum(width // 4, 1)
+        spared = where(rest == 0, 0, each - ceil_div(rest * width, WAVEFRONT_BYTES))
+        return spared * (partition.value_count // expr(hop.vector))
+
     def _transfer(self, hop: Transfer, tile: Tile, partition: Partition | None, tally: Tally, times: Expr) -> None:
         if partition is None:
             return
@@ -293,7 +302,7 @@ class Operations:
                 tally.add("l1_wavefronts", requests * maximum(width // 4, 1) * passes)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
-            tally.add(name, requests * maximum(width // 4, 1))
+            tally.add(name, requests * maximum(width // 4, 1) - times * self._spared(hop, partition, width))
 
     def _passes(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
         """How often a memory of the machine's own is asked for one warp instruction: lanes that read one piece share

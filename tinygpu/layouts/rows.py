@@ -23,18 +23,28 @@ HARDWARE_SWIZZLES = {128: Swizzle(3, 4, 3), 64: Swizzle(2, 4, 3), 32: Swizzle(1,
 
 @lru_cache(maxsize=1024)  # the solver counts every access under a layout, and a kernel asks for every buffer's again
 def whole_rows(
-    axes: tuple[Axis, ...], rows: int, pitch: int, xor: Xor = (), stages: int = 1, stage_bytes: int = 0
+    axes: tuple[Axis, ...], rows: int, pitch: int, xor: Xor = (), stages: int = 1, stage_bytes: int = 0,
+    to_a_byte: int = 1,
 ) -> ComposedLayout:
     """(coordinate along each axis, stage) -> bytes: `rows` rows, `pitch` bytes from one to the next.
+
+    to_a_byte  elements that share each byte of a row: they have its address
 
     The pitch is rounded up to a power of two before the swizzle and put back behind it.
 
     >>> print(whole_rows(((8, 1, 0), (40, 0, 1)), 8, 48, ((0, 16),)))
     (64,8,1):(1,48,0) o Sw<1,4,2> o (8,40,1):(64,1,512)
+    >>> print(whole_rows(((8, 1, 0), (64, 0, 1)), 8, 32, to_a_byte=2))
+    (32,8,1):(1,32,0) o (8,(2,32),1):(32,(0,1),256)
     """
     wide, tall = 1 << (pitch - 1).bit_length(), 1 << (rows - 1).bit_length()
-    steps = [down * wide + across for _, down, across in axes]
-    inner = Layout((*(extent for extent, _, _ in axes), stages), (*steps, wide * tall))
+    modes = [
+        Layout((to_a_byte, extent // to_a_byte), (0, across))
+        if across and to_a_byte > 1
+        else Layout(extent, down * wide + across)
+        for extent, down, across in axes
+    ]
+    inner = concatenate(*modes, Layout(stages, wide * tall))
     low = wide.bit_length() - 1
     swizzle = xor_swizzle(tuple((low + bit, mask) for bit, mask in xor), (wide * tall * stages - 1).bit_length())
     return ComposedLayout(swizzle, inner, Layout((wide, tall, stages), (1, pitch, stage_bytes)))

@@ -126,7 +126,7 @@ def _symbolic(b: Buffer) -> Layout | None:
         if axis != b.contiguous:
             modes.append([(extent, step * (b.pitch_bytes if b.swizzle_bytes is None else b.swizzle_bytes))])
         elif b.swizzle_bytes is None:
-            modes.append([(extent, b.dtype.bytes)])
+            modes.append([(extent, b.dtype.bytes)] if b.dtype.bits >= 8 else [(2, 0), (extent // 2, 1)])
         else:
             per: Expr = b.swizzle_bytes // b.dtype.bytes
             modes.append([(per, b.dtype.bytes), (extent // per, b.rows * b.swizzle_bytes)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -109,7 +109,7 @@ def store_fault(program: Program, problem: Problem) -> str:
     }
     tiles = [range(int(evaluate(a.tiles, problem.dim))) for a in program.grid.axes]
     names = [a.index for a in program.grid.axes]
-    storing = tuple(s for s in map(_only_stores, program.body) if s is not None)
+    storing = tuple(k for s in program.body if (k := _only_stores(s, counts.keys())) is not None)
     for number, numbers in enumerate(itertools.product(*tiles)):
         at = {**environment, n.PART: 0, **dict(zip(names, numbers, strict=True))}
         # roles that take turns at tiles: this tile is of one of them
@@ -128,12 +128,12 @@ def store_fault(program: Program, problem: Problem) -> str:
     return ""
 
 
-def _only_stores(s: n.Statement) -> n.Statement | None:
-    """The statement without what stores into no tensor, and so without loops that need not be gone through."""
+def _only_stores(s: n.Statement, into: Collection[str]) -> n.Statement | None:
+    """The statement without what stores into none of these tensors, and without loops for nothing else."""
     if not s.children:
         combines = any(getattr(i, "combines", False) for i in s.instructions)  # any number of times
-        return s if any(t.tensor is not None for t in s.writes) and not combines else None
-    kept = [tuple(k for k in map(_only_stores, inner.statements) if k is not None) for inner in s.children]
+        return s if any(t.tensor is not None and t.tensor.name in into for t in s.writes) and not combines else None
+    kept = [tuple(k for i in inner.statements if (k := _only_stores(i, into)) is not None) for inner in s.children]
     return s.with_children(*kept) if any(kept) else None
 
 
@@ -196,9 +196,9 @@ def layout_fault(program: Program, layouts: SolvedLayouts) -> str:
 
 
 def _buffer_fault(b: Buffer, where: BufferPlace) -> str:
-    shape, size = tuple(map(int, b.shape)), b.dtype.bytes
+    shape, size = tuple(map(int, b.shape)), max(b.dtype.bits // 8, 1)
     start = where.addresses(np.indices(shape, dtype=np.int64).reshape(len(shape), -1).T)
-    if len(np.unique(start)) != len(start):
+    if len(np.unique(start)) * max(8 // b.dtype.bits, 1) != len(start):
         return "its layout puts two elements at one address"
     if (start % size).any():
         return "its layout splits elements"
@@ -217,12 +217,12 @@ def _vectors_fault(program: Program, b: Buffer, where: BufferPlace) -> str:
                 continue
             lanes = access.lanes.reshape(-1, access.lanes.shape[-1])
             first = lanes[lanes[:, 0] >= 0] + np.array(offsets(access.tile, placed.indices), dtype=np.int64)
-            last = first + (access.width_bytes // b.dtype.bytes - 1) * along
+            last = first + (access.width_bytes * 8 // b.dtype.bits - 1) * along
             inside = ((first >= 0) & (last < shape)).all(axis=1)
             if not inside.all():
                 return f"{access.name} touches element {tuple(map(int, first[~inside][0]))}, outside of it"
             starts = where.addresses(first)
-            apart = where.addresses(last) - starts != access.width_bytes - b.dtype.bytes
+            apart = where.addresses(last) - starts != access.width_bytes - max(b.dtype.bits // 8, 1)
             if apart.any() or (starts % access.width_bytes).any():
                 return f"its layout splits the {access.width_bytes} bytes that {access.name} moves at once"
     return ""

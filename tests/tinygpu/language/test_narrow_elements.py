@@ -15,7 +15,7 @@ import tinygpu as tg
 from tinygpu.api.bundle import question
 from tinygpu.dtypes import dtype
 from tinygpu.expressions import expr
-from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, blocked
+from tinygpu.language import Dim, Elementwise, Input, Machine, Output, Param, Route, UnknownLayout, blocked
 from tinygpu.language.problem import Operand
 from tinygpu.ptx import isa
 from tinygpu.ptx.isa.unpack import PACKED, UNPACKED, Pack, Unpack
@@ -246,21 +246,91 @@ def test_rows_of_4_bits_are_whole_vectors() -> None:
     assert any("width of x" in s for s in alone.sentences)
 
 
-def test_what_shares_bytes_is_moved_between_global_memory_and_registers_alone() -> None:
-    def program(self: Any, p: Any) -> None:
-        who = blocked((64,), threads=32, vector=2)
-        stage = p.smem("s4", (64,))
-        with p.grid((self.n, 64)) as (i,), p.role("all", warps=1), p.pipeline("ring", 1, x=stage) as ring:
-            with ring.produce() as slot:
-                p.copy(self.copy, self.x.tile(i, shape=(64,)), slot.x, who)
-            with ring.consume() as slot:
-                p.store(self.st, self.y.tile(i, shape=(64,)), p.load(self.get, slot.x, who))
+def through_a_ring(kind: str, by_column: bool, copy: Any, padded: bool = True) -> type[Machine]:
+    """y = x, tile after tile through shared memory, where elements of 4 bits stay two to a byte."""
+    major = ("col",) if by_column else ("row",)
 
-    parts = {"x": Later(lambda n: Input("s4", n)), "y": Later(lambda n: Output("s4", n))}
+    class Ring(Machine):
+        """y = x"""
+
+        m, n = Dim(), Dim()
+        x, y = Input(kind, m, n, majors=major), Output(kind, m, n, majors=major)
+
+        warps, vector, stages, pad = Param(1, 2), Param(8, 16, 32), Param(1, 2, 3), Param(0, 32)
+        read = Param(2, 4, 8)
+        layout = UnknownLayout()
+        bring, get, put, st = copy(vector), isa.LdShared(read), isa.StShared(read), isa.StGlobal(read)
+
+        def program(self, p: Any) -> None:
+            lines, axis = 16 * self.warps, 0 if by_column else 1
+            shape = (64, lines) if by_column else (lines, 64)
+            place = {"pad": self.pad} if padded else {"layout": self.layout}
+            stage = p.smem(kind, shape, contiguous=axis, **place)
+            brought = blocked(shape, threads=32 * self.warps, vector=self.vector, axis=axis, name="brought")
+            held = blocked(shape, threads=32 * self.warps, vector=self.read, axis=axis, across=8, name="held")
+            short, long = (self.n, self.m) if by_column else (self.m, self.n)
+            one = p.pipeline("ring", self.stages, x=stage)
+            with p.grid((short, lines)) as (j,), p.role("all", warps=self.warps), one as ring:
+                with p.loop(long, step=64) as i, ring.produce() as slot:
+                    at = (i, j) if by_column else (j, i)
+                    p.copy(self.bring, self.x.tile(*at, shape=shape), slot.x, brought)
+                with p.loop(long, step=64) as i, ring.consume() as slot:
+                    at = (i, j) if by_column else (j, i)
+                    p.store(self.st, self.y.tile(*at, shape=shape), p.load(self.get, slot.x, held))
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x
+
+    return Ring
+
+
+def routed(vector: Any) -> Route:
+    return Route(isa.LdGlobal(vector), isa.StShared(vector))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_elements_that_share_bytes_go_through_shared_memory_as_they_are(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind, by_column = ("s4", "u4", "e2m1")[seed % 3], bool(seed % 2)
+    made = through_a_ring(kind, by_column, isa.CpAsync if seed < 5 else routed, padded=bool(seed // 2 % 2))
+    long, short = 32 * int(rng.integers(1, 9)), int(rng.integers(1, 60))
+    m, n = (long, short) if by_column else (short, long)
+    space = tg.space(made, m=m, n=n, device="h100")
+    (point,) = space.sample(1, seed)
+    kernel = tg.emit(space, point)
+    codes = rng.integers(0, 16, (m, n)).astype(np.uint8)
+    for found in (tg.emulate(kernel, codes.view(dtype(kind).numpy)), tg.run(kernel, codes.view(dtype(kind).numpy))):
+        np.testing.assert_array_equal(found.view(np.uint8), codes)
+    verified = tg.verify(kernel)
+    assert verified.passed, verified
+
+
+def test_what_shares_bytes_is_moved_in_whole_bytes() -> None:
+    def ring(instruction: Any, swizzle: int | None = None, ends: bool = False) -> Any:
+        def program(self: Any, p: Any) -> None:
+            who = blocked((64,), threads=32, vector=2)
+            stage = p.smem("s4", (64,), swizzle=swizzle)
+            with p.grid((self.n, 64)) as (i,), p.role("all", warps=1), p.pipeline("ring", 1, x=stage) as ring:
+                with ring.produce() as slot:
+                    x = self.x.segment(0, 5) if ends else self.x
+                    by_lanes = () if swizzle else (who,)
+                    p.copy(self.copy, x.tile(i, shape=(64,)), slot.x, *by_lanes)
+                with ring.consume() as slot:
+                    p.store(self.st, self.y.tile(i, shape=(64,)), p.load(self.get, slot.x, who))
+
+        parts = {"x": Later(lambda n: Input("s4", n)), "y": Later(lambda n: Output("s4", n))}
+        return lambda: thing(program, ("neg", "ld", "warps"), copy=instruction, get=isa.LdShared(2), **parts)
+
     refused(
-        lambda: thing(program, ("neg", "ld", "warps"), copy=isa.CpAsync(32), get=isa.LdShared(2), **parts),
-        "Thing.program: cp.async moves whole bytes from GMEM to SMEM, and not x, whose elements have 4 bits; load them "
-        "into registers, and convert them there",
+        ring(isa.TmaLoad(), swizzle=32),
+        "Thing.program: copy (cp.async.bulk.tensor) moves elements of whole bytes, and those of x have 4 bits; copy "
+        "them thread by thread, as by isa.CpAsync",
+    )
+    refused(
+        ring(isa.CpAsync(8), ends=True),
+        "Thing.program: cp.async moves whole bytes, and a segment along x, whose elements have 4 bits, may end within "
+        "one",
     )
 
 

@@ -167,15 +167,14 @@ class Transfer(Instruction):
         return rules
 
     def _check_narrow(self, tile: Tile) -> None:
-        """Elements that share a byte are moved between GMEM and registers alone."""
+        """Elements that share a byte are moved by whole bytes; a part of a tensor is one of its rows."""
         kind = f"{tile.name}, whose elements have {tile.dtype.bits} bits"
         if tile.dtype.bits != 4:
             raise TypeError(f"{self.label} moves elements of 4 bits and of whole bytes, and not {kind}")
-        if {self.reads, self.writes} != {GMEM, RMEM}:
-            raise TypeError(
-                f"{self.label} moves whole bytes from {self.reads} to {self.writes}, and not {kind}; load them into "
-                "registers, and convert them there"
-            )
+        if self.combines:
+            raise TypeError(f"{self.label} combines elements of whole bytes, and not {kind}")
+        if tile.tensor is not None and tile.tensor.contiguous_axis in {axis for axis, _ in tile.ends}:
+            raise TypeError(f"{self.label} moves whole bytes, and a segment along {kind}, may end within one")
 
 
 def _run(partition: Partition, contiguous: int | None) -> Expr:

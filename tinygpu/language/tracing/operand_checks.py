@@ -111,6 +111,11 @@ class OperandChecks(BlockChecks):
             have, want = extents_of(source), extents_of(target)
             raise self.fail(f"{name} copies {have} of {source.name} to {want} of {target.name}")
         self._launched(instruction, source)
+        if source.dtype.bits < 8:
+            raise self.fail(
+                f"{name} ({instruction}) moves elements of whole bytes, and those of {source.name} have "
+                f"{source.dtype.bits} bits; copy them thread by thread, as by isa.CpAsync"
+            )
         for window in (source, target):
             if window.pick is not None:
                 said = f"%{window.pick.by.name} says row by row where {window.name} lies"
