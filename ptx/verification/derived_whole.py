@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
+from tinygpu.expressions import Expr, compile_arrays
 from tinygpu.language.plan import Plan
 from tinygpu.language.posing import followed
 from tinygpu.language.problem import Problem, ProblemError
@@ -21,6 +24,8 @@ from tinygpu.ptx.verification.derived import MOST_GAP_ELEMS
 
 # Tiles along each axis of a grid, and rounds of each loop, that every kernel has at least.
 LEAST = 2
+# Of a dim that no kernel goes along, as the rows of a table, at least so many, where the real problem has them.
+FEW = 8
 # Sizes of one dim that are looked at, from the smallest on.
 MOST_SIZES = 256
 
@@ -42,9 +47,21 @@ def _smaller(real: Kernels, now: Kernels, name: str) -> Iterator[Kernels]:
         tried = first + number * period
         if tried >= size:
             return
+        if tried < FEW and not _along(real, name):
+            continue
         posed = _posed(now, {**now.problem.dim, name: tried})
         if posed is not None and _shows(real, posed):
             yield posed
+
+
+def _along(kernels: Kernels, name: str) -> bool:
+    """Whether a kernel has tiles or rounds along a dim, or along what is made of it."""
+    steps = kernels.machine.bound_steps(dict(kernels.problem.options))  # type: ignore[attr-defined]  # of a plan
+    return any(
+        name in step.dims[dim].symbols
+        for stage, step in zip(kernels.stages, steps, strict=True)
+        for dim in {d for d, _ in (*stage.kernel.tiles, *stage.kernel.steps)} & step.dims.keys()
+    )
 
 
 def _posed(kernels: Kernels, dims: Mapping[str, int]) -> Kernels | None:
@@ -89,9 +106,19 @@ def _period(kernels: Kernels, name: str) -> int:
                 continue
             if size.sympy.is_Symbol:
                 parts += [extent for d, extent in (*stage.kernel.tiles, *stage.kernel.steps) if d == dim]
-                about = {dim, *stage.tensors}
-                parts += [fact.divisor for fact in stage.kernel.facts if fact.name.partition(".")[0] in about]
+                parts += [fact.divisor for fact in stage.kernel.facts if fact.name == dim]  # others are checked
             else:
-                parts += [int(kernels.point[s]) for s in size.symbols if kernels.point.get(s)]
+                parts.append(_shift(kernels, name, size))
     return math.lcm(*parts)
+
+
+def _shift(kernels: Kernels, name: str, size: Expr) -> int:
+    """By how much a dim is changed so that a size which is made of it changes by the same, wherever it stands."""
+    point = {s: int(kernels.point[s]) for s in size.symbols if kernels.point.get(s)}
+    whole = math.lcm(*point.values())
+    (made,) = compile_arrays(size)({**kernels.problem.dim, **point, name: np.arange(1, 2 * whole + 1)})
+    for shift in (n for n in range(1, whole) if whole % n == 0):
+        if len(np.unique(made[shift : shift + whole] - made[:whole])) == 1:
+            return shift
+    return whole
 
