@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tinygpu.cost.demand import Chain, Demand, Phase, TensorPath, Work
+from tinygpu.cost.held import held_bytes
 from tinygpu.cost.locality import dram_read_bytes
 from tinygpu.cost.look_back import chained, handed_on
 from tinygpu.cost.operations import CHAIN, WORK, Operations, Tally, bytes_of, sum_of
@@ -86,6 +87,7 @@ class Counts:
             prefetch_iterations=v["prefetch"],
             bytes_in_flight_per_cta=np.maximum(v["in_flight"], 1),
             held=int(len(self.program.roles) > 1),
+            late=v["held"] / np.maximum(v["slots"], 1),
             persistent=int(self.program.grid.scheduler.persistent),
             even=v["even"],
             turns=max(role.share[1] for role in self.program.roles),
@@ -266,6 +268,7 @@ class _Counter:
             "prefetch": self.operations.prefetch,
             "in_flight": iteration.in_flight_bytes,
         }
+        out["slots"], out["held"] = held_bytes(p)
         for name, tally in self.phases.items():
             out |= {f"{name}.{k}": v for k, v in tally.work.items()}
             out |= {f"{name}.{k}": v for k, v in tally.chain.items()}

@@ -115,6 +115,8 @@ class Demand:
     bytes_in_flight_per_cta  global bytes of one CTA under way at a time in the loop (stages - 1 tiles of a pipeline)
     held                     1: what is under way holds its place until it has been used, since roles of their own fill
                              and drain; 0: it is asked for while the tile before is in use
+    late                     share of the places of what is under way that products still read when the next ones begin;
+                             less than 1
     even                     1: CTAs share the rounds of the last tiles, so that all do the same number (stream-K)
     persistent               1: CTAs take tile after tile, and fetch the next one's data while they finish this one
     turns                    groups of warps of a CTA that take turns at tiles: one multiplies while others store
@@ -141,6 +143,7 @@ class Demand:
     prefetch_iterations: Cells = 0
     bytes_in_flight_per_cta: Cells = 0
     held: Cells = 0
+    late: Cells = 0
     even: Cells = 0
     persistent: Cells = 0
     turns: Cells = 1

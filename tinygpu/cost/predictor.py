@@ -381,6 +381,8 @@ class Rates:
         Little's law: bytes asked for / bytes under way x the time from asking to the moment when the place may be asked
         for again. That is the latency, the transfer itself, and the use where the place is held until then.
 
+        Where products still read a slot when the next ones begin, the others alone bring the data of these.
+
         shared_s  of the loop: transfers at the SM's share of L2 and DRAM
         used_s    of the loop: work and latencies of the CTA itself
         """
@@ -388,7 +390,14 @@ class Rates:
         rounds = asked / np.maximum(np.asarray(demand.bytes_in_flight_per_cta), 1)
         latency_s = np.asarray(demand.iterations) * memory_cycles / self.clock_hz
         held_s = np.where(np.asarray(demand.held) > 0, used_s, 0)
-        return np.asarray(rounds * latency_s + np.minimum(rounds, 1) * (shared_s + held_s), dtype=np.float64)
+        others = rounds / (1 - np.asarray(demand.late))
+        return np.asarray(
+            np.maximum(
+                rounds * latency_s + np.minimum(rounds, 1) * (shared_s + held_s),
+                np.where(np.asarray(demand.late) > 0, others * latency_s + np.minimum(others, 1) * shared_s, 0),
+            ),
+            dtype=np.float64,
+        )
 
     def throttled_s(
         self, tensor_flops: Times, unthrottled_s: Times, lanes_s: Times | float = 0.0, groups: Times | float = 1.0

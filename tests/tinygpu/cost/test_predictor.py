@@ -31,6 +31,7 @@ demands = st.builds(
     epilogue=phases,
     prefetch_iterations=st.integers(0, 4),
     held=st.integers(0, 1),
+    late=st.floats(0, 0.5),
     persistent=st.integers(0, 1),
     even=st.integers(0, 1),
     turns=st.integers(1, 3),
