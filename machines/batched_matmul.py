@@ -3,7 +3,8 @@
 Every matrix of the batch lies where its strides say: one behind the other, or as heads within rows. Both factors may be
 transposed. A grid of batch by tiles of c, matrix after matrix so that L2 has few at a time, is all that is added to a
 matmul: cp.async fills a ring of stages, ldmatrix brings fragments, mma.sync multiplies. Searched are the tile, who
-multiplies which part, the depth of the ring, and how the stages lie in shared memory.
+multiplies which part, the depth of the ring, how the stages lie in shared memory, and whether results pass through it:
+narrow ones fill a sector of 32 bytes only there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tinygpu.language import (
     AccessPattern,
+    Choice,
     Dim,
     Machine,
     Param,
@@ -37,11 +39,12 @@ class BatchedMatmul(Machine):
 
     bm, bn, bk = Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 96, 128, 192, 256), Param(16, 32, 64, 128)
     warps_m, warps_n, stages = Param(1, 2, 4), Param(1, 2, 4), Param(1, 2, 3, 4, 5)
-    va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2)
-    across_a, across_b = AccessPattern(), AccessPattern()
-    layout_a, layout_b = UnknownLayout(), UnknownLayout()
+    va, vb, vc = Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8, 16), Param(1, 2, 4, 8)
+    across_a, across_b, across_c = AccessPattern(), AccessPattern(), AccessPattern()
+    layout_a, layout_b, layout_c = UnknownLayout(), UnknownLayout(), UnknownLayout()
     copy_a, copy_b, fragment_a, fragment_b = copied(va), copied(vb), fragments(), fragments()
-    mma, st, conversions = isa.MmaSync(), isa.StGlobal(vc), isa.arithmetic("f32")
+    mma, conversions, store = isa.MmaSync(), isa.arithmetic("f32"), Choice("direct", "staged")
+    st_fragment, ld_row, st_row = isa.StShared(2), isa.LdShared(vc), isa.StGlobal(vc)
     big_enough = Require(
         (bm * bn >= 32 * warps_m * warps_n * 16)
         | (batch * ceil_div(m, bm) * ceil_div(n, bn) < symbol("device.sm_count")),
@@ -58,21 +61,30 @@ class BatchedMatmul(Machine):
         who_b = blocked((bk, bn), threads=32 * warps, vector=self.vb, axis=row_b, across=self.across_b, name="b")
         a_stage = p.smem(kind_a, (bm, bk), contiguous=row_a, layout=self.layout_a)
         b_stage = p.smem(kind_b, (bk, bn), contiguous=row_b, layout=self.layout_b)
-        with (
-            p.grid((self.batch, 1), (self.m, bm), (self.n, bn)) as (z, i, j),
-            p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring,
-            p.role("all", warps=warps),
-        ):
-            with p.loop(self.k, step=bk) as kk, ring.produce() as s:
-                p.copy(self.copy_a, self.a.at(z).tile(i, kk, shape=(bm, bk)), s.a, who_a)
-                p.copy(self.copy_b, self.b.at(z).tile(kk, j, shape=(bk, bn)), s.b, who_b)
-            total = p.full(t.c, self.mma.accumulator(kind_a, kind_b))
-            with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
-                a = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
-                b = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
-                p.multiply(self.mma, total, a, b)
-            wide = total if self.c.dtype.name == "s32" else p.cast(total, "f32")  # whole sums too become f32 first
-            p.store(self.st, self.c.at(z).tile(i, j, shape=(bm, bn)), p.cast(wide, self.c.dtype))
+        with p.grid((self.batch, 1), (self.m, bm), (self.n, bn)) as (z, i, j):
+            with p.pipeline("ring", self.stages, a=a_stage, b=b_stage) as ring, p.role("all", warps=warps):
+                with p.loop(self.k, step=bk) as kk, ring.produce() as s:
+                    p.copy(self.copy_a, self.a.at(z).tile(i, kk, shape=(bm, bk)), s.a, who_a)
+                    p.copy(self.copy_b, self.b.at(z).tile(kk, j, shape=(bk, bn)), s.b, who_b)
+                total = p.full(t.c, self.mma.accumulator(kind_a, kind_b))
+                with p.loop(self.k, step=bk), ring.consume() as s, p.unroll(bk, step=t.k) as kt:
+                    a = p.load(self.fragment_a, s.a.window((0, kt), (bm, t.k)), t.a)
+                    b = p.load(self.fragment_b, s.b.window((kt, 0), (t.k, bn)), t.b)
+                    p.multiply(self.mma, total, a, b)
+            c = self.c.at(z).tile(i, j, shape=(bm, bn))
+            with p.role("all", warps=warps):
+                wide = total if self.c.dtype.name == "s32" else p.cast(total, "f32")  # whole sums become f32 first
+                out = p.cast(wide, self.c.dtype)
+                if self.store == "direct":
+                    p.store(self.st_row, c, out)
+            if self.store == "staged":
+                who_c = blocked((bm, bn), threads=32 * warps, vector=self.vc, across=self.across_c, name="c")
+                c_stage = p.smem(self.c.dtype, (bm, bn), layout=self.layout_c)
+                with p.pipeline("out", 1, c=c_stage) as drain, p.role("all", warps=warps):
+                    with drain.produce() as s:
+                        p.store(self.st_fragment, s.c, out)
+                    with drain.consume() as s:
+                        p.store(self.st_row, c, p.load(self.ld_row, s.c, who_c))
 
     @staticmethod
     def reference(a: Any, b: Any) -> Any:

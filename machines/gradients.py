@@ -3,8 +3,8 @@
 What a row's gradient needs is a sum over the row or two, and then every element by itself. Rows stay in registers of
 those who hold them, a few lanes or a whole CTA (up to 8192 elements), so that everything is read once and written once.
 Weights of a norm are shared by all rows: a CTA adds up its own rows in registers, and memory adds up the CTAs, in any
-order, on top of what is there (gradients accumulate). Searched are who holds a row, and how many rows a CTA takes: more
-of them leave fewer sums to memory, and fill fewer SMs.
+order, on top of what is there (gradients accumulate). Searched are who holds a row, how many rows a CTA takes (more of
+them leave fewer sums to memory, and fill fewer SMs), and whether the next rows come to shared memory meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language import (
+    Choice,
     Dim,
     InOut,
     Input,
@@ -116,33 +117,58 @@ class NormBackward(Rows):
     dy, w = Input(ALIKE, Rows.m, Rows.n, follows=x), Input(ALIKE, Rows.n, follows=x)
     dx, dw = Output(ALIKE, Rows.m, Rows.n, follows=x), InOut("f32", Rows.n)
     eps = Scalar("f32", values=between(1e-6, 1e-4))
-    rounds, add, centred = Param(1, 4, 16, 64), isa.RedGlobal("add"), False
+    rounds, add, centred = Param(1, 4, 8, 16, 32, 64), isa.RedGlobal("add"), False
+    ahead, stages = Choice("no rows", "rows in shared memory"), Param(2, 3, 4)
+    copy, ld_row = isa.CpAsync(Rows.vector), isa.LdShared(Rows.vector)
     dshift: Any
     whole = Require(Rows.n <= Rows.across * Rows.vector * Rows.step, "a row fits into one tile")
 
     def gradients(self, p: Tracer) -> None:
         shape, who = self.held()
-        rows = shape[0] * self.rounds
-        with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
-            dw, dshift = p.full(who, "f32"), p.full(who, "f32") if self.centred else None
-            with p.loop(rows, step=shape[0]) as r:
-                x, dy = self.rows(p, i + r, shape, who, self.x, self.dy)
-                if self.centred:
-                    x = x - self.total(p, x) / self.n
-                    x = p.where(p.index(who.along(1), 1) < self.n, x, 0.0)  # nothing lies beyond the row
-                scale = rsqrt(self.total(p, x * x) / self.n + self.eps)
-                x = x * scale
-                dw += dy * x
-                if self.centred:
-                    dshift += dy
-                g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
-                rest = g - x * (self.total(p, g * x) / self.n)
-                if self.centred:
-                    rest = rest - self.total(p, g) / self.n
-                p.store(self.st, self.dx.tile(i + r, 0, shape=shape), rest * scale)
-            for tensor, each in [(self.dw, dw)] + ([] if dshift is None else [(self.dshift, dshift)]):
-                total = p.reduce(self.plus, each, axis=0, by=self.exchange)
-                p.store(self.add, tensor.row(0, shape[1]), total)
+        rows, kinds = shape[0] * self.rounds, {"x": self.x.dtype, "dy": self.dy.dtype}
+        if self.ahead == "no rows":
+            with p.grid((self.m, rows)) as (i,), p.role("all", warps=self.warps):
+                sums = self.sums(p, who)
+                with p.loop(rows, step=shape[0]) as r:
+                    self.row(p, i + r, self.rows(p, i + r, shape, who, self.x, self.dy), sums)
+                self.left(p, sums)
+            return
+        ring = p.pipeline("ring", self.stages, **{name: p.smem(kind, shape) for name, kind in kinds.items()})
+        with p.grid((self.m, rows)) as (i,), ring as ahead, p.role("all", warps=self.warps):
+            with p.loop(rows, step=shape[0]) as r, ahead.produce() as s:
+                p.copy(self.copy, self.x.tile(i + r, 0, shape=shape), s.x, who)
+                p.copy(self.copy, self.dy.tile(i + r, 0, shape=shape), s.dy, who)
+            sums = self.sums(p, who)
+            with p.loop(rows, step=shape[0]) as r, ahead.consume() as s:
+                self.row(p, i + r, [p.cast(p.load(self.ld_row, t, who), "f32") for t in (s.x, s.dy)], sums)
+            self.left(p, sums)
+
+    def sums(self, p: Tracer, who: Any) -> list[Any]:
+        """What the CTA adds up of dw, and of dshift."""
+        return [p.full(who, "f32") for _ in range(2 if self.centred else 1)]
+
+    def row(self, p: Tracer, at: Any, held: list[Any], sums: list[Any]) -> None:
+        """dx of the rows at a place."""
+        (shape, who), (x, dy) = self.held(), held
+        if self.centred:
+            x = x - self.total(p, x) / self.n
+            x = p.where(p.index(who.along(1), 1) < self.n, x, 0.0)  # nothing lies beyond the row
+        scale = rsqrt(self.total(p, x * x) / self.n + self.eps)
+        x = x * scale
+        for mine, more in zip(sums, (dy * x, dy), strict=False):
+            p.apply(self.plus, mine, more, into=mine)
+        g = dy * p.load(self.ld, self.w.row(0, shape[1]), who.along(1))  # rows find it in L1
+        rest = g - x * (self.total(p, g * x) / self.n)
+        if self.centred:
+            rest = rest - self.total(p, g) / self.n
+        p.store(self.st, self.dx.tile(at, 0, shape=shape), rest * scale)
+
+    def left(self, p: Tracer, sums: list[Any]) -> None:
+        """Memory adds up what CTAs have."""
+        shape, _ = self.held()
+        for tensor, each in zip((self.dw, self.dshift) if self.centred else (self.dw,), sums, strict=True):
+            total = p.reduce(self.plus, each, axis=0, by=self.exchange)
+            p.store(self.add, tensor.row(0, shape[1]), total)
 
     @classmethod
     def of_rows(cls, x: Any, dy: Any, w: Any, eps: Any) -> tuple[Any, Any]:

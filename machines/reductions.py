@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinygpu.language import (
+    Choice,
     Combine,
     Dim,
     Input,
@@ -134,7 +135,9 @@ class ArgMax(Machine):
     ld, st, exchange = isa.LdGlobal(vector), isa.StGlobal(1), isa.Exchange("shuffles", "pairs")
     arithmetic, places = isa.arithmetic("f32"), isa.arithmetic("s32")
     larger, lower = isa.Max("f32"), isa.Min("s32")
+    reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, and then where it stands
     lanes = Require(across <= 32 * warps, "the threads along a row are threads of the CTA")
+    whole = Require(n <= across * vector * step, "a row fits into one tile", only=(reads, "the row"))
 
     def better(self, p: Tracer, left: Any, right: Any) -> Any:
         (x, i), (y, j) = left, right
@@ -144,6 +147,13 @@ class ArgMax(Machine):
         shape = (32 * self.warps // self.across, self.across * self.vector * self.step)
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
+            if self.reads == "the row":
+                x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf), "f32")
+                most = p.reduce(self.larger, x, axis=1, by=self.exchange)
+                place = where(equal(x, most), p.index(who, 1), 2**31 - 1)
+                found = p.reduce(self.lower, place, axis=1, by=self.exchange)
+                p.store(self.st, self.y.column(i, shape[0]), found)
+                return
             top, at = p.full(who, "f32", -math.inf), p.full(who, "s32")
             with p.loop(self.n, step=shape[1]) as j:
                 x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")

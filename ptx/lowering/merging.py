@@ -67,6 +67,15 @@ def merged(context: Context, merge: n.Merge, left: Value, right: Value) -> Value
     return [known[tile.name] for tile in merge.made]
 
 
+def merged_all(context: Context, merge: n.Merge, values: Sequence[Value]) -> Value:
+    """What several tuples become, in their order: neighbours first, so that few merges wait for one another."""
+    left = list(values)
+    while len(left) > 1:
+        pairs = [merged(context, merge, *pair) for pair in zip(left[::2], left[1::2], strict=False)]
+        left = pairs + left[2 * len(pairs) :]
+    return left[0]
+
+
 def words(context: Context, merge: n.Merge, value: Value) -> list[str]:
     """A tuple as words of 32 bits."""
     emit, out = context.emit, []

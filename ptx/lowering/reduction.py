@@ -14,7 +14,7 @@ from tinygpu.ptx.lowering.broadcast import broadcast
 from tinygpu.ptx.lowering.compute import partition_of
 from tinygpu.ptx.lowering.context import Context, LoweringError
 from tinygpu.ptx.lowering.emitter import Number
-from tinygpu.ptx.lowering.merging import Value, chosen, keep, merged, unworded, values_of, words
+from tinygpu.ptx.lowering.merging import Value, chosen, keep, merged, merged_all, unworded, values_of, words
 from tinygpu.ptx.lowering.texts import written
 
 
@@ -27,10 +27,7 @@ def write(context: Context, s: n.Reduce) -> None:
     groups = broadcast(after, before, s.results[0].name)
     results = []
     for target in range(after.values.size):
-        first, *others = [values[int(v)] for v in np.flatnonzero(groups == target)]
-        for other in others:
-            first = merged(context, s.merge, first, other)
-        results.append(first)
+        results.append(merged_all(context, s.merge, [values[int(v)] for v in np.flatnonzero(groups == target)]))
     results = _lanes(context, s, results)
     if (by := exchanged(s)) is not None:
         results = _warps(context, s, by, results)
@@ -89,10 +86,8 @@ def _warps(context: Context, s: n.Reduce, by: Exchanged, results: list[Value]) -
     left = across_warps.leave(context, by, [words(context, s.merge, value) for value in results])
     out = []
     for number in range(len(results)):
-        first, *others = [unworded(context, s.merge, got) for got in across_warps.take(context, left, number)]
-        for other in others:
-            first = merged(context, s.merge, first, other)
-        out.append(first)
+        taken = [unworded(context, s.merge, got) for got in across_warps.take(context, left, number)]
+        out.append(merged_all(context, s.merge, taken))
     for mask in by.masks[: by.lanes.bit_length() - 1]:
         out = [_paired(context, s, value, mask) for value in out]
     return out

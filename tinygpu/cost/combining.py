@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinygpu.cost.digits import counted_by
-from tinygpu.expressions import Expr, expr, maximum, where
+from tinygpu.expressions import Expr, Table, expr, maximum, tabulated, where
 from tinygpu.language.meeting import LANES
 from tinygpu.language.partition import Partition
 from tinygpu.layouts.errors import LayoutError
@@ -25,6 +25,7 @@ class Combined:
     shuffles  words that lanes read of each other
     at_once   words that all lanes of a warp combine in one instruction
     selects   selp
+    chosen    selp that wait for each other: in each round, where the order of two tuples counts
     stores    words that are left for other warps
     stored    wavefronts of these, by all warps together: those that have copies of what another has leave none
     loads     requests for what other warps left
@@ -48,6 +49,7 @@ class Combined:
     rounds: Expr
     kept: Expr
     abroad: Expr
+    chosen: Expr
 
 
 def reduced(s: n.Reduce) -> Combined:
@@ -62,13 +64,13 @@ def reduced(s: n.Reduce) -> Combined:
     whole = s.by is not None and s.by.at_once is not None
     in_warp = where(who.lanes == LANES, 0, bits(who.lanes)) if whole else bits(who.lanes)
     rounds = in_warp + pairs
-    in_a_row = who.members - 1 + rounds + (own - 1) + (s.ctas - 1)
+    merges = who.members - 1 + rounds + (own - 1) + (s.ctas - 1)
     loads = crosses * results * words * (own // maximum(who.vector(in_pairs), 1))
     taken_abroad = abroad * results * words * s.ctas
     leaving = who.groups // maximum(who.together, 1)
     return Combined(
-        merges=results * in_a_row,
-        in_a_row=in_a_row,
+        merges=results * merges,
+        in_a_row=halvings(who.members) + rounds + halvings(own) + (s.ctas - 1),
         shuffles=results * words * rounds,
         at_once=results * (where(who.lanes == LANES, 1, 0) if whole else none),
         selects=results * (2 * len(s.merge.made) if s.merge.ordered else 0) * rounds,
@@ -80,6 +82,7 @@ def reduced(s: n.Reduce) -> Combined:
         abroad=abroad,
         rounds=rounds,
         kept=results,
+        chosen=rounds if s.merge.ordered else none,
     )
 
 
@@ -133,7 +136,7 @@ def scanned(s: n.Scan) -> Combined:
     of = dict(zip(SCANNED, found, strict=True))
     kept = of.pop("kept")
     rounds = of["rounds"]
-    return Combined(**of, in_a_row=kept + rounds, at_once=expr(0), kept=kept, abroad=expr(0))
+    return Combined(**of, in_a_row=kept + rounds, at_once=expr(0), kept=kept, abroad=expr(0), chosen=expr(0))
 
 
 SCANNED = (
@@ -189,6 +192,11 @@ class _Counting:
         self.loads += len(totals) * (by.own // by.vector)
         self.taken += len(totals) * by.own
         return [[0] * by.own for _ in totals]
+
+
+def halvings(count: Expr) -> Expr:
+    """How often so many become half as many, rounded up, until one is left: merges of neighbours that wait in a row."""
+    return tabulated(Table("halvings", lambda number: max(number - 1, 0).bit_length()), count)
 
 
 def bits(lanes: Expr) -> Expr:

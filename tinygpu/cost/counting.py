@@ -3,7 +3,8 @@
 The counts are expressions over parameters, dims and tensor facts, made once per structure and evaluated for all
 candidates at once. Of tiles inside the tensors they are what listing every lane gives, wherever rows begin
 (`tinygpu.cost.pieces`); edges run the same instructions with fewer lanes. Shared-memory wavefronts are counted without
-bank conflicts: the layout solver says which conflicts remain (`tinygpu.solver.buffers`).
+bank conflicts: the layout solver says which conflicts remain (`tinygpu.solver.buffers`); of rows that values name, the
+conflicts that their distribution lets expect (`tinygpu.cost.drawn_rows`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 
 from tinygpu.cost.combining import Combined, preceding, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
+from tinygpu.cost.drawn_rows import apart, bank_rounds, drawn_from, rows_of_a_warp
 from tinygpu.cost.look_back import looked_back
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
@@ -170,7 +171,7 @@ class Operations:
             self._computed(step.instruction, times * self.threads * counts.merges, tally)
         tally.wait("smem_loads", times * (counts.rounds + counts.barriers + ABROAD_LOADS * counts.abroad))
         tally.wait("barriers", times * counts.barriers)
-        tally.wait("fmas", times * counts.in_a_row * len(s.merge.steps))
+        tally.wait("fmas", times * (counts.in_a_row * s.merge.steps_in_a_row + counts.chosen))
 
     def _look_back(self, s: n.Preceding, tally: Tally, times: Expr) -> None:
         looking = looked_back(s, self.warps)
@@ -294,6 +295,9 @@ class Operations:
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 if "coalescing" in self.heuristics:
                     touched = times * pieces(access, begins, size)
+                    if tile.pick is not None and (values := drawn_from(self.program, tile)) is not None:
+                        pitch = expr(tensor_pitches(tile)[tile.pick.home])
+                        touched = touched * apart(values, rows_of_a_warp(access), pitch, 8 * size)
                 else:
                     touched = requests * ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
                 tally.add(f"{what}_{verb}", touched)
@@ -302,7 +306,18 @@ class Operations:
                 tally.add("l1_wavefronts", requests * maximum(width // 4, 1) * passes)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
-            tally.add(name, requests * maximum(width // 4, 1) - times * self._spared(hop, partition, width))
+            served = requests * maximum(width // 4, 1) * self._bank_rounds(hop, tile, partition)
+            tally.add(name, served - times * self._spared(hop, partition, width))
+
+    def _bank_rounds(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
+        """What is more than one wavefront where lanes name words of shared memory at random."""
+        if "bank conflicts" not in self.heuristics or tile.buffer is None or len(tile.buffer.shape) > 1:
+            return expr(1)
+        values = drawn_from(self.program, tile)
+        if values is None or not expr(hop.vector).same(1):
+            return expr(1)
+        rows = rows_of_a_warp(vectors("", hop, tile, partition, hop.writes is SMEM))
+        return bank_rounds(values, rows, expr(tile.dtype.bits))
 
     def _passes(self, hop: Transfer, tile: Tile, partition: Partition) -> Expr:
         """How often a memory of the machine's own is asked for one warp instruction: lanes that read one piece share

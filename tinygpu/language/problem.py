@@ -199,5 +199,6 @@ def tensors(p: Problem, declarations: tuple[TensorDeclaration, ...]) -> tuple[Te
         declared = by_name[o.name]
         listed = tuple(dict.fromkeys((d.name, p.dim[d.name]) for d in declared.dims if isinstance(d, Dim) and d.values))
         labels = declared.labels(dict(p.options))
-        out.append(Tensor(o.name, o.dtype, labels, o.access, o.major, declared.memory, o.order, listed))
+        memory, values = declared.memory, declared.values
+        out.append(Tensor(o.name, o.dtype, labels, o.access, o.major, memory, o.order, listed, values))
     return tuple(out)

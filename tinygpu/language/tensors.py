@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tinygpu.dtypes import DType, dtype, not_in_memory
@@ -242,6 +242,7 @@ class Tensor:
     memory   where it lies
     order    its axes, the fastest first; (): as `major` says
     known    dims that are numbers while the program is traced
+    values   what its elements are declared to be drawn from; saved programs do not know it
     """
 
     name: str
@@ -252,6 +253,7 @@ class Tensor:
     memory: Memory = GMEM
     order: tuple[int, ...] = ()
     known: tuple[tuple[str, int], ...] = ()
+    values: Values | None = field(default=None, compare=False, metadata={"saved": False})
 
     @property
     def rank(self) -> int:

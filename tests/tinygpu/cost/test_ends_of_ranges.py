@@ -13,7 +13,6 @@ import pytest
 
 from tinygpu.cost import banks
 from tinygpu.cost.demand import Demand, Phase, Work
-from tinygpu.cost.divergence import Edge, divergence
 from tinygpu.cost.locality import dram_read_bytes, panels, raster, resident_window
 from tinygpu.cost.occupancy import occupancy
 from tinygpu.devices import device, devices
@@ -94,14 +93,7 @@ def test_bytes_under_way_are_said_where_anything_is_read() -> None:
             assert taken(lambda: Demand(iteration=Phase(), **(numbers | {name: number})), said) == (number > 0)  # type: ignore[arg-type]
 
 
-def test_edges_and_grids_begin_at_one() -> None:
-    least = {"extent": 0, "warps": 1, "step": 1, "lanes": 1, "lane_step": 1}
-    for name, first in least.items():
-        for number in (first - 1, first):
-            numbers = {"extent": 9, "warps": 2, "step": 8} | {name: number}
-            said = f"[divergence] {name} must be at least {first}, not {number}"
-            assert taken(lambda: Edge(**numbers), said) == (number == first)
-    assert divergence([Edge(0, 1, 1)]).active_lanes == 0
+def test_grids_begin_at_one() -> None:
     for pid in (-1, 0, 11, 12):
         assert taken(lambda: raster(pid, 4, 3, 2), "a CTA number must lie between 0") == (0 <= pid < 12)
     for first, last in itertools.product((-1, 0, 3, 12), (-1, 0, 3, 4, 12, 13)):

@@ -38,6 +38,15 @@ class Merge:
         return self.steps[0].instruction if not self.ordered and len(self.steps) == len(self.made) == 1 else None
 
     @property
+    def steps_in_a_row(self) -> int:
+        """How many of the steps wait for one another: the longest of the ways from the two to what they become."""
+        after = dict.fromkeys((tile.name for tile in (*self.left, *self.right)), 0)
+        for step in self.steps:
+            waits = [after[o.name] for o in step.operands if isinstance(o, Tile)]
+            after[step.result.name] = 1 + max(waits, default=0)
+        return max(after[tile.name] for tile in self.made)
+
+    @property
     def words(self) -> int:
         """Words of 32 bits in which a tuple goes to other threads."""
         return sum(words_of(tile.dtype.bits) for tile in self.made)

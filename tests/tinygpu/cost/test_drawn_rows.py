@@ -1,0 +1,126 @@
+"""Rows that values name: what is expected of the declared draws, beside what the emulator counts of drawn inputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygpu.cost.demand import Demand
+from tinygpu.cost.drawn_rows import apart, bank_rounds
+from tinygpu.devices import device
+from tinygpu.expressions import Expr, compile_scalars, expr
+from tinygpu.language import InOut, Input, Machine, Values, integers, one_of
+from tinygpu.machines.embedding import Embedding
+from tinygpu.machines.scatter_add import Histogram, ScatterAdd
+from tinygpu.ptx.emulator import Counters, emulate
+from tinygpu.ptx.lowering.build import build
+from tinygpu.ptx.verification.inputs import arguments, make_inputs, workspaces
+from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import build_space
+
+Point = Mapping[str, int | str]
+
+
+class Skewed(Histogram):
+    """Half of all numbers are the same."""
+
+    x = Input("s32", Histogram.m, values=one_of(*range(64), weights=(63.0, *[1.0] * 63)))
+    counts = InOut(("s32", "u32"), Histogram.v)
+
+
+def counted(machine: type[Machine], sizes: Mapping[str, int], point: Point) -> tuple[Demand, Counters]:
+    """(what is expected of one launch, what the emulator counts of it on drawn inputs)."""
+    given = [t.name for t in machine.tensor_declarations()]
+    problem = machine.problem(**sizes, aligns=dict.fromkeys(given, 256))  # counts are of tensors that begin at sectors
+    space = build_space(machine, problem, device("a100"))
+    assert dict(point) in space.space, point
+    kernel = build(space.program(point), problem, point, SolverCache()).kernel
+    operands, scalars = make_inputs(machine, problem, "random", 1)
+    grid = kernel.grid(problem)
+    report = emulate(
+        kernel.ptx,
+        grid=grid,
+        block=(kernel.threads, 1, 1),
+        args=arguments(kernel, problem, operands, scalars, workspaces(kernel, problem, grid[0])),
+        dynamic_smem=kernel.smem_bytes,
+        check=False,
+    )
+    index = space.structure_index(point)
+    values = {**space.environment, **{a: int(point[a]) for a in space.traces[index].axes}}
+    return space.counts(index).demand(values, space.device), report.counters
+
+
+def whole(demand: Demand, what: str) -> float:
+    return float(demand.ctas * getattr(demand.iteration.work, what) * demand.iterations)
+
+
+@pytest.mark.parametrize("machine", [Histogram, Skewed])
+@pytest.mark.parametrize("v", [64, 100, 250])
+def test_lanes_that_ask_one_bank_for_several_words(machine: type[Machine], v: int) -> None:
+    point = {"counted": "in shared memory", "warps": 4, "vector": 2, "rounds": 16, "bins": 256}
+    demand, counters = counted(machine, {"m": 1 << 16, "v": v}, point)
+    expected = whole(demand, "smem_store_wavefronts")
+    assert expected == pytest.approx(counters.shared_atomic_wavefronts, rel=0.02)
+    assert expected > 1.4 * counters.shared_atomic_requests  # nobody would call that one wavefront each
+
+
+@pytest.mark.parametrize("machine", [Histogram, Skewed])
+@pytest.mark.parametrize("v", [64, 1000])
+def test_lanes_that_add_to_one_sector(machine: type[Machine], v: int) -> None:
+    point = {"counted": "in global memory", "warps": 4, "vector": 2, "rounds": 16, "bins": 256}
+    demand, counters = counted(machine, {"m": 1 << 16, "v": v}, point)
+    expected = whole(demand, "sectors_written")
+    assert expected == pytest.approx(counters.global_atomic_sectors, rel=0.01)
+    assert expected < 0.9 * counters.global_atomic_requests * 32  # less than a sector for each lane
+
+
+@pytest.mark.parametrize(("n", "v", "across"), [(4, 10, 1), (4, 300, 1), (8, 10, 2), (64, 5, 4), (64, 5000, 16)])
+def test_rows_that_several_lanes_read(n: int, v: int, across: int) -> None:
+    point = {"ld": "ld.global", "warps": 2, "across": across, "vector": 4, "step": max(n // (4 * across), 1), "rows": 2}
+    demand, counters = counted(Embedding, {"m": 4096, "n": n, "v": v}, point)
+    assert whole(demand, "sectors_read") == pytest.approx(counters.global_load_sectors, rel=0.02)
+
+
+@pytest.mark.parametrize(("n", "v"), [(1, 10), (2, 100), (8, 7)])
+def test_rows_that_several_lanes_add_to(n: int, v: int) -> None:
+    point = {"warps": 2, "across": min(n, 8), "vector": 1, "step": 1, "rows": 2}
+    demand, counters = counted(ScatterAdd, {"m": 8192, "n": n, "v": v}, point)
+    assert whole(demand, "sectors_written") == pytest.approx(counters.global_atomic_sectors, rel=0.02)
+
+
+def evaluated(count: Expr) -> float:
+    return float(compile_scalars(count)({})[0])
+
+
+def mean(values: Values, draws: int, what: Any) -> float:
+    """Over all draws, each as often as the law says."""
+    numbers = [int(n) for n in values.listed] or [*range(int(values.low), int(values.high) + 1)]
+    weights = values.weights or (1.0,) * len(numbers)
+    total = sum(weights)
+    return sum(
+        what([numbers[i] for i in drawn]) * np.prod([weights[i] / total for i in drawn])
+        for drawn in itertools.product(range(len(numbers)), repeat=draws)
+    )
+
+
+def most_of_a_bank(rows: list[int], words: int) -> int:
+    named = {row * words for row in rows}
+    return max(sum(1 for word in named if word % 32 == bank) for bank in range(32))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [integers(0, 5), integers(3, 9), integers(7, 8), one_of(0, 1, 32, 64, 96), one_of(1, 2, 9, weights=(3, 1, 0))],
+)
+@pytest.mark.parametrize("draws", [1, 2, 4])
+def test_means_are_those_over_all_draws(values: Values, draws: int) -> None:
+    for together in (1, 2, 8):
+        exact = mean(values, draws, lambda rows, t=together: len({row // t for row in rows})) / draws
+        assert evaluated(apart(values, expr(draws), expr(256 // together), 256)) == pytest.approx(exact, abs=1 / 4096)
+    for words in (1, 2, 16, 32):
+        exact = mean(values, draws, lambda rows, w=words: most_of_a_bank(rows, w))
+        assert evaluated(bank_rounds(values, expr(draws), expr(32 * words))) == pytest.approx(exact, abs=1 / 4096)
