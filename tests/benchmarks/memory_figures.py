@@ -1,6 +1,6 @@
 """What the memory-bound machines that ship ask of memory, and how long they are predicted to take.
 
-    python -m tests.benchmarks.memory_figures [MACHINE ...] [--device NAME ...]
+    python -m tests.benchmarks.memory_figures [MACHINE ...] [--device NAME ...] [--page docs/figures.md]
 
 Prints the generated part of docs/figures.md: every machine that ships, at a size that fills memory and at small ones,
 on an A100, an H100 and an H200. Of each the best candidate by prediction is taken, as the doors of the project choose
@@ -9,7 +9,7 @@ on a smaller problem and a slice of the GPU (eight SMs with their share of L2), 
 Nothing is timed.
 
 A goal that is missed is printed with what the predictor says the time is made of. With names of machines only these
-are printed.
+are printed; with --page they take the place of what the page has of them, and all other rows stay.
 """
 
 from __future__ import annotations
@@ -327,38 +327,95 @@ SMALL_HEAD = (
 )
 
 
-def report(names: Sequence[str], on: Sequence[str] = DEVICES) -> Iterator[str]:
-    """The tables in Markdown."""
-    missed: list[Missed] = []
-    bound: list[str] = []
-    yield "### Sizes that fill memory\n"
-    yield FILLING_HEAD
-    for name in names:
-        yield from filling_rows(name, on, missed, bound)
-    yield "\n### Small sizes, and few long rows\n"
-    yield SMALL_HEAD
-    for name in names:
-        if name not in bound:
-            yield from small_rows(name, on, missed)
-    yield "\n### Goals that are missed\n"
-    if missed:
-        yield "| where | what | predicted: what the time is made of |\n| --- | --- | --- |"
-        yield from (f"| {m.where} | {m.what} | {m.why} |" for m in missed)
-    else:
-        yield "None."
-    if bound:
-        yield f"\nBound by arithmetic at these sizes, and left out: {', '.join(f'`{name}`' for name in bound)}."
+NO_ROWS = "Bound by arithmetic at these sizes, and left out: "
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The rows of every table, and the machines that arithmetic bounds."""
+
+    filling: tuple[str, ...]
+    small: tuple[str, ...]
+    missed: tuple[str, ...]
+    bound: tuple[str, ...]
+
+    @staticmethod
+    def of(names: Sequence[str], on: Sequence[str] = DEVICES) -> Tables:
+        missed: list[Missed] = []
+        bound: list[str] = []
+        large = [row for name in names for row in filling_rows(name, on, missed, bound)]
+        small = [row for name in names if name not in bound for row in small_rows(name, on, missed)]
+        rows = (f"| {m.where} | {m.what} | {m.why} |" for m in missed)
+        why = sorted(rows, key=lambda row: names.index(machine_of(row)))
+        return Tables(tuple(large), tuple(small), tuple(why), tuple(bound))
+
+    @staticmethod
+    def read(text: str) -> Tables:
+        """What `lines` wrote."""
+        rows: list[list[str]] = [[], [], []]
+        table, bound = 0, ""
+        for line in text.splitlines():
+            if line.startswith("### "):
+                table = TITLES.index(line)
+            elif line.startswith("| ") and not line.startswith(("| machine", "| where", "| ---")):
+                rows[table].append(line)
+            elif line.startswith(NO_ROWS):
+                bound = line.removeprefix(NO_ROWS).strip(".")
+        return Tables(*map(tuple, rows), tuple(name.strip("`") for name in bound.split(", ") if name))
+
+    def with_others(self, others: Tables, named: Sequence[str]) -> Tables:
+        """With the rows of `others` for all machines but those that are named, in the order in which they ship."""
+
+        def ordered(mine: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+            kept = [row for row in theirs if machine_of(row) in SHIPPED and machine_of(row) not in named]
+            return tuple(sorted((*mine, *kept), key=lambda row: tuple(SHIPPED).index(machine_of(row))))
+
+        return Tables(
+            ordered(self.filling, others.filling),
+            ordered(self.small, others.small),
+            ordered(self.missed, others.missed),
+            ordered(self.bound, others.bound),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The tables in Markdown."""
+        yield f"{TITLES[0]}\n"
+        yield from (FILLING_HEAD, *self.filling)
+        yield f"\n{TITLES[1]}\n"
+        yield from (SMALL_HEAD, *self.small)
+        yield f"\n{TITLES[2]}\n"
+        if self.missed:
+            yield "| where | what | predicted: what the time is made of |\n| --- | --- | --- |"
+            yield from self.missed
+        else:
+            yield "None."
+        if self.bound:
+            yield f"\n{NO_ROWS}{', '.join(f'`{name}`' for name in self.bound)}."
+
+
+TITLES = ("### Sizes that fill memory", "### Small sizes, and few long rows", "### Goals that are missed")
+
+
+def machine_of(row: str) -> str:
+    """Which machine a row is about, or a name."""
+    return row.removeprefix("| ").partition(",")[0].partition(" |")[0].strip("`")
 
 
 BEGINS, ENDS = "<!-- figures: python -m tests.benchmarks.memory_figures --page docs/figures.md -->", "<!-- /figures -->"
 
 
-def written(page: str, lines: Iterator[str]) -> str:
-    """A page with other figures between its marks."""
+def generated(page: str) -> tuple[str, str, str]:
+    """What stands before the marks of a page, between them and behind them."""
     head, _, rest = page.partition(BEGINS)
-    _, there, tail = rest.partition(ENDS)
+    inside, there, tail = rest.partition(ENDS)
     if not there:
         raise ValueError(f"the page has no {BEGINS} with {ENDS} behind it")
+    return head, inside, tail
+
+
+def written(page: str, lines: Iterator[str]) -> str:
+    """A page with other figures between its marks."""
+    head, _, tail = generated(page)
     return "\n".join((f"{head}{BEGINS}\n", *lines, f"\n{ENDS}{tail}"))
 
 
@@ -368,12 +425,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", action="append", help=f"as often as you like; {', '.join(DEVICES)} otherwise")
     parser.add_argument("--page", type=Path, help="write the figures into this page, between its marks")
     chosen = parser.parse_args(arguments)
-    lines = report(chosen.machine or tuple(SHIPPED), chosen.device or DEVICES)
+    if chosen.page is not None and chosen.device:
+        parser.error("a page has rows for all devices: leave --device out")
+    tables = Tables.of(chosen.machine or tuple(SHIPPED), chosen.device or DEVICES)
     if chosen.page is not None:
-        chosen.page.write_text(written(chosen.page.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        page = chosen.page.read_text(encoding="utf-8")
+        if chosen.machine:
+            tables = tables.with_others(Tables.read(generated(page)[1]), chosen.machine)
+        chosen.page.write_text(written(page, tables.lines()), encoding="utf-8")
         return 0
-    for line in lines:
-        print(line, flush=True)
+    for line in tables.lines():
+        print(line)
     return 0
 
 

@@ -29,7 +29,7 @@ def rows_of(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "axpby" else pytest.mark.slow) for n in SHIPPED])
 def test_the_page_is_what_the_benchmark_prints(name: str) -> None:
-    printed = "\n".join(figures.report([name])).splitlines()
+    printed = "\n".join(figures.Tables.of([name]).lines()).splitlines()
     assert rows_of(name) == [line for line in printed if line.startswith("| `")]
     left_out = any(line.startswith("Bound by arithmetic") for line in printed)
     assert left_out == (f"`{name}`" in PAGE.rpartition("Bound by arithmetic")[2])
@@ -59,6 +59,20 @@ def test_what_misses_its_goal_is_in_bold_and_explained() -> None:
                 if row[name].startswith("**"):
                     assert f"{row['machine'].strip('`')}, {row['sizes']}, {row['device']}" in missed
     assert seen > 100
+
+
+def test_rows_of_one_machine_take_the_place_of_its_own() -> None:
+    whole = figures.Tables.read(figures.generated(PAGE)[1])
+    assert "\n".join(whole.lines()) in PAGE
+    softmax = [f"| `softmax` | {size} |" for size in ("here", "there")]
+    mended = figures.Tables((softmax[0],), (softmax[1],), (), ()).with_others(whole, ["softmax"])
+    for rows, before, mine in ((mended.filling, whole.filling, softmax[0]), (mended.small, whole.small, softmax[1])):
+        others = [row for row in before if not row.startswith("| `softmax` ")]
+        assert [row for row in rows if row != mine] == others
+        assert len(others) < len(before)
+        assert rows[rows.index(mine) + 1].startswith("| `rms_norm` ")
+    assert not [row for row in mended.missed if row.startswith("| softmax, ")]
+    assert mended.bound == whole.bound
 
 
 def test_marks_that_are_not_there_are_told() -> None:
