@@ -106,6 +106,7 @@ def preceding(s: n.PrecedingInCluster) -> Combined:
         abroad=abroad,
         rounds=none,
         kept=results,
+        chosen=none,
     )
 
 

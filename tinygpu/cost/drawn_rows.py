@@ -181,10 +181,10 @@ def _some(places: Places, draws: int, most: int) -> Series:
 
 
 def _product(factors: Iterable[tuple[Series, int]]) -> Series:
-    first, *others = [_power(series, often) for series, often in factors]
+    first, *others = (_power(series, often) for series, often in factors)
     for other in others:
         first = np.convolve(first, other)[: len(other)]
-    return first
+    return np.asarray(first, dtype=np.float64)
 
 
 def _power(series: Series, exponent: int) -> Series:
@@ -194,7 +194,7 @@ def _power(series: Series, exponent: int) -> Series:
             out = np.convolve(out, square)[: len(series)]
         square = np.convolve(square, square)[: len(series)]
         exponent //= 2
-    return out
+    return np.asarray(out, dtype=np.float64)
 
 
 __all__ = ["apart", "bank_rounds", "drawn_from", "rows_of_a_warp"]
