@@ -1,17 +1,10 @@
 """Cross entropy: the loss of each row of logits against the class that is right, with the log-softmax behind it.
 
 loss = log(sum(exp(x))) - x[target]; the first of the two is left for the gradient. The logits of the vocabulary are
-<<<<<<< HEAD
 read once: for the neighbours of one load a thread keeps the largest element that it saw and the sum of what the others
 are beside it, and rescales the sum once for all of them; threads put theirs together as pairs. The logit of the target
-is found by its position as it passes. A row has any length; searched are who holds a row, from a few lanes to a CTA,
-how much of it at a time, and how warps meet.
-=======
-read once, and the one of the target is found by its position. A row that registers hold is all under way at a time: its
-largest element first, then the sum of what the others are beside it. Of longer rows each thread keeps the largest
-element that it saw and such a sum, which it rescales where a larger one comes; threads put theirs together as pairs.
-Searched are which way, who holds a row, from a few lanes to a CTA, how much of it at a time, and how warps meet.
->>>>>>> 94c47b7c (Memory-bound machines lose less: rows ahead, rows in registers, whole sectors; lanes that meet are counted from what is declared)
+is found by its position as it passes. A row that registers hold is read whole, and its largest comes first. Searched
+are which way, who holds a row, from a few lanes to a CTA, how much of it at a time, and how warps meet.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ class CrossEntropy(Machine):
 
     warps, across = Param(1, 2, 4, 8, 16), Param(8, 16, 32, 64, 128, 256, 512)
     vector, step = Param(1, 2, 4, 8), Param(1, 2, 4, 8)
-    reads = Choice("the row", "in rounds")
+    reads = Choice("the row", "in rounds")  # of a row in registers the largest comes first, all of it under way
     ld, st, ld_target = isa.LdGlobal(vector), isa.StGlobal(1), isa.LdGlobalReadOnly(1)
     exchange, arithmetic = isa.Exchange("shuffles", "pairs"), isa.arithmetic("f32", approximate=True)
     places, plus = isa.arithmetic("s32"), isa.Add("f32")
@@ -71,21 +64,17 @@ class CrossEntropy(Machine):
         who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
         with p.grid((self.m, shape[0])) as (i,), p.role("all", warps=self.warps):
             target = p.load(self.ld_target, self.target.column(i, shape[0]), who.along(0))
-<<<<<<< HEAD
-            right = p.full(who, "f32")
-            shared: Any = right.split(1, apart).partition
-            top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")
-=======
             if self.reads == "the row":
                 x = p.cast(p.load(self.ld, self.x.tile(i, 0, shape=shape), who, fill=-math.inf), "f32")
                 here = p.where(equal(p.index(who.along(1), 1), target), x, 0.0)
                 found = p.reduce(self.plus, here, axis=1, by=self.exchange)
                 most = p.reduce(self.larger, x, axis=1, by=self.exchange)
                 total = p.reduce(self.plus, exp(x - most), axis=1, by=self.exchange)
-                self.left(p, i, shape[0], most, total, found)
+                self.left(p, i, shape[0], most, log(total), found)
                 return
-            top, total, right = p.full(who, "f32", LOWEST), p.full(who, "f32"), p.full(who, "f32")
->>>>>>> 94c47b7c (Memory-bound machines lose less: rows ahead, rows in registers, whole sectors; lanes that meet are counted from what is declared)
+            right = p.full(who, "f32")
+            shared: Any = right.split(1, apart).partition
+            top, total = p.full(shared.reduced(2), "f32", LOWEST), p.full(shared.reduced(2), "f32")
             with p.loop(self.n, step=shape[1]) as j:
                 x = p.cast(p.load(self.ld, self.x.tile(i, j, shape=shape), who, fill=-math.inf), "f32")
                 p.apply(self.plus, right, p.where(equal(p.index(who.along(1), 1), target - j), x, 0.0), into=right)
@@ -97,16 +86,11 @@ class CrossEntropy(Machine):
             top, total = p.reduce(Combine(self.beside), (top, total), axis=1, by=self.exchange)
             most, more = top.squeeze(2), log(total.squeeze(2))
             found = p.reduce(self.plus, right, axis=1, by=self.exchange)
-<<<<<<< HEAD
-            p.store(self.st, self.logsum.column(i, shape[0]), most + more)
-            p.store(self.st, self.loss.column(i, shape[0]), most - found + more)
-=======
-            self.left(p, i, shape[0], most, total, found)
+            self.left(p, i, shape[0], most, more, found)
 
-    def left(self, p: Tracer, i: Any, rows: Any, most: Any, total: Any, found: Any) -> None:
-        p.store(self.st, self.logsum.column(i, rows), most + log(total))
-        p.store(self.st, self.loss.column(i, rows), most - found + log(total))
->>>>>>> 94c47b7c (Memory-bound machines lose less: rows ahead, rows in registers, whole sectors; lanes that meet are counted from what is declared)
+    def left(self, p: Tracer, i: Any, rows: Any, most: Any, more: Any, found: Any) -> None:
+        p.store(self.st, self.logsum.column(i, rows), most + more)
+        p.store(self.st, self.loss.column(i, rows), most - found + more)
 
     def beside(self, p: Tracer, left: Any, right: Any) -> Any:
         (a, of_a), (b, of_b) = left, right
