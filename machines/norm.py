@@ -25,6 +25,7 @@ from tinygpu.language import (
     Tracer,
     between,
     blocked,
+    minimum,
     rsqrt,
 )
 from tinygpu.ptx import isa
@@ -90,14 +91,23 @@ class Norm(Machine):
 
     def normalise(self, p: Tracer) -> None:
         shape = (32 * self.warps // self.across * self.rows, self.across * self.vector * self.step)
-        who = blocked(shape, threads=32 * self.warps, vector=self.vector, across=self.across)
+        part = (shape[0], self.across * self.vector * minimum(self.step, 4))  # takes few registers beside the row's
+        who, of_part = (
+            blocked(s, threads=32 * self.warps, vector=self.vector, across=self.across) for s in (shape, part)
+        )
         cut = (self.n, shape[1]) if self.reads == "once" else (self.ctas * shape[1], shape[1])
         with p.grid((self.m, shape[0]), cut, cluster=(1, self.ctas)) as (i, first), p.role("all", warps=self.warps):
             if self.reads == "once":
                 x = self.row(p, i, first, who)
                 self.keep(p, i, first, x)
                 x = self.around(p, x, self.mean(p, x), first) if self.centred else x
-                self.leave(p, i, first, x * rsqrt(self.mean(p, x * x) + self.eps))
+                squares = p.full(of_part, "f32")
+                with p.unroll(shape[1], step=part[1]) as c:
+                    piece = x.window((0, c), part)
+                    squares += piece * piece
+                scale = rsqrt(self.mean(p, squares) + self.eps)
+                with p.unroll(shape[1], step=part[1]) as c:
+                    self.leave(p, i, first + c, x.window((0, c), part) * scale)
                 return
             mean: Any = 0.0
             if self.centred:
