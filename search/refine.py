@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Prediction
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
@@ -18,6 +19,7 @@ from tinygpu.search.preference import Ranked, strain_at
 from tinygpu.search.searchable import Point
 from tinygpu.solver.buffers import SolvedLayouts, solve_buffers
 from tinygpu.solver.smem import SolverCache
+from tinygpu.spaces.build import MachineSpace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,12 @@ class Refined:
     score: float
     extra: float
     registers: int
+
+    def demand(self, space: MachineSpace) -> Demand:
+        """What it asks for, with the conflicts of its layouts."""
+        index = space.structure_index(self.point)
+        values = space.environment | {a: int(self.point[a]) for a in space.traces[index].axes}
+        return space.counts(index).demand(values, space.device, self.extra)
 
 
 def refine(

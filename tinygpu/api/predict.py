@@ -90,11 +90,19 @@ class Predicted:
         account = notebook.table(("", ""), [line.split(maxsplit=1) for line in rest])
         return notebook.paragraph(first) + account + time + drawn
 
+    @property
+    def bottleneck(self) -> str:
+        """What takes most of the time in closed form, in words."""
+        return self.simulation.prediction.sentence()
+
+    @property
+    def simulated_bottleneck(self) -> str:
+        """The same of the simulation."""
+        return self.simulation.sentence()
+
     def demand(self) -> Demand:
         """What the candidate asks for, with the conflicts of its layouts."""
-        index = self.space.structure_index(self.refined.point)
-        values = self.space.environment | {a: int(self.refined.point[a]) for a in self.space.traces[index].axes}
-        return self.space.counts(index).demand(values, self.space.device, self.refined.extra)
+        return self.refined.demand(self.space)
 
     def to_json(self) -> dict[str, object]:
         s, p = self.simulation, self.simulation.prediction
@@ -152,7 +160,7 @@ def predict_in(
 
 def _predicted(best: _Best | PlanFinalist, launch: Launch, keep: int) -> AnyPredicted:
     if isinstance(best, PlanFinalist):
-        return predicted_plan(best, launch)
+        return predicted_plan(best, launch, keep)
     space, refined, assembly = best.space, best.refined, best.assembly
     simulation = Simulator(space).simulate(
         refined.point,

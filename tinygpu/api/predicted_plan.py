@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tinygpu.api.planned import PlanFinalist
+from tinygpu.cost.demand import Demand
 from tinygpu.cost.predictor import Launch
 from tinygpu.notebook import html as notebook
 from tinygpu.search.plan_time import PlanPrediction, PlanTime
@@ -47,6 +48,21 @@ class PlanPredicted:
     def registers(self) -> int:
         """Per thread, of the kernel that has most."""
         return max(part.assembly.registers for part in self.made.parts)
+
+    @property
+    def bottleneck(self) -> str:
+        """What takes most of the time in closed form, in words."""
+        return self.prediction.sentence()
+
+    @property
+    def simulated_bottleneck(self) -> str:
+        """The same of the simulation of each step."""
+        steps = zip(self.prediction.steps, self.simulations, strict=True)
+        return "; ".join(f"step {name}: {simulation.sentence()}" for name, simulation in steps)
+
+    def demands(self) -> tuple[Demand, ...]:
+        """What each step asks for, with the conflicts of its layouts."""
+        return tuple(part.refined.demand(part.space) for part in self.made.parts)
 
     def __str__(self) -> str:
         p = self.prediction
@@ -103,8 +119,11 @@ class PlanPredicted:
         }
 
 
-def predicted_plan(made: PlanFinalist, launch: Launch = "graph") -> PlanPredicted:
-    """All that is predicted of a candidate of a plan."""
+def predicted_plan(made: PlanFinalist, launch: Launch = "graph", keep: int = 0) -> PlanPredicted:
+    """All that is predicted of a candidate of a plan.
+
+    keep  spans of each step's timeline to keep
+    """
     extra = [part.refined.extra for part in made.parts]
     registers = [part.assembly.registers for part in made.parts]
     prediction = PlanTime(made.space).prediction(
@@ -112,7 +131,11 @@ def predicted_plan(made: PlanFinalist, launch: Launch = "graph") -> PlanPredicte
     )
     simulations = tuple(
         Simulator(part.space).simulate(
-            part.refined.point, extra_wavefronts=part.refined.extra, registers=part.assembly.registers, launch=launch
+            part.refined.point,
+            extra_wavefronts=part.refined.extra,
+            registers=part.assembly.registers,
+            launch=launch,
+            keep=keep,
         )
         for part in made.parts
     )

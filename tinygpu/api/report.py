@@ -31,7 +31,6 @@ from tinygpu.search.result import KEY as RESULT
 from tinygpu.search.result import Result
 from tinygpu.simulator.simulator import Simulator
 from tinygpu.solver.solution import Solution
-from tinygpu.spaces.build import MachineSpace
 
 # Candidates that a run keeps for parallel coordinates: so many of the best, and so many others.
 BEST_KEPT, OTHERS_KEPT = 60, 220
@@ -170,7 +169,7 @@ def _sample(history: History, seed: int) -> Sample | None:
 
 def _candidate(f: Chosen) -> Candidate:
     """A candidate as the report shows it; of several kernels what all of them do, and most of what one may have."""
-    demands = [_demand(part.space, part) for part in f.parts]
+    demands = [part.refined.demand(part.space) for part in f.parts]
     longest = max(range(len(f.parts)), key=lambda n: float(f.parts[n].prediction.seconds))
     times = [part.prediction.breakdown() for part in f.parts]
     prefixes = [f"{stage.name}." if stage.name else "" for stage in f.kernels.stages]
@@ -195,12 +194,6 @@ def _candidate(f: Chosen) -> Candidate:
     )
 
 
-def _demand(space: MachineSpace, f: Finalist) -> Demand:
-    index = space.structure_index(f.refined.point)
-    values = {**space.environment, **{a: int(f.refined.point[a]) for a in space.traces[index].axes}}
-    return space.counts(index).demand(values, space.device, f.refined.extra)
-
-
 def _flops(demand: Demand) -> float:
     """Useful FLOP of the launch: of the tensor cores, where they have any."""
     tensor = float(np.multiply(demand.ctas, demand.total.tensor_flops))
@@ -219,7 +212,7 @@ def _roof(demand: Demand) -> str:
 def _roofs(device: Device, searched: Sequence[Searched]) -> list[Roof]:
     found: dict[str, float] = {}
     for part in (part for s in searched for f in s.finalists for part in f.parts):
-        demand = _demand(part.space, part)
+        demand = part.refined.demand(part.space)
         if float(demand.total.tensor_flops):
             rate = device.tensor_flops_per_clk_sm(demand.operand, demand.accumulator) * device.tensor_clock_hz
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,11 +83,7 @@ def marks(demand: Demand, prediction: Prediction) -> Marks:
     Raises ValueError where nothing is computed, since operations per byte then say nothing.
     """
     ctas, total = np.asarray(demand.ctas, dtype=np.float64), demand.total
-    if kind_of(demand) == "tensor":
-        useful = demand.useful_tensor_flops
-        counted = np.asarray(ctas * total.tensor_flops if useful is None else useful)
-    else:
-        counted = np.asarray(ctas * (np.asarray(total.fma_flops) + total.alu_ops + total.sfu_ops))
+    counted = _operations(demand)
     if not counted.any():
         raise ValueError("[roofline] this program computes nothing: it has no operations per byte")
     sectors = ctas * np.add(total.sectors_read, total.sectors_written)
@@ -101,15 +97,33 @@ def marks(demand: Demand, prediction: Prediction) -> Marks:
     return Marks(*(np.asarray(c[there]) for c in columns))
 
 
+def computes(demand: Demand) -> bool:
+    """Whether there are operations."""
+    return bool(_operations(demand).any())
+
+
+def _operations(demand: Demand) -> NDArray[Any]:
+    """Useful ones of the launch."""
+    ctas, total = np.asarray(demand.ctas, dtype=np.float64), demand.total
+    if kind_of(demand) == "tensor":
+        useful = demand.useful_tensor_flops
+        return np.asarray(ctas * total.tensor_flops if useful is None else useful)
+    return np.asarray(ctas * (np.asarray(total.fma_flops) + total.alu_ops + total.sfu_ops))
+
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 600, 84, 24, 120, 60
 
 
-def roofline_svg(device: Device, roofs: Sequence[Ceiling], cloud: Marks, best: Marks, title: str, says: str) -> str:
+def roofline_svg(
+    device: Device, roofs: Sequence[Ceiling], cloud: Marks, best: Marks, title: str, says: str,
+    names: Sequence[str] = ("best",),
+) -> str:
     """The roofline as one self-contained SVG.
 
     cloud  candidates to show behind the best
-    best   one candidate
+    best   one candidate, or one of each kernel
     says   a sentence about the best
+    names  of what is shown of the best
     """
     if not len(best.seconds):
         raise ValueError(f"[roofline] {device.name} refuses to launch the candidate: there is no time to draw")
@@ -129,10 +143,14 @@ def roofline_svg(device: Device, roofs: Sequence[Ceiling], cloud: Marks, best: M
         plot.ceiling(ceiling, highest, max(m.rate for m in memory))
     for x, ops, seconds in zip(behind, cloud.operations, cloud.seconds, strict=True):
         plot.mark(float(x), float(ops / seconds), 2.5, "cloud", f"{seconds * 1e6:,.2f} us")
-    rate, seconds = float(best.operations[0] / best.seconds[0]), float(best.seconds[0])
-    plot.mark(float(at[1][0]), rate, 5, "other", f"best, by bytes asked of L2: {at[1][0]:,.1f} operations per byte")
-    plot.mark(float(at[0][0]), rate, 6, "best", f"best, by DRAM traffic: {seconds * 1e6:,.2f} us")
-    plot.legend(len(cloud.seconds))
+    for number, name in enumerate(names):
+        rate, seconds = float(best.operations[number] / best.seconds[number]), float(best.seconds[number])
+        by_dram, by_l2 = (float(places[number]) for places in at)
+        plot.mark(by_l2, rate, 5, "other", f"{name}, by bytes asked of L2: {by_l2:,.1f} operations per byte")
+        plot.mark(by_dram, rate, 6, "best", f"{name}, by DRAM traffic: {seconds * 1e6:,.2f} us")
+        if len(names) > 1:
+            plot.name(by_dram, rate, name)
+    plot.legend(len(cloud.seconds), "the best candidate" if len(names) == 1 else "each step")
     return str(plot.canvas)
 
 
@@ -185,8 +203,11 @@ class _Plot:
     def mark(self, x: float, y: float, radius: float, kind: str, says: str) -> None:
         self.canvas.dot(self.x(x), self.y(y), radius, kind, says)
 
-    def legend(self, candidates: int) -> None:
-        rows = [("best", "the best candidate, by its DRAM traffic"), ("other", "the same, by bytes asked of L2")]
+    def name(self, x: float, y: float, words: str) -> None:
+        self.canvas.text(self.x(x) + 10, self.y(y) + 4, words)
+
+    def legend(self, candidates: int, best: str) -> None:
+        rows = [("best", f"{best}, by its DRAM traffic"), ("other", "the same, by bytes asked of L2")]
         if candidates:
             rows.append(("cloud", f"{candidates:,} candidates, drawn at random"))
         y = HEIGHT - BOTTOM - 18 * len(rows)

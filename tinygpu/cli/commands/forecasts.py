@@ -63,7 +63,8 @@ def timeline_command(
 ) -> None:
     """Write the simulated timeline of one candidate: who does what on an SM, and who waits for whom.
 
-    A .json opens in ui.perfetto.dev and chrome://tracing; an .svg is a drawing of the beginning.
+    A .json opens in ui.perfetto.dev and chrome://tracing; an .svg is a drawing of the beginning. The kernels of a plan
+    come one behind the other.
 
     Example: `tinygpu timeline matmul_hopper --shape m=4096,n=4096,k=4096 --device h100 -o timeline.json`
     """
@@ -75,7 +76,7 @@ def timeline_command(
 
     given = asked(shape, dtype, major, ld, align, option)
     found = write_timeline(family(machine), given, find(device), read_point(point), out)
-    print(f"{found.title}: {found.simulation.sentence()}")
+    print(f"{found.title}: {found.simulated_bottleneck}")
     print(f"wrote {out}")
 
 
@@ -91,7 +92,7 @@ def roofline_command(
     align: ALIGN = [],
     option: OPTION = [],
 ) -> None:
-    """Draw the best candidate below the ceilings of a GPU, among others drawn at random.
+    """Draw the best candidate below the ceilings of a GPU, others drawn at random behind it; of a plan each kernel.
 
     Example: `tinygpu roofline matmul --shape m=4096,n=4096,k=4096 --device a100 -o roofline.svg`
     """
@@ -103,5 +104,5 @@ def roofline_command(
 
     given = asked(shape, dtype, major, ld, align, option)
     found = write_roofline(family(machine), given, find(device), read_point(point), out)
-    print(f"{found.title}: {found.simulation.prediction.sentence()}")
+    print(f"{found.title}: {found.bottleneck}")
     print(f"wrote {out}")
