@@ -20,6 +20,7 @@ from tinygpu.language.tensors import extent_of
 from tinygpu.language.trace import trace
 from tinygpu.ptx.launching.kernel import Kernel
 from tinygpu.ptx.launching.rings import Ring
+from tinygpu.ptx.verification.named_rows import fewer_rows, namings
 
 # Rounds of a loop that no ring goes along.
 PLAIN_ROUNDS = 3
@@ -99,7 +100,7 @@ def derive(
            "row": along the last axis of more than one tile as many as let one CTA take its share of them, and one along
            the others
     """
-    legal = _legality(kernel, machine, problem)
+    legal = legality(kernel, machine, problem)
     units = {d: math.lcm(*[fact.divisor for fact in kernel.facts if fact.name == d]) for d in problem.dim}
     least = _tiled(kernel, problem, tiles, aim, legal)
     listed = {name: problem.dim[name] for name, values in machine.dim_values().items() if values}
@@ -124,6 +125,8 @@ def derive(
         name, chosen = next(((n, c) for n, c in found if c is not None), (pending[0], None))
         dims = chosen or dims | {name: problem.dim[name]}
         pending.remove(name)
+    for named in namings(kernel, machine, problem):
+        dims[named.dim] = fewer_rows(kernel, problem, named.dim, dims, legal)
     return resized(kernel, problem, _followed(kernel, machine, problem, dims | listed, looped))
 
 
@@ -241,7 +244,7 @@ def _rounded_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def _legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Callable[[Mapping[str, int]], bool]:
+def legality(kernel: Kernel, machine: type[Machine], problem: Problem) -> Callable[[Mapping[str, int]], bool]:
     """Whether all that the machine says of legal sizes holds for dims, with the kernel's candidate."""
     point = dict(kernel.point)
     structure = tuple((c.name, point[c.name]) for c in machine.choices())

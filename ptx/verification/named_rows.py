@@ -1,0 +1,197 @@
+"""Dims along which a kernel goes by what data name: rows of tables, which verification has fewer of.
+
+A table is as long as it likes: a kernel multiplies the number of a row by a pitch, and knows of the dim only where it
+ends. So derived problems have few rows, and of the real problem's table only some rows are in memory, far apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinygpu.expressions import Expr
+from tinygpu.language.machine import Machine
+from tinygpu.language.problem import Problem
+from tinygpu.language.tensors import Tensor
+from tinygpu.language.tile import Tile
+from tinygpu.language.trace import trace
+from tinygpu.language.values import Values
+from tinygpu.layouts.layout import Layout
+from tinygpu.program import nodes as n
+from tinygpu.program.program import Program
+from tinygpu.program.statement import Statement
+from tinygpu.program.tree import field_names, walk
+from tinygpu.ptx.launching.kernel import Kernel
+
+# Rows of a table at least, where the real one has so many, and what the number of them leaves the real one's
+# remainder of: a warp's lanes may each name a row of their own, and there is one more.
+LEAST_ROWS = 33
+REMAINDER_OF = 32
+# Numbers of rows that are looked at, from the smallest on.
+MOST_SIZES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A dim along which rows are named, and nothing else goes.
+
+    dim
+    by      the tensors whose elements name rows
+    purely  each of these elements is the number of a row of the table, and nothing else is made of it: any other rows
+            in its place give the same results of what lies in them
+    """
+
+    dim: str
+    by: tuple[str, ...]
+    purely: bool
+
+
+def namings(kernel: Kernel, machine: type[Machine], problem: Problem) -> tuple[Naming, ...]:
+    """The dims of which rows are named, and of which there may be fewer."""
+    point = dict(kernel.point)
+    program = trace(machine, problem, tuple((c.name, point[c.name]) for c in machine.choices())).program
+    loops = {d for d, _ in (*kernel.tiles, *kernel.steps)} | {d for r in kernel.rings for d in r.dims}
+    taken = loops | {*kernel.groups, *(d for d, _ in kernel.known)} | _decided(machine)
+    free = [d for d, _ in problem.dims if d not in taken]
+    if not free:
+        return ()
+    told = _told(program.body)
+    found = (_naming(program, problem, d) for d in free if d not in told)
+    return tuple(naming for naming in found if naming is not None)
+
+
+def fewer_rows(
+    kernel: Kernel, problem: Problem, dim: str, dims: Mapping[str, int], legal: Callable[[Mapping[str, int]], bool]
+) -> int:
+    """The smallest number of rows with the facts of the real one, and its remainder, that is legal among other dims."""
+    size = problem.dim[dim]
+    apart = int(np.lcm.reduce([REMAINDER_OF, *(f.divisor for f in kernel.facts if f.name == dim)]))
+    least = LEAST_ROWS + (size - LEAST_ROWS) % apart
+    tried = range(least, min(size, least + MOST_SIZES * apart), apart)
+    return next((rows for rows in tried if legal({**dims, dim: rows})), size)
+
+
+def _told(value: Any, seen: set[int] | None = None) -> frozenset[str]:
+    """What expressions of a program name. What a tensor's numbers may be, or one that data say, has no say in it."""
+    seen = set() if seen is None else seen
+    if isinstance(value, Expr):
+        return value.symbols
+    if isinstance(value, Layout):
+        return frozenset[str]().union(*(e.symbols for e in value.expressions))
+    if isinstance(value, tuple):
+        return frozenset[str]().union(*(_told(part, seen) for part in value))
+    if isinstance(value, Tensor | Values) or id(value) in seen:
+        return frozenset()
+    seen.add(id(value))
+    left_out = ("typical", "most") if isinstance(value, n.Uniform) else ()
+    kind: type = type(value)
+    names = (name for name in field_names(kind) if name not in left_out)
+    return frozenset[str]().union(*(_told(getattr(value, name), seen) for name in names))
+
+
+def _decided(machine: type[Machine]) -> set[str]:
+    """Dims whose sizes are not free: those that are listed, those that follow from others, and these."""
+    listed = {name for name, values in machine.dim_values().items() if values}
+    return listed | {name for d in machine.following_dims() for name in (d.name, *d.reads)}
+
+
+def _windows(s: Statement) -> Iterator[tuple[Tile, Tensor, bool]]:
+    """The windows of tensors that a statement reads or writes itself: (window, its tensor, whether it is written)."""
+    for tiles, written in ((s.reads, False), (s.writes, True)):
+        for tile in (t.finest for t in tiles):
+            if tile.tensor is not None:
+                yield tile, tile.tensor, written
+
+
+def _naming(program: Program, problem: Problem, dim: str) -> Naming | None:
+    """How rows along a dim are named; None where something else goes along it."""
+    loaded, by = _Loaded(program), dict[str, Tensor]()
+    picked = True
+    for s in walk(program.body):
+        for tile, tensor, written in _windows(s):
+            for axis in (axis for axis, d in enumerate(tensor.dims) if d == dim):
+                # Of several plain stores to one row any may be the last: rows are many, lest one is named twice.
+                plain = written and not (isinstance(s, n.Store) and getattr(s.instruction, "combines", False))
+                sources = loaded.naming(tile, axis)
+                if sources is None or plain or tensor.memory.own:
+                    return None
+                picked = picked and tile.pick is not None and tile.pick.home == axis
+                by |= {source.name: source for source in sources}
+    free = [t.values is None or dim in t.values.symbols for t in by.values()]
+    if not by or not all(free):
+        return None
+    declared = all(_is_row(t, problem, dim) for t in by.values())
+    return Naming(dim, tuple(by), picked and declared and loaded.only_names(frozenset(by), dim))
+
+
+def _is_row(tensor: Tensor, problem: Problem, dim: str) -> bool:
+    """Whether an element of a tensor is declared to be the number of a row, any of them or in ascending order."""
+    values = tensor.values
+    if values is None or not values.whole or values.symbols != {dim}:
+        return False
+    drawn = values.at(problem.dim)
+    return drawn.low == 0 and drawn.high == problem.dim[dim] - 1 and not drawn.apart
+
+
+class _Loaded:
+    """What stands in registers just as it was loaded."""
+
+    def __init__(self, program: Program) -> None:
+        self._statements = tuple(walk(program.body))
+        self._written: dict[str, list[Statement]] = {}
+        for s in self._statements:
+            for tile in s.writes:
+                if tile.partition is not None and tile.tensor is None:
+                    self._written.setdefault(tile.name, []).append(s)
+        self._uniform = {s.symbol: s.value for s in self._statements if isinstance(s, n.Uniform)}
+
+    def naming(self, tile: Tile, axis: int) -> tuple[Tensor, ...] | None:
+        """The tensors whose elements say where a window lies along an axis; None where something else has a say."""
+        if tile.pick is not None and tile.pick.home == axis:
+            return self._sources(tile.pick.by)
+        fixed = [at for home, at in tile.fixed if home == axis]
+        if axis in tile.axes or axis in dict(tile.ends) or len(fixed) != 1 or not fixed[0].sympy.is_Symbol:
+            return None
+        value = self._uniform.get(str(fixed[0]))
+        return None if value is None else self._sources(value)
+
+    def _sources(self, tile: Tile) -> tuple[Tensor, ...] | None:
+        """The tensors from which values in registers were loaded as they are; None where they were computed."""
+        out: list[Tensor] = []
+        for s in self._written.get(tile.name, []):
+            if isinstance(s, n.Relayout):
+                inner = self._sources(s.source)
+                if inner is None:
+                    return None
+                out += inner
+            elif isinstance(s, n.Load) and s.source.finest.tensor is not None and s.source.finest.tensor.access == "in":
+                out.append(s.source.finest.tensor)
+            else:
+                return None
+        return tuple(out) or None
+
+    def only_names(self, tensors: frozenset[str], dim: str) -> bool:
+        """Whether elements of tensors name rows along a dim and are nothing else: no operand, no number, no other's."""
+        names: set[str] = set()
+        for s in self._statements:
+            read = {tensor.name for _, tensor, _ in _windows(s)} & tensors
+            if read and not isinstance(s, n.Load):
+                return False
+            names |= {tile.name for tile in s.writes} if read else set()
+        while more := {s.result.name for s in self._statements if isinstance(s, n.Relayout) and s.source.name in names}:
+            if more <= names:
+                break
+            names |= more
+        for s in self._statements:
+            picks = [(t.pick, tensor) for t, tensor, _ in _windows(s) if t.pick is not None]
+            for pick, tensor in picks:
+                if pick.by.name in names and tensor.dims[pick.home] != dim:
+                    return False
+            picking = {id(pick.by) for pick, _ in picks}
+            others = {t.name for t in s.reads if t.tensor is None and id(t) not in picking}
+            if others & names and not isinstance(s, n.Relayout):
+                return False
+        return True
