@@ -22,6 +22,7 @@ from tinygpu.ptx.launching.kernel import TensorMapSpec
 from tinygpu.ptx.lowering.emitter import Emitter, Number, Reg
 from tinygpu.ptx.lowering.pipe import Pipe
 from tinygpu.ptx.lowering.registers import RegisterTile
+from tinygpu.ptx.lowering.signs import may_be_negative
 from tinygpu.ptx.lowering.sync import Recording
 from tinygpu.schedulers.scheduler import TileScheduler, Walk, Work
 
@@ -82,6 +83,7 @@ class Context:
     maps: list[tuple[TensorMapSpec, Reg]] = field(default_factory=list)  # tensor maps and where their address is
     workspace: dict[str, Reg] = field(default_factory=dict)  # name -> where its address is
     pipes: dict[str, Pipe] = field(default_factory=dict)  # the role's places in pipelines between roles
+    dims: Mapping[str, int] = field(init=False)  # what sizes are at least
     groups: Groups = field(init=False)  # where roles wait for wgmma, and give back slots that it has read
     first_step: int = field(init=False)  # rows from one warpgroup's part of a tile to the next
     spots: dict[tuple[int, str], Any] = field(default_factory=dict)  # what a probed kernel records
@@ -91,6 +93,8 @@ class Context:
     under_way: n.Statement | None = None  # what the lines that are printed belong to
 
     def __post_init__(self) -> None:
+        of_tensors = {d for t in self.program.tensors for d in t.dims}
+        self.dims = dict.fromkeys(of_tensors.union(*(a.tiles.symbols for a in self.program.grid.axes)), 1)
         self.groups = groups(self.program.body, self.program.of_one_slot)
 
     @property
@@ -187,8 +191,19 @@ class Context:
 
     # -- values ----------------------------------------------------------------------------------------------------
     def number(self, e: Expr) -> Number:
-        """The run-time value of an expression over dims, tensor facts and indices, in 32 bits."""
+        """The run-time value of an expression over dims, tensor facts and indices, in 32 bits: signed where it may be
+        negative.
+        """
         return self._number(e.sympy)
+
+    def count(self, e: Expr) -> Number:
+        """The same of what counts something: 0 where it is negative."""
+        number = self._number(e.sympy)
+        return self.emit.not_below_zero(number) if self._may_be_negative(e.sympy) else number
+
+    def _may_be_negative(self, node: Any) -> bool:
+        known = {name: value for name, value in self.indices.items() if isinstance(value, int)}
+        return may_be_negative(node, self.dims, known)
 
     def _number(self, node: Any) -> Number:
         emit = self.emit
@@ -211,16 +226,19 @@ class Context:
                 product = emit.mul(product, self._number(arg))
             return product
         if isinstance(node, FloorDiv):
-            return emit.div(self._number(node.args[0]), self._number(node.args[1]))
+            quotient = emit.floor_div if self._may_be_negative(node.args[0]) else emit.div
+            return quotient(self._number(node.args[0]), self._number(node.args[1]))
         if isinstance(node, Remainder):
-            return emit.rem(self._number(node.args[0]), self._number(node.args[1]))
+            rest = emit.floor_rem if self._may_be_negative(node.args[0]) else emit.rem
+            return rest(self._number(node.args[0]), self._number(node.args[1]))
         if isinstance(node, sympy.Max) and sympy.S.Zero in node.args:
             return emit.not_below_zero(self._number(sympy.Max(*(a for a in node.args if a != 0))))
         if isinstance(node, sympy.Min | sympy.Max):
             choose = emit.minimum if isinstance(node, sympy.Min) else emit.maximum
+            signed = any(map(self._may_be_negative, node.args))
             out = self._number(node.args[0])
             for arg in node.args[1:]:
-                out = choose(out, self._number(arg))
+                out = choose(out, self._number(arg), signed)
             return out
         if node.is_Pow and node.exp.is_Integer and node.exp > 0:
             power = base = self._number(node.base)
@@ -231,7 +249,8 @@ class Context:
 
     def condition(self, e: Expr) -> Number:
         """Whether a condition over dims, tensor facts and indices holds, as a predicate; True or False where it is
-        known. What is subtracted on one side stands on the other, so that nothing compared is negative.
+        known. What is subtracted on one side stands on the other, so that what is compared is negative only where a
+        minimum, a quotient or the like is.
         """
         return self._condition(e.sympy)
 
@@ -253,11 +272,16 @@ class Context:
         terms = sympy.Add.make_args((node.lhs - node.rhs).expand())
         left = sympy.Add(*(t for t in terms if not t.could_extract_minus_sign()))
         right = sympy.Add(*(-t for t in terms if t.could_extract_minus_sign()))
-        return emit.holds(relation, self._number(left), self._number(right))
+        signed = self._may_be_negative(left) or self._may_be_negative(right)
+        return emit.holds(relation, self._number(left), self._number(right), signed)
 
     def value(self, name: str) -> Number:
         """The run-time value of an index or a dim, or of a quotient or remainder that an offset names."""
         return self._number(self.quotients[name] if name in self.quotients else symbol(name).sympy)
+
+    def below_zero(self, name: str) -> bool:
+        """Whether that may be negative."""
+        return name in self.quotients and self._may_be_negative(self.quotients[name])
 
     def affine(self, e: Expr) -> tuple[int, tuple[tuple[str, int], ...]]:
         """An offset as (constant, ((index, coefficient), ...)); indices that are numbers by now are folded in."""

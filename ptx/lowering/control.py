@@ -185,7 +185,7 @@ def rounds(context: Context, s: n.Repeated) -> tuple[Trips, Number]:
     if s.divided and context.work is not None and context.work.rounds is not None:
         first, trips = context.work.rounds
         return grid.trips_of(context, s, trips), first
-    number, first = context.number(s.trips), context.number(s.first)
+    number, first = context.count(s.trips), context.number(s.first)
     return grid.trips_of(context, s, number), first
 
 

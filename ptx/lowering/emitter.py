@@ -181,15 +181,31 @@ class Emitter:
             return self.computed("r", "and.b32 {d}, {0}, {1};", a, b - 1)
         return self.computed("r", "rem.u32 {d}, {0}, {1};", a, b)
 
-    def minimum(self, a: Number, b: Number) -> Number:
+    def minimum(self, a: Number, b: Number, signed: bool = False) -> Number:
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
-        return self.computed("r", "min.u32 {d}, {0}, {1};", a, b)
+        return self.computed("r", f"min.{'s' if signed else 'u'}32 {{d}}, {{0}}, {{1}};", a, b)
 
-    def maximum(self, a: Number, b: Number) -> Number:
+    def maximum(self, a: Number, b: Number, signed: bool = False) -> Number:
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
-        return self.computed("r", "max.u32 {d}, {0}, {1};", a, b)
+        return self.computed("r", f"max.{'s' if signed else 'u'}32 {{d}}, {{0}}, {{1}};", a, b)
+
+    def floor_div(self, a: Number, b: Number) -> Number:
+        """The quotient of a signed number by a positive one, rounded down."""
+        if (isinstance(a, int) and isinstance(b, int)) or b == 1:
+            return self.div(a, b)
+        if (shift := _exponent(b)) is not None:
+            return self.computed("r", "shr.s32 {d}, {0}, {1};", a, shift)
+        # of a negative number, the quotient of its complement is the complement of its quotient
+        sign = (-1 if a < 0 else 0) if isinstance(a, int) else self.computed("r", "shr.s32 {d}, {0}, 31;", a)
+        return self.xor(self.div(self.xor(a, sign), b), sign)
+
+    def floor_rem(self, a: Number, b: Number) -> Number:
+        """What is left of a signed number by a positive one: not negative."""
+        if (isinstance(a, int) and isinstance(b, int)) or _exponent(b) is not None:
+            return self.rem(a, b)
+        return self.sub(a, self.mul(self.floor_div(a, b), b))
 
     def not_below_zero(self, a: Number) -> Number:
         """A difference, or 0 where it is negative."""
@@ -260,14 +276,15 @@ class Emitter:
             return self.computed("p", "setp.gt.u32 {d}, {1}, {0};", a, b)
         return self.computed("p", "setp.lt.u32 {d}, {0}, {1};", a, b)
 
-    def holds(self, relation: str, a: Number, b: Number) -> Number:
-        """A comparison of PTX (eq, ne, lt, le, gt, ge), unsigned, as a predicate; True or False where it is known."""
+    def holds(self, relation: str, a: Number, b: Number, signed: bool = False) -> Number:
+        """A comparison of PTX (eq, ne, lt, le, gt, ge) as a predicate; True or False where it is known."""
         if isinstance(a, int) and isinstance(b, int):
             return bool(getattr(operator, relation)(a, b))
+        kind = "s32" if signed else "u32"
         if isinstance(a, int):
             turned = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(relation, relation)
-            return self.computed("p", f"setp.{turned}.u32 {{d}}, {{1}}, {{0}};", a, b)
-        return self.computed("p", f"setp.{relation}.u32 {{d}}, {{0}}, {{1}};", a, b)
+            return self.computed("p", f"setp.{turned}.{kind} {{d}}, {{1}}, {{0}};", a, b)
+        return self.computed("p", f"setp.{relation}.{kind} {{d}}, {{0}}, {{1}};", a, b)
 
     def either(self, a: Number, b: Number) -> Number:
         if isinstance(a, int):

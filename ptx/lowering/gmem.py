@@ -130,7 +130,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
     base: Number = context.arguments[f"{tensor.name}.ptr"]
     starts: list[Number] = []
     checked: list[bool] = []
-    ends = {axis: context.number(end) for axis, end in tile.ends}
+    ends = {axis: context.count(end) for axis, end in tile.ends}
     picked = {} if tile.pick is None else {tile.pick.home: named_by(context, tile.pick, who)}
     for axis, offset in enumerate(tile.begins):
         if axis in picked:
@@ -151,7 +151,7 @@ def gmem_access(context: Context, tile: Tile, who: Partition) -> GmemAccess:
         base = emit.add64(base, _bytes(context, tensor, axis, mine, signed=constant < 0))
         for index, coefficient in ordered:
             step = emit.mul(context.value(index), coefficient)
-            base = emit.add64(base, _bytes(context, tensor, axis, step, signed=coefficient < 0))
+            base = emit.add64(base, _bytes(context, tensor, axis, step, coefficient < 0 or context.below_zero(index)))
             place = emit.add(step, place)
         starts.append(place)
     values = who.value_coordinates()

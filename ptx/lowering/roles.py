@@ -162,7 +162,7 @@ def _slots_per_tile(
             count, more = _slots_per_tile(context, inner.statements, pipeline, rounds, ahead)
             inside, each = context.emit.add(context.emit.add(inside, here), count), each + Slots(here) + more
         if isinstance(s, n.Repeated):
-            trips = rounds if rounds is not None and s.divided else context.number(s.trips)
+            trips = rounds if rounds is not None and s.divided else context.count(s.trips)
             inside, each = context.emit.mul(trips, inside), Slots(0, ((trips_of(context, s, trips, ahead), each),))
         total, slots = context.emit.add(total, inside), slots + each
     return total, slots

@@ -16,6 +16,7 @@ from tinygpu.language.partition import Condition
 from tinygpu.language.roles import Pipeline, Role
 from tinygpu.language.roles import role as make_role
 from tinygpu.language.tile import Tile
+from tinygpu.language.tracing.extents import extent_of
 from tinygpu.language.tracing.ring import BufferSpec, Ring, completion
 from tinygpu.language.tracing.sharing_checks import SharingChecks
 from tinygpu.language.verb import verb
@@ -125,7 +126,7 @@ class Blocks(SharingChecks):
         said = sorted(expr(extent).symbols & self.defined.keys())
         if said and expr(extent).sympy not in self.untils:
             raise self.fail(f"p.loop goes over {extent}, which data say; write p.loop(p.until({extent}), ...)")
-        rounds, first = ceil_div(extent, step), expr(0)
+        rounds, first = ceil_div(extent if divided else extent_of(self, extent), step), expr(0)
         if divided:
             parts = self._divides(expr(extent), rounds)
             rounds = ceil_div(rounds, parts)
@@ -145,7 +146,7 @@ class Blocks(SharingChecks):
         """
         if not axes:
             raise self.fail("p.loops runs over at least one axis: (extent, step)")
-        counts = [ceil_div(extent, step) for extent, step in axes]
+        counts = [ceil_div(extent_of(self, extent), step) for extent, step in axes]
         rounds = expr(1)
         for count in counts:
             rounds = rounds * count

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import sympy
 
-from tinygpu.expressions import Expr, FloorDiv, Operand, Remainder, expr, maximum, rounded_up, symbol
+from tinygpu.expressions import Expr, Operand, expr, maximum, symbol
 from tinygpu.language.instruction import Instruction, Transfer
 from tinygpu.language.memories import RMEM
 from tinygpu.language.partition import Partition
 from tinygpu.language.tensors import Tensor
 from tinygpu.language.tile import Tile, gmem_tile
+from tinygpu.language.tracing.extents import extent_of
 from tinygpu.language.tracing.moves import Moves
 from tinygpu.language.values import Bound, Values
 from tinygpu.language.verb import verb
@@ -105,32 +104,9 @@ class ByData(Moves):
     @verb("p.until")
     def until(self, value: Operand) -> Expr:
         """Where a loop ends whose rounds data decide: no rounds where the value is negative."""
-        said = expr(value)
-        extent = maximum(said, 0) if self._least(said.sympy.expand()) < 0 else said
+        extent = extent_of(self, value)
         self.untils.add(extent.sympy)
         return extent
-
-    def _least(self, node: Any) -> float:
-        """What a number is at least, as far as its form shows: a dim is 1 or more, what data say and indices 0."""
-        if node.is_Integer:
-            return int(node)
-        if node.is_Symbol:
-            values = next((p.values for p in self.machine.params() if p.name == node.name), None)
-            return min(values) if values else int(node.name in self.machine.dim_names())
-        parts = [self._least(a) for a in node.args]
-        if isinstance(node, FloorDiv):
-            up = rounded_up(node)
-            least = parts[0] if up is None else self._least(up)
-            return -math.inf if least < 0 else float(up is not None and least > 0)
-        if isinstance(node, Remainder):
-            return 0
-        if isinstance(node, sympy.Max):
-            return max(parts)
-        if isinstance(node, sympy.Min):
-            return min(parts)
-        if node.is_Add:
-            return sum(parts)
-        return math.prod(parts) if node.is_Mul and min(parts) >= 0 else -math.inf
 
     @verb("p.when")
     @contextmanager
