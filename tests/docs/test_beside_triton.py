@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 from dataclasses import replace
@@ -42,9 +43,14 @@ def between(options: str) -> list[str]:
 
 def nvcc() -> str:
     try:
-        return str(beside.find_nvcc())
+        found = str(beside.find_nvcc())
     except SystemExit:
         pytest.skip("nvcc is not installed")
+    try:
+        importlib.metadata.version("nvidia-cuda-cccl")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip('CUB is not installed: pip install -e ".[beside]"')
+    return found
 
 
 def test_the_page_has_every_operation_on_every_device_and_a_reason_for_all_that_is_worse() -> None:
