@@ -80,10 +80,10 @@ class BatchedMatmul(Machine):
             if self.store == "staged":
                 who_c = blocked((bm, bn), threads=32 * warps, vector=self.vc, across=self.across_c, name="c")
                 c_stage = p.smem(self.c.dtype, (bm, bn), layout=self.layout_c)
-                with p.pipeline("out", 1, c=c_stage) as drain, p.role("all", warps=warps):
-                    with drain.produce() as s:
+                with p.pipeline("out", 1, c=c_stage) as staged, p.role("all", warps=warps):
+                    with staged.produce() as s:
                         p.store(self.st_fragment, s.c, out)
-                    with drain.consume() as s:
+                    with staged.consume() as s:
                         p.store(self.st_row, c, p.load(self.ld_row, s.c, who_c))
 
     @staticmethod
