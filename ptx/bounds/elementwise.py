@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,11 @@ def apply(ufunc: np.ufunc, operands: Sequence[Enclosure], rounding: Rounding) ->
         if name in _PLAIN:
             return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
         low, high = _rounded(name, operands, low, high, rounding)
+        low, high = _begun(name, operands, low, high, rounding)
     if name not in _SUMS | _PRODUCTS and not _by_constant(name, operands):
         marks |= {"approximated"}
-    return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+    found = enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+    return replace(found, terms=max(o.terms for o in operands)) if name in _SUMS else found
 
 
 def where(condition: Enclosure, chosen: Enclosure, other: Enclosure) -> Enclosure:
@@ -94,6 +97,18 @@ def _widened(name: str, operands: Sequence[Enclosure], rounding: Rounding) -> li
         (o,) = operands
         ends = [tuple(np.where((o.value >= 0) & (e < 0), 0.0, e) for e in ends[0])]
     return ends
+
+
+def _begun(
+    name: str, operands: Sequence[Enclosure], low: Values, high: Values, rounding: Rounding
+) -> tuple[Values, Values]:
+    """The ends of a sum to which more is added: a kernel may begin with that, and round every term beside it."""
+    if name in _SUMS:
+        for o, other in (operands, operands[::-1]):
+            if o.terms:
+                more = rounding.sum(o.terms) * other.size
+                low, high = low - more, high + more
+    return low, high
 
 
 def _corners(ufunc: np.ufunc, ends: Sequence[tuple[Values, ...]], value: Values) -> tuple[Values, Values, Values]:

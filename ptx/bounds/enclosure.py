@@ -26,6 +26,7 @@ class Enclosure:
     whole         the values are exact whole numbers
     marks         what happened on the way: "approximated" by a function; "outgrown", whole numbers so large that they
                   had to be rounded
+    terms         of the sum that it is, with which a kernel may go on; 0 where it is none
     """
 
     value: Values
@@ -33,6 +34,7 @@ class Enclosure:
     high: Values
     whole: bool = False
     marks: frozenset[Mark] = frozenset()
+    terms: float = 0
 
     @property
     def exact(self) -> bool:

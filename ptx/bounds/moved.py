@@ -47,7 +47,8 @@ def apply(function: Callable[..., Any], operands: Sequence[Enclosure], call: Cal
     low, high = (call(function, [getattr(o, end) for o in operands]) for end in ("low", "high"))
     if function.__name__ in ORDERED:
         low, high = _with_unknown(function, operands, call, low, high)
-    return _each(lambda v, least, most: Enclosure(v, least, most, False, marks), value, low, high)
+    terms = max(o.terms for o in operands)
+    return _each(lambda v, least, most: Enclosure(v, least, most, False, marks, terms), value, low, high)
 
 
 def _with_unknown(

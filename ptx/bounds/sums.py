@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def linear(
             error = error + short_sum_error(function, operands[0].value, operands[1].value, size)
         low, high, unknown = _with_specials(function, operands, value, size > rounding.largest)
         low, high = np.where(np.isfinite(value), value - error, low), np.where(np.isfinite(value), value + error, high)
-    return enclosed(value, low, high, rounding.largest, unknown, marks=marks)
+    return replace(enclosed(value, low, high, rounding.largest, unknown, marks=marks), terms=terms)
 
 
 def _largest(operands: Sequence[Enclosure]) -> float:

@@ -74,7 +74,9 @@ KINDS: Mapping[str, Kind] = {
     "Operand | tuple[Operand, ...]": Kind(lambda v: _is_operand(v) or _all_operands(v), f"{NUMBER}, or one per axis"),
     "tuple[Operand, ...]": Kind(_all_operands, f"a tuple of {NUMBERS}, one per axis"),
     "tuple[Operand, Operand]": Kind(lambda v: _all_operands(v) and len(v) == 2, f"a pair of {NUMBERS}"),
-    "tuple[Expr | int, Operand]": Kind(lambda v: _all_operands(v) and len(v) == 2, "a pair (dim, extent of a tile)"),
+    "tuple[Expr | int, Operand] | tuple[Expr | int, Operand, Operand]": Kind(
+        lambda v: _all_operands(v) and len(v) in (2, 3), "a pair (dim, extent of a tile), or (dim, extent, groups)"
+    ),
     "str | DType": Kind(_is_type, "a type, as 'f32' or self.x.dtype"),
     "DType | str": Kind(_is_type, "a type, as 'f32' or self.x.dtype"),
     "float": Kind(_is_number, "a number"),

@@ -81,7 +81,8 @@ def line_of(was: str) -> int:
         ("tile(i, shape=shape)", "tile(i, shape=5)", "x.tile: shape must be a tuple of numbers, parameters, dims or "
          "expressions of them, one per axis, not 5"),
         ("as (i,)", "as i", f"x.tile: offset must be {NUMBER}, not (32*tile0*warps,)"),
-        ("(self.n, shape[0])", "self.n", "p.grid: axes must be a pair (dim, extent of a tile), not n"),
+        ("(self.n, shape[0])", "self.n", "p.grid: axes must be a pair (dim, extent of a tile), or (dim, "
+         "extent, groups), not n"),
         ("threads=32 * self.warps", "threads=None", f"blocked: threads must be {NUMBER}, not None"),
         ('warps=self.warps)', 'warps="4")', f"p.role: warps must be {NUMBER}, not '4'"),
         ('"all"', "5", "p.role: name must be a name, as a string, not 5"),
@@ -164,7 +165,7 @@ def test_every_kind_that_a_verb_names_is_checked_by_the_verb_or_here() -> None:
         "Instruction", "Instruction | Route", "Transfer", "Transfer | MatrixStore", "MatrixMultiply", "Elementwise",
         "Shuffle", "Tile | n.ScalarArgument | Expr | float", "UnknownLayout | None", "BufferSpec", "Memory", "Expr",
         "tuple[int, int]", "TileScheduler | None", "LaneRead | Route | None", "Choosable", "Elementwise | Combine",
-        "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "n.ScalarArgument | Expr | float",
+        "Tile | tuple[Tile, ...]", "Tile | tuple[Tile, ...] | None", "By", "Values", "n.ScalarArgument | Expr | float",
     }  # fmt: skip
     verbs = [
         function
