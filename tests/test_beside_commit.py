@@ -22,6 +22,7 @@ def found(seconds: dict[str, float], kernels: str = "one") -> dict[str, Any]:
     return {"seconds": seconds, "made": {"candidates": "some", "kernels": kernels}}
 
 
+@pytest.mark.end_to_end
 def test_every_part_is_timed_and_the_same_is_made_again() -> None:
     asked = {"machine": "axpby", "device": "a100", "dims": {"n": 1000}, "candidates": 2, "predicted": 5}
     first, second = timed(asked), timed(asked)

@@ -124,6 +124,7 @@ def test_no_place_is_left_in_a_text(folders: list[str], text: str) -> None:
     assert Places({}).plain(text) == text
 
 
+@pytest.mark.end_to_end
 def test_a_step_that_does_not_end_is_killed_with_what_it_started(running: Run) -> None:
     record = run(running, "endless", limit=8.0)
     assert (record.status, record.reason, record.result) == ("failed", "killed after 8 s", {"found": 2})

@@ -22,7 +22,7 @@ SIZES = ((1, 1, 1, 1, 1), (1, 2, 2, 65, 65), (2, 1, 1, 33, 130), (1, 1, 3, 129, 
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), [(AttentionAmpere, "a100"), (AttentionHopper, "h100")])
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(24)
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     b, h, g, s, t = SIZES[seed % len(SIZES)]

@@ -22,7 +22,7 @@ SIZES = ((1, 1, 1, 1, 1, 1), (3, 2, 130, 129, 3, 7), (2, 1, 17, 17, 9, 5), (4, 1
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 def test_random_candidates_are_right(seed: int) -> None:
     rng = np.random.default_rng(seed)
     b, g, s, longest, listed, pages = SIZES[seed % len(SIZES)]
@@ -58,6 +58,7 @@ def test_rows_that_no_sequence_has_are_not_seen(page: int) -> None:
         assert np.abs(found[:, :, mine] - wanted).max() < 4e-3, z
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "edit",
     [

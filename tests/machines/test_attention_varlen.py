@@ -30,7 +30,7 @@ LENGTHS = ((0, 5), (65, 0), (1, 1), (17, 97), (97, 17), (64, 64), (0, 0), (65, 6
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(24)
 def test_random_candidates_are_right(machine: Any, gpu: str, seed: int) -> None:
     b, g, s, t, longest = SIZES[seed % len(SIZES)]
     d, kind = int(np.random.default_rng(seed).choice([64, 64, 128, 256])), ("f16", "bf16")[seed % 2]
@@ -43,6 +43,7 @@ def test_random_candidates_are_right(machine: Any, gpu: str, seed: int) -> None:
     assert found.passed, f"{problem} {point}\n{found}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("machine", "gpu"), MACHINES)
 def test_sequences_do_not_see_each_other(machine: Any, gpu: str, causal: bool) -> None:
@@ -83,6 +84,7 @@ def _beyond(ptx: str) -> str:
     return re.sub(r"max\.s32 (%r\d+), (%r\d+), 0;(\s+min\.u32 %r\d+, \1, )", r"add.u32 \1, \2, 1;\3", ptx, count=1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("edit", "causal"),
     [
