@@ -33,7 +33,7 @@ from tinygpu.ptx.verification.trial import draw
 from tinygpu.schedulers.run_time import Numbers
 
 # CTAs whose windows hold more elements than this, or whose workspaces more bytes, are not run.
-MOST_ELEMENTS = 1 << 25
+MOST_ELEMENTS = 1 << 23
 MOST_WORKSPACE_BYTES = 1 << 28
 # Grids beyond this are not searched for the CTAs at their corners; the first and the last are always known.
 MOST_CTAS = 1 << 22
