@@ -72,7 +72,7 @@ def on_wgmma(rng: random.Random, seed: int) -> tuple[Any, str]:
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("draw", [on_mma, on_wgmma])
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 def test_random_candidates_are_right(draw: Any, seed: int) -> None:
     problem, name = draw(random.Random(seed), seed)
     machine = {on_mma: GroupedMatmul, on_wgmma: GroupedMatmulHopper}[draw]

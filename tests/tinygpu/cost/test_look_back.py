@@ -61,6 +61,7 @@ def test_what_a_cta_tells_others_is_counted_as_it_is_listed(at: dict[str, Any]) 
     assert {w: int(work[f"sectors_{'written' if w else 'read'}"]) for w in (False, True)} == listed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("at", POINTS, ids=str)
 def test_sectors_that_ctas_publish_are_those_that_are_counted(at: dict[str, Any]) -> None:
     """The first tile of a row publishes once, the others twice; every CTA counts itself in, and the last one clears."""

@@ -182,7 +182,7 @@ HOLDS: dict[str, set[str]] = {
     "Operand | tuple[Operand, ...]": OPERANDS | TUPLES,
     "tuple[Operand, ...]": TUPLES,
     "tuple[Operand, Operand]": {"pair", "list"},
-    "tuple[Expr | int, Operand]": {"pair", "list"},
+    "tuple[Expr | int, Operand] | tuple[Expr | int, Operand, Operand]": {"pair", "list", "three"},
     "str | DType": {"type", "type's name", "name"},  # a name that there is not is refused by the verb, which lists all
     "DType | str": {"type", "type's name", "name"},
     "float": {"whole number", "number"},
