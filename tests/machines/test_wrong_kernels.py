@@ -59,8 +59,10 @@ ON_HOPPER = ("matmul_skinny", "matmul_basic_hopper", "matmul_hopper")
 @cache
 def subject(name: str) -> Subject:
     (machine,) = family(name).machines
-    sizes = dict.fromkeys(machine.dim_names(), 96)
+    following = {d.name for d in machine.following_dims()}
+    sizes = {name: 96 for name in machine.dim_names() if name not in following}
     sizes |= {"m": 16 if name == "matmul_skinny" else 48} if "m" in sizes else {}
+    sizes |= {"group": 32} if "group" in sizes else {}
     options = {"activation": "relu", "with_bias": True} if issubclass(machine, Epilogue) else {}
     problem = machine.problem(**sizes, options=options)
     space = build_space(machine, problem, device("h100" if name in ON_HOPPER else "a100"))
