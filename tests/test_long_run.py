@@ -5,20 +5,27 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tinygpu.api.machines import PLANS, SHIPPED, family, machines_of
 from tinygpu.testing.judges import Judgement
 
 sys.path.append(str(Path(__file__).parents[1]))
 long_run: Any = importlib.import_module("tests.benchmarks.long_run")
 
 
+machines_that_ship = long_run.names
+
+
 @pytest.fixture(autouse=True)
 def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_run, "pairs", lambda: (("axpby", "a100"), ("softmax", "h100-sxm5")))
+    monkeypatch.setattr(long_run, "names", lambda: ("axpby", "softmax"))
+    monkeypatch.setattr(long_run, "places", {"axpby": ("a100",), "softmax": ("h100-sxm5",)}.__getitem__)
 
 
 def test_a_run_goes_on_where_its_journal_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,3 +68,51 @@ def test_what_breaks_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.failed
     assert found.stage == "crash"
     assert found.sentence.endswith("ArithmeticError: no such number\n")
+
+
+def test_every_machine_has_its_turn_and_those_of_plans_too() -> None:
+    drawn = {long_run.shipped(name) for name in machines_that_ship()}
+    assert drawn == {m for name in (*SHIPPED, *PLANS) for m in machines_of(family(name).machines[0])}
+    assert len(drawn) == len(machines_that_ship()) > len(SHIPPED)
+
+
+@pytest.mark.parametrize("name", ["softmax", "matmul_skinny", "gated_matmul", "attention_hopper", "transpose"])
+def test_turns_meet_every_structure_type_and_device_and_all_their_pairs(name: str) -> None:
+    machine = long_run.shipped(name)
+    structures, kinds = len(list(machine.structures())), len(long_run.deciding(machine)[1])
+    turns = [(long_run.Turn.of(k, machine), k % len(long_run.DEVICES)) for k in range(structures * kinds * 5)]
+    first = turns[: max(structures, kinds, 5)]
+    assert len({t.structure for t, _ in first}) == structures
+    assert len({t.kind for t, _ in first}) == kinds
+    assert len({on for _, on in first}) == 5
+    assert len({(t.structure, t.kind) for t, _ in turns}) == structures * kinds
+    assert len({(t.structure, on) for t, on in turns}) == structures * 5
+
+
+def test_a_draw_is_of_the_structure_and_type_whose_turn_they_are() -> None:
+    machine, bench = long_run.shipped("softmax"), long_run.Workbench()
+    (_, kinds), structures = long_run.deciding(machine), [dict(s) for s in machine.structures()]
+    for structure in range(len(structures)):
+        for kind in range(len(kinds)):
+            turn = long_run.Turn(structure, kind)
+            case, space, met = long_run.drawn_space(machine, "h100-sxm5", turn, np.random.default_rng(1), bench)
+            assert met == structures[structure]
+            assert case.problem.operand("x").dtype == kinds[kind]
+            assert space.space.restrict(met).size
+
+
+def test_a_table_says_what_was_met_of_what_there_is() -> None:
+    one = long_run.Drawn(0, "softmax", "a100", "x:f16 y:f32", "rows=lanes", "case", "right", "", 2.0, 40, 41, True)
+    two = replace(one, structure="rows=warps", on="a10", spills=False)
+    rows = list(long_run.table([one, two], 0))
+    assert rows[0].endswith("| h100-sxm5 | rtx-5090 | structures | types | spill | s of CPU |")
+    assert "| `softmax` | 1 right | 1 right |  |  |  | 2 of 4 | 2 of 6 | 1 | 4 |" in rows
+
+
+def test_a_type_that_a_device_cannot_convert_gives_way() -> None:
+    machine, bench = long_run.shipped("dequantise"), long_run.Workbench()
+    kind = [str(k) for k in long_run.deciding(machine)[1]].index("e4m3")
+    turn = long_run.Turn(0, kind)
+    for on, has in (("a100", False), ("h100-sxm5", True)):
+        case, _, _ = long_run.drawn_space(machine, on, turn, np.random.default_rng(1), bench)
+        assert (case.problem.operand("q").dtype.name == "e4m3") == has

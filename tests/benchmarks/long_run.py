@@ -1,14 +1,15 @@
 """A long run of random candidates: python -m tests.benchmarks.long_run JOURNAL [--cpu-seconds N] [--seed S]
 
-Every machine that ships, on a device of every generation that has its instructions: problems with any sizes, types,
-orders, pitches, alignments and options that the machine takes, and of each a candidate of one structure of its space.
-Each is lowered, assembled for its target where there is an assembler, emulated with all checks on in three orders, and
-compared with its reference (`tinygpu.testing.judges`). Draws are numbered, and number k is the same in every run with a
-seed: machines and devices come in turn; structures, types, sizes and the rest are drawn.
+Every machine that ships, and every machine of a plan's steps, on a device of every generation that has its
+instructions: problems with any sizes, types, orders, pitches, alignments and options that the machine takes, and of
+each a candidate of one structure of its space. Each is lowered, assembled for its target where there is an assembler,
+emulated with all checks on in three orders, and compared with its reference (`tinygpu.testing.judges`). Draws are
+numbered, and number k is the same in every run with a seed: machines come in turn, and of each its devices, its
+structures and the types of what decides the others; sizes and the rest are drawn.
 
 JOURNAL has a line of JSON for each draw. A run that is started again goes on behind the last one, until the CPU time,
-that of all runs together, is spent. At the end a table of the whole journal is printed, and every failure with the
-command that tries it again:
+that of all runs together, is spent. At the end a table of the whole journal is printed (structures and types met, of
+those that the machine has), and every failure with the command that tries it again:
 
     python -m tests.benchmarks.long_run --again NUMBER MACHINE DEVICE --seed S
 
@@ -19,29 +20,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from tinygpu.api.machines import SHIPPED, family
+from tinygpu.api.machines import PLANS, SHIPPED, family, machines_of
 from tinygpu.devices import device
+from tinygpu.dtypes import DType
 from tinygpu.language.machine import Machine
 from tinygpu.language.problem import ProblemError
 from tinygpu.spaces.build import MachineSpace, build_space
 from tinygpu.testing import Case
 from tinygpu.testing.bench import draw_problems
-from tinygpu.testing.draws import DEVICES, SeededDraw, draw_problem
-from tinygpu.testing.judges import judge
+from tinygpu.testing.cases import roomy_problem
+from tinygpu.testing.draws import DEVICES, SeededDraw, draw_problem, dtypes_on_offer
+from tinygpu.testing.judges import Judgement, judge
 from tinygpu.testing.workbench import Workbench
 
 PROBLEMS_TRIED = 12  # until one has candidates
+SPACES_TRIED = 4  # for the structure whose turn it is
+REFUSED = 1000  # problems that are drawn again: the machine refuses their sizes, or they are not of the type in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Drawn:
     stage      "right", "none" (no problem that was drawn has candidates there), who refused it, or "crash"
     sentence   why
     cpu        seconds, those of the assembler included
+    registers  per thread by the assembler, 0 where there is none; `estimate` is the space's
+    spills     whether the assembler had to spill: a search leaves such a candidate out once it is assembled
     """
 
     number: int
@@ -64,6 +72,9 @@ class Drawn:
     stage: str
     sentence: str
     cpu: float
+    registers: int = 0
+    estimate: int = 0
+    spills: bool = False
 
     @property
     def failed(self) -> bool:
@@ -75,46 +86,106 @@ def spent() -> float:
     return sum(os.times()[:4])
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a machine's draw is of: the structure of that number, and the type of that number for what decides others.
+
+    Counted on over the draws of a machine, they meet all their pairs, and all pairs with devices, in time.
+    """
+
+    structure: int
+    kind: int
+
+    @staticmethod
+    def of(count: int, machine: type[Machine]) -> Turn:
+        """The machine's draw of that number."""
+        structures, kinds = len(list(machine.structures())), len(deciding(machine)[1])
+        return Turn(
+            (count + count // math.lcm(structures, len(DEVICES))) % structures,
+            (count + count // math.lcm(structures, kinds)) % kinds,
+        )
+
+
+def deciding(machine: type[Machine]) -> tuple[str, tuple[DType, ...]]:
+    """The first tensor that has a choice of types, and these; where none has, the first one."""
+    free = [t for t in machine.tensor_declarations() if t.follows is None]
+    found = next((t for t in free if len(t.dtypes) > 1), free[0])
+    return found.name, dtypes_on_offer(found, {})
+
+
 def drawn_space(
-    machine: type[Machine], on: str, rng: np.random.Generator, bench: Workbench
-) -> tuple[Case, MachineSpace] | None:
-    """A problem with candidates on a device; None where none was found."""
-    for _ in range(PROBLEMS_TRIED):
+    machine: type[Machine], on: str, turn: Turn, rng: np.random.Generator, bench: Workbench
+) -> tuple[Case, MachineSpace, dict[str, str]] | None:
+    """A problem with candidates on a device, and the structure that is tried; None where none was found.
+
+    The structure is the one whose turn it is, or, where the problems that were tried have none of it, the next one.
+    The type is the one whose turn it is unless no problem of it has candidates there.
+    """
+    tensor, kinds = deciding(machine)
+    structures = [dict(s) for s in machine.structures()]
+    asked, kind = structures[turn.structure], kinds[turn.kind]
+    kept: list[tuple[Case, MachineSpace]] = []
+    built = refused = 0
+    while built < PROBLEMS_TRIED and len(kept) < SPACES_TRIED and refused < REFUSED:
+        kinds_too = built < PROBLEMS_TRIED // 2  # the device may have no instruction for the type in turn
         try:
             problem = draw_problem(machine, SeededDraw(rng))
-            case = Case(machine, problem, device(on))
+        except ProblemError:
+            refused += 1
+            continue
+        if kinds_too and any(o.name == tensor and o.dtype != kind for o in problem.operands):
+            refused += 1
+            continue
+        built += 1
+        case = Case(machine, problem, device(on))
+        try:
             space = case.space(bench)
+            if not space.space.size:  # one odd operand forbids what the machine is made of
+                case = replace(case, problem=roomy_problem(problem))
+                space = case.space(bench)
         except ProblemError:
             continue
+        if has(space, asked):
+            return case, space, asked
         if space.space.size:
-            return case, space
+            kept.append((case, space))
+    for case, space in kept:
+        after = structures[turn.structure :] + structures[: turn.structure]
+        return case, space, next(s for s in after if has(space, s))
     return None
 
 
-def shipped(name: str) -> type[Machine]:
-    (found,) = family(name).machines
-    if not issubclass(found, Machine):
-        raise ValueError(f"{name} is no machine of one kernel")
-    return found
+def has(space: MachineSpace, structure: dict[str, str]) -> bool:
+    """Whether a space has candidates of a structure."""
+    return bool((space.space.restrict(structure) if structure else space.space).size)
 
 
 @cache
-def pairs() -> tuple[tuple[str, str], ...]:
-    """Machines and the devices that have candidates of an easy problem, device after device."""
-    out = []
-    for on in DEVICES:
-        for name in SHIPPED:
-            machine = shipped(name)
-            few = {dim: values[0] for dim, values in machine.dim_values().items() if values}
-            follow = {dim.name for dim in machine.following_dims()}
-            easy = {dim: 64 for dim in machine.dim_names() if dim not in follow} | few
-            try:
-                problems = [machine.problem(**easy)]
-            except ProblemError:  # of sizes that hang together
-                problems = list(draw_problems(machine, 8, np.random.default_rng(0)))
-            if any(build_space(machine, problem, device(on)).space.size for problem in problems):
-                out.append((name, on))
-    return tuple(out)
+def names() -> tuple[str, ...]:
+    """Machines that ship, and those of plans as PLAN:CLASS, each once."""
+    steps = {m: f"{plan}:{m.__name__}" for plan in reversed(PLANS) for m in machines_of(family(plan).machines[0])}
+    own = {family(name).machines[0] for name in SHIPPED}
+    return (*SHIPPED, *sorted(name for m, name in steps.items() if m not in own))
+
+
+def shipped(name: str) -> type[Machine]:
+    plan, _, step = name.partition(":")
+    (found,) = family(plan).machines
+    return next(m for m in machines_of(found) if step in ("", m.__name__))
+
+
+@cache
+def places(name: str) -> tuple[str, ...]:
+    """The devices on which a machine has candidates of an easy problem."""
+    machine = shipped(name)
+    few = {dim: values[0] for dim, values in machine.dim_values().items() if values}
+    follow = {dim.name for dim in machine.following_dims()}
+    easy = {dim: 64 for dim in machine.dim_names() if dim not in follow} | few
+    try:
+        problems = [machine.problem(**easy)]
+    except ProblemError:  # of sizes that hang together
+        problems = list(draw_problems(machine, 8, np.random.default_rng(0)))
+    return tuple(on for on in DEVICES if any(build_space(machine, p, device(on)).space.size for p in problems))
 
 
 def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn:
@@ -122,14 +193,14 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
     begun = spent()
     rng = np.random.default_rng([seed, number])
     case, types, structure = "", "", ""
+    judged: Judgement | None = None
     try:
-        found = drawn_space(shipped(name), on, rng, bench)
+        machine = shipped(name)
+        found = drawn_space(machine, on, Turn.of(number // len(names()), machine), rng, bench)
         if found is None:
             return Drawn(number, name, on, "", "", "", "none", "", spent() - begun)
-        posed, space = found
+        posed, space, chosen = found
         types = " ".join(f"{o.name}:{o.dtype}" for o in posed.problem.operands)
-        filled = [s for s in space.structures if space.space.restrict(dict(s)).size] if space.structures[0] else [()]
-        chosen = dict(filled[int(rng.integers(len(filled)))])
         structure = " ".join(f"{k}={v}" for k, v in chosen.items())
         (point,) = (space.space.restrict(chosen) if chosen else space.space).sample(1, rng)
         posed = Case(posed.machine, posed.problem, posed.device, point)
@@ -138,7 +209,10 @@ def tried(number: int, name: str, on: str, seed: int, bench: Workbench) -> Drawn
         stage, sentence = str(judged.stage), judged.sentence
     except Exception:
         stage, sentence = "crash", traceback.format_exc(limit=-3)
-    return Drawn(number, name, on, types, structure, case, stage, sentence, spent() - begun)
+    drawn = Drawn(number, name, on, types, structure, case, stage, sentence, spent() - begun)
+    if judged is None:
+        return drawn
+    return replace(drawn, registers=judged.registers, estimate=judged.estimate, spills=judged.spills)
 
 
 def read(journal: Path) -> Iterator[Drawn]:
@@ -153,10 +227,10 @@ def read(journal: Path) -> Iterator[Drawn]:
 
 
 def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
-    """The whole journal: by machine and device how many were right, and by type; then every failure."""
-    yield "| machine | " + " | ".join(DEVICES) + " | structures | types | s of CPU |"
-    yield "| --- |" + " ---: |" * (len(DEVICES) + 3)
-    for name in SHIPPED:
+    """The whole journal: by machine and device how many were right, what was met; then every failure."""
+    yield "| machine | " + " | ".join(DEVICES) + " | structures | types | spill | s of CPU |"
+    yield "| --- |" + " ---: |" * (len(DEVICES) + 4)
+    for name in names():
         mine = [d for d in draws if d.machine == name]
         cells = []
         for on in DEVICES:
@@ -165,8 +239,12 @@ def table(draws: Sequence[Drawn], seed: int) -> Iterator[str]:
             right = f"{there['right']} right" if there["right"] else ("none" if there["none"] else "")
             cells.append(f"{right}, **{failed} failed**" if failed else right)
         judged = [d for d in mine if d.stage != "none"]
-        kinds = len({d.structure for d in judged}), len({d.types for d in judged})
-        yield f"| `{name}` | {' | '.join(cells)} | {kinds[0]} | {kinds[1]} | {sum(d.cpu for d in mine):.0f} |"
+        machine = shipped(name)
+        offered = {f"{t.name}:{kind}" for t in machine.tensor_declarations() for kind in t.dtypes}
+        met = {word for d in judged for word in d.types.split()} & offered
+        cells.append(f"{len({d.structure for d in judged})} of {len(list(machine.structures()))}")
+        cells.append(f"{len(met)} of {len(offered)}")
+        yield f"| `{name}` | {' | '.join(cells)} | {sum(d.spills for d in mine)} | {sum(d.cpu for d in mine):.0f} |"
     stages = Counter(d.stage for d in draws if d.stage != "none")
     whole = ", ".join(f"{count} {stage}" for stage, count in stages.most_common())
     yield f"\n{sum(stages.values())} candidates in {sum(d.cpu for d in draws):.0f} s of CPU: {whole or 'none'}"
@@ -199,7 +277,10 @@ def main(arguments: Sequence[str]) -> int:
     begun, number = spent(), 1 + max((d.number for d in draws), default=-1)
     with chosen.journal.open("a", encoding="utf-8") as file:
         while spent() - begun < left:
-            draws.append(tried(number, *pairs()[number % len(pairs())], chosen.seed, bench))
+            count, which = divmod(number, len(names()))
+            name = names()[which]
+            on = places(name)[count % len(places(name))]
+            draws.append(tried(number, name, on, chosen.seed, bench))
             file.write(f"{json.dumps(asdict(draws[-1]))}\n")
             file.flush()
             number += 1

@@ -30,6 +30,7 @@ SIZES = {
     "matmul_skinny": {"m": 16, "n": 16384, "k": 16384},
     "tensor_reduction": {"n": 1 << 27},
     "attention_decoding": {"b": 16, "h": 8, "r": 8, "t": 16384, "d": 128},
+    "attention_paged": {"b": 16, "h": 8, "r": 8, "d": 128, "most": 128, "pages": 2048, "page": 128},
 }
 
 
