@@ -13,6 +13,7 @@ from typing import Any
 from tinygpu.cost.combining import Combined, preceding, reduced, scanned
 from tinygpu.cost.demand import ACCESS_BYTES, SECTOR_BYTES, Chain, Work
 from tinygpu.cost.drawn_rows import apart, bank_rounds, drawn_from, rows_of_a_warp
+from tinygpu.cost.l1 import LINE_BYTES, Shared, shared_reads
 from tinygpu.cost.look_back import looked_back
 from tinygpu.cost.pieces import pieces
 from tinygpu.cost.relayouts import exchanged
@@ -82,6 +83,11 @@ class Operations:
     heuristics: tuple[str | Heuristic, ...]
     threads: Expr
     prefetch: Expr = field(default_factory=lambda: expr(0))
+    shared: Mapping[n.Statement, Shared] = field(init=False)
+
+    def __post_init__(self) -> None:
+        told = {"coalescing", "L1"} <= {h for h in self.heuristics if isinstance(h, str)}
+        self.shared = shared_reads(self.program) if told else {}
 
     @property
     def warps(self) -> Expr:
@@ -105,11 +111,16 @@ class Operations:
                 if tally.chain["smem_loads"].same(0):
                     tally.wait("smem_loads")
             case n.Load() if isinstance(s.instruction, Transfer):
-                self._transfer(s.instruction, s.source, s.result.partition, tally, times)
+                shared = self.shared.get(s)
+                self._transfer(s.instruction, s.source, s.result.partition, tally, times, shared)
                 if s.source.memory is GMEM and not looped:
                     tally.wait("global_loads")
                 elif s.source.memory is GMEM:
-                    tally.in_flight_bytes = tally.in_flight_bytes + bytes_of(s.source)
+                    brought = bytes_of(s.source)
+                    if shared is not None:
+                        sectors = shared.pieces(SECTOR_BYTES, ceil_div(brought, SECTOR_BYTES))
+                        brought = minimum(brought, SECTOR_BYTES * sectors)
+                    tally.in_flight_bytes = tally.in_flight_bytes + brought
             case n.Store() if s.instruction.scope == "warp":
                 registers = values_of(s.value) * s.target.dtype.bits // 32
                 tally.add("smem_store_wavefronts", times * self.warps * registers)
@@ -278,12 +289,22 @@ class Operations:
         spared = where(rest == 0, 0, each - ceil_div(rest * width, WAVEFRONT_BYTES))
         return spared * (partition.value_count // expr(hop.vector))
 
-    def _transfer(self, hop: Transfer, tile: Tile, partition: Partition | None, tally: Tally, times: Expr) -> None:
+    def _transfer(
+        self,
+        hop: Transfer,
+        tile: Tile,
+        partition: Partition | None,
+        tally: Tally,
+        times: Expr,
+        shared: Shared | None = None,
+    ) -> None:
+        """shared  what a load asks of L2 where L1 holds what the CTA reads"""
         if partition is None:
             return
-        requests = times * self._requests(hop, partition)
+        each = self._requests(hop, partition)
         if hop.reads is RMEM:
-            requests = requests // idle_warps(partition)
+            each = each // idle_warps(partition)
+        requests = times * each
         tally.add("warp_instructions", requests * 2)  # the access, and the arithmetic and predicate of its address
         width = hop.width_bytes(tile.dtype)
         if tile.memory.own:
@@ -294,16 +315,21 @@ class Operations:
             begins = window(tile, tensor_pitches(tile), self.program.indices)
             for what, size in (("sectors", SECTOR_BYTES), ("accesses", ACCESS_BYTES)):
                 if "coalescing" in self.heuristics:
-                    touched = times * pieces(access, begins, size)
+                    touched = pieces(access, begins, size)
                     if tile.pick is not None and (values := drawn_from(self.program, tile)) is not None:
                         pitch = expr(tensor_pitches(tile)[tile.pick.home])
                         touched = touched * apart(values, rows_of_a_warp(access), pitch, 8 * size)
                 else:
-                    touched = requests * ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
-                tally.add(f"{what}_{verb}", touched)
+                    touched = each * ceil_div(expr(hop.vector) * 32 * tile.dtype.bits, 8 * size)
+                if shared is not None:
+                    touched = shared.pieces(size, touched)
+                tally.add(f"{what}_{verb}", times * touched)
             if hop.reads is GMEM:
                 passes = where(width == hop.past_l1_bytes, 0, 1) if hop.past_l1_bytes else expr(1)
-                tally.add("l1_wavefronts", requests * maximum(width // 4, 1) * passes)
+                wavefronts = requests * maximum(width // 4, 1)
+                if shared is not None:  # what it finds, L1 serves line by line
+                    wavefronts = maximum(wavefronts, times * pieces(access, begins, LINE_BYTES))
+                tally.add("l1_wavefronts", wavefronts * passes)
         elif tile.memory is SMEM:
             name = "smem_store_wavefronts" if hop.writes is SMEM else "smem_load_wavefronts"
             served = requests * maximum(width // 4, 1) * self._bank_rounds(hop, tile, partition)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tinygpu.cost.operations import bytes_of, sum_of
-from tinygpu.expressions import Expr, expr, maximum, minimum
+from tinygpu.expressions import Expr, ceil_div, expr, maximum, minimum
 from tinygpu.language.memories import GMEM
+from tinygpu.language.tile import Tile
 from tinygpu.program import nodes as n
 from tinygpu.program.program import Program
+
+Loops: TypeAlias = tuple[n.Repeated, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,55 +84,81 @@ def _bodies(body: tuple[n.Statement, ...]) -> Iterator[tuple[n.Statement, ...]]:
 def _passes(program: Program, body: tuple[n.Statement, ...]) -> list[_Pass]:
     """The loops of a body, and what stands between them, in order; of roles inside nothing."""
     out: list[_Pass] = [_Pass()]
-    for s, times in _in_a_row(program, body, expr(1)):
+    for s, around in _in_a_row(body, ()):
         if _is_loop(s):
             out.append(_Pass())
-            for inner, each in _inside(program, (s,), times):
-                _add(out[-1], inner, each)
+            for inner, loops in _inside((s,), around):
+                _add(program, out[-1], inner, loops)
             out.append(_Pass())
         else:
-            _add(out[-1], s, times)
+            _add(program, out[-1], s, around)
     return [one for one in out if one.read or not one.other.same(0)]
 
 
-def _in_a_row(program: Program, body: tuple[n.Statement, ...], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
-    """Statements, blocks that are no loops opened."""
+def _in_a_row(body: tuple[n.Statement, ...], around: Loops) -> Iterator[tuple[n.Statement, Loops]]:
+    """Statements with the rounds around them, blocks that are no loops opened."""
     for s in body:
         if isinstance(s, n.InRole):
             continue
-        yield s, times
+        yield s, around
         if _is_loop(s):
             continue
-        rounds = program.rounds_of(s) if isinstance(s, n.Repeated) else expr(1)
         for inner in s.children:
-            yield from _in_a_row(program, inner.statements, times * rounds)
+            yield from _in_a_row(inner.statements, (*around, s) if isinstance(s, n.Repeated) else around)
 
 
 def _is_loop(s: n.Statement) -> bool:
     return isinstance(s, n.Repeated) and not s.written_out
 
 
-def _inside(program: Program, body: Iterable[n.Statement], times: Expr) -> Iterator[tuple[n.Statement, Expr]]:
+def _inside(body: Iterable[n.Statement], around: Loops) -> Iterator[tuple[n.Statement, Loops]]:
     for s in body:
-        yield s, times
-        rounds = program.rounds_of(s) if isinstance(s, n.Repeated) else expr(1)
+        yield s, around
         for inner in s.children:
-            yield from _inside(program, inner.statements, times * rounds)
+            yield from _inside(inner.statements, (*around, s) if isinstance(s, n.Repeated) else around)
 
 
-def _add(to: _Pass, s: n.Statement, times: Expr) -> None:
+def _add(program: Program, to: _Pass, s: n.Statement, around: Loops) -> None:
     if s.children:
         return
     for tile in s.reads:
         if tile.memory is GMEM and tile.tensor is not None:
-            size = times * bytes_of(tile)
+            size = moved_bytes(program, tile, around)
             if tile.pick is None:
                 to.read[tile.tensor.name] = to.read.get(tile.tensor.name, expr(0)) + size
             else:
                 to.other = to.other + size
     for tile in s.writes:
         if tile.memory is GMEM:
-            to.other = to.other + times * bytes_of(tile)
+            to.other = to.other + moved_bytes(program, tile, around)
 
 
-__all__ = ["Again", "read_again"]
+def moved_bytes(program: Program, tile: Tile, around: Loops) -> Expr:
+    """Bytes of a tensor that a CTA moves in all rounds of some loops: along an axis no more than the tensor has.
+
+    A tile that is wider than the tensor, and the last of a row of tiles, reach beyond its end; nothing is moved there.
+    """
+    rounds = {loop.index: program.rounds_of(loop) for loop in around}
+    whole = tile.finest
+    if whole.tensor is None or tile.pick is not None:
+        return bytes_of(tile) * _product(rounds.values())
+    left = dict(rounds)
+    begins = whole.begins
+    out = expr(whole.dtype.bits)
+    for home, size in zip(whole.axes, whole.shape, strict=True):
+        if home is None or len(whole.along(home)) > 1:
+            out = out * size
+            continue
+        along = [left.pop(index) for index in list(left) if index in begins[home].symbols]
+        out = out * minimum(size * _product(along), whole.tensor.size(home))
+    return ceil_div(out * _product(left.values()), 8)
+
+
+def _product(sizes: Iterable[Expr]) -> Expr:
+    out = expr(1)
+    for size in sizes:
+        out = out * size
+    return out
+
+
+__all__ = ["Again", "moved_bytes", "read_again"]

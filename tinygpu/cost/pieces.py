@@ -153,7 +153,7 @@ def _of_warps(
     first, middle = 2 + len(moved), 2 + len(moved) + 2 * len(lanes)
     for number, row in enumerate(rows.tolist()):
         held = _offsets(row[first:middle:2], row[first + 1 : middle : 2])
-        often, reached[number] = _begins(piece, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
+        often, reached[number] = begins(piece, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
         together[number] = _count(held, row[0], often, piece)
     return times[among] * together[place], reached[place]
 
@@ -179,7 +179,7 @@ def _of_uneven(
         for below, size, idle in zip(_below(sizes), sizes, form.idle, strict=True):
             if idle:
                 acting &= np.arange(len(held)) // below % size == 0
-        often, reached[number] = _begins(form.piece_bits, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
+        often, reached[number] = begins(form.piece_bits, row[1], row[middle::2], row[middle + 1 :: 2], row[2:first])
         warps = [slice(first, first + form.together) for first in range(0, len(held), form.together)]
         found[number] = sum(_count(held[warp][acting[warp]], row[0], often, form.piece_bits) for warp in warps)
     return found[place], reached[place]
@@ -213,7 +213,7 @@ def _offsets(sizes: Sequence[int], steps: Sequence[int]) -> Column:
     return out
 
 
-def _begins(
+def begins(
     piece: int, begin: int, sizes: Sequence[int], steps: Sequence[int], windows: Sequence[int]
 ) -> tuple[dict[int, int], int]:
     """How often warps begin at each place of a piece, and of how many windows that is the sum."""

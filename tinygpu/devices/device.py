@@ -249,6 +249,7 @@ class Device:
         out = {field: self._integer(field) for field in fields}
         out["tmem_bytes_per_sm"] = int(self.given("tmem_kb_per_sm").value or 0) * 1024
         out["l2_bytes"] = self.l2_bytes
+        out["l1_smem_bytes"] = int(self.number("l1_smem_unified_kb") * 1024)
         out["cc"] = self.cc
         return out
 

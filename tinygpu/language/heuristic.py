@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tinygpu.program.statement import Statement
 
 # What the predictor charges for; a machine that leaves one out is predicted as if it had no such cost.
-HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality")
+HEURISTICS = ("coalescing", "bank conflicts", "occupancy", "locality", "L1")
 
 # What a cost of one's own may add to: work by the unit that does it, and latencies that a CTA waits for in series
 # (`tinygpu.cost.demand`, which says what each counts).

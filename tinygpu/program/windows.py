@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from tinygpu.expressions import Expr, FloorDiv, Remainder, expr
+from tinygpu.expressions import Expr, FloorDiv, Remainder, ceil_div, expr, minimum
 from tinygpu.language.tile import Tile
 from tinygpu.layouts.leaf import Leaf, leaf
 from tinygpu.program import nodes as n
@@ -20,10 +20,15 @@ ANYWHERE = "*"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Where the windows of one tile begin: at `begin`, and from there by a step for each count of an index."""
+    """Where the windows of one tile begin: at `begin`, and from there by a step for each count of an index.
+
+    steps     (what counts, its step): an index, or a quotient or remainder of one
+    counters  the same as expressions; None where windows move by no fixed step
+    """
 
     begin: Leaf
     steps: tuple[tuple[str, Leaf], ...] = ()
+    counters: tuple[Expr | None, ...] = ()
 
 
 def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> Window:
@@ -42,6 +47,7 @@ def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> W
     whole = total.sympy.expand()
     begin = expr(0)
     steps: dict[str, Expr] = {}
+    known: dict[str, Expr] = {}
     counted = frozenset(indices)
     for term in whole.as_ordered_terms():
         # what counts: an index, or a quotient or remainder of one
@@ -56,9 +62,20 @@ def window(tile: Tile, pitches: Mapping[int, Leaf], indices: Iterable[str]) -> W
             steps[ANYWHERE] = expr(min(pitch for pitch in pitches.values() if isinstance(pitch, int)))
             continue
         (counter,) = counters
+        known[str(counter)] = Expr(counter)
         steps[str(counter)] = steps.get(str(counter), expr(0)) + Expr(step)
     moves = tuple((index, leaf(step, "a step of windows")) for index, step in steps.items())
-    return Window(leaf(begin, "where a window begins"), moves)
+    return Window(leaf(begin, "where a window begins"), moves, tuple(known.get(index) for index in steps))
+
+
+def counts_to(counter: Expr, trips: Mapping[str, Expr]) -> Expr:
+    """How many values a counter has, an index or a quotient or remainder of one that goes through so many rounds."""
+    node = counter.sympy
+    if node.is_Symbol:
+        return trips[node.name]
+    inner, by = (Expr(a) for a in node.args)
+    most = counts_to(inner, trips)
+    return ceil_div(most, by) if isinstance(node, FloorDiv) else minimum(most, by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

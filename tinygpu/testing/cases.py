@@ -320,8 +320,8 @@ def closed_forms(space: MachineSpace, case: Case, problem: Problem) -> dict[str,
     point = case.point or {}
     index = space.structure_index(point)
     axes = {a: int(point[a]) for a in space.traces[index].axes}
-    # Without what the machine charges besides: that is no count of anything.
-    named = tuple(h for h in space.machine.heuristics if isinstance(h, str))
+    # Without what the machine charges besides: that is no count of anything. Listed is what loads ask of L1.
+    named = tuple(h for h in space.machine.heuristics if isinstance(h, str) and h != "L1")
     counts = space.counts(index) if named == space.machine.heuristics else count(space.traces[index].program, named)
     demand = counts.demand({**space.environment, **problem.environment(), **axes}, space.device)
 

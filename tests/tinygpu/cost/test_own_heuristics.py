@@ -91,7 +91,7 @@ def test_what_is_not_counted_is_told() -> None:
             heuristics = (3,)
 
     assert str(declared.value) == (
-        "Charges.heuristics: unknown heuristic 3; known: coalescing, bank conflicts, occupancy, locality, and "
+        "Charges.heuristics: unknown heuristic 3; known: coalescing, bank conflicts, occupancy, locality, L1, and "
         "instances of a Heuristic of your own"
     )
 

@@ -94,3 +94,13 @@ def test_dram_bytes_are_those_of_the_emulators_caches(seed: int) -> None:
 def test_what_no_cta_reads_twice_is_read_once() -> None:
     space = build_space(passing("xw"), passing("xw").problem(m=64, n=4096), device("a100"))
     assert read_again(space.counts(0).program) == []
+
+
+@pytest.mark.parametrize("n", [1, 40, 1024, 1025])
+def test_nothing_is_moved_beyond_the_end_of_a_row(n: int) -> None:
+    """Rounds of 256 elements: the last of them reaches beyond a row of 1025, the only one beyond a row of 40."""
+    space = build_space(passing("xwx"), passing("xwx").problem(m=64, n=n), device("a100"))
+    counts = space.counts(0)
+    values = {**space.environment, "warps": 2, "vector": 4}
+    assert counts.value("again0.distance", values) == 2 * 4 * n
+    assert counts.value("again0.bytes", values) == 64 * 4 * n

@@ -124,7 +124,7 @@ FOURTEEN: dict[str, Any] = {
         (
             {"heuristics": lambda: ("speed",)},
             "Thing.heuristics: unknown heuristic 'speed'; "
-            "known: coalescing, bank conflicts, occupancy, locality, and instances of a Heuristic of your own",
+            "known: coalescing, bank conflicts, occupancy, locality, L1, and instances of a Heuristic of your own",
         ),
         ({"params": lambda: Param(1, 2)}, "Thing.params: this name belongs to Machine; choose another one"),
         ({"problem": lambda: isa.Add("f32")}, "Thing.problem: this name belongs to Machine; choose another one"),
